@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::load::{Load, clusters, until};
+use crate::load::{Load, clusters, good, until};
+use crate::process::SOON;
 use crate::self_managed::Site;
 
 /// The system clock of a process.
@@ -45,10 +48,10 @@ impl Clock {
     }
 }
 
-/// A guard with one replica, and the clock of that.
+/// A guard with one replica, which runs all controllers, and the clock of that.
 async fn guarded() -> (Site, Clock) {
     let (mut site, clock) = (Site::start().await, Clock::new());
-    site.serve_where(&[], |process| clock.give_to(process));
+    site.serve_where(&["--controllers", "all"], |process| clock.give_to(process));
     site.use_newest();
     site.until_guarded().await;
     (site, clock)
@@ -59,6 +62,96 @@ fn days_left(site: &Site) -> f64 {
     let ends = site.replicas[0].metric("topologist_tls_certificate_expiry_timestamp_seconds").unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     (ends - now) / 86_400.0
+}
+
+/// The finalizer of the controller of templates.
+const FINALIZER: &str = "machinedeployment.topology.cluster.x-k8s.io";
+
+fn api(site: &Site, kind: &str) -> Api<DynamicObject> {
+    let (client, group) = (site.kubernetes.client(), "cluster.x-k8s.io");
+    let resource = |group: &str, plural: &str| {
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1beta2", kind), plural)
+    };
+    match kind {
+        "ClusterClass" => Api::namespaced_with(client, "default", &resource(group, "clusterclasses")),
+        "ExtensionConfig" => Api::all_with(client, &resource("runtime.cluster.x-k8s.io", "extensionconfigs")),
+        _ => Api::namespaced_with(client, "default", &resource(group, &format!("{}s", kind.to_lowercase()))),
+    }
+}
+
+async fn merge(site: &Site, kind: &str, name: &str, patch: serde_json::Value) {
+    api(site, kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Edits an object of each controller: pauses a class, an ExtensionConfig and a Cluster, or unpauses them, and removes a finalizer.
+async fn edit(site: &Site, is_paused: bool) {
+    let value = is_paused.then_some("");
+    let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+    merge(site, "ClusterClass", "base", paused.clone()).await;
+    merge(site, "ExtensionConfig", "lab", paused).await;
+    merge(site, "Cluster", "probe", json!({"spec": {"paused": is_paused}})).await;
+    merge(site, "MachineDeployment", "workers", json!({"metadata": {"finalizers": null}})).await;
+}
+
+/// Whether an object has a condition of which this is so.
+async fn has(site: &Site, kind: &str, name: &str, holds: impl Fn(&serde_json::Value) -> bool) -> bool {
+    let object = api(site, kind).get(name).await.unwrap();
+    object.data["status"]["conditions"].as_array().is_some_and(|conditions| conditions.iter().any(holds))
+}
+
+/// Waits until each controller has answered.
+async fn until_answered(site: &Site, is_paused: bool) {
+    let deadline = std::time::Instant::now() + SOON;
+    let wanted = if is_paused { "True" } else { "False" };
+    loop {
+        let is_answered = |one: &serde_json::Value| one["type"] == "Paused" && one["status"] == wanted;
+        let class = has(site, "ClusterClass", "base", is_answered).await;
+        let extension = has(site, "ExtensionConfig", "lab", is_answered).await;
+        let is_topology = |one: &serde_json::Value| one["type"] == "TopologyReconciled";
+        let cluster =
+            has(site, "Cluster", "probe", |one| is_topology(one) && (one["reason"] == "Paused") == is_paused).await;
+        let deployment = api(site, "MachineDeployment").get("workers").await.unwrap();
+        let deployment = deployment.metadata.finalizers.unwrap_or_default().iter().any(|name| name == FINALIZER);
+        if class && extension && cluster && deployment {
+            return;
+        }
+        let answered = format!(
+            "class: {class}, ExtensionConfig: {extension}, Cluster: {cluster}, MachineDeployment: {deployment}"
+        );
+        assert!(std::time::Instant::now() < deadline, "{answered}\n{}", site.logs());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn edits_right_after_a_clock_jump_are_carried_out() {
+    // DEC-60
+    let (site, clock) = guarded().await;
+    clusters(&site.kubernetes).create(&PostParams::default(), &good("probe")).await.unwrap();
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "probe", "topology.cluster.x-k8s.io/owned": ""});
+    let reference = |kind: &str| json!({"apiGroup": "example.com", "kind": kind, "name": "t"});
+    let machine = json!({"clusterName": "probe", "bootstrap": {"configRef": reference("BootstrapTemplate")},
+        "infrastructureRef": reference("MachineTemplate")});
+    let workers = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+        "metadata": {"name": "workers", "labels": labels},
+        "spec": {"clusterName": "probe", "replicas": 0, "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": machine}}});
+    let workers = serde_json::from_value(workers).unwrap();
+    // Nothing answers there, which its status says.
+    let extension = json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
+        "metadata": {"name": "lab"}, "spec": {"clientConfig": {"url": "https://127.0.0.1:1"}}});
+    let extension = serde_json::from_value(extension).unwrap();
+    api(&site, "ExtensionConfig").create(&PostParams::default(), &extension).await.unwrap();
+    api(&site, "MachineDeployment").create(&PostParams::default(), &workers).await.unwrap();
+    until_answered(&site, false).await;
+    for (turn, offset) in ["+1h", "+2h", "+3h", "+4h", "+5h", "+6h"].into_iter().enumerate() {
+        // Between two renewals: until the next one, nothing may be written.
+        clock.set(offset);
+        let is_paused = turn % 2 == 0;
+        edit(&site, is_paused).await;
+        until_answered(&site, is_paused).await;
+    }
+    assert_eq!(site.replicas[0].metric(r#"topologist_lease_transitions_total{outcome="lost"}"#), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

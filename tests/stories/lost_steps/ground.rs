@@ -13,14 +13,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use topologist::embedded::workloads::Workloads;
 use topologist::embedded::{Embedded, Options};
+use topologist::extension_client::Clients;
 use topologist::hub::ObjectKey;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::contract::Definitions;
+use topologist::kubernetes::extensions::Extensions;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
 use topologist::lifecycle::Settings;
 use topologist::lifecycle::settings::Timings;
 use topologist::reconciler::controller::ClassController;
+use topologist::reconciler::extensions::ExtensionController;
 use topologist::reconciler::lifecycle::LifecycleController;
 use topologist::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
 use topologist::reconciler::setup::Setup;
@@ -33,6 +36,7 @@ use topologist::{crd, topology, yaml};
 use super::wire::Wire;
 
 pub(super) const CORE: &str = "cluster.x-k8s.io/v1beta2";
+pub(super) const RUNTIME: &str = "runtime.cluster.x-k8s.io/v1beta2";
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.topologist.dev/v1beta1";
 const NAMESPACE: &str = "default";
 /// How long a step may take on a busy machine: much less than a resync.
@@ -45,6 +49,8 @@ pub(super) struct Ground {
     /// The client of the test, which does not use the wire.
     pub client: kube::Client,
     pub wire: Arc<Wire>,
+    /// What is registered of ExtensionConfigs.
+    pub extensions: Arc<Extensions>,
     metrics: Arc<Metrics>,
     workloads: Workloads,
     _tasks: JoinSet<()>,
@@ -101,13 +107,14 @@ impl Ground {
         tasks.spawn(election.run(CancellationToken::new()));
         let workloads = Workloads::new(Options::default()).unwrap();
         let remote = Arc::new(Remote { workloads: workloads.clone(), wire: wire.clone() });
-        let counted = metrics.clone();
+        let extensions = Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone()));
+        let (counted, registered) = (metrics.clone(), extensions.clone());
         let lead = move || {
-            let work = Controllers::new(&setup, remote.clone());
+            let work = Controllers::new(&setup, remote.clone(), registered.clone());
             Definitions::beside(client.clone(), counted.clone(), async move |definitions| work.run(definitions).await)
         };
         tasks.spawn(async move { leadership.while_leading(lead).await });
-        let ground = Ground { client: embedded.client(), wire, metrics, workloads, _tasks: tasks };
+        let ground = Ground { client: embedded.client(), wire, extensions, metrics, workloads, _tasks: tasks };
         for object in bundle("class.yaml") {
             ground.apply(&object).await;
         }
@@ -157,8 +164,8 @@ impl Ground {
         made.unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
     }
 
-    pub(super) async fn delete(&self, kind: &str, name: &str) {
-        self.api(CORE, kind).delete(name, &DeleteParams::background()).await.unwrap();
+    pub(super) async fn delete(&self, api_version: &str, kind: &str, name: &str) {
+        self.api(api_version, kind).delete(name, &DeleteParams::background()).await.unwrap();
     }
 
     /// Waits until something holds.
@@ -180,12 +187,17 @@ impl Ground {
         .await;
     }
 
-    /// How many runs of each controller had nothing to write.
+    /// How many runs of each controller had nothing to write, or left a paused object alone.
     pub(super) fn runs(&self) -> BTreeMap<String, u64> {
         let text = self.metrics.render();
-        let runs = text.lines().filter_map(|line| line.strip_prefix("topologist_reconciles_total{controller=\""));
-        let unchanged = runs.filter_map(|line| line.split_once("\",outcome=\"unchanged\"} "));
-        unchanged.map(|(controller, count)| (controller.to_owned(), count.parse().unwrap())).collect()
+        let mut all: BTreeMap<String, u64> = BTreeMap::new();
+        for run in text.lines().filter_map(|line| line.strip_prefix("topologist_reconciles_total{controller=\"")) {
+            let (controller, outcome) = run.split_once("\",outcome=\"").unwrap();
+            if let Some(("unchanged" | "left-alone", count)) = outcome.split_once("\"} ") {
+                *all.entry(controller.to_owned()).or_default() += count.parse::<u64>().unwrap();
+            }
+        }
+        all
     }
 
     /// What is left, for the message of a failing test.
@@ -207,10 +219,11 @@ struct Controllers {
     topologies: Arc<TopologyController>,
     templates: Arc<TemplatesController>,
     machines: Arc<LifecycleController>,
+    extensions: Arc<ExtensionController>,
 }
 
 impl Controllers {
-    fn new(setup: &Setup, workloads: Arc<Remote>) -> Self {
+    fn new(setup: &Setup, workloads: Arc<Remote>, extensions: Arc<Extensions>) -> Self {
         let zero = Duration::ZERO;
         let timings = Timings {
             cluster: zero,
@@ -236,6 +249,7 @@ impl Controllers {
             topologies: Arc::new(topologies),
             templates: Arc::new(TemplatesController(setup.clone())),
             machines: Arc::new(LifecycleController { setup: setup.clone(), settings, workloads }),
+            extensions: Arc::new(ExtensionController { setup: setup.clone(), extensions }),
         }
     }
 
@@ -245,6 +259,7 @@ impl Controllers {
             () = self.topologies.run(definitions.clone()) => {}
             () = self.templates.run(definitions.clone()) => {}
             () = self.machines.run(definitions) => {}
+            () = self.extensions.run() => {}
         }
     }
 }
@@ -256,7 +271,7 @@ fn api(client: &kube::Client, api_version: &str, kind: &str) -> Api<DynamicObjec
         "ClusterClass" => {
             Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk_with_plural(&gvk, "clusterclasses"))
         }
-        "Node" => Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk)),
+        "Node" | "ExtensionConfig" => Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk)),
         _ => Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&gvk)),
     }
 }

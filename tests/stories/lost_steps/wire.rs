@@ -17,13 +17,15 @@ pub(super) struct Wire {
     delay: Duration,
     /// Whether lists fail and watches have ended.
     gap: watch::Sender<bool>,
+    /// A plural of which nothing is created.
+    refused: Mutex<Option<&'static str>>,
     /// Requests besides watches, their lists, and those for the Lease.
     requests: Mutex<Vec<String>>,
 }
 
 impl Wire {
     pub(super) fn new(delay: Duration) -> Arc<Self> {
-        Arc::new(Wire { delay, gap: watch::Sender::new(false), requests: Mutex::default() })
+        Arc::new(Wire { delay, gap: watch::Sender::new(false), refused: Mutex::default(), requests: Mutex::default() })
     }
 
     /// Ends every watch. Until [`Self::end_gap`], nothing is listed or watched, and then every watch begins with a new list.
@@ -33,6 +35,11 @@ impl Wire {
 
     pub(super) fn end_gap(&self) {
         self.gap.send_replace(false);
+    }
+
+    /// Refuses to create objects of this plural, or of none.
+    pub(super) fn refuse(&self, plural: Option<&'static str>) {
+        *self.refused.lock().unwrap() = plural;
     }
 
     /// The requests since the last call, besides watches, their lists, and those for the Lease.
@@ -63,9 +70,13 @@ impl Wire {
         if !is_watch && !is_list && !is_lease {
             self.requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
         }
+        let refused = *self.refused.lock().unwrap();
+        if *request.method() == Method::POST && refused.is_some_and(|plural| request.uri().path().ends_with(plural)) {
+            return Ok(failure(StatusCode::FORBIDDEN, "Forbidden"));
+        }
         let mut gap = self.gap.subscribe();
         if (is_watch || is_list) && *gap.borrow_and_update() {
-            return Ok(expired());
+            return Ok(failure(StatusCode::GONE, "Expired"));
         }
         let answer = inner.send(request).await?;
         if is_watch {
@@ -80,10 +91,10 @@ impl Wire {
     }
 }
 
-/// The answer to a request for a version that is too old.
-fn expired() -> Response<Body> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410,
-        "reason": "Expired", "message": "the wire is broken"});
+/// An answer of the wire instead of the API server's.
+fn failure(code: StatusCode, reason: &str) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code.as_u16(),
+        "reason": reason, "message": "the wire is broken"});
     let body = Body::from(status.to_string());
-    Response::builder().status(StatusCode::GONE).header("content-type", "application/json").body(body).unwrap()
+    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }

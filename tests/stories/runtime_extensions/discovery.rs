@@ -98,6 +98,37 @@ fn a_failed_discovery_is_reported_and_the_old_handlers_stay() {
 }
 
 #[test]
+fn a_result_that_another_controller_replaces_is_not_written_again_and_again() {
+    // DEC-92
+    let site = Site::start();
+    site.register(&json!({}));
+    site.lab.on_discovery(|_| Reply::failure("closed"));
+    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"a": "b"}}}));
+    site.ground.until("the discovery fails", || discovered(&site.config()).0 == "False");
+    let failed = r#"topologist_reconciles_total{controller="extensionconfig",outcome="failed"}"#;
+    let runs = || site.ground.topologist.metric(failed).unwrap_or_default();
+    let history = site.ground.history("extensionconfigs");
+    for _ in 0..5 {
+        let mut status = site.config()["status"].clone();
+        for condition in
+            status["conditions"].as_array_mut().unwrap().iter_mut().filter(|one| one["type"] == "Discovered")
+        {
+            (condition["status"], condition["reason"]) = (json!("True"), json!("Discovered"));
+        }
+        // So that each is a change, also if the last one was not answered.
+        status["conditions"][0]["observedGeneration"] = json!(history.events().len());
+        let before = runs();
+        site.ground.merge_status("extensionconfig/lab", &status);
+        site.ground.until("the change is reconciled", || runs() > before);
+    }
+    let written = history.objects().iter().filter(|config| discovered(config).0 == "False").count();
+    assert_eq!(written, 1, "the first is the one that was there: {:#?}", history.objects());
+    let reported = || site.ground.list("events").into_iter().filter(|event| event["reason"] == "DiscoveryDisputed");
+    site.ground.until("it is reported", || reported().count() == 1);
+    assert_eq!(reported().next().unwrap()["count"], json!(1));
+}
+
+#[test]
 fn deleting_the_config_unregisters_its_handlers() {
     // RH-2.8, RH-8.5
     let site = Site::start();
