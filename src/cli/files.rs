@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::{hints, substitution};
-use crate::hub::Object;
+use crate::hub::{Object, ObjectRef};
 use crate::wire::manifest::{self, Manifest};
 use crate::yaml::{self, Repeated};
 
@@ -43,6 +43,8 @@ pub(super) struct Input {
     pub objects: Vec<Loaded>,
     /// Some of them in further versions, as an API server converted them.
     pub conversions: Vec<Object>,
+    /// Objects that an API server was asked for and does not have.
+    pub missing: BTreeSet<ObjectRef>,
     /// What could not be read, besides the objects that could.
     pub unreadable: Vec<Unreadable>,
     /// Documents of folders that are no objects, such as values of other tools.

@@ -29,7 +29,7 @@ use super::offline::settled;
 use super::sample::with_samples;
 use crate::extensions::config;
 use crate::hub::contract::definition_name;
-use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef};
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
@@ -161,6 +161,8 @@ struct Reading {
     objects: BTreeMap<(String, String, ObjectKey), Arc<Object>>,
     /// Some of them in further versions, by their `apiVersion`: a class may name another one than its edit does.
     conversions: BTreeMap<(String, ObjectKey, String), Arc<Object>>,
+    /// Objects that the API server does not have.
+    missing: BTreeSet<ObjectRef>,
     definitions: BTreeSet<String>,
 }
 
@@ -180,7 +182,8 @@ impl Reading {
 
     fn empty(client: kube::Client, stored: Vec<(Kind, Value)>) -> Self {
         let (objects, conversions) = (BTreeMap::new(), BTreeMap::new());
-        Reading { client, stored, objects, conversions, definitions: BTreeSet::new() }
+        let (missing, definitions) = (BTreeSet::new(), BTreeSet::new());
+        Reading { client, stored, objects, conversions, missing, definitions }
     }
 
     /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their extensions would do
@@ -268,6 +271,9 @@ impl Reading {
                 self.conversions.insert(id, object.clone());
             }
         }
+        if let (Need::Object(object), Answer::Object(Found::Absent)) = (need, answer) {
+            self.missing.insert(object.clone());
+        }
         if let Need::Definition(DefinitionName(name)) = need {
             self.definitions.insert(name.clone());
         }
@@ -287,6 +293,7 @@ impl Reading {
             }
         }
         let mut input = Input::default();
+        input.missing = self.missing;
         input.conversions = self.conversions.into_values().map(|object| Object::clone(&object)).collect();
         for value in values {
             let objects = manifest::objects(Document { line: 1, value, repeated: Vec::new() })?;

@@ -76,6 +76,7 @@ impl Case {
         let mut world = self.world;
         world.objects.extend(live.objects.iter().cloned());
         world.conversions.extend(live.conversions.iter().cloned());
+        world.missing.extend(live.missing.iter().cloned());
         Case { old: Arc::new(old), world, ..self }
     }
 
@@ -209,7 +210,8 @@ pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: 
             all.put_definition(manifest.key.name.clone(), Arc::new(definition));
         }
     }
-    for Input { objects, conversions, .. } in inputs {
+    for Input { objects, conversions, missing, .. } in inputs {
+        missing.iter().for_each(|object| all.put_missing(object));
         for Loaded { manifest, .. } in objects {
             if manifest.admitted_kind().is_none() && manifest.kind != "CustomResourceDefinition" {
                 let Some(object) = manifest.object() else { continue };

@@ -221,12 +221,10 @@ impl Reader<'_> {
         reference: &ContractRef,
         template: Option<&Arc<Object>>,
     ) -> Result<Option<Arc<Object>>, Failure> {
-        let is_replaceable = !self.world.is_offline()
-            && template.is_none_or(|template| {
-                (template.group(), template.kind()) == (&*reference.api_group, &*reference.kind)
-            });
+        let is_replaceable = template
+            .is_none_or(|template| (template.group(), template.kind()) == (&*reference.api_group, &*reference.kind));
         match self.owned(reference, template, Mode::Template) {
-            Err(Failure::NotFound { .. }) if is_replaceable => Ok(None),
+            Err(Failure::NotFound { object, .. }) if is_replaceable && self.world.is_missing(&object) => Ok(None),
             found => found.map(Some),
         }
     }

@@ -163,6 +163,11 @@ impl World {
         self.is_closed || self.facts.objects().is_some()
     }
 
+    /// Whether an API server is known not to have an object that was not found. Files may lack what a cluster has.
+    pub fn is_missing(&self, reference: &ObjectRef) -> bool {
+        !self.is_offline() || self.facts.objects().is_some_and(|objects| objects.is_missing(reference))
+    }
+
     /// An object in any version that a world of files holds.
     pub fn held(&self, group: &str, kind: &str, key: &ObjectKey) -> Option<Arc<Object>> {
         self.facts.objects()?.in_any_version(group, kind, key).cloned()

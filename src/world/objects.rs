@@ -21,6 +21,8 @@ pub struct Objects {
     objects: RedBlackTreeMapSync<Id, Arc<Object>>,
     /// The same objects in further versions, as an API server converted them.
     conversions: RedBlackTreeMapSync<Id, BTreeMap<String, Arc<Object>>>,
+    /// Names for which an API server had no object.
+    missing: RedBlackTreeSetSync<Id>,
     /// The names of the objects of a Cluster, by kind.
     of_clusters: Index<Group, String>,
     /// The Nodes of the workload cluster of a Cluster.
@@ -69,6 +71,17 @@ impl Objects {
             self.put(object.clone());
             versions.into_iter().flat_map(BTreeMap::values).for_each(|one| self.put_conversion(one.clone()));
         }
+    }
+
+    /// Notes that an API server has no object of this name, which files cannot say.
+    pub fn put_missing(&mut self, reference: &ObjectRef) {
+        self.missing.insert_mut((reference.group().to_owned(), reference.kind.clone(), reference.key.clone()));
+    }
+
+    /// Whether an API server had no object of this name.
+    pub fn is_missing(&self, reference: &ObjectRef) -> bool {
+        let id = (reference.group().to_owned(), reference.kind.clone(), reference.key.clone());
+        self.missing.contains(&id) && !self.objects.contains_key(&id)
     }
 
     /// Forgets an object in any version.

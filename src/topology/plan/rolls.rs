@@ -192,9 +192,9 @@ impl Scene<'_> {
 
     /// Whether a part has machines that the steps of a rollout count: a control plane without machine templates has none (ROLL-14).
     fn has_machines(&self, part: &Part) -> bool {
-        let creates_template =
-            || self.steps.iter().any(|step| step.part == Part::ControlPlaneMachines && step.action == Action::Create);
-        *part != Part::ControlPlane || self.current.control_plane.machines.is_some() || creates_template()
+        let has_template =
+            || self.steps.iter().any(|step| step.part == Part::ControlPlaneMachines && step.action != Action::Delete);
+        *part != Part::ControlPlane || self.current.control_plane.machines.is_some() || has_template()
     }
 
     /// What a part is before the plan.
@@ -348,7 +348,9 @@ impl Scene<'_> {
             _ => false,
         };
         let mut rotated = self.steps.iter().filter(|step| step.action == Action::Rotate).filter(is_of);
-        rotated.find_map(of_object)
+        // The successor of a template that is gone differs in no field.
+        let of_lost = |step: &Step| step.changes.is_empty().then(|| format!("{} {}", step.object.kind, step.reason));
+        rotated.find_map(|step| of_object(step).or_else(|| of_lost(step)))
     }
 
     /// A machine pool whose objects change in place, after which its provider may replace machines (ROLL-15).

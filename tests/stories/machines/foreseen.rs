@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::ground::{Ground, cluster, is_control_plane, name, version, workers};
+use super::ground::{Ground, History, cluster, condition, is_control_plane, name, version, workers};
 use crate::process::command;
 
 /// What `simulate --live` says of the demo Cluster: without a file, of what is still to come.
@@ -56,7 +56,7 @@ fn what_is_foreseen_of_a_running_cluster_then_happens() {
     let mut after = before;
     after["metadata"]["namespace"] = json!(ground.namespace);
     after["spec"]["topology"]["version"] = json!("v1.34.0");
-    let [control_plane, of_workers] = changes(&foreseen(&ground, Some(&after)));
+    let foreseen = changes(&foreseen(&ground, Some(&after)));
     assert_eq!(versions(), stored, "nothing is written");
     let machines = ground.history("machines");
     ground.edit_topology(&json!({"version": "v1.34.0"}));
@@ -65,14 +65,73 @@ fn what_is_foreseen_of_a_running_cluster_then_happens() {
     });
     ground.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.34.0");
     ground.wait("cluster/demo", "condition=TopologyReconciled");
-    let seen = |kind: &str, of_control_plane: bool| -> Vec<String> {
-        let events = machines.events();
+    assert!(foreseen.iter().all(|(new, _)| !new.is_empty()));
+    assert_eq!(foreseen, seen(&machines, [1, 2]));
+}
+
+/// The same as [`changes`], of what has happened; a history begins with the machines that were there.
+fn seen(machines: &History, known: [usize; 2]) -> [(Vec<String>, usize); 2] {
+    let events = machines.events();
+    let of = |kind: &str, of_control_plane: bool| -> Vec<String> {
         let of = events.iter().filter(|(what, one)| what == kind && is_control_plane(one) == of_control_plane);
         of.map(|(_, machine)| version(machine).to_owned()).collect()
     };
-    // A watch begins with what was there.
-    let new = |of_control_plane: bool, known: usize| seen("ADDED", of_control_plane).split_off(known);
-    assert_eq!(control_plane, (new(true, 1), seen("DELETED", true).len()));
-    assert_eq!(of_workers, (new(false, 2), seen("DELETED", false).len()));
-    assert!(!control_plane.0.is_empty() && !of_workers.0.is_empty());
+    let [of_control_plane, of_workers] = known;
+    [(true, of_control_plane), (false, of_workers)]
+        .map(|(is_it, known)| (of("ADDED", is_it).split_off(known), of("DELETED", is_it).len()))
+}
+
+#[test]
+fn templates_that_are_gone_get_successors_as_foreseen() {
+    // ROT-13
+    let ground = Ground::start(&[]);
+    let before = cluster(1, &json!([workers("a", 2)]), &json!([]));
+    ground.run_cluster(&before);
+    ground.wait("cluster/demo", "condition=TopologyReconciled");
+    ground.merge("cluster/demo", &json!({"spec": {"paused": true}}));
+    let is_paused = || condition(&ground.list("clusters")[0], "TopologyReconciled").1 == "Paused";
+    ground.until("the Cluster is paused", is_paused);
+    let references = || {
+        let paths = [
+            ("embeddedcontrolplanes", "/spec/machineTemplate/spec/infrastructureRef/name"),
+            ("machinedeployments", "/spec/template/spec/infrastructureRef/name"),
+            ("machinedeployments", "/spec/template/spec/bootstrap/configRef/name"),
+        ];
+        paths.map(|(kind, path)| ground.list(kind)[0].pointer(path).unwrap().as_str().unwrap().to_owned())
+    };
+    let gone = references();
+    for (kind, name) in
+        ["embeddedmachinetemplates", "embeddedmachinetemplates", "embeddedconfigtemplates"].iter().zip(&gone)
+    {
+        ground.kubectl.out(&["delete", kind, name]);
+    }
+    let mut after = before;
+    after["metadata"]["namespace"] = json!(ground.namespace);
+    after["spec"]["paused"] = json!(false);
+    let foreseen = changes(&foreseen(&ground, Some(&after)));
+    assert_eq!(foreseen.each_ref().map(|(new, gone)| (new.len(), *gone)), [(1, 1), (2, 2)]);
+    let plan = planned(&ground, &after);
+    for name in &gone {
+        assert!(plan.contains(&format!("{name:?} is referenced and does not exist")), "{plan}");
+    }
+    let (old, machines) = (ground.names("machines"), ground.history("machines"));
+    ground.merge("cluster/demo", &json!({"spec": {"paused": false}}));
+    ground.until("all machines are replaced", || {
+        let all = ground.list("machines");
+        all.len() == 3 && all.iter().all(|one| one["status"]["phase"] == "Running" && !old.contains(&name(one)))
+    });
+    ground.wait("cluster/demo", "condition=TopologyReconciled");
+    assert_eq!(foreseen, seen(&machines, [1, 2]));
+    assert!(references().iter().zip(&gone).all(|(new, old)| new != old));
+}
+
+/// What `plan --live` says of the change of the demo Cluster.
+fn planned(ground: &Ground, to: &Value) -> String {
+    let file = ground.path("to.json");
+    std::fs::write(&file, to.to_string()).unwrap();
+    let kubeconfig = ground.kubeconfig.display().to_string();
+    let output = command(&["plan", "--live", "--kubeconfig", &kubeconfig, "--to", &file]).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.code().is_some_and(|code| code != 1 && code != 2), "{said}");
+    said
 }

@@ -66,6 +66,27 @@ fn a_template_that_is_gone_gets_a_successor_to_which_its_owner_refers() {
 }
 
 #[test]
+fn a_forecast_with_objects_of_an_api_server_replaces_a_template_that_is_gone() {
+    // ROT-13
+    let scene = Scene::new();
+    for (reference, part, owner) in templates(&scene) {
+        let mut fold = without(&reference, &scene);
+        fold.facts_mut().objects_mut().unwrap().put_missing(&reference);
+        assert_eq!(fold.settle(&blade()).failure, None, "the state before a change");
+        let rollout = fold.roll_out(&blade());
+        assert_eq!(rollout.failure, None, "{reference}");
+        let steps: Vec<_> = rollout.rounds.iter().flat_map(|round| &round.steps).map(said).collect();
+        assert_eq!(steps, [format!("rotate {part}"), format!("apply {owner}")], "{reference}");
+        let rolls: Vec<_> = rollout.rounds.iter().flat_map(|round| &round.rolls).collect();
+        let [roll] = &rolls[..] else { panic!("{reference}: {rolls:?}") };
+        let words = format!("{} {:?} is referenced and does not exist", reference.kind, reference.key.name);
+        assert_eq!((roll.part.to_string(), &roll.reason), (owner.to_owned(), &words));
+        assert!(roll.machines.replaced.is_some_and(|machines| machines > 0), "{roll:?}");
+        assert!(fold.roll_out(&blade()).rounds.is_empty(), "one successor is enough");
+    }
+}
+
+#[test]
 fn a_template_that_is_gone_is_replaced_even_while_an_upgrade_holds_its_owner() {
     // ROT-13, UP-30: the upgrade waits for machines, which cannot come without their template.
     let scene = Scene::new().at("Cluster", "/spec/topology/controlPlane/replicas", json!(3));
