@@ -25,6 +25,7 @@ mod leading;
 mod listen;
 mod live;
 mod machines;
+mod markdown;
 mod memory;
 mod offline;
 mod plan;

@@ -1,6 +1,6 @@
 //! Paths to fields and typed field errors, rendered as Kubernetes renders them.
 //!
-//! What lives here: [`Path`], [`FieldError`], the collector [`Findings`], [`Level`], and [`closest`] for hints. Nothing here knows a kind; the module
+//! What lives here: [`Path`], [`FieldError`], the collector [`Findings`], [`Level`], [`closest`] for hints, and [`plain`] for texts of others. Nothing here knows a kind; the module
 //! may use `std` and the JSON value type only. The rendering is the API server's:
 //!
 //! ```text
@@ -12,6 +12,7 @@ mod closest;
 mod error;
 mod level;
 mod path;
+mod plain;
 
 pub use closest::closest;
 pub use error::{
@@ -19,3 +20,4 @@ pub use error::{
 };
 pub use level::Level;
 pub use path::{Path, lengthen, point};
+pub use plain::plain;

@@ -5,6 +5,7 @@ use super::groups::Group;
 use super::report::ChangeReport;
 use super::values::{ChangedValue, Difference, Line, places};
 use super::words::{self, MESSAGES, NAMED, Step};
+use crate::cli::markdown;
 use crate::field::counted;
 
 /// The longest comment, in bytes: GitHub and GitLab take a little more.
@@ -22,7 +23,7 @@ const LINES: usize = 30;
 
 /// A comment: totals, a table of the groups, then the details of each, as far as they fit.
 pub(super) fn comment(report: &Report) -> String {
-    let mut text = format!("**{}**\n", escaped(&words::summary(report)));
+    let mut text = format!("**{}**\n", markdown::text(&words::summary(report)));
     add_messages(&mut text, "denied: ", &report.errors);
     let groups: Vec<&Group> = report.all().filter(|group| group.says_something()).collect();
     if groups.len() > 1 {
@@ -52,7 +53,7 @@ fn counted_groups(number: usize) -> String {
 
 fn add_messages(text: &mut String, start: &str, messages: &[String]) {
     for message in messages.iter().take(MESSAGES) {
-        text.push_str(&format!("\n> {start}{}\n", escaped(&shortened(message))));
+        text.push_str(&format!("\n> {start}{}\n", markdown::text(&shortened(message))));
     }
     if messages.len() > MESSAGES {
         text.push_str(&format!("\n> {start}{} more\n", messages.len() - MESSAGES));
@@ -91,25 +92,25 @@ fn row(group: &Group) -> String {
     let mut kinds: Vec<&str> = group.steps.iter().map(|step| &*step.kind).collect();
     kinds.dedup();
     let cells = [names.join(", ") + &more, group.about.topology.clone(), machines, kinds.join(", ")];
-    format!("| {} |\n", cells.map(|cell| escaped(&shortened(&cell))).join(" | "))
+    format!("| {} |\n", cells.map(|cell| markdown::text(&shortened(&cell))).join(" | "))
 }
 
 /// A part that a reader can open; `None` when not even its beginning fits.
 fn details(group: &Group, is_open: bool, most: usize) -> Option<String> {
     let open = if is_open { " open" } else { "" };
-    let headline = escaped(&shortened(&words::headline(group)));
+    let headline = markdown::text(&shortened(&words::headline(group)));
     let mut part = Part { text: format!("\n<details{open}><summary>{headline}</summary>\n\n"), most, left_out: 0 };
     if group.clusters.len() > 1 {
         let (names, more) = words::members(group, NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        part.add(&format!("Clusters: {}{more}\n\n", escaped(&names.join(", "))));
+        part.add(&format!("Clusters: {}{more}\n\n", markdown::text(&names.join(", "))));
     }
     let (warnings, errors) = words::remarks(group);
-    errors.iter().for_each(|error| part.add(&format!("- **error** {}\n", escaped(&shortened(error)))));
-    warnings.iter().for_each(|warning| part.add(&format!("- warning: {}\n", escaped(&shortened(warning)))));
-    words::rolls(group).iter().for_each(|roll| part.add(&format!("- {}\n", escaped(&shortened(roll)))));
+    errors.iter().for_each(|error| part.add(&format!("- **error** {}\n", markdown::text(&shortened(error)))));
+    warnings.iter().for_each(|warning| part.add(&format!("- warning: {}\n", markdown::text(&shortened(warning)))));
+    words::rolls(group).iter().for_each(|roll| part.add(&format!("- {}\n", markdown::text(&shortened(roll)))));
     for (object, reason) in words::held(group) {
-        part.add(&format!("- **held** {}: {}\n", escaped(&object), escaped(&shortened(reason))));
+        part.add(&format!("- **held** {}: {}\n", markdown::text(&object), markdown::text(&shortened(reason))));
     }
     part.steps(&words::steps(group));
     part.finish()
@@ -139,9 +140,9 @@ impl Part {
         self.add("\n| | object | field | from | to | because |\n|---|---|---|---|---|---|\n");
         let mut diffs = Vec::new();
         for step in steps {
-            let object = escaped(&step.object);
+            let object = markdown::text(&step.object);
             if let Some(why) = step.why() {
-                self.add(&format!("| {} | {object} | | | | {} |\n", step.action, escaped(&shortened(why))));
+                self.add(&format!("| {} | {object} | | | | {} |\n", step.action, markdown::text(&shortened(why))));
             }
             for change in step.changes {
                 for place in places(change) {
@@ -150,7 +151,7 @@ impl Part {
             }
         }
         for (object, path, lines) in diffs {
-            self.add(&format!("\n{object} `{path}`:\n\n{}", fenced(&lines)));
+            self.add(&format!("\n{object} {path}:\n\n{}", diff(&lines)));
         }
     }
 
@@ -174,45 +175,37 @@ fn change_row(
     place: &ChangedValue<'_>,
     diffs: &mut Vec<(String, String, Vec<Line>)>,
 ) -> String {
-    let because = escaped(&shortened(&words::origin(change)));
-    let path = code(&place.path);
+    let because = markdown::text(&shortened(&words::origin(change)));
+    let path = markdown::code(&place.path);
     let (from, to) = match place.difference() {
         Difference::Values { from, to } => {
-            let cell = |value: &serde_json::Value, text: &str| if value.is_null() { String::new() } else { code(text) };
+            let cell = |value: &serde_json::Value, text: &str| {
+                if value.is_null() { String::new() } else { markdown::code(text) }
+            };
             (cell(place.from, &from), cell(place.to, &to))
         }
         Difference::Within { before, from, to, after } => {
-            (code(&format!("{before}«{from}»{after}")), code(&format!("{before}«{to}»{after}")))
+            (markdown::code(&format!("{before}«{from}»{after}")), markdown::code(&format!("{before}«{to}»{after}")))
         }
         Difference::Lines(lines) => {
-            diffs.push((object.to_owned(), place.path.replace('`', "'"), lines));
+            diffs.push((object.to_owned(), path.clone(), lines));
             ("lines, below".to_owned(), String::new())
         }
     };
     format!("| {} | {object} | {path} | {from} | {to} | {because} |\n", step.action)
 }
 
-/// Lines in a fence that is longer than any in them.
-fn fenced(lines: &[Line]) -> String {
+/// Lines with what is new and gone.
+fn diff(lines: &[Line]) -> String {
     let shown = |line: &Line| match line {
-        Line::Same(text) => format!("  {text}\n"),
-        Line::Gone(text) => format!("- {text}\n"),
-        Line::New(text) => format!("+ {text}\n"),
-        Line::Skipped => "…\n".to_owned(),
+        Line::Same(text) => format!("  {text}"),
+        Line::Gone(text) => format!("- {text}"),
+        Line::New(text) => format!("+ {text}"),
+        Line::Skipped => "…".to_owned(),
     };
-    let mut text: String = lines.iter().take(LINES).map(shown).collect();
+    let mut shown: Vec<String> = lines.iter().take(LINES).map(shown).collect();
     if lines.len() > LINES {
-        text.push_str(&format!("… and {} more lines\n", lines.len() - LINES));
+        shown.push(format!("… and {} more lines", lines.len() - LINES));
     }
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
-    let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}diff\n{text}{fence}\n")
-}
-
-fn code(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'").replace('|', "\\|"))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+    markdown::fenced("diff", &shown)
 }

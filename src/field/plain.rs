@@ -1,0 +1,46 @@
+//! Texts of others in one line (DEC-64).
+
+use std::borrow::Cow;
+
+/// A text in one line, with what a terminal, a log or a reader's eyes would act on as Rust writes it: `\n`, `\u{1b}`, `\u{202e}`.
+///
+/// These are control characters (C0, DEL and C1), separators of lines and paragraphs, characters that change the direction of a text
+/// (UAX #9), and characters that cannot be seen. Joiners of emoji and of some scripts stay.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_acted_on) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_acted_on(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    Cow::Owned(plain)
+}
+
+fn is_acted_on(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_acts_on_is_written_out() {
+        // DEC-64
+        for (text, want) in [
+            ("one two", "one two"),
+            ("größe 大 👩‍🚀", "größe 大 👩‍🚀"),
+            ("a\nb\r\tc", "a\\nb\\r\\tc"),
+            ("\u{1b}[2J\u{7f}\u{9b}31m", "\\u{1b}[2J\\u{7f}\\u{9b}31m"),
+            ("a\u{202e}b\u{2066}c\u{200f}", "a\\u{202e}b\\u{2066}c\\u{200f}"),
+            ("a\u{2028}b\u{feff}\u{e0041}", "a\\u{2028}b\\u{feff}\\u{e0041}"),
+        ] {
+            assert_eq!(plain(text), want);
+        }
+        assert!(matches!(plain("one"), Cow::Borrowed(_)));
+    }
+}
