@@ -3,7 +3,7 @@
 //! JSON is not copied. What is made is shared, so that a value can be passed on at no cost.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -455,7 +455,7 @@ fn equal_maps<'v>(a: &Map<'v>, b: &Map<'v>, meter: &mut Meter) -> Result<bool, F
     Ok(true)
 }
 
-/// Fields that the schema does not declare do not count.
+/// Fields that the schema does not declare, and keeps, are compared as they are if both objects have them.
 fn equal_objects(
     a: &JsonMap<String, Value>,
     b: &JsonMap<String, Value>,
@@ -463,10 +463,15 @@ fn equal_objects(
     meter: &mut Meter,
 ) -> Result<bool, Fault> {
     meter.work(structure.fields.len().saturating_mul(20))?;
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    let mut declared = HashSet::new();
     for field in structure.fields.values() {
         match (a.get(&field.name), b.get(&field.name)) {
             (None, None) => {}
             (Some(a), Some(b)) => {
+                declared.insert(&*field.name);
                 let (a, b) = (view(a, &field.decl, meter)?, view(b, &field.decl, meter)?);
                 if !equal(&a, &b, meter)? {
                     return Ok(false);
@@ -475,5 +480,20 @@ fn equal_objects(
             _ => return Ok(false),
         }
     }
+    for (name, value) in a.iter().filter(|(name, _)| declared.len() < a.len() && !declared.contains(&***name)) {
+        meter.work(size(value).saturating_mul(20))?;
+        if b.get(name).is_some_and(|other| other != value) {
+            return Ok(false);
+        }
+    }
     Ok(true)
+}
+
+/// The number of values in a value, itself included.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(size).fold(1, usize::saturating_add),
+        Value::Object(members) => members.values().map(size).fold(1, usize::saturating_add),
+        _ => 1,
+    }
 }
