@@ -12,11 +12,11 @@ use super::tally::{Change, Tally};
 use crate::budget::Stop;
 use crate::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, Object, ObjectKey, label};
 use crate::json::StringMap;
-use crate::topology::Options;
 use crate::topology::inspection::Inspected;
 use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
 use crate::topology::plan::{Fold, uid};
 use crate::topology::refusals::Checks;
+use crate::topology::{Failure, Options};
 use crate::world::{Facts, Found, Record, WorkerSet};
 
 const REPLICAS: &str = "spec.replicas";
@@ -122,10 +122,17 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
     put_sizes(&mut old, key);
     new.take_over(key, &old);
     let rollout = new.roll_out(key);
-    // What cannot be computed on either side is no consequence of the edit.
-    let fails = rollout.failure.is_some() && settled.failure.is_none();
-    let is_known = settled.failure.is_none() && rollout.failure.is_none();
-    let incomplete = rollout.trace.not_asked.first().map(ToString::to_string);
+    let not_asked = match &rollout.failure {
+        Some(Failure::PlanNotAsked { extension }) => {
+            Some(format!("the upgrade plan of extension {extension} is not known"))
+        }
+        _ => None,
+    };
+    // What cannot be computed on either side is no consequence of the edit, nor is an extension that was not asked.
+    let fails = rollout.failure.is_some() && settled.failure.is_none() && not_asked.is_none();
+    let is_known = settled.failure.is_none() && (rollout.failure.is_none() || not_asked.is_some());
+    let not_called = rollout.trace.not_asked.first().map(ToString::to_string);
+    let incomplete = not_asked.or(not_called);
     let rolls = rollout.rounds.into_iter().flat_map(|round| round.rolls).collect();
     Change { cluster: key.clone(), rolls, fails, is_known, incomplete }
 }

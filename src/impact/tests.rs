@@ -114,6 +114,25 @@ fn an_edit_of_a_class_counts_the_machines_of_all_its_clusters() {
 }
 
 #[test]
+fn an_upgrade_plan_that_is_not_asked_for_breaks_no_topology() {
+    // UP-15, DEC-53
+    let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.lab"}});
+    let stored = sized().at("ClusterClass", "/spec/upgrade", upgrade);
+    let edited = stored.clone().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
+    let edit = Edit::Cluster { old: cluster(&stored), new: cluster(&edited) };
+    let case = case(&stored, &edit).unwrap();
+    let mut tally = case.tally();
+    let options = Options { runtime_sdk: true };
+    case.compare(options, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| tally.add(clusters, change));
+    let impact = tally.impact();
+    assert_eq!((impact.failing, impact.unknown), (0, 0));
+    assert_eq!(
+        warnings(&impact),
+        ["the number of machines is incomplete: the upgrade plan of extension plan.lab is not known"]
+    );
+}
+
+#[test]
 fn equal_clusters_are_computed_once_and_those_that_differ_are_not_hidden() {
     let scene = with_clusters(&sized(), (0..99).map(|i| format!("blue-{i}")));
     let scene = scene.at("Cluster blue-7", &format!("{WORKER}/replicas"), json!(9));

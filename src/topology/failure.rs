@@ -1,5 +1,7 @@
 //! Why a topology could not be computed.
 
+use std::fmt;
+
 use super::hooks::HookTracker;
 use super::ownership::{SameName, Unavailable};
 use super::patches::{PatchError, told};
@@ -77,6 +79,9 @@ pub enum Failure {
     /// RS-25, ROT-03.
     #[error("{current} cannot become {desired}: the group, kind, namespace and name of an object cannot change")]
     Incompatible { current: Box<ObjectRef>, desired: Box<ObjectRef> },
+    /// CT-9.2, CT-9.5, CT-13.3.
+    #[error("{object} cannot be {change}: the definition of {} makes {place} immutable{}", .object.kind, .change.explanation())]
+    Immutable { object: Box<ObjectRef>, place: String, change: DeniedChange },
     /// DEC-35.
     #[error(
         "{object} is replaced in every run because {path} differs each time; check for a patch that uses a generated name"
@@ -97,6 +102,9 @@ pub enum Failure {
     /// UP-15.
     #[error("extension {extension} of the ClusterClass failed to plan the upgrade: {reason}")]
     PlanExtension { extension: String, reason: String },
+    /// UP-15, where extensions are not called.
+    #[error("the upgrade plan of extension {extension} is not known; call the extension with --extension")]
+    PlanNotAsked { extension: String },
     /// UP-24, UP-32.
     #[error("{kind} {name} is at {version}, and the upgrade plan has no step to {target} for it")]
     NoStep { kind: String, name: String, version: String, target: String },
@@ -121,4 +129,31 @@ pub enum Failure {
     /// CT-5.1.
     #[error(transparent)]
     WrongType(#[from] WrongType),
+}
+
+/// A change of an object that the schema of its kind denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeniedChange {
+    /// The object is changed in place.
+    Update,
+    /// A template is replaced if a dry run says that its spec would change.
+    Replace,
+}
+
+impl DeniedChange {
+    const fn explanation(self) -> &'static str {
+        match self {
+            DeniedChange::Update => "",
+            DeniedChange::Replace => ", also in the dry run that decides whether to replace a template (CT-9.2)",
+        }
+    }
+}
+
+impl fmt::Display for DeniedChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DeniedChange::Update => "changed",
+            DeniedChange::Replace => "replaced",
+        })
+    }
 }

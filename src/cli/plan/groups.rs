@@ -100,6 +100,12 @@ pub(super) struct RollOfGroup {
     pub machines: Machines,
     /// `None` as well where it is not the same for all objects.
     pub at_a_time: Option<i64>,
+    /// The time from which machines are replaced, if that is later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The ExtensionConfig whose extension may update the machines in place instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<String>,
     pub certainty: &'static str,
     pub reason: String,
 }
@@ -163,7 +169,9 @@ impl Group {
     fn add_rolls(&mut self, rolls: impl IntoIterator<Item = RollOfGroup>) {
         for roll in rolls {
             let is_same = |one: &&mut RollOfGroup| {
-                let id = |roll: &RollOfGroup| (roll.kind.clone(), roll.role, roll.certainty);
+                let id = |roll: &RollOfGroup| {
+                    (roll.kind.clone(), roll.role, roll.certainty, roll.from.clone(), roll.in_place.clone())
+                };
                 one.reason == roll.reason && id(one) == id(&roll)
             };
             match self.rolls.iter_mut().find(is_same) {
@@ -277,6 +285,8 @@ impl RollOfGroup {
             role: roll.role,
             machines: roll.machines,
             at_a_time: roll.at_a_time,
+            from: roll.from.clone(),
+            in_place: roll.in_place.clone(),
             certainty: roll.certainty,
             reason: names.text(&roll.reason),
         }

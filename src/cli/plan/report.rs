@@ -9,7 +9,7 @@ use crate::cli::hints::{explained, unknown_variables_of};
 use crate::hub::{Object, ObjectKey};
 use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
-use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step};
+use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
 use crate::topology::refusals::{Checks, Refusal};
 use crate::topology::upgrade::Held;
 use crate::topology::worker::WorkerKind;
@@ -112,6 +112,12 @@ pub(super) struct RollReport {
     pub name: String,
     pub machines: Machines,
     pub at_a_time: Option<i64>,
+    /// The time from which machines are replaced, if that is later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The ExtensionConfig whose extension may update the machines in place instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<String>,
     pub certainty: &'static str,
     pub reason: String,
 }
@@ -364,6 +370,8 @@ impl RollReport {
             name: object.name().to_owned(),
             machines: Machines { removed: replicas, ..Machines::NONE },
             at_a_time: None,
+            from: None,
+            in_place: None,
             certainty: Certainty::Exact.name(),
             reason: "its Cluster is deleted".to_owned(),
         })
@@ -376,6 +384,8 @@ impl RollReport {
             name: roll.name.clone(),
             machines: roll.machines,
             at_a_time: roll.at_a_time,
+            from: roll.from.map(seconds),
+            in_place: roll.in_place.clone(),
             certainty: roll.certainty.name(),
             reason: roll.reason.clone(),
         }

@@ -196,28 +196,43 @@ pub(super) fn steps(group: &Group) -> Vec<Step<'_>> {
 pub(super) fn rolls(group: &Group) -> Vec<String> {
     let of_cluster = |roll: &RollReport| {
         let object = format!("{} {}", roll.kind, roll.name);
-        rolled(&object, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason)
+        let pace = (roll.from.as_deref(), roll.at_a_time);
+        rolled(&object, &roll.machines, pace, &proviso(roll.in_place.as_deref(), roll.certainty), &roll.reason)
     };
-    let of_group =
-        |roll: &RollOfGroup| rolled(&roll.kind, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason);
+    let of_group = |roll: &RollOfGroup| {
+        let pace = (roll.from.as_deref(), roll.at_a_time);
+        rolled(&roll.kind, &roll.machines, pace, &proviso(roll.in_place.as_deref(), roll.certainty), &roll.reason)
+    };
     match &group.alone {
         Some(report) => report.rolls.iter().map(of_cluster).collect(),
         None => group.rolls.iter().map(of_group).collect(),
     }
 }
 
+/// What may become of the machines instead.
+fn proviso(in_place: Option<&str>, certainty: &str) -> String {
+    match in_place {
+        Some(extension) => format!(", or updated in place, if the extension {extension} agrees"),
+        None if certainty == "provider" => ", if the provider replaces machines for this change".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// From when on machines are replaced, if that is later, and how many at a time.
+type Pace<'a> = (Option<&'a str>, Option<i64>);
+
 /// What becomes of the machines of one object, or of all objects of a role.
-fn rolled(object: &str, machines: &Machines, at_a_time: Option<i64>, certainty: &str, reason: &str) -> String {
+fn rolled(object: &str, machines: &Machines, (from, at_a_time): Pace<'_>, proviso: &str, reason: &str) -> String {
+    let from = from.map(|from| format!(" from {from} on")).unwrap_or_default();
     let pace = match (machines.replaced, at_a_time) {
         (Some(0), _) | (_, None) => String::new(),
         (_, Some(pace)) => format!(", {pace} at a time"),
     };
-    let certainty = if certainty == "provider" { ", if the provider replaces machines for this change" } else { "" };
     let numbers = match numbers(machines) {
         none if none.is_empty() => "0 replaced".to_owned(),
         numbers => numbers.join(", "),
     };
-    format!("machines of {object}: {numbers}{pace}{certainty}, since {reason}")
+    format!("machines of {object}: {numbers}{from}{pace}{proviso}, since {reason}")
 }
 
 /// What waits: the object, and why.

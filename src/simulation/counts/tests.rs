@@ -183,7 +183,8 @@ fn told(rolls: &[Roll], happened: &Counts) -> Counts {
     let mut told = Counts::new();
     let is_counted =
         |roll: &&Roll| matches!(roll.part, Part::ControlPlane | Part::Worker(_, _)) && roll.kind != "MachinePool";
-    for roll in rolls.iter().filter(is_counted) {
+    // The time at which others begin is after the end of these rollouts.
+    for roll in rolls.iter().filter(is_counted).filter(|roll| roll.from.is_none()) {
         let part = roll.part.to_string();
         let machines = roll.machines;
         let known = happened.get(&part).copied().unwrap_or_default();

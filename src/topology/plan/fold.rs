@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::defaults::default_strategies;
 use super::difference::{merged, owners, schema};
+use super::in_place::{mark, updater};
 use super::rolls::{default_replicas, defaulted, notes, owner, rolls};
 use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step, postponed};
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
@@ -336,10 +337,13 @@ impl Fold {
         default_replicas(&mut steps);
         default_strategies(&mut steps);
         self.check(&steps, &observed.blueprint.class.metadata.key(), world, &mut outcome.checks);
-        let (rolls, paused) = rolls(&steps, &observed.current, world, self.now);
+        let (mut rolls, paused, of_certificates) = rolls(&steps, &observed.current, world, self.now);
+        if let Some(updater) = self.facts.objects().and_then(updater) {
+            mark(&mut rolls, &updater);
+        }
         outcome.held = held;
         outcome.paused.extend(paused);
-        outcome.notes.extend(notes(&steps));
+        outcome.notes.extend(notes(&steps).chain(of_certificates));
         Ok(Round { steps, rolls, failure })
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! current ─┐
 //!          ├─► steps.rs (what is created, applied, rotated, deleted, in order) ─► Plan ─► fold.rs ─► the world after it
-//! desired ─┘        └─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
+//! desired ─┘        ├─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
+//!                   └─ immutable.rs (changes that a schema denies)
 //! ```
 //!
 //! A field is removed if the previous desired object had it: `before.rs` records this for objects that exist, and a fold for the
@@ -15,7 +16,10 @@ mod before;
 mod defaults;
 mod difference;
 mod fold;
+mod immutable;
+mod in_place;
 mod lost;
+mod outdated;
 mod postponed;
 mod rolls;
 mod steps;
@@ -28,6 +32,8 @@ use serde_json::Value;
 
 pub use difference::{MANAGER, sent};
 pub use fold::{DryRunServer, ExtensionServer, Fold, Rollout, Round, uid};
+pub use in_place::updater;
+pub use outdated::seconds;
 pub use rolls::{Machines, Roll};
 
 use super::Failure;

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::outdated::{begins_to_replace, certificate_note, outdated_already};
 use super::{Action, Certainty, Change, Part, Step};
 use crate::hub::{Object, annotation, group_of, label};
 use crate::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, is_stricter, row};
@@ -24,6 +25,10 @@ pub struct Roll {
     pub machines: Machines,
     /// How many are replaced at a time, at the most; `None` when that is not known.
     pub at_a_time: Option<i64>,
+    /// The time from which machines are replaced, if that is later.
+    pub from: Option<Timestamp>,
+    /// The ExtensionConfig whose extension may update the machines in place instead.
+    pub in_place: Option<String>,
     pub certainty: Certainty,
     pub reason: String,
     /// Whether a new Kubernetes version replaces them.
@@ -67,13 +72,13 @@ impl std::iter::Sum for Machines {
     }
 }
 
-/// What steps do to machines, and what waits since it is paused (ROLL-18).
+/// What steps do to machines, what waits since it is paused (ROLL-18), and notes on certificates.
 pub(super) fn rolls(
     steps: &[Step],
     current: &Current,
     world: &World,
     now: Option<Timestamp>,
-) -> (Vec<Roll>, Vec<Held>) {
+) -> (Vec<Roll>, Vec<Held>, Vec<String>) {
     let scene = Scene { steps, current, world, now };
     let mut rolls: Vec<Roll> = steps.iter().filter_map(|step| scene.roll(step)).collect();
     for step in steps {
@@ -86,7 +91,8 @@ pub(super) fn rolls(
         held.extend(roll.hold("it is paused"));
     }
     rolls.retain(|roll| roll.machines != Machines::NONE);
-    (rolls, held)
+    let notes = steps.iter().filter_map(|step| scene.certificate_note(step)).collect();
+    (rolls, held, notes)
 }
 
 impl Roll {
@@ -223,12 +229,34 @@ impl Scene<'_> {
             roll.at_a_time = at_a_time(step, owner, outdated);
             roll.reason = self.reason(step, &decisive);
             roll.is_upgrade = decisive.iter().any(|(leaf, _)| is_version(&leaf.path));
+            roll.from = self.begins_at(&decisive);
             if owner == Owner::MachineDeployment && is_on_delete(step) {
                 machines.outdated_until_deleted = machines.replaced.replace(0);
                 roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
             }
+        } else if owner == Owner::MachineDeployment && begins_to_replace(step, before) {
+            self.release(step, before, &mut machines, &mut roll);
         }
         Roll { machines, ..roll }
+    }
+
+    /// Machines that `OnDelete` has left outdated, and that another strategy replaces.
+    fn release(&self, step: &Step, before: &Object, machines: &mut Machines, roll: &mut Roll) {
+        let outdated = outdated_already(before, self.world);
+        let outdated = outdated.saturating_sub(machines.removed.unwrap_or_default()).max(0);
+        if outdated > 0 {
+            (machines.replaced, machines.at_least) = (Some(outdated), outdated);
+            roll.certainty = Certainty::Assumed;
+            roll.at_a_time = at_a_time(step, Owner::MachineDeployment, Some(outdated));
+            roll.reason = "its strategy was OnDelete, and they are outdated already".to_owned();
+        }
+    }
+
+    /// The time from which machines are replaced, if nothing replaces some of them now.
+    fn begins_at(&self, decisive: &[Decisive<'_>]) -> Option<Timestamp> {
+        let is_timed = decisive.iter().all(|(_, row)| row.effect == Effect::ReplacesAfter);
+        let latest = decisive.iter().filter_map(|(leaf, _)| time(leaf.to)).max()?;
+        Some(latest).filter(|latest| is_timed && self.now.is_some_and(|now| *latest > now))
     }
 
     /// The leaves that make a controller replace machines.
@@ -252,10 +280,7 @@ impl Scene<'_> {
                     |value: Option<&Value>| group_of(value.and_then(Value::as_str).unwrap_or_default()).to_owned();
                 group(leaf.from) != group(leaf.to)
             }
-            Effect::ReplacesAfter => {
-                let after = leaf.to.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
-                after.zip(self.now).is_some_and(|(after, now)| after <= now)
-            }
+            Effect::ReplacesAfter => time(leaf.to).is_some() && self.now.is_some(),
             Effect::Scales | Effect::InPlace | Effect::Nothing => false,
         }
     }
@@ -324,6 +349,12 @@ impl Scene<'_> {
         }
     }
 
+    fn certificate_note(&self, step: &Step) -> Option<String> {
+        let before = self.object(&step.part).filter(|_| step.part == Part::ControlPlane);
+        let machines = before.map(|before| self.of_control_plane(API_VERSION, "Machine", before)).unwrap_or_default();
+        certificate_note(step, before.map(Arc::as_ref), &machines, self.now)
+    }
+
     /// Why machines are replaced: the version first, since it is what people look for; a new name in a reference explains nothing,
     /// what gave the template a new name does.
     fn reason(&self, step: &Step, decisive: &[Decisive<'_>]) -> String {
@@ -369,6 +400,8 @@ impl Scene<'_> {
             name,
             machines,
             at_a_time: None,
+            from: None,
+            in_place: None,
             certainty: Certainty::Provider,
             reason,
             is_upgrade: false,
@@ -386,7 +419,6 @@ fn stays_initialized(step: &Step, before: &Object) -> bool {
 /// Whether the object is older than the time of `rollout.after` (ROLL-6, ROLL-10); one from a file may be
 /// of any age.
 fn was_made_before(decisive: &[Decisive<'_>], before: &Object) -> bool {
-    let time = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
     let made = time(before.at("metadata.creationTimestamp"));
     let after = decisive
         .iter()
@@ -394,6 +426,10 @@ fn was_made_before(decisive: &[Decisive<'_>], before: &Object) -> bool {
         .filter_map(|(leaf, _)| time(leaf.to))
         .max();
     made.zip(after).is_none_or(|(made, after)| made < after)
+}
+
+fn time(value: Option<&Value>) -> Option<Timestamp> {
+    value?.as_str()?.parse().ok()
 }
 
 const REPLICAS: &str = "spec.replicas";
@@ -405,6 +441,8 @@ fn blank(step: &Step) -> Roll {
         name: step.object.key.name.clone(),
         machines: Machines::NONE,
         at_a_time: None,
+        from: None,
+        in_place: None,
         certainty: Certainty::Exact,
         reason: step.reason.clone(),
         is_upgrade: false,

@@ -11,6 +11,7 @@ use crate::hub::{Cluster, Object, ObjectRef, annotation, label};
 use crate::topology::contract::Contract;
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
+use crate::topology::failure::DeniedChange;
 use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
 use crate::topology::hooks::HookTracker;
 use crate::topology::names::{Names, prefixed};
@@ -107,6 +108,7 @@ impl Planner<'_> {
         keep_uid(&mut sent, current)?;
         let difference = self.comparison.of(current, &sent, origins)?;
         if !difference.is_empty() {
+            self.comparison.is_allowed(current, &sent, &difference, DeniedChange::Update)?;
             let reason = in_place(&difference);
             self.update(part, sent, origins, difference, reason, current);
         }
@@ -155,6 +157,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         if !is_of_another_kind {
+            self.comparison.is_allowed(current, &sent, &difference, DeniedChange::Replace)?;
             difference.add(self.comparison.lost(current, &sent)?);
         }
         let old = current.name().to_owned();

@@ -1,7 +1,10 @@
 //! Plans, on worlds with one Cluster: the steps and their order, and that a second plan is empty.
 
 mod confirmed;
+mod immutable;
+mod in_place;
 mod machines;
+mod outdated;
 mod properties;
 mod rotation;
 mod timeline;

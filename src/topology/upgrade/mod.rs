@@ -490,6 +490,9 @@ fn ask_extension(
         Found::Yes(plan) => {
             Ok((way.given(Part::ControlPlane, &plan.control_plane)?, way.given(Part::Workers, &plan.workers)?))
         }
+        Found::Absent | Found::Unreadable(_) if !world.calls_extensions() => {
+            Err(Failure::PlanNotAsked { extension: extension.to_owned() })
+        }
         Found::Absent => Err(failed("it is not registered".to_owned())),
         Found::Unreadable(reason) => Err(failed(reason)),
         Found::NotAsked => Err(Failure::NotAsked),

@@ -510,8 +510,7 @@ fn an_extension_may_plan_the_upgrade() {
     assert!(matches!(fleet.decide(), Err(Failure::PlanExtension { .. })));
     fleet.is_offline = true;
     let failure = fleet.decide().unwrap_err().to_string();
-    let want = "extension plan.ext of the ClusterClass failed to plan the upgrade: there is no API server; \
-        call the extension with --extension";
+    let want = "the upgrade plan of extension plan.ext is not known; call the extension with --extension";
     assert_eq!(failure, want);
     fleet.has_hooks = false;
     assert!(fleet.decide().unwrap_err().to_string().ends_with("the feature gate RuntimeSDK is off"));

@@ -142,14 +142,16 @@ fn machines_that_are_replaced_on_deletion_are_outdated_until_then() {
 }
 
 #[test]
-fn a_time_replaces_machines_once_it_has_passed() {
+fn a_time_replaces_machines_now_or_later() {
     // ROLL-6, ROLL-10
-    for (time, number) in [("2030-05-31T00:00:00Z", true), ("2030-06-02T00:00:00Z", false)] {
+    for (time, is_later) in [("2030-05-31T00:00:00Z", false), ("2030-06-02T00:00:00Z", true)] {
         let rollout = json!({"after": time});
         let outcome = of_cluster(&sized(), &format!("{WORKER}/rollout"), rollout.clone());
-        assert_eq!(machines(&outcome), if number { worker(replaced(4)) } else { vec![] }, "{time}");
+        assert_eq!(machines(&outcome), worker(replaced(4)), "{time}");
+        assert_eq!(outcome.rounds[0].rolls[0].from.is_some(), is_later, "{time}");
         let outcome = of_cluster(&sized(), &format!("{CONTROL_PLANE}/rollout"), rollout);
-        assert_eq!(machines(&outcome), if number { control_plane(replaced(3)) } else { vec![] }, "{time}");
+        assert_eq!(machines(&outcome), control_plane(replaced(3)), "{time}");
+        assert_eq!(outcome.rounds[0].rolls[0].from.is_some(), is_later, "{time}");
     }
 }
 
