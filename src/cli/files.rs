@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::{hints, substitution};
-use crate::hub::{Object, ObjectRef};
+use crate::hub::{Kind, Object, ObjectKey, ObjectRef};
 use crate::wire::manifest::{self, Manifest};
 use crate::yaml::{self, Repeated};
 
@@ -36,6 +36,14 @@ impl fmt::Display for Unreadable {
     }
 }
 
+/// A Cluster or ClusterClass of a running cluster that does not decode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Undecoded {
+    pub kind: Kind,
+    pub key: ObjectKey,
+    pub reason: String,
+}
+
 /// Everything that some paths hold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Input {
@@ -45,6 +53,8 @@ pub(super) struct Input {
     pub conversions: Vec<Object>,
     /// Objects that an API server was asked for and does not have.
     pub missing: BTreeSet<ObjectRef>,
+    /// What a running cluster has stored and does not decode.
+    pub undecoded: Vec<Undecoded>,
     /// What could not be read, besides the objects that could.
     pub unreadable: Vec<Unreadable>,
     /// Documents of folders that are no objects, such as values of other tools.

@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-use super::files::{Input, Loaded};
+use super::files::{Input, Loaded, Undecoded};
 use super::offline::settled;
 use super::sample::with_samples;
 use crate::extensions::config;
@@ -38,7 +38,7 @@ use crate::topology::names::Derived;
 use crate::topology::{Computation, Options, class_status};
 use crate::wire::manifest;
 use crate::wire::{Decode, Version};
-use crate::world::{Answer, DefinitionName, Facts, Found, Need, Record, World, settle};
+use crate::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record, World, settle};
 use crate::yaml::Document;
 
 /// What stands in the place of a file name.
@@ -55,7 +55,8 @@ const PAGE: u32 = 500;
 pub(super) fn read(connection: &Connection, after: &Facts, options: Options, reach: Reach) -> Result<Input> {
     connection.block_on(async {
         let mut reading = Reading::of(connection.client()).await?;
-        let now = reading.facts()?;
+        let now = reading.facts();
+        reading.note_kinds(after);
         reading.follow(&with_samples(now.clone(), after), &Facts::default(), options).await?;
         let then = with_samples(over(now, after), after);
         reading.follow(&then, after, options).await?;
@@ -164,6 +165,7 @@ struct Reading {
     /// Objects that the API server does not have.
     missing: BTreeSet<ObjectRef>,
     definitions: BTreeSet<String>,
+    undecoded: Vec<Undecoded>,
 }
 
 impl Reading {
@@ -182,8 +184,8 @@ impl Reading {
 
     fn empty(client: kube::Client, stored: Vec<(Kind, Value)>) -> Self {
         let (objects, conversions) = (BTreeMap::new(), BTreeMap::new());
-        let (missing, definitions) = (BTreeSet::new(), BTreeSet::new());
-        Reading { client, stored, objects, conversions, missing, definitions }
+        let (missing, definitions, undecoded) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        Reading { client, stored, objects, conversions, missing, definitions, undecoded }
     }
 
     /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their extensions would do
@@ -197,26 +199,36 @@ impl Reading {
         }
     }
 
-    fn facts(&self) -> Result<Facts> {
+    /// Clusters and classes that decode. The others are noted: they are errors of their own Clusters.
+    fn facts(&mut self) -> Facts {
         let (mut clusters, mut classes) = (Vec::new(), Vec::new());
         for (kind, object) in &self.stored {
             let text = object.to_string();
-            let unreadable = || format!("cannot read {} {}", kind.name(), object["metadata"]["name"]);
-            match kind {
-                Kind::Cluster => {
-                    clusters.push(Cluster::decode(Version::V1Beta2, &text).ok().with_context(unreadable)?);
-                }
+            let failure = match kind {
+                Kind::Cluster => Cluster::decode(Version::V1Beta2, &text).map(|cluster| clusters.push(cluster)),
                 // Only kinds that are always guarded are listed.
-                Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
+                Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => Ok(()),
                 // Its controller may not have seen it yet; what it will say follows from the spec.
                 Kind::ClusterClass => {
                     let text = class_status::of_file(&text);
-                    let class = ClusterClass::decode(Version::V1Beta2, &text).ok().with_context(unreadable)?;
-                    classes.push(settled(class));
+                    ClusterClass::decode(Version::V1Beta2, &text).map(|class| classes.push(settled(class)))
                 }
+            };
+            if let Err(reason) = failure {
+                let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
+                let key = ObjectKey::new(text("namespace"), text("name"));
+                self.undecoded.push(Undecoded { kind: *kind, key, reason });
             }
         }
-        Ok(Facts::of(clusters, classes))
+        Facts::of(clusters, classes)
+    }
+
+    /// Notes the kinds of objects in files, whose definitions give them defaults.
+    fn note_kinds(&mut self, files: &Facts) {
+        for object in files.objects().into_iter().flat_map(Objects::iter) {
+            let kinds = [object.kind(), object.kind().trim_end_matches("Template")];
+            self.definitions.extend(kinds.map(|kind| definition_name(object.group(), kind)));
+        }
     }
 
     /// Reads the objects that the topologies of `facts` need and `files` do not hold.
@@ -294,6 +306,7 @@ impl Reading {
         }
         let mut input = Input::default();
         input.missing = self.missing;
+        input.undecoded = self.undecoded;
         input.conversions = self.conversions.into_values().map(|object| Object::clone(&object)).collect();
         for value in values {
             let objects = manifest::objects(Document { line: 1, value, repeated: Vec::new() })?;
@@ -377,7 +390,7 @@ mod tests {
 
     use super::*;
     use crate::kubernetes::scripted::{Answer as Said, Script};
-    use crate::world::{NodesOf, Objects};
+    use crate::world::NodesOf;
 
     fn gatherer(script: &Script) -> Gatherer {
         Gatherer::of_cluster(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
@@ -400,10 +413,41 @@ mod tests {
         script.get(&path("itemplates"), &[], Said::error(404, "NotFound"));
         let stored = vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)];
         let mut reading = Reading::empty(script.client(), stored);
-        let facts = reading.facts().unwrap();
+        let facts = reading.facts();
         let failed = reading.follow(&facts, &Facts::default(), Options { runtime_sdk: false }).await.unwrap_err();
         let words = "cannot read what Cluster ns/one needs: ATemplate ns/t: scripted Forbidden";
         assert_eq!((format!("{failed:#}").as_str(), script.left()), (words, 0));
+    }
+
+    #[tokio::test]
+    async fn what_does_not_decode_is_left_out_and_noted() {
+        let cluster = |name: &str, paused: Value| {
+            let metadata = json!({"namespace": "ns", "name": name});
+            (
+                Kind::Cluster,
+                json!({"apiVersion": format!("{GROUP}/v1beta2"), "kind": "Cluster", "metadata": metadata,
+                "spec": {"paused": paused}}),
+            )
+        };
+        let stored = vec![cluster("one", json!(true)), cluster("two", json!("yes"))];
+        let mut reading = Reading::empty(Script::default().client(), stored);
+        let facts = reading.facts();
+        assert_eq!(facts.cluster_keys().collect::<Vec<_>>(), [&ObjectKey::new("ns", "one")]);
+        let [Undecoded { kind: Kind::Cluster, key, reason }] = &reading.undecoded[..] else { panic!("one is noted") };
+        assert_eq!(&*key.name, "two");
+        assert!(reason.contains("spec.paused"), "{reason}");
+    }
+
+    #[tokio::test]
+    async fn definitions_of_the_kinds_in_files_are_read() {
+        let metadata = json!({"namespace": "ns", "name": "new"});
+        let template = json!({"apiVersion": "g.io/v1", "kind": "ThingTemplate", "metadata": metadata});
+        let mut files = Objects::default();
+        files.put(Arc::new(Object::try_from(template).unwrap()));
+        let mut reading = Reading::empty(Script::default().client(), Vec::new());
+        reading.note_kinds(&Facts::default().with_objects(files));
+        let names: Vec<&str> = reading.definitions.iter().map(String::as_str).collect();
+        assert_eq!(names, ["things.g.io", "thingtemplates.g.io"]);
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::args::Input as Flags;
 use super::discovered::{self, VariableServer};
 use super::errors::shown;
-use super::files::{self, Input, Loaded};
+use super::files::{self, Input, Loaded, Undecoded};
 use super::{applied, hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
@@ -31,7 +31,7 @@ use crate::topology::worker::API_VERSION;
 use crate::variables;
 use crate::wire::conversion::{Versions, convert};
 use crate::wire::{Decode, Version, as_hub_json};
-use crate::world::{Facts, Found, Objects};
+use crate::world::{Facts, Found, Objects, Record};
 use crate::yaml::Repeated;
 
 /// What a command reads.
@@ -77,6 +77,7 @@ impl Case {
         world.objects.extend(live.objects.iter().cloned());
         world.conversions.extend(live.conversions.iter().cloned());
         world.missing.extend(live.missing.iter().cloned());
+        world.undecoded.extend(live.undecoded.iter().cloned());
         Case { old: Arc::new(old), world, ..self }
     }
 
@@ -177,7 +178,29 @@ impl Case {
         let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
         let world = self.world.objects.iter().filter_map(Stored::of);
         let facts = self.facts_of(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
-        facts.with_objects(objects([&self.old, &self.world, &self.new]))
+        self.with_undecoded(facts).with_objects(objects([&self.old, &self.world, &self.new]))
+    }
+
+    /// What a running cluster has stored and does not decode, unless files take its place.
+    pub(super) fn undecoded(&self) -> impl Iterator<Item = &Undecoded> {
+        self.world.undecoded.iter().chain(&self.new.undecoded)
+    }
+
+    /// The same facts with what exists and does not decode: an error of the Clusters that it is about, and of no others.
+    fn with_undecoded(&self, mut facts: Facts) -> Facts {
+        for Undecoded { kind, key, reason } in self.undecoded() {
+            let reason: Arc<str> = format!("{} {key} does not decode: {reason}", kind.name()).into();
+            match kind {
+                Kind::Cluster if !matches!(facts.cluster(key), Found::Yes(_)) => {
+                    facts.put_cluster(key.clone(), Record::Unreadable { reason, class: None });
+                }
+                Kind::ClusterClass if !matches!(facts.class(key), Found::Yes(_)) => {
+                    facts.put_class(key.clone(), Record::Unreadable { reason, class: None });
+                }
+                _ => {}
+            }
+        }
+        facts
     }
 
     /// Facts of these objects; a later one takes the place of an earlier one of the same name.

@@ -130,7 +130,12 @@ fn identify(facts: &mut Facts) {
 /// # Errors
 /// When there is none of that name, or it has no topology.
 pub(super) fn clusters(facts: &Facts, wanted: Option<&ObjectKey>) -> Result<Vec<ObjectKey>> {
-    let has_topology = |key: &&ObjectKey| matches!(facts.cluster(key), Found::Yes(one) if one.topology().is_some());
+    // What a Cluster that does not decode asks for is not known.
+    let has_topology = |key: &&ObjectKey| match facts.cluster(key) {
+        Found::Yes(one) => one.topology().is_some(),
+        Found::Unreadable(_) => true,
+        Found::Absent | Found::NotAsked => false,
+    };
     let all: Vec<ObjectKey> = facts.cluster_keys().filter(has_topology).cloned().collect();
     let Some(wanted) = wanted else { return Ok(all) };
     if all.contains(wanted) {
