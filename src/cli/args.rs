@@ -340,7 +340,15 @@ pub struct Simulate {
     /// the change from PATH to these files. Without --to, the output is about the rollout of PATH.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub to: Vec<PathBuf>,
-    /// File with the time that the parts of a rollout take, and with failures (docs/machines.md).
+    /// Clusters to simulate, as namespace/name or a pattern with * and ?, such as prod/* or */blue; may be repeated. A name without
+    /// a namespace is in the namespace default. Default: all.
+    #[arg(long = "cluster", value_name = "PATTERN", value_parser = cluster_pattern)]
+    pub clusters: Vec<ClusterPattern>,
+    /// Simulate only Clusters that match this label selector, such as env=prod,tier in (a,b),!canary.
+    #[arg(short = 'l', long, value_name = "LABELS", value_parser = label_selector)]
+    pub selector: Option<LabelRequirements>,
+    /// File with the time that the parts of a rollout take, and with failures (docs/machines.md). Its times win over those of
+    /// spec.backend.inMemory.
     #[arg(long, value_name = "FILE")]
     pub timings: Option<PathBuf>,
     /// Stop after this virtual time, such as 48h. Clusters that are not done by then are reported as stuck.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::args::Serve;
 use crate::lifecycle::Settings;
-use crate::lifecycle::settings::{Endpoint, InjectedFailure, Provides, Timings, read};
+use crate::lifecycle::settings::{Endpoint, Provides, Timings, TimingsFile, read};
 use crate::telemetry::metrics::{Metrics, PHASES, Phase};
 
 /// How often progress is told.
@@ -18,8 +18,8 @@ const TELLING: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(super) fn timings(file: Option<&Path>) -> Result<(Timings, Vec<InjectedFailure>)> {
-    let Some(path) = file else { return Ok((Timings::default(), Vec::new())) };
+pub(super) fn timings(file: Option<&Path>) -> Result<TimingsFile> {
+    let Some(path) = file else { return Ok(TimingsFile::default()) };
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {} (--timings)", path.display()))?;
     read(&text).map_err(|error| anyhow!("{} (--timings): {error}", path.display()))
 }
@@ -30,11 +30,13 @@ impl Serve {
     /// # Errors
     /// When the file of timings cannot be read, or a kind cannot be one.
     pub(super) fn lifecycle_settings(&self, endpoint: Endpoint) -> Result<Settings> {
-        let (timings, failures) = match &self.timings {
+        let TimingsFile { timings, failures, named: _ } = match &self.timings {
             // A person is waiting.
-            None if self.embedded => (Timings::quick(), Vec::new()),
+            None if self.embedded => TimingsFile { timings: Timings::quick(), ..TimingsFile::default() },
             file => timings(file.as_deref())?,
         };
+        // These controllers take their own time.
+        let timings = Timings { controllers: Duration::ZERO, ..timings };
         let is_kind = |text: &String| text.chars().next().is_some_and(|first| first.is_ascii_uppercase());
         if let Some(other) = self.external_kinds.iter().find(|text| !is_kind(text)) {
             bail!("--external-kinds: {other:?} is no kind; write it as in manifests, such as DockerMachine");
@@ -42,7 +44,7 @@ impl Serve {
         let external = self.external_kinds.iter().cloned().collect();
         let provides = if self.embedded { Provides::Everything } else { Provides::Embedded };
         let runtime_hooks = self.rules.feature_gates.runtime_sdk;
-        Ok(Settings { timings, failures, external, provides, endpoint, runtime_hooks, began: None })
+        Ok(Settings { timings, failures, external, provides, endpoint, runtime_hooks, ..Settings::default() })
     }
 }
 

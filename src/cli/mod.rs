@@ -9,6 +9,7 @@ mod certificates;
 mod certs;
 mod check_extension;
 mod check_provider;
+mod choice;
 mod completions;
 mod crds;
 mod default;

@@ -8,7 +8,6 @@
 //!
 //! Both folds have sample Clusters of the classes that no Cluster uses (`samples.rs`).
 
-mod choice;
 mod classes;
 mod collected;
 mod dry_run;
@@ -38,6 +37,7 @@ use serde_json::Value;
 
 use super::args::extensions::Extensions as Flags;
 use super::args::{DryRunMode, Input, Plan, PlanOutput};
+use super::choice;
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
 use super::live::{Connection, Reach};
@@ -88,7 +88,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         |sample| choice::wants_sample(sample, &options.clusters, options.selector.as_ref()),
     );
     let undecoded = after.undecoded_clusters(&facts);
-    let clusters = choice::clusters([&was, &is], &undecoded, &options.clusters, options.selector.as_ref())?;
+    let clusters =
+        choice::clusters([was.facts(), is.facts()], &undecoded, &options.clusters, options.selector.as_ref())?;
     if clusters.is_empty()
         && samples.is_empty()
         && denials.is_empty()

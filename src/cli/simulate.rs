@@ -33,8 +33,10 @@ use k8s_openapi::jiff::Timestamp;
 use self::progress::Progress;
 use self::report::{Report, Stuck};
 use super::args::{Output, Simulate};
+use super::choice;
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
+use super::files::Undecoded;
 use super::live::{Connection, Reach};
 use super::machines::timings;
 use super::offline::Subject;
@@ -43,7 +45,7 @@ use super::twins::Twins;
 use super::validate::{complain, denials};
 use crate::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
-use crate::lifecycle::settings::InjectedFailure;
+use crate::lifecycle::settings::{InjectedFailure, TimingsFile};
 use crate::lifecycle::{GroupKind, ObjectId, Settings};
 use crate::simulation::timeline::{ClusterTimeline, Timeline};
 use crate::simulation::{End, Simulation};
@@ -52,7 +54,7 @@ use crate::world::{Found, Record};
 
 /// Simulates a rollout, or the one of a change.
 pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
-    let (timings, failures) = timings(options.timings.as_deref())?;
+    let TimingsFile { timings, failures, named: fixed } = timings(options.timings.as_deref())?;
     for (file, flag) in [(&options.html, "--html"), (&options.objects, "--objects")] {
         file.as_deref().map_or(Ok(()), |file| check_folder(file, flag))?;
     }
@@ -64,10 +66,23 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     let recorded = extensions.as_ref().filter(|_| !options.live).and_then(|extensions| extensions.recorded_start());
     let start = options.now.or(recorded).unwrap_or_else(Timestamp::now);
     let began = Some(Moment { seconds: start.as_second(), nanos: 0 });
-    let settings = Settings { timings, failures, runtime_hooks, began, ..Settings::default() };
+    let settings =
+        Settings { timings, fixed, failures, runtime_hooks, began, plays_managed: true, ..Settings::default() };
     let sides = sides.with_extensions(extensions.as_ref());
     if let Some(code) = sides.unusable(options)? {
         return Ok(ExitCode::from(code));
+    }
+    if let Some(extension) =
+        crate::topology::plan::updater(&sides.after.as_ref().unwrap_or(&sides.before).case().objects())
+    {
+        writeln!(
+            io::stderr(),
+            "topologist: the extension {extension} may update machines in place; this simulation replaces them"
+        )?;
+    }
+    let undecoded = sides.undecoded();
+    for reason in &undecoded {
+        writeln!(io::stderr(), "topologist: {reason}")?;
     }
     for failure in sides.unused(&settings.failures) {
         writeln!(io::stderr(), "topologist: no Cluster is named {failure:?} (failures in --timings)")?;
@@ -96,7 +111,7 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
         Output::Json => super::print(&json::printed(&report)?)?,
         Output::Text => super::print(&text::plain(&report, options.all, options.timings.is_none()))?,
     }
-    Ok(ExitCode::from(u8::from(report.stuck > 0)))
+    Ok(ExitCode::from(u8::from(report.stuck > 0 || !undecoded.is_empty())))
 }
 
 /// Both sides; there is only one without `--to`.
@@ -159,6 +174,25 @@ impl Sides {
 }
 
 impl Sides {
+    /// Why Clusters of a running cluster are not simulated, and classes are not known.
+    fn undecoded(&self) -> Vec<String> {
+        let all = self.before.case().undecoded();
+        all.map(|Undecoded { kind, key, reason }| format!("{} {key} does not decode: {reason}", kind.name())).collect()
+    }
+
+    /// The Clusters that --cluster and --selector choose; `None` for all.
+    fn wanted(&self, options: &Simulate) -> Result<Option<BTreeSet<ObjectKey>>> {
+        if options.clusters.is_empty() && options.selector.is_none() {
+            return Ok(None);
+        }
+        let facts = |side: &Side| side.facts(&side.subjects());
+        let before = facts(&self.before);
+        let after = self.after.as_ref().map_or_else(|| before.clone(), facts);
+        let undecoded = BTreeSet::new();
+        let chosen = choice::clusters([&before, &after], &undecoded, &options.clusters, options.selector.as_ref())?;
+        Ok(Some(chosen.into_iter().collect()))
+    }
+
     /// The Clusters that failures name and that do not exist.
     fn unused<'f>(&self, failures: &'f [InjectedFailure]) -> Vec<&'f str> {
         // Subjects get their defaults each time, which is work for a fleet.
@@ -210,6 +244,7 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
     {
         return Ok(None);
     }
+    let wanted = sides.wanted(options)?;
     let before = State::of(&sides.before);
     let change = sides
         .after
@@ -218,7 +253,8 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
     let start = settings.began.unwrap_or(Moment { seconds: 0, nanos: 0 });
     let keeps_objects = options.objects.is_some();
     let run = Run { before, change, settings, start, limit: options.limit, keeps_objects };
-    let keys = run.keys();
+    let mut keys = run.keys();
+    keys.retain(|key| wanted.as_ref().is_none_or(|wanted| wanted.contains(key)));
     // Extensions are told the names of Clusters.
     let is_alone = keeps_objects || sides.before.case().extensions().is_some();
     let twins = match is_alone {

@@ -43,6 +43,16 @@ impl Flag {
         }
     }
 
+    /// Whether the infrastructure of a pool is provisioned: by the flag of either contract, since Cluster API 1.14 reads `status.ready`
+    /// alone (CT-20.3).
+    ///
+    /// # Errors
+    /// When something else is in the place of the flag of its contract.
+    pub(super) fn read_of_pool(context: &Context<'_>, object: &Object) -> Result<bool, Fault> {
+        let is_set = |contract| object.at(Flag::Provisioned.path(contract)) == Some(&Value::Bool(true));
+        Ok(Flag::Provisioned.read(context, object)? || is_set(Contract::V1Beta1) || is_set(Contract::V1Beta2))
+    }
+
     /// Sets it.
     pub(super) fn raise(self, context: &Context<'_>, object: &mut Object) {
         set(object, self.path(context.contract(object)), Value::Bool(true));

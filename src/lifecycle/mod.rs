@@ -28,6 +28,7 @@ mod fields;
 mod following;
 pub mod fold;
 mod health_check;
+pub mod hooks;
 mod machine;
 mod machine_deployment;
 mod machine_pool;
@@ -49,6 +50,7 @@ pub use next::next;
 pub use objects::{GroupKind, ObjectId, Objects};
 pub use provider::adopted::adopt;
 pub use provider::flow::{CLUSTER_FLOW, Flow, MACHINE_FLOW};
+pub use provider::infrastructure_pool::{PoolInstance, instances};
 pub use settings::Settings;
 pub use step::{Event, Outcome, Step, Write};
 

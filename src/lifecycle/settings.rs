@@ -16,11 +16,15 @@ use crate::yaml;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub timings: Timings,
+    /// The names of timings that win over those that objects have for themselves.
+    pub fixed: BTreeSet<String>,
     /// What fails although nothing is wrong.
     pub failures: Vec<InjectedFailure>,
     /// Kinds that other controllers look after: `Kind` or `Kind.group`.
     pub external: BTreeSet<String>,
     pub provides: Provides,
+    /// Whether infrastructure that another controller manages (CT-6.8) is played as well: no other controller is there.
+    pub plays_managed: bool,
     /// Where the API servers of workload clusters of the embedded provider are reached.
     pub endpoint: Endpoint,
     /// Whether extensions are called before a Cluster with a topology is deleted; the topology controller notes on the Cluster
@@ -37,9 +41,11 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             timings: Timings::default(),
+            fixed: BTreeSet::new(),
             failures: Vec::new(),
             external: BTreeSet::new(),
             provides: Provides::Everything,
+            plays_managed: false,
             endpoint: Endpoint { host: "127.0.0.1".to_owned(), port: 6443 },
             runtime_hooks: true,
             began: None,
@@ -98,6 +104,9 @@ pub struct Timings {
     /// From the etcd member to the API server.
     #[serde(deserialize_with = "duration")]
     pub api_server: Duration,
+    /// From the end of a drain until the member of a KubeadmControlPlane's Machine has left etcd.
+    #[serde(deserialize_with = "duration")]
+    pub etcd_removal: Duration,
     /// Until a control plane without machines is at another version.
     #[serde(deserialize_with = "duration")]
     pub control_plane: Duration,
@@ -107,6 +116,9 @@ pub struct Timings {
     /// Until deleted infrastructure is gone.
     #[serde(deserialize_with = "duration")]
     pub deletion: Duration,
+    /// What controllers take for one machine, besides the other times: the sum of their requests and queues.
+    #[serde(deserialize_with = "duration")]
+    pub controllers: Duration,
 }
 
 impl Default for Timings {
@@ -119,9 +131,11 @@ impl Default for Timings {
             node: seconds(10),
             etcd: seconds(2),
             api_server: seconds(2),
+            etcd_removal: seconds(2),
             control_plane: seconds(60),
             drain: seconds(5),
             deletion: seconds(5),
+            controllers: seconds(3),
         }
     }
 }
@@ -129,8 +143,19 @@ impl Default for Timings {
 impl Timings {
     /// A tenth of the default times, for those who watch.
     pub fn quick() -> Self {
-        let Timings { cluster, infrastructure, bootstrap, node, etcd, api_server, control_plane, drain, deletion } =
-            Timings::default();
+        let Timings {
+            cluster,
+            infrastructure,
+            bootstrap,
+            node,
+            etcd,
+            api_server,
+            etcd_removal,
+            control_plane,
+            drain,
+            deletion,
+            controllers: _,
+        } = Timings::default();
         Timings {
             cluster: cluster / 10,
             infrastructure: infrastructure / 10,
@@ -138,9 +163,11 @@ impl Timings {
             node: node / 10,
             etcd: etcd / 10,
             api_server: api_server / 10,
+            etcd_removal: etcd_removal / 10,
             control_plane: control_plane / 10,
             drain: drain / 10,
             deletion: deletion / 10,
+            controllers: Duration::ZERO,
         }
     }
 
@@ -152,9 +179,11 @@ impl Timings {
         node: Duration::ZERO,
         etcd: Duration::ZERO,
         api_server: Duration::ZERO,
+        etcd_removal: Duration::ZERO,
         control_plane: Duration::ZERO,
         drain: Duration::ZERO,
         deletion: Duration::ZERO,
+        controllers: Duration::ZERO,
     };
 }
 
@@ -206,11 +235,20 @@ pub fn read_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(u64::try_from(go_duration(text)?).ok()?))
 }
 
+/// A file of timings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimingsFile {
+    pub timings: Timings,
+    pub failures: Vec<InjectedFailure>,
+    /// The timings that it names.
+    pub named: BTreeSet<String>,
+}
+
 /// Reads a file of timings: durations by name, and `failures`. What it does not name keeps its default.
 ///
 /// # Errors
 /// When it is no YAML, or has something that is not known; the message names it.
-pub fn read(text: &str) -> Result<(Timings, Vec<InjectedFailure>), String> {
+pub fn read(text: &str) -> Result<TimingsFile, String> {
     let value = yaml::value(text).map_err(|error| format!("line {}: {error}", error.line))?;
     let mut members = match value {
         Value::Object(members) => members,
@@ -219,12 +257,13 @@ pub fn read(text: &str) -> Result<(Timings, Vec<InjectedFailure>), String> {
     };
     let failures = members.remove("failures").unwrap_or_else(|| Value::Array(Vec::new()));
     let failures = serde_json::from_value(failures).map_err(|error| format!("failures: {error}"))?;
+    let named = members.keys().cloned().collect();
     let timings = serde_json::from_value(Value::Object(members)).map_err(|error| match error.to_string() {
         // The member that is no timing.
         unknown if unknown.starts_with("unknown field") => format!("{unknown}, `failures`"),
         error => error,
     })?;
-    Ok((timings, failures))
+    Ok(TimingsFile { timings, failures, named })
 }
 
 #[cfg(test)]
@@ -234,13 +273,14 @@ mod tests {
     #[test]
     fn a_file_of_timings_changes_what_it_names() {
         let text = "infrastructure: 1s\nbootstrap: 1m30s\nfailures:\n- machine: 3\n  what: nodeReady\n- cluster: demo\n  what: bootstrap\n";
-        let (timings, failures) = read(text).unwrap();
+        let TimingsFile { timings, failures, named } = read(text).unwrap();
+        assert_eq!(named, ["bootstrap", "infrastructure"].map(str::to_owned).into());
         let seconds = Duration::from_secs;
         let want = Timings { infrastructure: seconds(1), bootstrap: seconds(90), ..Timings::default() };
         assert_eq!(timings, want);
         assert_eq!(failures.len(), 2);
         assert_eq!((failures[0].machine, failures[0].what), (Some(3), FailingPart::NodeReady));
-        assert_eq!(read("").unwrap(), (Timings::default(), Vec::new()));
+        assert_eq!(read("").unwrap(), TimingsFile::default());
     }
 
     #[test]
@@ -248,7 +288,7 @@ mod tests {
         for (text, want) in [
             ("infrastructure: soon\n", "\"soon\" is not a duration; write a number and a unit, such as 20s or 1m30s"),
             ("infra: 1s\n", "unknown field `infra`"),
-            ("failure: []\n", ", `deletion`, `failures`"),
+            ("failure: []\n", ", `controllers`, `failures`"),
             ("- 1\n", "it has a list where names of timings and durations belong"),
             ("failures:\n- machine: 1\n", "failures: missing field `what`"),
             ("drain: -1s\n", "\"-1s\" is not a duration"),

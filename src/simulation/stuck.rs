@@ -8,6 +8,7 @@ use super::{Simulation, cluster_id};
 use crate::hub::deletion_hold::is_pause;
 use crate::hub::{Object, ObjectKey, annotation};
 use crate::lifecycle::conditions::{self, Condition, Status};
+use crate::lifecycle::hooks::{self, HoldingHook};
 use crate::lifecycle::wake::is_paused;
 use crate::lifecycle::{GroupKind, ObjectId, Objects, owner_name};
 
@@ -59,7 +60,8 @@ impl Simulation {
         bad.or_else(|| self.bad_machine(key))
     }
 
-    /// The first machine of a Cluster that does not run, with what its provider or its conditions say.
+    /// A machine of a Cluster that does not run, with the hook that holds its deletion, or with what its provider or its conditions
+    /// say. One whose provider waits for others before it removes its hook comes last.
     fn bad_machine(&self, key: &ObjectKey) -> Option<String> {
         let machines = self.machines.objects.of_cluster(&GroupKind::core("Machine"), key);
         let is_bad = |machine: &&Arc<Object>| !conditions::is_true(machine, "Ready");
@@ -70,7 +72,27 @@ impl Simulation {
             let said = deprecated.map(in_one_line).or_else(ready).filter(|text| !text.is_empty());
             format!("Machine {}: {}", machine.name(), said.unwrap_or_else(|| conditions::phase(machine).to_owned()))
         };
-        machines.iter().find(is_bad).map(said)
+        let rank = |machine: &&Arc<Object>| match hooks::holding(machine) {
+            Some(hook) if hook.annotation == hooks::CLEANUP => 2,
+            Some(_) => 0,
+            None => 1,
+        };
+        let bad = machines.iter().filter(is_bad).min_by_key(rank)?;
+        Some(hooks::holding(bad).map_or_else(|| said(bad), |hook| held(bad, &hook)))
+    }
+}
+
+/// A machine whose deletion a hook holds: who removes the hook, and since when it holds.
+fn held(machine: &Object, hook: &HoldingHook<'_>) -> String {
+    let HoldingHook { annotation, controller, since } = hook;
+    let since = if since.is_empty() { String::new() } else { format!(" since {since}") };
+    let holds = format!("Machine {}: the annotation {annotation} holds its deletion{since}", machine.name());
+    match (*annotation, *controller) {
+        (hooks::CLEANUP, _) => {
+            format!("{holds}; its KubeadmControlPlane removes it once enough of its other Machines run")
+        }
+        (_, "") => format!("{holds}; the controller that has set it has to remove it"),
+        (_, controller) => format!("{holds}; {controller:?} has to remove it"),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::conditions::{self, Status};
 use crate::lifecycle::fold::StoredChange;
 use crate::lifecycle::objects::cluster_of;
+use crate::lifecycle::{PoolInstance, instances};
 use crate::topology::plan::{Action, Part, Step};
 use crate::topology::upgrade::Held;
 
@@ -147,7 +148,22 @@ impl Timeline {
                 _ => {}
             }
             self.peak_machines = self.peak_machines.max(self.current_machines);
+        } else {
+            self.note_instances(t, object, [before.as_deref(), after.as_deref()]);
         }
+    }
+
+    /// Instances of a pool, which have no Machines.
+    fn note_instances(&mut self, t: i64, pool: &Object, [before, after]: [Option<&Object>; 2]) {
+        let of = |object: Option<&Object>| object.map(instances).unwrap_or_default();
+        let (before, after) = (of(before), of(after));
+        if before == after {
+            return;
+        }
+        let Some(cluster) = cluster_of(pool) else { return };
+        self.clusters.entry(cluster).or_default().note_instances(t, &owner_of(pool), &before, &after);
+        self.current_machines = (self.current_machines + after.len()).saturating_sub(before.len());
+        self.peak_machines = self.peak_machines.max(self.current_machines);
     }
 
     pub(super) fn note_step(&mut self, cluster: &ObjectKey, step: &Step, now: Moment) {
@@ -216,6 +232,43 @@ impl ClusterTimeline {
         };
         let (kind, name) = ("Cluster".to_owned(), object.name().to_owned());
         self.push(Entry { t, kind, name, what, because: String::new() });
+    }
+
+    fn note_instances(&mut self, t: i64, owner: &str, before: &[PoolInstance], after: &[PoolInstance]) {
+        let find = |all: &[PoolInstance], name: &str| all.iter().find(|one| one.name == name).cloned();
+        for PoolInstance { name, version, runs } in after {
+            let was = find(before, name);
+            if was.is_none() {
+                self.current_machines += 1;
+                let span = MachineSpan {
+                    version: version.clone(),
+                    owner: owner.to_owned(),
+                    made: Some(t),
+                    ..MachineSpan::default()
+                };
+                self.machines.insert(name.clone(), span);
+                self.push_machine(t, name, "created", version);
+            }
+            if *runs && !was.is_some_and(|was| was.runs) {
+                if let Some(span) = self.machines.get_mut(name) {
+                    span.running.get_or_insert(t);
+                }
+                self.push_machine(t, name, "Running", "");
+            }
+        }
+        for PoolInstance { name, .. } in before.iter().filter(|one| find(after, &one.name).is_none()) {
+            self.current_machines = self.current_machines.saturating_sub(1);
+            if let Some(span) = self.machines.get_mut(name) {
+                span.gone = Some(t);
+            }
+            self.push_machine(t, name, "gone", "");
+        }
+        self.peak_machines = self.peak_machines.max(self.current_machines);
+    }
+
+    fn push_machine(&mut self, t: i64, name: &str, what: &str, because: &str) {
+        let (kind, name) = ("Machine".to_owned(), name.to_owned());
+        self.push(Entry { t, kind, name, what: what.to_owned(), because: because.to_owned() });
     }
 
     fn note_machine(&mut self, t: i64, before: Option<&Object>, after: Option<&Object>) {

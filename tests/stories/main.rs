@@ -19,6 +19,7 @@ mod extensions;
 mod faults;
 mod fleet_plans;
 mod floods;
+mod forecasts;
 mod kubectl;
 mod layering;
 mod lost_steps;

@@ -1,6 +1,9 @@
 //! `simulate`: rollouts on a virtual clock, as a user sees them.
 
+mod chosen;
 mod elements;
+mod hooks;
+mod others;
 mod page;
 
 use std::collections::BTreeSet;
@@ -511,7 +514,7 @@ fn a_cluster_that_runs_goes_on_from_where_it_is() {
     run_up(&story, "a.yaml");
     let still = story.run(&["running.yaml", "-o", "json"]).json();
     assert_eq!(still["clusters"][0]["events"], json!([]), "nothing is left to do");
-    assert_eq!(count(&still, |machine| machine["running"] == 0), 6, "all machines run from the beginning");
+    assert_eq!(count(&still, |machine| machine["running"] == 0), 8, "all machines run from the beginning");
     let new = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
     let running = story.run(&["running.yaml", "--to", "b.yaml", "-o", "json"]);
     assert_eq!((new.code, running.code), (0, 0), "{}", running.err);

@@ -135,6 +135,10 @@ fn way_out(reason: &str, fails: bool, ran_out: bool) -> Option<&'static str> {
         ("spec.paused is true", "remove spec.paused from the Cluster"),
         ("it has the annotation cluster.x-k8s.io/paused", "remove the annotation from the Cluster"),
         ("topology.cluster.x-k8s.io/defer-upgrade", "remove the annotation to upgrade the workers"),
+        (
+            "delete.hook.machine.cluster.x-k8s.io",
+            "see that the controller that removes the annotation runs; what it waits for is not simulated",
+        ),
         ("topology.cluster.x-k8s.io/hold-upgrade-sequence", "remove the annotation to upgrade the workers"),
     ];
     let found = known.into_iter().find(|(text, _)| reason.contains(text)).map(|(_, way)| way);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use core::time::Duration;
 
-use super::guards::{PRE_TERMINATE_START, is_timeout_over};
+use super::guards::is_timeout_over;
 use super::node::NODE_REF;
 use super::work::{External, Stage, Work};
 use super::{drain, volumes};
@@ -12,12 +12,12 @@ use crate::hub::{Object, label};
 use crate::lifecycle::conditions;
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{flag, items, reference, set, stamp, text};
+use crate::lifecycle::hooks::{
+    self, PRE_DRAIN, PRE_DRAIN_START, PRE_DRAIN_WAITS, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS,
+};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Write;
 
-const PRE_DRAIN: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
-const PRE_TERMINATE: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
-const PRE_DRAIN_START: &str = "status.deletion.waitForPreDrainHookStartTime";
 /// How often the deletion of a Node is tried.
 const NODE_PASS: Duration = Duration::from_secs(2);
 
@@ -60,7 +60,7 @@ pub(super) fn says_complete(work: &Work<'_, '_>) -> bool {
 fn stages(work: &mut Work<'_, '_>, node: Option<&str>) -> Result<Option<Stage>, (Stage, Fault)> {
     let at = |reason: &'static str| move |fault: Fault| (Stage::new(reason, fault.to_string()), fault);
     if let Some(node) = node {
-        if let Some(stage) = hooks(work, PRE_DRAIN, PRE_DRAIN_START, "WaitingForPreDrainHook") {
+        if let Some(stage) = hooks(work, PRE_DRAIN, PRE_DRAIN_START, PRE_DRAIN_WAITS) {
             return Ok(Some(stage));
         }
         if let Some(stage) = drain::stage(work, node).map_err(at("DrainingNode"))? {
@@ -70,7 +70,7 @@ fn stages(work: &mut Work<'_, '_>, node: Option<&str>) -> Result<Option<Stage>, 
             return Ok(Some(stage));
         }
     }
-    if let Some(stage) = hooks(work, PRE_TERMINATE, PRE_TERMINATE_START, "WaitingForPreTerminateHook") {
+    if let Some(stage) = hooks(work, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS) {
         return Ok(Some(stage));
     }
     if let Some(stage) = gone(work, &work.infrastructure.clone(), "WaitingForInfrastructureDeletion") {
@@ -121,10 +121,8 @@ fn has_control_plane_machine(work: &Work<'_, '_>) -> Result<bool, Fault> {
 }
 
 /// Waits while annotations ask for it (MA-9.5, MA-9.9). That they are taken away is an event.
-fn hooks(work: &mut Work<'_, '_>, prefix: &str, start: &str, reason: &'static str) -> Option<Stage> {
-    let annotations = work.machine.at("metadata.annotations").and_then(serde_json::Value::as_object);
-    let mut hooks: Vec<&str> = annotations.into_iter().flatten().map(|(key, _)| &**key).collect();
-    hooks.retain(|key| key.starts_with(prefix));
+fn hooks(work: &mut Work<'_, '_>, prefix: &'static str, start: &str, reason: &'static str) -> Option<Stage> {
+    let mut hooks: Vec<&str> = hooks::hooks(&work.machine, prefix).collect();
     hooks.sort_unstable();
     if hooks.is_empty() {
         return None;

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use super::work::{External, Work};
 use crate::lifecycle::fields::{number, remaining, time};
+use crate::lifecycle::hooks::PRE_TERMINATE_START;
 
-pub(super) const PRE_TERMINATE_START: &str = "status.deletion.waitForPreTerminateHookStartTime";
 /// How often stages that wait for a workload cluster are looked at.
 pub(super) const PASS: Duration = Duration::from_secs(20);
 

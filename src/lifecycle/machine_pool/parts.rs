@@ -58,7 +58,7 @@ impl Parts {
         let data = self.take_data(context, after, step);
         step.keep(data)?;
         let Some(infrastructure) = &self.infrastructure else { return Ok(()) };
-        if Flag::Provisioned.read(context, infrastructure)? && after.at(PROVISIONED).is_none() {
+        if Flag::read_of_pool(context, infrastructure)? && after.at(PROVISIONED).is_none() {
             set(after, PROVISIONED, json!(true));
             step.tell("InfrastructureProvisioned", "The infrastructure of the pool is provisioned");
         }

@@ -63,6 +63,19 @@ fn names(fold: &Fold) -> BTreeSet<String> {
 }
 
 #[test]
+fn the_flag_of_either_contract_says_that_a_pool_is_provisioned() {
+    // CT-20.1, CT-20.3
+    for flag in ["status.ready", "status.initialization.provisioned"] {
+        let mut fold = scene(Timings::NONE, json!({}));
+        fold.settings.external.insert("EmbeddedMachinePool".to_owned());
+        let infrastructure = fold.find(&GroupKind::new(INFRASTRUCTURE, "EmbeddedMachinePool"), "p").unwrap();
+        fold.edit(&infrastructure, |it| set(it, flag, json!(true)));
+        assert!(fold.run(Duration::from_mins(1)));
+        assert_eq!(pool(&fold).at("status.initialization.infrastructureProvisioned"), Some(&json!(true)), "{flag}");
+    }
+}
+
+#[test]
 fn a_pool_gets_data_instances_and_nodes() {
     // CT-13.1, CT-12.6, MA-5.2, MA-5.3, MA-6.3, MA-6.5, MA-6.6, MA-7.3, MA-8.5, MA-8.8, MA-3.2, MA-13.3, MA-13.4
     let seconds = Duration::from_secs;

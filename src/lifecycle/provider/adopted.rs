@@ -4,7 +4,7 @@
 //! machine, how it names Nodes, or what its finalizers wait for. Those are replaced, so that the simulated provider goes on where the
 //! real one is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::virtual_node::provider_id;
 use crate::calendar::Moment;
 use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{Condition, get, put};
-use crate::lifecycle::fields::{flag, map_mut, number, reference, set, set_annotation, text};
+use crate::lifecycle::fields::{controller, flag, is_of_kind, map_mut, number, reference, set, set_annotation, text};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 
 /// The finalizers of Cluster API's own controllers, which the steps take away again.
@@ -38,7 +38,8 @@ enum Adopted {
 }
 
 /// Prepares the objects of a Cluster, as an API server has them, for a simulation.
-pub fn adopt(objects: &mut [Object], now: Moment) {
+pub fn adopt(objects: &mut Vec<Object>, now: Moment) {
+    leave_out_machines_of_pools(objects);
     let mut adopted = BTreeMap::new();
     for object in objects.iter_mut() {
         keep_known_finalizers(object);
@@ -50,7 +51,7 @@ pub fn adopt(objects: &mut [Object], now: Moment) {
             });
         }
     }
-    for object in objects {
+    for object in objects.iter_mut() {
         match adopted.get(&ObjectId::of(object)) {
             Some(Adopted::Machine { is_control_plane, has_node }) => {
                 bring_up_machine(object, *is_control_plane, *has_node, now);
@@ -59,6 +60,24 @@ pub fn adopt(objects: &mut [Object], now: Moment) {
             None => {}
         }
     }
+}
+
+/// Removes the Machines of pools with what they control: the simulated provider has instances in their place, as many as the pool
+/// reports.
+fn leave_out_machines_of_pools(objects: &mut Vec<Object>) {
+    let is_of_pool = |object: &Object| {
+        GroupKind::of(object).is_core("Machine")
+            && controller(object).is_some_and(|owner| is_of_kind(owner, &GroupKind::core("MachinePool")))
+    };
+    let of_pools: BTreeSet<String> =
+        objects.iter().filter(|one| is_of_pool(one)).map(|machine| machine.uid().to_owned()).collect();
+    if of_pools.is_empty() {
+        return;
+    }
+    objects.retain(|object| {
+        let owner = controller(object).and_then(|owner| owner.get("uid")).and_then(Value::as_str);
+        !of_pools.contains(object.uid()) && !owner.is_some_and(|owner| of_pools.contains(owner))
+    });
 }
 
 /// Takes away finalizers that nothing in a simulation would take away.

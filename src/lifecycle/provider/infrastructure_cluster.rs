@@ -21,7 +21,8 @@ const READY: &str = "Ready";
 
 /// The next step of an infrastructure cluster, in the order of CT-18.1.
 pub(super) fn step(scene: &Scene<'_>, step: &mut Step) -> Result<(), Fault> {
-    if scene.object.annotation(annotation::MANAGED_BY).is_some() {
+    let is_managed = scene.object.annotation(annotation::MANAGED_BY).is_some();
+    if is_managed && !scene.context.settings.plays_managed {
         return Ok(());
     }
     let Some(mut after) = scene.begin(Some(FINALIZER), step) else { return Ok(()) };
@@ -46,7 +47,8 @@ fn is_up(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> bool {
         put(after, READY, &Condition::new(false, failure.reason, failure.message), scene.context.now);
         return false;
     }
-    let lasts = delay(scene.object, "spec.backend.inMemory", scene.context.settings.timings.cluster);
+    let settings = scene.context.settings;
+    let lasts = delay(settings, scene.object, "spec.backend.inMemory", ("cluster", settings.timings.cluster));
     scene.is_over(after, READY, lasts, step)
 }
 

@@ -78,8 +78,8 @@ impl Scenery<'_> {
         by_spec(self.scene.object, part).or_else(|| by_settings(self.scene, self.machine, part))
     }
 
-    fn delay(&self, part: &str, otherwise: Duration) -> Duration {
-        delay(self.scene.object, &format!("spec.backend.inMemory.{part}"), otherwise)
+    fn delay(&self, part: &str, timing: (&str, Duration)) -> Duration {
+        delay(self.scene.context.settings, self.scene.object, &format!("spec.backend.inMemory.{part}"), timing)
     }
 
     /// The machine itself: provider id, addresses and place, then the flag (CT-8.2 to CT-8.6, CT-19.4).
@@ -100,7 +100,9 @@ impl Scenery<'_> {
             put(after, VM, &Condition::new(false, failure.reason, failure.message), scene.context.now);
             return Ok(false);
         }
-        if !scene.is_over(after, VM, self.delay("vm", scene.context.settings.timings.infrastructure), step) {
+        let timings = &scene.context.settings.timings;
+        let lasts = self.delay("vm", ("infrastructure", timings.infrastructure)) + timings.controllers;
+        if !scene.is_over(after, VM, lasts, step) {
             return Ok(false);
         }
         self.report(after);
@@ -153,7 +155,7 @@ impl Scenery<'_> {
             put(after, NODE, &Condition::new(false, failure.reason, failure.message), scene.context.now);
             return false;
         }
-        if !scene.is_over(after, NODE, self.delay("node", scene.context.settings.timings.node), step) {
+        if !scene.is_over(after, NODE, self.delay("node", ("node", scene.context.settings.timings.node)), step) {
             return false;
         }
         step.writes.push(Write::CreateIfAbsent { workload: Some(scene.cluster_key()), object: self.described() });
@@ -180,8 +182,8 @@ impl Scenery<'_> {
             return true;
         }
         let timings = &self.scene.context.settings.timings;
-        self.part(after, ETCD, self.delay("etcd", timings.etcd), step)
-            && self.part(after, API_SERVER, self.delay("apiServer", timings.api_server), step)
+        self.part(after, ETCD, self.delay("etcd", ("etcd", timings.etcd)), step)
+            && self.part(after, API_SERVER, self.delay("apiServer", ("apiServer", timings.api_server)), step)
     }
 
     /// A part of the control plane with its Pods; whether it is there.

@@ -16,7 +16,9 @@ use crate::hub::{Object, prefixed_name};
 use crate::lifecycle::conditions::{Condition, put};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{number, reference, remaining, remove_finalizer, set, set_annotation, stamp, text};
+use crate::lifecycle::fields::{
+    items, number, reference, remaining, remove_finalizer, set, set_annotation, stamp, text,
+};
 use crate::lifecycle::names;
 use crate::lifecycle::step::{Step, Write};
 
@@ -37,6 +39,25 @@ struct Instance {
     /// A hash of what it is made from; empty in a simulation that took it over: it is as the pool asks for then.
     made_from: String,
     version: String,
+}
+
+/// An instance of a pool, which is a machine without a Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolInstance {
+    pub name: String,
+    pub version: String,
+    /// Whether the pool lists its provider id.
+    pub runs: bool,
+}
+
+/// The instances that the infrastructure of a pool has in a simulation; none for other objects.
+pub fn instances(object: &Object) -> Vec<PoolInstance> {
+    let reported = items(object, "spec.providerIDList");
+    let instance = |Instance { name, version, .. }: Instance| {
+        let runs = reported.contains(&json!(provider_id(&name)));
+        PoolInstance { name, version, runs }
+    };
+    known(object).into_iter().map(instance).collect()
 }
 
 /// The next step of the infrastructure of a pool.
@@ -147,12 +168,17 @@ fn made_from(scene: &Scene<'_>, pool: &Object) -> Result<String, Fault> {
     Ok(format!("{:08x}", names::short_hash(&parts.to_string())))
 }
 
-/// How much is left until an instance runs.
+/// How much is left until an instance runs. One that runs already takes no time again (CT-19.7).
 fn left(scene: &Scene<'_>, instance: &Instance) -> Option<Duration> {
-    let timings = &scene.context.settings.timings;
-    let part =
-        |name: &str, otherwise: Duration| delay(scene.object, &format!("spec.backend.inMemory.{name}"), otherwise);
-    let lasts = part("vm", timings.infrastructure) + part("node", timings.node);
+    if items(scene.object, "spec.providerIDList").contains(&json!(provider_id(&instance.name))) {
+        return None;
+    }
+    let (settings, timings) = (scene.context.settings, &scene.context.settings.timings);
+    let part = |name: &str, timing: (&str, Duration)| {
+        delay(settings, scene.object, &format!("spec.backend.inMemory.{name}"), timing)
+    };
+    let lasts = part("vm", ("infrastructure", timings.infrastructure)) + part("node", ("node", timings.node));
+    let lasts = lasts + timings.controllers;
     remaining(Moment::read(&instance.begun)?, lasts, scene.context.now)
 }
 
@@ -206,7 +232,7 @@ fn made(scene: &Scene<'_>, pool: &Object, instances: &[Instance], made_from: &st
 
 /// Nodes of instances that run now and were not reported before.
 fn register(scene: &Scene<'_>, up: &[&Instance], step: &mut Step) {
-    let reported = crate::lifecycle::fields::items(scene.object, "spec.providerIDList");
+    let reported = items(scene.object, "spec.providerIDList");
     for instance in up.iter().filter(|one| !reported.contains(&json!(provider_id(&one.name)))) {
         let object = node(instance, scene.context.now);
         step.writes.push(Write::CreateIfAbsent { workload: Some(scene.cluster_key()), object });
@@ -215,7 +241,7 @@ fn register(scene: &Scene<'_>, up: &[&Instance], step: &mut Step) {
 
 /// The Nodes of the instances that are reported.
 pub(super) fn registered(scene: &Scene<'_>) -> Vec<Object> {
-    let reported = crate::lifecycle::fields::items(scene.object, "spec.providerIDList");
+    let reported = items(scene.object, "spec.providerIDList");
     let instances = known(scene.object).into_iter();
     let is_reported = |one: &Instance| reported.contains(&json!(provider_id(&one.name)));
     instances.filter(is_reported).map(|one| node(&one, scene.context.now)).collect()

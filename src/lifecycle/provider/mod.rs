@@ -19,7 +19,7 @@ mod failures;
 pub(super) mod flow;
 mod infrastructure_cluster;
 mod infrastructure_machine;
-mod infrastructure_pool;
+pub(super) mod infrastructure_pool;
 mod role;
 mod scene;
 #[cfg(test)]

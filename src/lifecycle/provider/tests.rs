@@ -216,6 +216,7 @@ const SLOW: Timings = Timings {
     control_plane: Duration::from_mins(1),
     drain: Duration::ZERO,
     deletion: Duration::from_secs(4),
+    ..Timings::NONE
 };
 
 #[test]

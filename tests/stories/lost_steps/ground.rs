@@ -224,19 +224,7 @@ struct Controllers {
 
 impl Controllers {
     fn new(setup: &Setup, workloads: Arc<Remote>, extensions: Arc<Extensions>) -> Self {
-        let zero = Duration::ZERO;
-        let timings = Timings {
-            cluster: zero,
-            infrastructure: zero,
-            bootstrap: zero,
-            node: zero,
-            etcd: zero,
-            api_server: zero,
-            control_plane: zero,
-            drain: zero,
-            deletion: zero,
-        };
-        let settings = Settings { timings, runtime_hooks: false, ..Settings::default() };
+        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
         let topologies = TopologyController {
             setup: setup.clone(),
             options: topology::Options { runtime_sdk: false },

@@ -29,7 +29,9 @@ pub fn foreseen(ground: &Ground, to: Option<&Value>) -> Value {
 fn changes(foreseen: &Value) -> [(Vec<String>, usize); 2] {
     [true, false].map(|of_control_plane| {
         let machines = foreseen["machines"].as_array().unwrap().iter();
-        let machines: Vec<&Value> = machines.filter(|one| one["controlPlane"] == of_control_plane).collect();
+        // Instances of the pool have no Machines.
+        let is_counted = |one: &&Value| one["controlPlane"] == of_control_plane && one["owner"] != "p";
+        let machines: Vec<&Value> = machines.filter(is_counted).collect();
         let new = machines.iter().filter(|one| one["made"].is_i64());
         let mut new: Vec<(i64, String)> =
             new.map(|one| (one["made"].as_i64().unwrap(), one["version"].as_str().unwrap().to_owned())).collect();

@@ -13,13 +13,21 @@ use super::template::{metadata, settings};
 use crate::hub::Object;
 use crate::lifecycle::conditions::{Condition, is_true, put};
 use crate::lifecycle::fields::{remove_text, set, set_annotation, set_text, text};
+use crate::lifecycle::hooks::CLEANUP;
 use crate::lifecycle::step::Step;
 
 /// On what a control plane made: the labels and annotations that come from its template, so that they go with it.
 const FROM_TEMPLATE: &str = "lifecycle.topologist.dev/from-template";
 
+/// What a step decides about single Machines.
+pub(super) struct Orders<'a> {
+    pub(super) chosen: &'a Move,
+    /// The Machine that loses the hook which holds its deletion.
+    pub(super) released: Option<&'a str>,
+}
+
 /// Hands down metadata and settings to all Machines, and says whether each is up to date.
-pub(super) fn all(scene: &Scene<'_>, members: &[Member], outdated: &Outdated, chosen: &Move, step: &mut Step) {
+pub(super) fn all(scene: &Scene<'_>, members: &[Member], outdated: &Outdated, orders: &Orders<'_>, step: &mut Step) {
     for member in members {
         let mut machine = (*member.machine).clone();
         if !machine.is_being_deleted() {
@@ -30,7 +38,10 @@ pub(super) fn all(scene: &Scene<'_>, members: &[Member], outdated: &Outdated, ch
         }
         let condition = up_to_date(member, outdated);
         put(&mut machine, "UpToDate", &condition, scene.context.now);
-        remediation(scene, member, chosen, &mut machine);
+        remediation(scene, member, orders.chosen, &mut machine);
+        if orders.released == Some(machine.name()) {
+            remove_text(&mut machine, "metadata.annotations", CLEANUP);
+        }
         step.update(&member.machine, machine);
     }
 }

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::scene::{Scene, made};
+use super::cleanup;
 use super::handed_down::{hand_down_metadata, hand_down_settings};
 use super::member::Member;
 use super::outdated::{MADE_FROM, made_from_now};
@@ -14,6 +15,7 @@ use crate::hub::{ContractRef, Named, Object, label, version_of};
 use crate::lifecycle::clone::{Extra, clone};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{items, owner, reference_value, set, set_annotation, set_label, text};
+use crate::lifecycle::hooks::CLEANUP;
 use crate::lifecycle::names;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Step;
@@ -98,6 +100,9 @@ fn machine(scene: &Scene<'_>, name: &str, bootstrap: &Object, infrastructure: &O
     set_label(&mut machine, label::CONTROL_PLANE, "");
     set_label(&mut machine, CONTROL_PLANE_NAME, &label_value(object.name()));
     set_annotation(&mut machine, MADE_FROM, &made_from_now(object));
+    if cleanup::is_used_by(object) {
+        set_annotation(&mut machine, CLEANUP, "");
+    }
     machine
 }
 

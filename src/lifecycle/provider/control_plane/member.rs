@@ -53,6 +53,11 @@ impl Member {
         self.has_api_server && !self.machine.is_being_deleted()
     }
 
+    /// Whether its Node is known and its API server answered last, even if it is being deleted.
+    pub(super) fn runs(&self) -> bool {
+        self.has_node() && self.has_api_server
+    }
+
     /// Whether the control plane on it runs: its Node is known and its API server answers.
     pub(super) fn is_healthy(&self) -> bool {
         self.has_node() && self.has_api_server()

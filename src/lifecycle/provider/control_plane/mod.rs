@@ -1,12 +1,14 @@
 //! Control planes (CT-10, MA-30.3): of Machines, one of which is made or replaced at a time, or without Machines.
 //!
 //! ```text
+//! cleanup.rs: which Machine loses the hook that holds its deletion
 //! template.rs: what its Machines are like ─┐
 //! member.rs: what there is ────────────────┼─► outdated.rs: what differs ─► moves.rs: what to do next ─► making.rs: a new Machine
 //!                                          └─► handed_down.rs: what running Machines get ─► report.rs: status and conditions
 //! without_machines.rs: versions and flags that follow after a while
 //! ```
 
+mod cleanup;
 mod handed_down;
 mod making;
 mod member;
@@ -20,6 +22,7 @@ mod without_machines;
 
 use serde_json::json;
 
+use self::handed_down::Orders;
 use self::member::{Member, members};
 use self::moves::{Move, next_move};
 use super::connection::connect;
@@ -28,7 +31,8 @@ use crate::hub::{ContractRef, Object};
 use crate::lifecycle::conditions::{Condition, put};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{reference, remove_finalizer, set};
+use crate::lifecycle::fields::{reference, remove_finalizer, remove_text, set};
+use crate::lifecycle::hooks::CLEANUP;
 use crate::lifecycle::step::{Step, Write};
 
 /// On control planes until their Machines are gone (CT-10.20).
@@ -65,7 +69,8 @@ fn of_machines(
     let has_api_server = members.iter().any(Member::has_api_server);
     initialize(scene, has_api_server, after, step)?;
     let chosen = next_move(scene, members, &outdated, after)?;
-    handed_down::all(scene, members, &outdated, &chosen, step);
+    let released = cleanup::released(scene, members, step);
+    handed_down::all(scene, members, &outdated, &Orders { chosen: &chosen, released }, step);
     report::report(scene, members, &outdated, after)?;
     match chosen {
         Move::Create => making::make(scene, template, members, step),
@@ -110,7 +115,15 @@ fn initialize(scene: &Scene<'_>, has_api_server: bool, after: &mut Object, step:
 fn delete(scene: &Scene<'_>, members: &[Member], mut after: Object, step: &mut Step) {
     let number = members.len();
     if number > 0 {
-        members.iter().for_each(|member| step.delete(&member.machine));
+        for member in members {
+            // No member has to leave an etcd that goes as a whole.
+            let mut machine = (*member.machine).clone();
+            if cleanup::is_used_by(scene.object) {
+                remove_text(&mut machine, "metadata.annotations", CLEANUP);
+            }
+            step.update(&member.machine, machine);
+            step.delete(&member.machine);
+        }
         let message = format!("{number} Machines are being deleted");
         put(&mut after, "Deleting", &Condition::new(true, "WaitingForMachineDeletion", message), scene.context.now);
         step.update(scene.object, after);

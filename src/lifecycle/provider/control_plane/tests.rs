@@ -1,5 +1,7 @@
 //! Control planes on a virtual clock.
 
+mod cleanup;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The Clusters of a plan: all, or those that match `--cluster` and `--selector`.
+//! The Clusters of a plan or a simulation: all, or those that match `--cluster` and `--selector`.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,7 @@ use crate::cli::args::ClusterPattern;
 use crate::cli::rollout;
 use crate::field::closest;
 use crate::hub::{LabelRequirements, ObjectKey};
-use crate::topology::plan::Fold;
-use crate::world::Found;
+use crate::world::{Facts, Found};
 
 /// How many names a message lists.
 const NAMES: usize = 8;
@@ -20,14 +19,14 @@ const NAMES: usize = 8;
 /// # Errors
 /// When a pattern or the selector is about no Cluster.
 pub(super) fn clusters(
-    sides: [&Fold; 2],
+    sides: [&Facts; 2],
     others: &BTreeSet<ObjectKey>,
     patterns: &[ClusterPattern],
     selector: Option<&LabelRequirements>,
 ) -> Result<Vec<ObjectKey>> {
     let mut all = BTreeSet::new();
     for side in sides {
-        all.extend(rollout::clusters(side.facts(), None)?);
+        all.extend(rollout::clusters(side, None)?);
     }
     for pattern in patterns {
         if !all.iter().chain(others).any(|key| pattern.matches(key)) {
@@ -55,17 +54,17 @@ pub(super) fn wants_sample(
     selector.is_none() && (patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(sample)))
 }
 
-fn has_labels(side: &Fold, cluster: &ObjectKey, selector: &LabelRequirements) -> bool {
-    match side.facts().cluster(cluster) {
+fn has_labels(side: &Facts, cluster: &ObjectKey, selector: &LabelRequirements) -> bool {
+    match side.cluster(cluster) {
         Found::Yes(found) => selector.hold(|name| found.metadata.labels.get(name)),
         _ => false,
     }
 }
 
 /// What to say of a pattern that matches no Cluster with a topology.
-fn unmatched(pattern: &ClusterPattern, all: &BTreeSet<ObjectKey>, sides: [&Fold; 2]) -> String {
+fn unmatched(pattern: &ClusterPattern, all: &BTreeSet<ObjectKey>, sides: [&Facts; 2]) -> String {
     let has_no_topology = |key: &&ObjectKey| pattern.matches(key);
-    if let Some(key) = sides.iter().flat_map(|side| side.facts().cluster_keys()).find(has_no_topology) {
+    if let Some(key) = sides.iter().flat_map(|side| side.cluster_keys()).find(has_no_topology) {
         return format!("Cluster {key} has no topology");
     }
     let missing = match pattern.is_exact() {
