@@ -340,7 +340,7 @@ async fn asked(
         let live = gatherer.gather_all(there, Instant::now() + PATIENCE).await;
         read.borrow_mut().extend(live.iter().cloned());
         answers.extend(live);
-        answers
+        Ok(answers)
     };
     settle(world, (), compute, gather).await?;
     Ok(read.take())

@@ -27,7 +27,7 @@ pub use address::{Address, AddressError, Target};
 pub use config::{ConfigError, ExtensionConfig, Selector, ServicePort};
 pub use question::Question;
 pub use registration::{DiscoveryError, FailurePolicy, Handler, Registration, registered_name};
-pub use registry::{Called, Registered, Registry};
+pub use registry::{Called, NotRegistered, Registered, Registry};
 
 use serde_json::Deserializer;
 use serde_json::value::RawValue;

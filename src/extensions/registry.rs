@@ -36,6 +36,22 @@ struct Unknown {
     is_expected: bool,
 }
 
+/// Why a handler is not called.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRegistered {
+    /// The first call of an ExtensionConfig that was there at the start has not ended.
+    #[error("ExtensionConfig {0:?} has not been discovered: it has not been called yet")]
+    Pending(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for NotRegistered {
+    fn from(reason: String) -> Self {
+        NotRegistered::Failed(reason)
+    }
+}
+
 /// A handler that is called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Called {
@@ -62,10 +78,9 @@ pub struct Registry(BTreeMap<String, Entry>);
 impl Registry {
     /// An ExtensionConfig that was there at the start, for which hooks it had handlers, and what it selects.
     pub fn expect(&mut self, config: &str, last_known: BTreeSet<String>, selector: Selector) {
-        let reason = "it has not been called yet".to_owned();
         self.0.insert(
             config.to_owned(),
-            Entry::Unknown(Unknown { reason, hooks: None, last_known, selector, is_expected: true }),
+            Entry::Unknown(Unknown { reason: String::new(), hooks: None, last_known, selector, is_expected: true }),
         );
     }
 
@@ -113,6 +128,11 @@ impl Registry {
         matches!(self.0.get(config), Some(Entry::Unknown(Unknown { is_expected: true, .. })))
     }
 
+    /// Whether an ExtensionConfig was there at the start and its first call has not ended.
+    pub fn is_pending(&self, config: &str) -> bool {
+        matches!(self.0.get(config), Some(Entry::Unknown(Unknown { hooks: None, .. })))
+    }
+
     /// The versions of the ExtensionConfigs that are registered.
     pub fn versions(&self) -> BTreeMap<String, String> {
         let registered = self.0.keys().filter_map(|config| Some((config.clone(), self.get(config)?.version.clone())));
@@ -128,14 +148,16 @@ impl Registry {
     ///
     /// # Errors
     /// When there is none.
-    pub fn one(&self, name: &str, hook: &str) -> Result<Called, String> {
+    pub fn one(&self, name: &str, hook: &str) -> Result<Called, NotRegistered> {
         let (handler, config) =
             registered_name(name).ok_or_else(|| format!("{name:?} is not a registered name such as handler.config"))?;
         let registered = match self.0.get(config) {
             Some(Entry::Registered(registered)) => registered,
             Some(Entry::Unknown(unknown)) => return Err(not_discovered(config, unknown)),
             None => {
-                return Err(format!("no extension is registered as {name:?}: there is no ExtensionConfig {config:?}"));
+                return Err(
+                    format!("no extension is registered as {name:?}: there is no ExtensionConfig {config:?}").into()
+                );
             }
         };
         let handler = registered.registration.handler(handler, hook)?.clone();
@@ -144,8 +166,8 @@ impl Registry {
 
     /// All handlers of a hook in the order of their registered names, each with the selector of its ExtensionConfig (RH-8.1, RH-8.3). An
     /// ExtensionConfig that has such handlers, or may have, and has not been discovered is an error for what it selects.
-    pub fn all(&self, hook: &str) -> Vec<(Selector, Result<Called, String>)> {
-        let mut found: Vec<(String, Selector, Result<Called, String>)> = Vec::new();
+    pub fn all(&self, hook: &str) -> Vec<(Selector, Result<Called, NotRegistered>)> {
+        let mut found: Vec<(String, Selector, Result<Called, NotRegistered>)> = Vec::new();
         for (config, entry) in &self.0 {
             match entry {
                 Entry::Registered(registered) => {
@@ -166,8 +188,11 @@ impl Registry {
     }
 }
 
-fn not_discovered(config: &str, unknown: &Unknown) -> String {
-    format!("ExtensionConfig {config:?} has not been discovered: {}", unknown.reason)
+fn not_discovered(config: &str, unknown: &Unknown) -> NotRegistered {
+    match unknown.hooks {
+        None => NotRegistered::Pending(config.to_owned()),
+        Some(_) => format!("ExtensionConfig {config:?} has not been discovered: {}", unknown.reason).into(),
+    }
 }
 
 #[cfg(test)]
@@ -200,7 +225,7 @@ mod tests {
     }
 
     fn error(registry: &Registry, hook: &str) -> String {
-        registry.all(hook).into_iter().find_map(|(_, called)| called.err()).unwrap()
+        registry.all(hook).into_iter().find_map(|(_, called)| called.err()).unwrap().to_string()
     }
 
     #[test]
@@ -227,7 +252,7 @@ mod tests {
         for hook in ["BeforeClusterCreate", "BeforeClusterDelete"] {
             assert_eq!(error(&registry, hook), want);
         }
-        assert_eq!(registry.one("m.b", "GeneratePatches").unwrap_err(), want);
+        assert_eq!(registry.one("m.b", "GeneratePatches").unwrap_err(), NotRegistered::Pending("b".to_owned()));
         assert!(registry.one("n.a", "BeforeClusterCreate").is_ok(), "which extension is meant is known");
         registry.failed("b", "refused");
         assert!(registry.is_settled());
@@ -236,7 +261,7 @@ mod tests {
         registry.failed("new", "refused");
         registry.unregister("b");
         assert_eq!(names(&registry, "BeforeClusterCreate"), ["n.a"], "one that never was there holds nothing up");
-        assert!(registry.one("m.new", "GeneratePatches").unwrap_err().ends_with("refused"));
+        assert!(registry.one("m.new", "GeneratePatches").unwrap_err().to_string().ends_with("refused"));
     }
 
     #[test]
@@ -250,7 +275,7 @@ mod tests {
         assert_eq!(names(&registry, "BeforeClusterCreate"), ["m.a"]);
         assert_eq!(registry.get("a").unwrap().version, "2");
         registry.keep_only(|name| name != "a");
-        let gone = registry.one("m.a", "BeforeClusterCreate").unwrap_err();
+        let gone = registry.one("m.a", "BeforeClusterCreate").unwrap_err().to_string();
         assert_eq!(gone, "no extension is registered as \"m.a\": there is no ExtensionConfig \"a\"");
     }
 
@@ -264,7 +289,7 @@ mod tests {
             ("m.a", "has no handler \"m\""),
             ("n.a.b", "is not a registered name"),
         ] {
-            let error = registry.one(name, "GeneratePatches").unwrap_err();
+            let error = registry.one(name, "GeneratePatches").unwrap_err().to_string();
             assert!(error.contains(want), "{error}");
         }
     }

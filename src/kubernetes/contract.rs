@@ -15,6 +15,7 @@ use super::Selection;
 use super::address::Resource;
 use super::follow::{StoreChange, WatchedKind};
 use super::metadata::{self, Metadata};
+use super::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
 
 /// Why the definition of a kind cannot be looked at.
@@ -23,7 +24,7 @@ pub enum DefinitionError {
     /// No error about the object that was asked for, which may exist for all we know (CT-4.6).
     #[error("CustomResourceDefinition {0} does not exist")]
     Missing(String),
-    #[error("CustomResourceDefinitions are not listed yet")]
+    #[error("{}", Unlisted::Definitions)]
     NotListed,
 }
 
@@ -82,6 +83,11 @@ impl Definitions {
         let (listener, changes) = mpsc::unbounded();
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         changes
+    }
+
+    /// Whether all are listed, and changes of that.
+    pub fn listed(&self) -> watch::Receiver<bool> {
+        self.is_listed.clone()
     }
 
     /// The labels of a definition; waits for the first list until `deadline` at the latest.

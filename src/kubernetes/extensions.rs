@@ -21,10 +21,11 @@ use tokio::time::{Instant, timeout};
 
 use super::kept::Kept;
 use super::namespaces::NamespaceLabels;
+use super::unlisted::Unlisted;
 use crate::extension_client::{CallError, Client, Clients};
 use crate::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
 use crate::extensions::{
-    Address, Called, DISCOVERY, Question, Registered, Registration, Registry, Target, first_value,
+    Address, Called, DISCOVERY, NotRegistered, Question, Registered, Registration, Registry, Target, first_value,
 };
 use crate::hub::{Hook, ObjectKey};
 use crate::telemetry::metrics::{Metrics, Requested, Requests};
@@ -61,6 +62,31 @@ pub struct Extensions {
     /// The calls that each ExtensionConfig may still have at a time; those that are gone stay, without content.
     calls: Mutex<HashMap<String, Arc<Semaphore>>>,
     metrics: Arc<Metrics>,
+}
+
+/// Why an extension gives no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExtensionError {
+    /// Which extensions there are is not known yet.
+    #[error("{0}")]
+    Unlisted(Unlisted),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for ExtensionError {
+    fn from(reason: String) -> Self {
+        ExtensionError::Failed(reason)
+    }
+}
+
+impl From<NotRegistered> for ExtensionError {
+    fn from(reason: NotRegistered) -> Self {
+        match reason {
+            NotRegistered::Pending(config) => ExtensionError::Unlisted(Unlisted::Extension(config)),
+            NotRegistered::Failed(reason) => ExtensionError::Failed(reason),
+        }
+    }
 }
 
 /// The hash of everything that an answer depends on.
@@ -114,44 +140,54 @@ impl Extensions {
 
     /// The versions of the ExtensionConfigs that are registered.
     pub fn versions(&self) -> BTreeMap<String, String> {
-        self.look_up(|registry| Ok(registry.versions())).unwrap_or_default()
+        self.look_up(Registry::versions).unwrap_or_default()
+    }
+
+    /// Whether the answers of extensions do not wait for this any more.
+    pub fn has(&self, unlisted: &Unlisted) -> bool {
+        let is_ready = |registry: &Registry| match unlisted {
+            Unlisted::Extension(config) => !registry.is_pending(config),
+            _ => true,
+        };
+        self.look_up(is_ready).unwrap_or(false)
     }
 
     /// Waits until every extension that was there at the start has been called, but not for one that hangs: what it would be asked is
     /// an error until then (RH-3.7).
     pub async fn settled(&self) {
         let mut changes = self.changes();
-        let settled = changes.wait_for(|_| self.look_up(|registry| Ok(registry.is_settled())) == Ok(true));
+        let settled = changes.wait_for(|_| self.look_up(Registry::is_settled) == Ok(true));
         let _ = timeout(SETTLING, settled).await;
     }
 
     /// What is registered for an ExtensionConfig.
     pub fn registered(&self, config: &str) -> Option<Arc<Registered>> {
-        self.look_up(|registry| Ok(registry.get(config).cloned())).ok().flatten()
+        self.look_up(|registry| registry.get(config).cloned()).ok().flatten()
     }
 
     /// Whether an ExtensionConfig was there when this process began to lead, and has not been discovered since.
     pub fn is_expected(&self, config: &str) -> bool {
-        self.look_up(|registry| Ok(registry.is_expected(config))) == Ok(true)
+        self.look_up(|registry| registry.is_expected(config)) == Ok(true)
     }
 
-    fn look_up<T>(&self, look: impl FnOnce(&Registry) -> Result<T, String>) -> Result<T, String> {
+    fn look_up<T>(&self, look: impl FnOnce(&Registry) -> T) -> Result<T, ExtensionError> {
         match &*self.registry.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(registry) => look(registry),
-            None => Err("ExtensionConfigs have not been listed yet".to_owned()),
+            Some(registry) => Ok(look(registry)),
+            None => Err(ExtensionError::Unlisted(Unlisted::ExtensionConfigs)),
         }
     }
 
     /// The answer to a need that extensions can answer.
-    pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Option<Answer> {
-        Some(match need {
-            Need::Hook(call) => call.answer(self.hook(call, deadline).await.unwrap_or_else(Found::Unreadable)),
-            Need::GenerateUpgradePlan(call) => {
-                call.answer(self.upgrade_plan(call, deadline).await.unwrap_or_else(Found::Unreadable))
-            }
-            Need::Patch(call) => call.answer(self.patch(call, deadline).await.unwrap_or_else(Found::Unreadable)),
-            _ => return None,
-        })
+    ///
+    /// # Errors
+    /// When it is not known yet which extensions there are.
+    pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Result<Option<Answer>, Unlisted> {
+        Ok(Some(match need {
+            Need::Hook(call) => call.answer(answered(self.hook(call, deadline).await)?),
+            Need::GenerateUpgradePlan(call) => call.answer(answered(self.upgrade_plan(call, deadline).await)?),
+            Need::Patch(call) => call.answer(answered(self.patch(call, deadline).await)?),
+            _ => return Ok(None),
+        }))
     }
 
     /// The handlers of an extension that answers Discovery (RH-3.1, RH-6.1).
@@ -181,7 +217,7 @@ impl Extensions {
         name: &str,
         settings: &BTreeMap<String, String>,
         deadline: Instant,
-    ) -> Result<Arc<[Value]>, String> {
+    ) -> Result<Arc<[Value]>, ExtensionError> {
         let called = self.one(name, DISCOVER_VARIABLES, class, deadline).await?;
         let request = variables_request(settings, called.extension.registration.settings())?;
         let key = key(&[name, &called.extension.version, &request]);
@@ -200,7 +236,7 @@ impl Extensions {
     }
 
     /// What all handlers of a lifecycle hook say (HK-04, HK-07, RH-8.1 to RH-8.5).
-    async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, String> {
+    async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, ExtensionError> {
         let HookCall { hook, cluster, request } = call;
         let called = self.all(hook.name(), &cluster.namespace, deadline).await?;
         if called.is_empty() {
@@ -230,7 +266,7 @@ impl Extensions {
     }
 
     /// The plan of an extension, remembered by the versions that it leads from and to (RH-9.5, PERF-04, RH-21.3).
-    async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<UpgradePlan>, String> {
+    async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<UpgradePlan>, ExtensionError> {
         const HOOK: &str = "GenerateUpgradePlan";
         let PlanCall { extension, cluster, request } = call;
         let called = self.one(extension, HOOK, cluster, deadline).await?;
@@ -251,7 +287,7 @@ impl Extensions {
 
     /// What the extension of a patch says. An extension gives equal requests equal answers (RH-23.5), so an answer holds for the
     /// next runs, and a Cluster for which nothing changes calls nothing.
-    async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, String> {
+    async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, ExtensionError> {
         let hook = call.hook.name();
         let called = self.one(&call.extension, hook, &call.cluster, deadline).await?;
         let question = Question::of(call, called.extension.registration.settings())?;
@@ -270,21 +306,28 @@ impl Extensions {
     }
 
     /// The handler of a name, if it may be called for an object (RH-7.1, RH-7.2).
-    async fn one(&self, name: &str, hook: &str, object: &ObjectKey, deadline: Instant) -> Result<Called, String> {
-        let called = self.look_up(|registry| registry.one(name, hook))?;
+    async fn one(
+        &self,
+        name: &str,
+        hook: &str,
+        object: &ObjectKey,
+        deadline: Instant,
+    ) -> Result<Called, ExtensionError> {
+        let called = self.look_up(|registry| registry.one(name, hook))??;
         match self.namespaces.are_selected(&called.extension.selector, &object.namespace, deadline).await? {
             true => Ok(called),
             false => Err(format!(
                 "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
                  select the namespace"
-            )),
+            )
+            .into()),
         }
     }
 
     /// All handlers of a hook that are called for objects of a namespace (RH-8.1).
-    async fn all(&self, hook: &str, namespace: &str, deadline: Instant) -> Result<Vec<Called>, String> {
+    async fn all(&self, hook: &str, namespace: &str, deadline: Instant) -> Result<Vec<Called>, ExtensionError> {
         let mut selected = Vec::new();
-        for (selector, called) in self.look_up(|registry| Ok(registry.all(hook)))? {
+        for (selector, called) in self.look_up(|registry| registry.all(hook))? {
             if self.namespaces.are_selected(&selector, namespace, deadline).await? {
                 selected.push(called?);
             }
@@ -336,6 +379,15 @@ impl Extensions {
 
 /// The answer to a call, or why it failed.
 type Sent = Result<Box<RawValue>, String>;
+
+/// What a need is answered with: a failure is an answer, and not knowing any extension is none.
+fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
+    match said {
+        Ok(found) => Ok(found),
+        Err(ExtensionError::Failed(reason)) => Ok(Found::Unreadable(reason)),
+        Err(ExtensionError::Unlisted(unlisted)) => Err(unlisted),
+    }
+}
 
 fn length(sent: &Sent) -> usize {
     sent.as_ref().map_or(0, |answer| answer.get().len())

@@ -132,10 +132,10 @@ impl Gatherer {
 }
 
 /// The answers to needs, a few at a time.
-pub(super) async fn side_by_side<F: Future<Output = (Answer, Need)>>(
+pub(super) async fn side_by_side<A, F: Future<Output = (A, Need)>>(
     needs: impl IntoIterator<Item = Need>,
     answer: impl Fn(Need) -> F,
-) -> Vec<(Need, Answer)> {
+) -> Vec<(Need, A)> {
     let answers = stream::iter(needs.into_iter().map(answer)).buffer_unordered(AT_A_TIME);
     answers.map(|(answer, need)| (need, answer)).collect().await
 }

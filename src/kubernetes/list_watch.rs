@@ -99,6 +99,15 @@ impl Fault {
         }
     }
 
+    /// Whether the API server has answered, and says that it does not list these objects. That it is busy, not reached or not ready yet
+    /// says nothing about them.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Fault::List(kube::Error::Api(status)) => !matches!(status.code, 429 | 502..=504),
+            _ => false,
+        }
+    }
+
     /// What a tenant may be told of it: the status of the answer, and no word of it (DEC-40).
     pub(crate) fn status(&self, what: &str) -> String {
         let code = match self {

@@ -9,6 +9,7 @@
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! workload.rs ─► bounded.rs: a client of an API server that a tenant controls ─► controllers of machines
 //! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
+//! unlisted.rs: caches that cannot answer yet
 //! deletion_hooks.rs: which deletions may have to wait for a hook ─► webhook
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
@@ -55,6 +56,7 @@ pub mod sizes;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
+pub mod unlisted;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod untyped;

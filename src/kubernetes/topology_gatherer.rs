@@ -1,7 +1,9 @@
 //! Answers to the Needs of topologies, which only a leader has: from its watches if they are current.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::contract::{DefinitionError, Definitions};
@@ -10,6 +12,7 @@ use super::extensions::Extensions;
 use super::gather::side_by_side;
 use super::live::Live;
 use super::managed::Managed;
+use super::unlisted::Unlisted;
 use crate::hub::{Definition, GROUP, Object, ObjectRef};
 use crate::telemetry::metrics::Metrics;
 use crate::world::{Answer, Ask, Found, Need};
@@ -41,43 +44,86 @@ impl TopologyGatherer {
     }
 
     /// The answers to needs, gathered side by side, at `deadline` at the latest.
+    ///
+    /// # Errors
+    /// Names the caches that are not listed yet.
     pub async fn gather_all(
         &self,
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
         deadline: Instant,
-    ) -> Vec<(Need, Answer)> {
-        side_by_side(needs, |need| async move { (self.answer(&need, deadline).await, need) }).await
+    ) -> Result<Vec<(Need, Answer)>, BTreeSet<Unlisted>> {
+        let answers = side_by_side(needs, |need| async move { (self.answer(&need, deadline).await, need) }).await;
+        let (mut answered, mut unlisted) = (Vec::new(), BTreeSet::new());
+        for (need, answer) in answers {
+            match answer {
+                Ok(answer) => answered.push((need, answer)),
+                Err(missing) => {
+                    unlisted.insert(missing);
+                }
+            }
+        }
+        if unlisted.is_empty() { Ok(answered) } else { Err(unlisted) }
     }
 
-    async fn answer(&self, need: &Need, deadline: Instant) -> Answer {
-        match need {
-            Need::Object(reference) => reference.answer(self.object(reference, deadline).await),
-            Need::List(selection) => selection.answer(self.managed.list(selection, deadline).await),
+    /// Whether questions do not wait for this any more.
+    pub fn has(&self, unlisted: &Unlisted) -> bool {
+        match unlisted {
+            Unlisted::Kind(kind) => self.managed.has_listed(kind),
+            Unlisted::Definitions => *self.definitions.listed().borrow(),
+            Unlisted::ExtensionConfigs | Unlisted::Extension(_) => {
+                self.extensions.as_ref().is_none_or(|extensions| extensions.has(unlisted))
+            }
+        }
+    }
+
+    /// Waits, again and again, until something becomes known that may have been missing; calls `told` each time.
+    pub async fn follow_listings(&self, told: impl Fn()) {
+        let (mut kinds, mut definitions) = (self.managed.listings(), self.definitions.listed());
+        let mut extensions = self.extensions.as_ref().map(|extensions| extensions.changes());
+        let registered = async |changes: &mut Option<watch::Receiver<u64>>| match changes {
+            Some(changes) => drop(changes.changed().await),
+            None => std::future::pending().await,
+        };
+        let mut has_definitions = false;
+        loop {
+            tokio::select! {
+                _ = kinds.changed() => {}
+                _ = definitions.wait_for(|is_listed| *is_listed), if !has_definitions => has_definitions = true,
+                () = registered(&mut extensions) => {}
+            }
+            told();
+        }
+    }
+
+    async fn answer(&self, need: &Need, deadline: Instant) -> Result<Answer, Unlisted> {
+        Ok(match need {
+            Need::Object(reference) => reference.answer(self.object(reference, deadline).await?),
+            Need::List(selection) => selection.answer(self.managed.list(selection, deadline).await?),
             Need::Definition(name) => name.answer(match self.definitions.labels(&name.0, deadline).await {
                 Ok(labels) => Found::Yes(Arc::new(Definition { labels, ..Definition::default() })),
                 Err(DefinitionError::Missing(_)) => Found::Absent,
-                Err(error @ DefinitionError::NotListed) => Found::Unreadable(error.to_string()),
+                Err(DefinitionError::NotListed) => return Err(Unlisted::Definitions),
             }),
             Need::DryRun(call) => self.dry_runs.answer(call, deadline).await,
             need => {
                 if let Some(extensions) = &self.extensions
-                    && let Some(answer) = extensions.answer(need, deadline).await
+                    && let Some(answer) = extensions.answer(need, deadline).await?
                 {
-                    return answer;
+                    return Ok(answer);
                 }
                 self.live.answer(need, deadline).await
             }
-        }
+        })
     }
 
     /// A reference leads to something until the API server says otherwise: a watch may lag, and of most kinds it shows only
     /// what belongs to topologies (CS-13). A health check is looked for by its name, and most often there is none.
-    async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
-        match self.managed.object(reference, deadline).await {
+    async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Result<Found<Arc<Object>>, Unlisted> {
+        Ok(match self.managed.object(reference, deadline).await? {
             Found::Absent if (reference.group(), &*reference.kind) != (GROUP, "MachineHealthCheck") => {
                 self.live.managed_object(reference, deadline).await
             }
             found => found,
-        }
+        })
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::backoff::{Backoff, Held};
+use super::postponed::Postponed;
 use super::raw::RawClass;
 use super::runs::{self, RunOutcome};
 use super::{add, in_our_name, now};
@@ -25,10 +26,11 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::describe;
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::extensions::Extensions;
+use crate::kubernetes::extensions::{ExtensionError, Extensions};
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::templates::{ObjectKind, Templates};
+use crate::kubernetes::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
 use crate::topology::class_status::{self, References};
@@ -58,6 +60,9 @@ pub(super) enum ReconcileError {
     /// The status tells it.
     #[error("{}", .0.join("; "))]
     Incomplete(Vec<String>),
+    /// Nothing is concluded without this cache (DEC-100).
+    #[error("{0}")]
+    Unlisted(Unlisted),
     #[error("the class has changed since it was read")]
     Conflict,
     /// The watch has not shown the last write yet.
@@ -101,6 +106,7 @@ pub(super) struct Reconciler {
     pub definitions: Definitions,
     pub templates: Arc<Templates>,
     pub backoff: Backoff,
+    pub postponed: Postponed,
     /// Runtime Extensions are asked for variables; `None` while the feature gate is off.
     pub extensions: Option<Arc<Extensions>>,
     /// The Clusters, which variables may not fit any more.
@@ -110,6 +116,14 @@ pub(super) struct Reconciler {
 }
 
 impl Reconciler {
+    /// Whether runs do not wait for this any more.
+    pub(super) fn has(&self, unlisted: &Unlisted) -> bool {
+        match unlisted {
+            Unlisted::Definitions => *self.definitions.listed().borrow(),
+            unlisted => self.extensions.as_ref().is_none_or(|extensions| extensions.has(unlisted)),
+        }
+    }
+
     /// Brings the status of a class and the owners of its templates up to date (CCR-02).
     pub(super) async fn run(&self, class: &RawClass) -> Result<RunOutcome, ReconcileError> {
         self.leadership.may_write()?;
@@ -125,12 +139,13 @@ impl Reconciler {
             return Ok(RunOutcome::LeftAlone);
         }
         let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
-        let (references, mut failures, took_any) = self.references(class, hub).await;
+        let (references, mut failures, took_any) =
+            self.references(class, hub).await.map_err(ReconcileError::Unlisted)?;
         // A failure because another process leads is not a failure of the class.
         self.leadership.may_write()?;
         let variables = match excess(hub).await {
             Some(reason) => Variables::Unreadable(reason),
-            None => self.variables(class, hub).await,
+            None => self.variables(class, hub).await.map_err(ReconcileError::Unlisted)?,
         };
         let status = class_status::reconciled(&class.value, &references, &variables, &now());
         let differs = !class_status::says_the_same(class.value.get("status"), &status);
@@ -149,7 +164,14 @@ impl Reconciler {
 
     /// Resolves every reference, even if others fail (CCR-03 to CCR-05); says what failed, and whether any
     /// template got a new owner.
-    async fn references(&self, class: &RawClass, hub: &ClusterClass) -> (References, Vec<String>, bool) {
+    ///
+    /// # Errors
+    /// While no definition is known.
+    async fn references(
+        &self,
+        class: &RawClass,
+        hub: &ClusterClass,
+    ) -> Result<(References, Vec<String>, bool), Unlisted> {
         use ReferenceFailure::{Malformed, Reference};
         let deadline = Instant::now() + PATIENCE;
         let (mut all_outdated, mut failures, mut malformed, mut took_any) = (Vec::new(), Vec::new(), Vec::new(), false);
@@ -159,6 +181,7 @@ impl Reconciler {
                     all_outdated.extend(outdated);
                     took_any |= took;
                 }
+                Err(ReferenceFailure::Definition(DefinitionError::NotListed)) => return Err(Unlisted::Definitions),
                 Err(failure) => {
                     let text = failure.to_string();
                     if matches!(failure, Malformed { .. } | Reference(ReferenceError::Incomplete(_))) {
@@ -173,7 +196,7 @@ impl Reconciler {
             (false, true) => References::Failed,
             (false, false) => References::Malformed(malformed),
         };
-        (references, failures, took_any)
+        Ok((references, failures, took_any))
     }
 
     async fn reference(
@@ -238,23 +261,27 @@ impl Reconciler {
     }
 
     /// Asks every extension that defines variables, in the order of the patches, even after one has failed (CCR-07, RH-16.3).
-    async fn variables(&self, class: &RawClass, hub: &ClusterClass) -> Variables {
-        let Some(extensions) = &self.extensions else { return Variables::of(&class.value, &[]) };
+    ///
+    /// # Errors
+    /// While it is not known which extensions there are.
+    async fn variables(&self, class: &RawClass, hub: &ClusterClass) -> Result<Variables, Unlisted> {
+        let Some(extensions) = &self.extensions else { return Ok(Variables::of(&class.value, &[])) };
         let mut discovered = Vec::new();
         for (patch, external) in hub.spec.discovering_patches() {
             let (name, settings) = (&external.discover_variables_extension, external.settings.to_map());
             let answer = extensions.variables(&class.key(), name, &settings, Instant::now() + DISCOVERY).await;
             let variables = match answer {
                 Ok(variables) => checked(name, variables).await,
-                Err(problem) => Err(problem),
+                Err(ExtensionError::Failed(problem)) => Err(problem),
+                Err(ExtensionError::Unlisted(unlisted)) => return Err(unlisted),
             };
             discovered.push(Discovered { patch: patch.name.clone(), variables });
         }
         let variables = Variables::of(&class.value, &discovered);
-        match (variables.list(), discovered.is_empty()) {
+        Ok(match (variables.list(), discovered.is_empty()) {
             (Some(list), false) => with_variables(class, list).await.map_or(variables, Variables::Unreadable),
             _ => variables,
-        }
+        })
     }
 
     /// The Clusters that fit the variables of the status and not those that extensions define now.

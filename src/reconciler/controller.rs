@@ -20,6 +20,7 @@ use tracing::{Instrument, info_span};
 
 use super::backoff::Backoff;
 use super::class::{ReconcileError, Reconciler};
+use super::postponed::Postponed;
 use super::raw::RawClass;
 use super::runs::{Conclusion, RunFailure, RunOutcome, SOON, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
@@ -57,7 +58,6 @@ impl ClassController {
         let (wake, woken) = mpsc::unbounded();
         let index = Arc::new(Index { users: Mutex::default(), discovering: Mutex::default(), wake });
         let changes = definitions.changes();
-        let follow_definitions = changes.for_each(async |name| index.wake_users_of_definition(name.as_deref()));
         let templates =
             Arc::new(Templates::new(client.clone(), cache.facts().scope().only_namespace(), metrics.clone(), {
                 let index = index.clone();
@@ -70,18 +70,23 @@ impl ClassController {
             definitions,
             templates: templates.clone(),
             backoff: Backoff::default(),
+            postponed: Postponed::new(NAME),
             extensions: extensions.clone(),
             cache: cache.clone(),
             events: Recorder::new(self.0.writer(), REPORTER),
             metrics: metrics.clone(),
         });
-        let runs = self.runs(&reconciler, classes.store().clone(), woken);
+        let follow_definitions = changes.for_each(async |name| {
+            index.wake_users_of_definition(name.as_deref());
+            resume(&reconciler, &index);
+        });
+        let runs = self.runs(&reconciler, &index, classes.store().clone(), woken);
         let follow_classes = self.follow_classes(classes, &index, &templates, &reconciler);
         tokio::select! {
             () = runs => {}
             () = follow_classes => {}
             () = follow_definitions => {}
-            () = follow_extensions(extensions.as_deref(), &index) => {}
+            () = follow_extensions(extensions.as_deref(), &index, &reconciler) => {}
         }
     }
 
@@ -89,13 +94,14 @@ impl ClassController {
     async fn runs(
         &self,
         reconciler: &Arc<Reconciler>,
+        index: &Arc<Index>,
         classes: Store<RawClass>,
         woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
     ) {
         let run = |class: Arc<RawClass>| {
-            let (reconciler, metrics) = (reconciler.clone(), self.0.metrics.clone());
+            let (reconciler, index, metrics) = (reconciler.clone(), index.clone(), self.0.metrics.clone());
             let span = info_span!("reconcile", class = %class.key());
-            async move { run(&class, &reconciler, &metrics).await }.instrument(span)
+            async move { run(&class, &reconciler, &index, &metrics).await }.instrument(span)
         };
         run_woken(classes, woken, WORKERS, run).await;
     }
@@ -128,6 +134,7 @@ impl ClassController {
                     StoreChange::One(gone) => {
                         index.remove(&gone.key());
                         reconciler.backoff.forget(&gone.key());
+                        reconciler.postponed.forget(&gone.key());
                     }
                 }
                 templates.keep_only(&index.kinds());
@@ -136,11 +143,18 @@ impl ClassController {
     }
 }
 
-/// Wakes the classes whose variables an extension defines, each time its ExtensionConfig is registered anew or gone (RH-16.7).
-async fn follow_extensions(extensions: Option<&Extensions>, index: &Index) {
+/// Wakes the classes that waited for caches which are ready by now.
+fn resume(reconciler: &Reconciler, index: &Index) {
+    reconciler.postponed.take(|unlisted| reconciler.has(unlisted)).iter().for_each(|class| index.wake(class));
+}
+
+/// Wakes the classes whose variables an extension defines, each time its ExtensionConfig is registered anew or gone (RH-16.7), and those that
+/// waited until it was known which extensions there are (DEC-100).
+async fn follow_extensions(extensions: Option<&Extensions>, index: &Index, reconciler: &Reconciler) {
     let Some(extensions) = extensions else { return std::future::pending().await };
     let (mut changes, mut known) = (extensions.changes(), BTreeMap::new());
     loop {
+        resume(reconciler, index);
         let now = extensions.versions();
         let names: BTreeSet<&String> = known.keys().chain(now.keys()).collect();
         names
@@ -165,9 +179,14 @@ fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass>
 }
 
 /// One run, and when the next one is due if nothing wakes the class before.
-async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Action {
+async fn run(class: &RawClass, reconciler: &Reconciler, index: &Index, metrics: &Metrics) -> Action {
     let (key, started) = (class.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
+    if let Err(ReconcileError::Unlisted(unlisted)) = &outcome {
+        reconciler.postponed.add(&key, &BTreeSet::from([unlisted.clone()]));
+        // It may have become ready before the class was noted.
+        resume(reconciler, index);
+    }
     let done = outcome.map(|outcome| {
         if outcome != RunOutcome::Changed {
             reconciler.backoff.rested(&key);
@@ -189,6 +208,7 @@ impl RunFailure for ReconcileError {
             // An event with the newer version is on its way.
             ReconcileError::Conflict => Verdict::Again(SOON, "conflict"),
             ReconcileError::Stale => Verdict::Again(SOON, "stale"),
+            ReconcileError::Unlisted(_) => Verdict::Postponed,
             ReconcileError::Held(held) => Verdict::Held(held.wait),
             _ => Verdict::Failed,
         }

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::backoff::Backoff;
 use crate::hub::{self, ObjectKey};
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::managed::REFUSED;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 
 /// When to look again at what is about to change.
@@ -76,6 +77,9 @@ pub(super) enum Verdict {
     /// The run was in vain and nothing is wrong, unless that happens again and again: the next one is due after a while; with the name of
     /// that outcome in metrics.
     Again(Duration, &'static str),
+    /// A cache is not listed yet, which wakes the object when it is. A list that the API server refuses is a result after a while, of which
+    /// no cache tells.
+    Postponed,
     /// As long as nothing else keeps writing.
     Held(Duration),
     /// It is tried again after a while that grows.
@@ -124,6 +128,10 @@ pub(super) fn conclude<E: RunFailure>(
         Verdict::NotLeading => {
             debug!(%error, "Postponed because the lease has not been renewed");
             Conclusion::new(Action::requeue(SOON), "not-leading")
+        }
+        Verdict::Postponed => {
+            debug!(%error, "Postponed because a cache is not ready");
+            Conclusion::new(Action::requeue(REFUSED), "postponed")
         }
         Verdict::Again(after, name) if backoff.conflicted(key) <= IN_VAIN => {
             Conclusion::new(Action::requeue(after), name)

@@ -226,7 +226,7 @@ impl Handler {
         // Facts may arrive late, and time must be left for the last evaluation.
         let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
         let put = |world, (put, work)| self.put(world, put, work);
-        let gather = |needs| self.gatherer.gather_all(needs, facts_by);
+        let gather = async |needs| Ok(self.gatherer.gather_all(needs, facts_by).await);
         let ((verdict, question), _) = settle(self.gatherer.world(), (Put::AsText(asked), work), put, gather).await?;
         Ok((verdict, Arc::into_inner(question)))
     }

@@ -45,7 +45,7 @@ pub type Computed<T, S, E> = Result<(T, World, S), E>;
 /// it takes the world and its `state` along and brings them back. Whether gathering ends in time is up to `gather`.
 ///
 /// # Errors
-/// Those of `compute` at once, and [`Unsettled`] when facts are still missing after the last round.
+/// Those of `compute` and `gather` at once, and [`Unsettled`] when facts are still missing after the last round.
 pub async fn settle<T, S, E, C, G>(
     mut world: World,
     mut state: S,
@@ -55,7 +55,7 @@ pub async fn settle<T, S, E, C, G>(
 where
     E: From<Unsettled>,
     C: Future<Output = Computed<T, S, E>>,
-    G: Future<Output = Vec<(Need, Answer)>>,
+    G: Future<Output = Result<Vec<(Need, Answer)>, E>>,
 {
     let (mut rounds, mut calls) = (0, 0);
     loop {
@@ -70,7 +70,7 @@ where
         if rounds == ROUNDS || calls == CALLS {
             return Err(Unsettled { rounds: rounds + calls, missing: needs }.into());
         }
-        gather(needs).await.into_iter().for_each(|(need, answer)| world.pin(need, answer));
+        gather(needs).await?.into_iter().for_each(|(need, answer)| world.pin(need, answer));
     }
 }
 
@@ -88,7 +88,7 @@ pub fn settle_at_once<T>(
 ) -> Result<T, Unsettled> {
     let compute = |world: World, ()| ready(Ok((compute(&world), world, ())));
     let mut answered = |need: Need| (need.clone(), answer(&need));
-    let gather = |needs: BTreeSet<Need>| ready(needs.into_iter().map(&mut answered).collect());
+    let gather = |needs: BTreeSet<Need>| ready(Ok(needs.into_iter().map(&mut answered).collect()));
     let settled = settle(world, (), compute, gather).now_or_never().expect("everything is ready at once");
     settled.map(|(result, _)| result)
 }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn needs_without_an_answer_stay_missing() {
-        let gathered = |_: BTreeSet<Need>| ready(Vec::new());
+        let gathered = |_: BTreeSet<Need>| ready(Ok(Vec::new()));
         let compute = |world: World, ()| ready(Ok((chain(&world, 1), world, ())));
         let settled = settle(world(), (), compute, gathered).now_or_never().unwrap();
         assert_eq!(
@@ -190,10 +190,23 @@ mod tests {
         };
         let gather = |needs: BTreeSet<Need>| {
             let answer = |need: Need| (need.clone(), Facts::default().answer(&need));
-            ready(needs.into_iter().map(answer).collect())
+            ready(Ok(needs.into_iter().map(answer).collect()))
         };
         let settled = settle(world(), 0, failing, gather).now_or_never().unwrap();
         assert_eq!(settled.map(|_| ()), Err(Ended::Failed));
+    }
+
+    #[test]
+    fn settling_ends_with_the_first_answer_that_cannot_be_gathered() {
+        let mut rounds = 0;
+        let compute = |world: World, ()| ready(Ok((chain(&world, ROUNDS), world, ())));
+        let gather = |needs: BTreeSet<Need>| {
+            rounds += 1;
+            let answer = |need: Need| (need.clone(), Facts::default().answer(&need));
+            ready(if rounds == 3 { Err(Ended::Failed) } else { Ok(needs.into_iter().map(answer).collect()) })
+        };
+        let settled = settle(world(), (), compute, gather).now_or_never().unwrap();
+        assert_eq!((settled.map(|_| ()), rounds), (Err(Ended::Failed), 3));
     }
 
     #[derive(Debug, PartialEq)]

@@ -57,7 +57,7 @@ async fn the_failure_policy_decides_about_calls_that_were_made() {
     let ignored = extensions.patch(&call("c"), soon).await;
     assert_eq!(ignored, Ok(Found::Yes(PatchAnswer::Patches(Arc::default()))), "the call has failed");
     let late = extensions.patch(&call("c"), Instant::now()).await;
-    assert_eq!(late, Err("handler \"gen\" is not called: the calls before it took too long".to_owned()));
+    assert_eq!(late, Err("handler \"gen\" is not called: the calls before it took too long".to_owned().into()));
 }
 
 #[tokio::test]
@@ -80,7 +80,10 @@ async fn an_extension_that_hangs_holds_up_a_bounded_number_of_runs() {
         async move { extensions.patch(&call(&format!("d{at}")), soon).await }
     }));
     for refused in more.await {
-        assert_eq!(refused, Err("handler \"gen\" is not called: its extension has 16 calls to answer".to_owned()));
+        assert_eq!(
+            refused,
+            Err("handler \"gen\" is not called: its extension has 16 calls to answer".to_owned().into())
+        );
     }
     // Connections that end let others go on.
     drop((connections, hanging));
@@ -88,4 +91,24 @@ async fn an_extension_that_hangs_holds_up_a_bounded_number_of_runs() {
         assert_eq!(task.await.unwrap(), Ok(Found::Yes(PatchAnswer::Patches(Arc::default()))));
     }
     assert!(extensions.patch(&call("e"), soon).await.is_ok());
+}
+
+#[tokio::test]
+async fn extensions_that_are_not_known_yet_give_no_answer() {
+    // RH-3.7, DEC-100
+    let extensions = extensions(1);
+    let soon = Instant::now() + Duration::from_secs(30);
+    let needs = [call("c").need()];
+    let answer = async || extensions.answer(&needs[0], soon).await.map(|answer| answer.is_some());
+    assert_eq!(answer().await, Ok(true), "it fails, which is an answer");
+    extensions.reset();
+    assert_eq!(answer().await, Err(Unlisted::ExtensionConfigs));
+    assert!(!extensions.has(&Unlisted::ExtensionConfigs));
+    extensions.change(|registry| registry.expect("ext", std::collections::BTreeSet::new(), Selector::Everything));
+    let pending = Unlisted::Extension("ext".to_owned());
+    assert_eq!(answer().await, Err(pending.clone()));
+    assert!(extensions.has(&Unlisted::ExtensionConfigs) && !extensions.has(&pending));
+    extensions.change(|registry| registry.failed("ext", "refused"));
+    assert_eq!(answer().await, Ok(true), "a failure is an answer");
+    assert!(extensions.has(&pending));
 }

@@ -30,7 +30,7 @@ use super::setup::Setup;
 use crate::hub::{GROUP, ObjectKey};
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
-use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::follow::{StoreChange, key_of};
 use crate::kubernetes::metadata::{Metadata, Objects};
@@ -65,6 +65,8 @@ impl TemplatesController {
     /// Watches and reconciles until dropped.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         let Setup { client, leadership, cache, .. } = &self.0;
+        // A Cluster is not reported as missing until Clusters are listed.
+        cache.listed().await;
         let reconciler = |maker: Maker| {
             Arc::new(Reconciler {
                 maker,
@@ -224,6 +226,7 @@ impl RunFailure for RunError {
             RunError::NotLeading(_) => Verdict::NotLeading,
             // An event with the newer version is on its way.
             RunError::Conflict => Verdict::Again(SOON, "conflict"),
+            RunError::Definition(DefinitionError::NotListed) => Verdict::Postponed,
             _ => Verdict::Failed,
         }
     }

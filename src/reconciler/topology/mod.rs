@@ -30,6 +30,7 @@ use self::history::RunHistory;
 use self::queue::{Named, Queue};
 use self::run::{Reconciler, RunError, TopologyOutcome};
 use super::backoff::Backoff;
+use super::postponed::Postponed;
 use super::runs::{self, Conclusion, RunFailure, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
@@ -102,6 +103,7 @@ impl TopologyController {
             deletions: self.deletions,
             history: RunHistory::default(),
             backoff: Backoff::default(),
+            postponed: Postponed::new(NAME),
             rotations: Mutex::default(),
             turns: Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get)),
             began: Instant::now(),
@@ -118,10 +120,12 @@ impl TopologyController {
             std::future::pending::<()>().await;
         };
         let follow_classes = follow_classes(cache, &queue);
+        let follow_listings = reconciler.gatherer.follow_listings(|| resume(&reconciler, &queue));
         tokio::select! {
             () = runs => {}
             () = begin => {}
             () = follow_classes => {}
+            () = follow_listings => {}
         }
     }
 
@@ -139,6 +143,12 @@ impl TopologyController {
         };
         run_woken(queue.names(), woken, self.workers, run).await;
     }
+}
+
+/// Wakes the Clusters that waited for caches which are ready by now.
+fn resume(reconciler: &Reconciler, queue: &Queue) {
+    let woken = reconciler.postponed.take(|unlisted| reconciler.gatherer.has(unlisted));
+    woken.iter().for_each(|key| queue.wake(key));
 }
 
 /// Wakes the Clusters that a change concerns (RS-02, DEC-29).
@@ -218,6 +228,11 @@ async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action 
     if matches!(outcome, Ok(TopologyOutcome::Gone)) && queue.forget(key, || reconciler.managed.cluster(key).is_none()) {
         reconciler.forget(key);
     }
+    if let Err(RunError::Unlisted(unlisted)) = &outcome {
+        reconciler.postponed.add(key, unlisted);
+        // It may have become ready before the Cluster was noted.
+        resume(reconciler, queue);
+    }
     let Conclusion { action, outcome, report } = concluded(key, outcome, &reconciler.backoff);
     count(&reconciler.metrics, NAME, outcome, started);
     if let Some(raw) = reconciler.managed.cluster(key) {
@@ -248,6 +263,7 @@ impl RunFailure for RunError {
             RunError::NotLeading(_) => Verdict::NotLeading,
             // An event with the newer version is on its way.
             RunError::Conflict => Verdict::Again(history::APART, "conflict"),
+            RunError::Unlisted(_) => Verdict::Postponed,
             _ => Verdict::Failed,
         }
     }

@@ -7,6 +7,7 @@
 //!                      └──┴─────────── leader.rs ───────────┴──┴───────┴──┘
 //! ```
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,10 +28,12 @@ use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
 use crate::kubernetes::moment;
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
+use crate::kubernetes::unlisted::{self, Unlisted};
 use crate::lifecycle::CLUSTER_FINALIZER;
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::names::LiveNames;
 use crate::reconciler::now;
+use crate::reconciler::postponed::Postponed;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::hooks::{Deletion, HookTracker, Hooks};
@@ -41,7 +44,7 @@ use crate::topology::upgrade::Tracker;
 use crate::topology::worker::API_VERSION;
 use crate::topology::{Computation, Failure, Observed, Options, status};
 use crate::wire::{Decode, Version};
-use crate::world::{Class, Computed, Found, World, settle};
+use crate::world::{Class, Computed, Found, Unsettled, World, settle};
 
 /// How long the facts of one computation are gathered. No call of an extension begins later; one that has begun may take as long as its
 /// handler says, until the run is over (RS-10).
@@ -67,6 +70,7 @@ pub(super) struct Reconciler {
     pub deletions: Deletions,
     pub history: RunHistory,
     pub backoff: Backoff,
+    pub postponed: Postponed,
     pub rotations: Mutex<Rotations>,
     /// How many computations run at a time.
     pub turns: Semaphore,
@@ -96,6 +100,9 @@ pub(super) enum RunError {
     /// The condition of the Cluster reports this failure.
     #[error("{0}")]
     Failed(String),
+    /// Nothing is concluded without these caches (DEC-100).
+    #[error("{}", unlisted::join(.0))]
+    Unlisted(BTreeSet<Unlisted>),
     /// Another client wrote the Cluster since it was read.
     #[error("the Cluster has changed since it was read")]
     Conflict,
@@ -103,6 +110,27 @@ pub(super) enum RunError {
     Status(#[source] kube::Error),
     #[error("timed out after a minute")]
     Late,
+}
+
+/// Why a run has no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Interruption {
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    #[error("{}", unlisted::join(.0))]
+    Unlisted(BTreeSet<Unlisted>),
+}
+
+impl From<Unsettled> for Interruption {
+    fn from(unsettled: Unsettled) -> Self {
+        Interruption::Failure(unsettled.into())
+    }
+}
+
+impl From<BTreeSet<Unlisted>> for Interruption {
+    fn from(unlisted: BTreeSet<Unlisted>) -> Self {
+        Interruption::Unlisted(unlisted)
+    }
 }
 
 /// The results of a run, from which the status is written at its end (RS-06).
@@ -118,6 +146,8 @@ struct Findings {
     conflict: bool,
     /// Whether the run ended before anything was computed, so that the condition does not change (ST-17).
     is_silent: bool,
+    /// The caches that the run waits for. Nothing is concluded without them.
+    unlisted: BTreeSet<Unlisted>,
     deletion: DeletionChange,
     changed: bool,
     again: Option<Duration>,
@@ -186,7 +216,7 @@ impl Reconciler {
                 tracker: Tracker { hooks, ..findings.tracker },
                 ..findings
             },
-            Err(failure) => Findings { error: Some(failure.to_string()), ..findings },
+            Err(interruption) => findings.interrupted(interruption),
         }
     }
 
@@ -198,7 +228,7 @@ impl Reconciler {
         }
         let (observed, world) = match self.observed(cluster).await {
             Ok(observed) => observed,
-            Err(failure) => return findings.failed(failure),
+            Err(interruption) => return findings.interrupted(interruption),
         };
         match mitigate(&self.writer, &findings.raw, observed.current.objects().map(|object| &**object)).await {
             Ok(false) => {}
@@ -207,7 +237,7 @@ impl Reconciler {
         }
         let Planned { mut plan, tracker } = match self.planned(world, &observed).await {
             Ok(planned) => planned,
-            Err(failure) => return findings.failed(failure),
+            Err(interruption) => return findings.interrupted(interruption),
         };
         let generations = Generations::of(&observed.blueprint);
         plan.shim = self.history.shim(&cluster.metadata.key(), plan.shim);
@@ -251,14 +281,14 @@ impl Reconciler {
     }
 
     /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run.
-    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<(Arc<Observed>, World), Failure> {
+    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<(Arc<Observed>, World), Interruption> {
         let (world, cluster) = (World::new(self.cache.facts()), cluster.clone());
         let (observed, world) = self.gathered(world, move |world| Observed::of(&cluster, world)).await?;
         Ok((Arc::new(observed), world))
     }
 
     /// The desired state and the plan. The desired state is computed once, also if dry runs need several rounds.
-    async fn planned(&self, world: World, observed: &Arc<Observed>) -> Result<Planned, Failure> {
+    async fn planned(&self, world: World, observed: &Arc<Observed>) -> Result<Planned, Interruption> {
         let Blueprint { cluster, class, .. } = &observed.blueprint;
         let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::of(cluster, class));
         let mut computed: Option<Computation> = None;
@@ -271,20 +301,20 @@ impl Reconciler {
     }
 
     /// Computes until no fact is missing; returns the world with all answers, which hold for the rest of the run.
-    async fn gathered<T, F>(&self, world: World, compute: F) -> Result<(T, World), Failure>
+    async fn gathered<T, F>(&self, world: World, compute: F) -> Result<(T, World), Interruption>
     where
         T: Send + 'static,
         F: FnMut(&World) -> Result<T, Failure> + Send + 'static,
     {
         let deadline = Instant::now() + PATIENCE;
-        let gather = |needs| self.gatherer.gather_all(needs, deadline);
+        let gather = async |needs| Ok(self.gatherer.gather_all(needs, deadline).await?);
         let compute_in_turn = |world, compute| self.in_turn(world, compute);
         let (result, world) = settle(world, Box::new(compute), compute_in_turn, gather).await?;
         Ok((result?, world))
     }
 
     /// Computes once, on a blocking thread, and waits for a free one.
-    async fn in_turn<T, F>(&self, world: World, mut compute: F) -> Computed<T, F, Failure>
+    async fn in_turn<T, F>(&self, world: World, mut compute: F) -> Computed<T, F, Interruption>
     where
         T: Send + 'static,
         F: FnMut(&World) -> T + Send + 'static,
@@ -292,7 +322,7 @@ impl Reconciler {
         // Limit parallel computations: more threads are not faster, and each one keeps its own memory.
         let _turn = self.turns.acquire().await.map_err(|error| Failure::Unreadable(error.to_string()))?;
         let work = tokio::task::spawn_blocking(move || (compute(&world), world, compute));
-        work.await.map_err(|error| Failure::Unreadable(error.to_string()))
+        work.await.map_err(|error| Failure::Unreadable(error.to_string()).into())
     }
 
     /// Executes a plan (RS-12).
@@ -330,10 +360,10 @@ impl Reconciler {
         cluster: &Cluster,
         findings: Findings,
     ) -> Result<TopologyOutcome, RunError> {
-        let Findings { class, tracker, observed, error, conflict, deletion, again, .. } = findings;
+        let Findings { class, tracker, observed, error, conflict, deletion, again, unlisted, .. } = findings;
         // The next run computes anew, so a conflict is not worth a condition unless the runs never get past it.
         let conflicts = self.history.conflicts(key, conflict);
-        let is_silent = findings.is_silent || (1..=SILENT_CONFLICTS).contains(&conflicts);
+        let is_silent = findings.is_silent || !unlisted.is_empty() || (1..=SILENT_CONFLICTS).contains(&conflicts);
         let (mut raw, mut changed) = (findings.raw, findings.changed);
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
         let operations = write::of_cluster(&raw, cluster, defaulted, &deletion);
@@ -350,6 +380,9 @@ impl Reconciler {
                 self.patch(key, &raw, write::of_status(status), true).await?;
                 changed = true;
             }
+        }
+        if !unlisted.is_empty() {
+            return Err(RunError::Unlisted(unlisted));
         }
         match error {
             Some(_) if conflict => Err(RunError::Conflict),
@@ -379,6 +412,7 @@ impl Reconciler {
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.history.forget(key);
         self.backoff.forget(key);
+        self.postponed.forget(key);
         self.rotations().forget(key);
     }
 
@@ -421,6 +455,7 @@ impl Findings {
             error: None,
             conflict: false,
             is_silent: false,
+            unlisted: BTreeSet::new(),
             deletion: DeletionChange::None,
             changed: false,
             again: None,
@@ -439,12 +474,13 @@ impl Findings {
     }
 
     /// Results of a run that wrote nothing. A hook that blocks the creation is not an error (HK-11).
-    fn failed(self, failure: Failure) -> Self {
-        match failure {
-            Failure::CreationWaits(hooks) => {
+    fn interrupted(self, interruption: Interruption) -> Self {
+        match interruption {
+            Interruption::Failure(Failure::CreationWaits(hooks)) => {
                 Findings { again: retry(&hooks), tracker: Tracker { hooks: *hooks, ..self.tracker }, ..self }
             }
-            failure => Findings { error: Some(failure.to_string()), ..self },
+            Interruption::Failure(failure) => Findings { error: Some(failure.to_string()), ..self },
+            Interruption::Unlisted(unlisted) => Findings { unlisted, ..self },
         }
     }
 
@@ -499,6 +535,7 @@ mod tests {
             deletions: Deletions::default(),
             history: RunHistory::default(),
             backoff: Backoff::default(),
+            postponed: Postponed::new("test"),
             rotations: Mutex::default(),
             turns: Semaphore::new(1),
             began: Instant::now(),

@@ -284,7 +284,7 @@ impl Fold {
                 computed => Ok((computed, world, ())),
             })
         };
-        let gather = |needs: BTreeSet<Need>| ready(self.gathered(needs));
+        let gather = |needs: BTreeSet<Need>| ready(Ok(self.gathered(needs)));
         let settled = settle(world, (), compute, gather).now_or_never();
         settled.ok_or(Failure::NotAsked)??.0
     }

@@ -385,7 +385,7 @@ impl Stage {
                 let answer = self.answer(&need).await;
                 answers.push((need, answer));
             }
-            answers
+            Ok(answers)
         };
         let (world, names) = (World::new(Arc::new(facts)), LiveNames::of(&cluster, &class));
         let (plan, _) = settle(world, names, compute, gather).await?;
