@@ -82,10 +82,14 @@ impl WorkloadServer {
 
 impl WorkloadClusters for Handle {
     fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
-        let api = self.workloads.open(cluster).map_err(|error| error.to_string())?;
-        let kubeconfig = self.workloads.kubeconfig(cluster, self.address, &self.authority);
-        let kubeconfig = kubeconfig.ok_or_else(|| format!("the workload cluster {cluster} is gone"))?;
-        Ok(WorkloadCluster { client: api.embedded.client(), kubeconfig })
+        self.workloads.open(cluster).map_err(|error| error.to_string())?;
+        self.get(cluster).ok_or_else(|| format!("the workload cluster {cluster} is gone"))
+    }
+
+    fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster> {
+        let api = self.workloads.get(cluster)?;
+        let kubeconfig = self.workloads.kubeconfig(cluster, self.address, &self.authority)?;
+        Some(WorkloadCluster { client: api.embedded.client(), kubeconfig })
     }
 
     fn forget(&self, cluster: &ObjectKey) {

@@ -35,7 +35,7 @@ use k8s_openapi::jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 pub use admission::{Admission, Asked, Phase, Webhook};
-pub use storage::{Builtin, Column, LoadError, Registry, Resource, Scale, Structure};
+pub use storage::{Builtin, Column, LoadError, Registry, Resource, Retention, Scale, Structure};
 
 use storage::{State, make_namespaces, management_registry, workload_registry};
 
@@ -44,13 +44,12 @@ use storage::{State, make_namespaces, management_registry, workload_registry};
 pub struct Options {
     /// What time it is.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// How many events of a kind are kept for watches that begin in the past and for lists of pages.
-    pub kept_events: usize,
+    pub kept: Retention,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { clock: Arc::new(Timestamp::now), kept_events: 2_000 }
+        Options { clock: Arc::new(Timestamp::now), kept: Retention::default() }
     }
 }
 
@@ -75,16 +74,19 @@ struct Shared {
 impl Embedded {
     /// The API of a management cluster: with CustomResourceDefinitions, and with the namespaces that every server has.
     pub fn new(options: Options) -> Self {
-        Self::serving(management_registry(), options)
+        let kept = options.kept.clone();
+        Self::serving(management_registry(), options, kept)
     }
 
-    /// The API of a workload cluster: Nodes, Pods and what belongs to them. All such APIs share one set of compiled schemas.
+    /// The API of a workload cluster: Nodes, Pods and what belongs to them. All such APIs share one set of compiled schemas. There are many,
+    /// so each keeps a small part of what the API of a management cluster keeps.
     pub fn workload(options: Options) -> Self {
-        Self::serving(workload_registry(), options)
+        let kept = options.kept.of_workload();
+        Self::serving(workload_registry(), options, kept)
     }
 
-    fn serving(registry: Arc<Registry>, options: Options) -> Self {
-        let state = Mutex::new(State::new(registry, options.kept_events));
+    fn serving(registry: Arc<Registry>, options: Options, kept: Retention) -> Self {
+        let state = Mutex::new(State::new(registry, options.clone(), kept));
         let closed = CancellationToken::new();
         let embedded = Embedded(Arc::new(Shared { state, options, admission: ArcSwapOption::empty(), closed }));
         make_namespaces(&mut embedded.state(), &embedded.now());

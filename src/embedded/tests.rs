@@ -17,7 +17,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::storage::store::Part;
-use super::{Admission, Asked, Embedded, Options, Phase, Webhook};
+use super::{Admission, Asked, Embedded, Options, Phase, Retention, Webhook};
 use crate::hub::label::CLUSTER_NAME;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -439,7 +439,8 @@ async fn a_watch_sends_existing_objects_then_bookmarks_and_times_out() {
 
 #[tokio::test]
 async fn pages_and_watches_of_forgotten_versions_are_expired() {
-    let talk = Talk(Embedded::new(Options { kept_events: 3, ..Options::default() }));
+    let kept = Retention { changes: 3, ..Retention::default() };
+    let talk = Talk(Embedded::new(Options { kept, ..Options::default() }));
     let first = talk.map("default", "a", json!({})).await;
     let (_, page) = talk.get("/api/v1/configmaps?limit=1").await;
     assert!(page["metadata"].get("continue").is_none(), "{page}");
@@ -466,6 +467,68 @@ async fn pages_and_watches_of_forgotten_versions_are_expired() {
     let again = expired["metadata"]["continue"].as_str().unwrap();
     let (code, rest) = talk.get(&format!("/api/v1/configmaps?continue={again}")).await;
     assert_eq!((code, rest["items"].as_array().unwrap().len()), (200, 6));
+}
+
+/// An API whose clock the test sets, in seconds.
+fn with_clock(kept: Retention) -> (Talk, Arc<AtomicI64>) {
+    let seconds = Arc::new(AtomicI64::new(1_000_000));
+    let clock = {
+        let seconds = seconds.clone();
+        Arc::new(move || Timestamp::from_second(seconds.load(Ordering::Relaxed)).unwrap())
+    };
+    (Talk(Embedded::new(Options { clock, kept })), seconds)
+}
+
+/// The code with which a watch of ConfigMaps from a version begins.
+async fn watched_from(talk: &Talk, object: &Value) -> Value {
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap();
+    let (_, event) = talk.get(&format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={version}")).await;
+    event["object"]["code"].clone()
+}
+
+#[tokio::test]
+async fn changes_are_forgotten_when_they_take_much_memory_or_are_old() {
+    // Changes of a large object are forgotten, and those of small objects of other kinds are not.
+    let (talk, _) = with_clock(Retention { change_bytes: 300_000, ..Retention::default() });
+    let small = talk.map("default", "small", json!({"annotations": {"a": "b"}})).await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "large"}});
+    talk.send("POST", "/api/v1/namespaces/default/secrets", secret).await;
+    for number in 0..10 {
+        let annotations = json!({"n": number.to_string(), "large": "x".repeat(60_000)});
+        let patch = json!({"metadata": {"annotations": annotations}});
+        let (code, patched) = talk.send("PATCH", "/api/v1/namespaces/default/secrets/large", patch).await;
+        assert_eq!(code, 200, "{patched}");
+    }
+    talk.map("default", "other", json!({})).await;
+    assert_eq!(watched_from(&talk, &small).await, Value::Null, "small changes are not forgotten for large ones");
+    assert!(talk.0.state().oldest("secrets") > 0, "most of the large ones are");
+
+    let (talk, seconds) = with_clock(Retention::default());
+    let first = talk.map("default", "first", json!({})).await;
+    talk.map("default", "second", json!({})).await;
+    assert_eq!(watched_from(&talk, &first).await, Value::Null);
+    seconds.fetch_add(31, Ordering::Relaxed);
+    // A write of another kind is enough.
+    talk.send(
+        "POST",
+        "/api/v1/namespaces",
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}),
+    )
+    .await;
+    assert_eq!(watched_from(&talk, &first).await, json!(410));
+}
+
+#[tokio::test]
+async fn there_is_a_bounded_number_of_events() {
+    const EVENTS: &str = "/api/v1/namespaces/default/events";
+    let (talk, _) = with_clock(Retention { events: 3, ..Retention::default() });
+    for number in 0..10 {
+        let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{number}")},
+            "involvedObject": {"namespace": "default"}});
+        let (code, made) = talk.send("POST", EVENTS, event).await;
+        assert_eq!(code, 201, "{made}");
+    }
+    assert_eq!(listed(&talk.get(EVENTS).await.1), ["e7", "e8", "e9"]);
 }
 
 /// The names in a list.

@@ -115,6 +115,11 @@ impl Registry {
         self.0.retain(|config, _| is_there(config));
     }
 
+    /// Whether there is an ExtensionConfig.
+    pub fn has(&self, config: &str) -> bool {
+        self.0.contains_key(config)
+    }
+
     /// What is registered for an ExtensionConfig.
     pub fn get(&self, config: &str) -> Option<&Arc<Registered>> {
         match self.0.get(config)? {

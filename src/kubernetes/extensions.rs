@@ -59,7 +59,7 @@ pub struct Extensions {
     patches: Kept<Key, PatchAnswer>,
     variables: Kept<Key, Arc<[Value]>>,
     namespaces: NamespaceLabels,
-    /// The calls that each ExtensionConfig may still have at a time; those that are gone stay, without content.
+    /// The calls that each ExtensionConfig may still have at a time.
     calls: Mutex<HashMap<String, Arc<Semaphore>>>,
     metrics: Arc<Metrics>,
 }
@@ -124,7 +124,13 @@ impl Extensions {
 
     /// Changes the registry, which begins empty.
     pub fn change(&self, change: impl FnOnce(&mut Registry)) {
-        change(self.registry.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default());
+        {
+            let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+            let registry = registry.get_or_insert_default();
+            change(registry);
+            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            calls.retain(|config, _| registry.has(config));
+        }
         self.changes.send_modify(|count| *count += 1);
     }
 

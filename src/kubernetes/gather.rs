@@ -99,6 +99,24 @@ impl Gatherer {
         found.collect()
     }
 
+    /// Ends connections to workload clusters whose Clusters are gone, for ever.
+    pub fn follow_clusters(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (cache, workloads) = (self.cache.clone(), self.live.as_ref().map(Live::workloads));
+        async move {
+            let Some(workloads) = workloads else { return std::future::pending().await };
+            let mut follower = cache.follow();
+            loop {
+                let changed = follower.next().await;
+                let facts = cache.facts();
+                // What is not listed or cannot be read is there.
+                let is_gone = |key: &ObjectKey| facts.cluster(key) == Found::Absent;
+                if changed.clusters.iter().any(is_gone) {
+                    workloads.keep_only(|key| !is_gone(key));
+                }
+            }
+        }
+    }
+
     /// The cache behind the gatherer.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache

@@ -18,7 +18,7 @@ use super::address::{self, AnotherObject, Malformed, Requests, Resource};
 use super::describe;
 use super::managed::slim;
 use super::workload::{WorkloadError, Workloads};
-use crate::hub::{Definition, Hook, Object, ObjectRef};
+use crate::hub::{Definition, Hook, Object, ObjectKey, ObjectRef};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
@@ -38,7 +38,7 @@ const PAGE: u32 = 500;
 /// The API server, and the workload clusters that it knows.
 pub(super) struct Live {
     client: kube::Client,
-    workloads: Workloads,
+    workloads: Arc<Workloads>,
     readers: Semaphore,
     /// Whether objects keep the record of their field managers, at which reviews do not look.
     keeps_owners: bool,
@@ -85,13 +85,23 @@ impl ReadError {
 
 impl Live {
     pub(super) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
-        let (workloads, readers) = (Workloads::new(client.clone()), Semaphore::new(READERS));
+        let (workloads, readers) = (Arc::new(Workloads::new(client.clone())), Semaphore::new(READERS));
         Live { client, workloads, readers, keeps_owners: false, told_of_permission: AtomicBool::new(false), metrics }
     }
 
     /// The same, with the record of field managers of every object (DEC-43).
     pub(super) fn with_owners(self) -> Self {
         Live { keeps_owners: true, ..self }
+    }
+
+    /// The workload clusters, to forget some.
+    pub(super) fn workloads(&self) -> Arc<Workloads> {
+        self.workloads.clone()
+    }
+
+    /// Ends the connections to the workload cluster of a Cluster.
+    pub(super) fn forget(&self, cluster: &ObjectKey) {
+        self.workloads.forget(cluster);
     }
 
     /// The answer to a need, at `deadline` at the latest.

@@ -13,7 +13,7 @@ use super::gather::side_by_side;
 use super::live::Live;
 use super::managed::Managed;
 use super::unlisted::Unlisted;
-use crate::hub::{Definition, GROUP, Object, ObjectRef};
+use crate::hub::{Definition, GROUP, Object, ObjectKey, ObjectRef};
 use crate::telemetry::metrics::Metrics;
 use crate::world::{Answer, Ask, Found, Need};
 
@@ -63,6 +63,11 @@ impl TopologyGatherer {
             }
         }
         if unlisted.is_empty() { Ok(answered) } else { Err(unlisted) }
+    }
+
+    /// Drops what is kept for a Cluster that is gone.
+    pub fn forget(&self, cluster: &ObjectKey) {
+        self.live.forget(cluster);
     }
 
     /// Whether questions do not wait for this any more.

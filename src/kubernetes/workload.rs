@@ -194,6 +194,13 @@ impl Workloads {
         timeout_at(deadline, read).await.unwrap_or(Err(WorkloadError::TimedOut))
     }
 
+    /// Forgets all other clusters with their clients, whose connections end.
+    pub(super) fn keep_only(&self, is_there: impl Fn(&ObjectKey) -> bool) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<ObjectKey> = known.iter().map(|(key, _)| key).filter(|key| !is_there(key)).cloned().collect();
+        gone.iter().for_each(|key| drop(known.pop(key)));
+    }
+
     /// Forgets a cluster with its client.
     pub(crate) fn forget(&self, cluster: &ObjectKey) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).pop(cluster);

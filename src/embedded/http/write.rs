@@ -454,7 +454,7 @@ impl Write<'_> {
             Some(storage) => shape::converted(registry, &object, storage)?,
             None => object.clone(),
         };
-        let candidate = Stored { value: stored, version: 0 };
+        let candidate = Stored::candidate(stored);
         let written = if candidate.is_being_deleted()
             && candidate.finalizers().next().is_none()
             && !has_spec_finalizers(&candidate.value)
@@ -465,7 +465,7 @@ impl Write<'_> {
         } else {
             let stored = state.put(&place, candidate.value);
             if self.resource.builtin == Some(Builtin::Event) {
-                state.note_event(&place, stored.version, self.embedded.moment());
+                state.note_event(&place, &stored, self.embedded.moment());
             }
             let mut object = object;
             object["metadata"]["resourceVersion"] = json!(stored.version.to_string());

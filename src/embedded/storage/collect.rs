@@ -196,7 +196,7 @@ impl State {
         let object = self.get(place)?.clone();
         let resource = self.resource_at(place);
         let marked = marked(&object.value, resource.as_deref(), propagation, now);
-        let is_held = Stored { value: marked, version: 0 };
+        let is_held = Stored::candidate(marked);
         if is_held.finalizers().next().is_none() && !self.is_container_in_use(place, &is_held) {
             self.remove(place);
             return None;

@@ -1,7 +1,7 @@
 //! The kinds that are served, and the objects that are stored.
 //!
 //! ```text
-//! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write; expiry.rs: Events go
+//! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write; log.rs, expiry.rs, retention.rs: what is kept
 //!                      ▲ kinds
 //!       registry.rs ◄─ kinds.rs, workload_kinds.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
 //! ```
@@ -13,9 +13,11 @@ mod expiry;
 mod index;
 mod kinds;
 mod load;
+mod log;
 pub(super) mod metadata;
 pub(super) mod random;
 pub(super) mod registry;
+mod retention;
 #[cfg(test)]
 pub(super) mod sample;
 pub(super) mod shape;
@@ -27,6 +29,7 @@ mod workload_kinds;
 pub use builtin::Builtin;
 pub use load::LoadError;
 pub use registry::{Column, Registry, Resource, Scale};
+pub use retention::Retention;
 pub use structure::Structure;
 
 pub(in crate::embedded) use kinds::management_registry;

@@ -15,19 +15,35 @@ use rpds::RedBlackTreeMapSync;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::Retention;
 use super::expiry::Expiry;
 use super::index::ByCluster;
+use super::log::Log;
 use super::registry::{Registry, Resource};
+use crate::embedded::Options;
 use crate::hub::label::CLUSTER_NAME;
+use crate::json::in_memory;
 
 /// An object as it is stored: in its storage version, with its resourceVersion in it.
 #[derive(Debug)]
 pub(in crate::embedded) struct Stored {
     pub value: Value,
     pub version: u64,
+    /// About what it takes in memory.
+    pub bytes: usize,
 }
 
 impl Stored {
+    pub(super) fn new(value: Value, version: u64) -> Self {
+        let bytes = in_memory(&value);
+        Stored { value, version, bytes }
+    }
+
+    /// An object that may be stored.
+    pub(in crate::embedded) fn candidate(value: Value) -> Self {
+        Stored { value, version: 0, bytes: 0 }
+    }
+
     fn metadata(&self, name: &str) -> Option<&Value> {
         self.value.get("metadata")?.get(name)
     }
@@ -124,9 +140,7 @@ pub(in crate::embedded) struct Happening {
 pub(super) struct Collection {
     pub objects: Objects,
     by_cluster: ByCluster,
-    log: VecDeque<Happening>,
-    /// Events up to this version are not known any more.
-    forgotten: u64,
+    log: Log<Happening>,
     news: watch::Sender<u64>,
 }
 
@@ -135,8 +149,7 @@ impl Collection {
         Collection {
             objects: Objects::new_sync(),
             by_cluster: ByCluster::default(),
-            log: VecDeque::new(),
-            forgotten,
+            log: Log::since(forgotten),
             news: watch::Sender::new(version),
         }
     }
@@ -153,17 +166,6 @@ impl Collection {
     fn take(&mut self, key: &Arc<str>, before: &Stored) {
         self.by_cluster.note(key, before.cluster(), None);
         self.objects.remove_mut(key);
-    }
-
-    fn record(&mut self, happening: Happening, kept: usize) {
-        let version = happening.version;
-        if self.log.len() >= kept
-            && let Some(oldest) = self.log.pop_front()
-        {
-            self.forgotten = oldest.version;
-        }
-        self.log.push_back(happening);
-        self.news.send_replace(version);
     }
 }
 
@@ -186,8 +188,10 @@ pub(super) enum Sweep {
 /// Everything there is.
 #[derive(Debug)]
 pub(in crate::embedded) struct State {
-    /// How many events of a kind are kept.
-    kept_events: usize,
+    options: Options,
+    kept: Retention,
+    /// When the changes of all kinds were looked through for old ones.
+    swept: Timestamp,
     /// The version of the last write.
     pub version: u64,
     pub registry: Arc<Registry>,
@@ -206,9 +210,12 @@ pub(in crate::embedded) struct State {
 }
 
 impl State {
-    pub(in crate::embedded) fn new(registry: Arc<Registry>, kept_events: usize) -> Self {
+    pub(in crate::embedded) fn new(registry: Arc<Registry>, options: Options, kept: Retention) -> Self {
+        let swept = (options.clock)();
         State {
-            kept_events,
+            options,
+            kept,
+            swept,
             version: 1,
             registry,
             collections: BTreeMap::new(),
@@ -274,13 +281,11 @@ impl State {
         self.version += 1;
         let version = self.version;
         value["metadata"]["resourceVersion"] = json!(version.to_string());
-        let after = Arc::new(Stored { value, version });
-        let kept = self.kept_events;
-        let collection = self.collection(&place.kind);
-        let before = collection.insert(&place.key, &after);
-        collection.record(
+        let after = Arc::new(Stored::new(value, version));
+        let before = self.collection(&place.kind).insert(&place.key, &after);
+        self.record(
+            &place.kind,
             Happening { version, key: place.key.clone(), before: before.clone(), after: Some(after.clone()) },
-            kept,
         );
         if before.as_ref().is_none_or(|before| before.uid() != after.uid() || before.owners() != after.owners()) {
             self.unlink(place, before.as_deref());
@@ -295,11 +300,12 @@ impl State {
         let before = self.get(place)?.clone();
         self.version += 1;
         let version = self.version;
-        let kept = self.kept_events;
-        let collection = self.collection(&place.kind);
-        collection.take(&place.key, &before);
-        collection
-            .record(Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None }, kept);
+        self.collection(&place.kind).take(&place.key, &before);
+        self.expiry.forget(place);
+        self.record(
+            &place.kind,
+            Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None },
+        );
         self.unlink(place, Some(&before));
         self.places.remove(before.uid());
         self.pending.push_back(place.clone());
@@ -309,14 +315,38 @@ impl State {
         Some(before)
     }
 
-    /// Notes that an Event was written, and removes those whose time is over.
-    pub(in crate::embedded) fn note_event(&mut self, place: &StoreKey, version: u64, now: Timestamp) {
-        while let Some((place, version)) = self.expiry.next(now) {
-            if self.get(&place).is_some_and(|event| event.version == version) {
-                self.remove(&place);
-            }
+    /// Notes that an Event was written, and removes those that have to go.
+    pub(in crate::embedded) fn note_event(&mut self, place: &StoreKey, stored: &Stored, now: Timestamp) {
+        self.expiry.note(place.clone(), stored.version, stored.bytes, now);
+        while let Some(place) = self.expiry.next(now, &self.kept) {
+            self.remove(&place);
         }
-        self.expiry.note(place.clone(), version, now);
+    }
+
+    /// Notes a change, and drops the oldest ones of which there are too many, which are too old, or which take too much memory.
+    fn record(&mut self, kind: &Arc<str>, happening: Happening) {
+        let (now, kept) = ((self.options.clock)(), self.kept.clone());
+        let since = now.checked_sub(kept.change_age).unwrap_or(Timestamp::MIN);
+        let version = happening.version;
+        let bytes = happening.before.as_ref().map_or(0, |before| before.bytes);
+        let collection = self.collection(kind);
+        collection.log.push(happening, version, bytes, now);
+        collection.log.keep(kept.changes, since);
+        collection.news.send_replace(version);
+        if self.swept < since {
+            self.swept = now;
+            self.collections.values_mut().for_each(|collection| collection.log.keep(kept.changes, since));
+        }
+        let mut bytes: usize = self.collections.values().map(|collection| collection.log.bytes()).sum();
+        while bytes > kept.change_bytes {
+            let largest = self.collections.values_mut().max_by_key(|collection| collection.log.bytes());
+            let Some(largest) = largest else { break };
+            bytes -= largest.log.bytes();
+            if !largest.log.drop_oldest() {
+                break;
+            }
+            bytes += largest.log.bytes();
+        }
     }
 
     fn link(&mut self, place: &StoreKey, object: &Stored) {
@@ -349,7 +379,7 @@ impl State {
         for (key, object) in all {
             let value = reread(&object.value);
             if value != object.value {
-                collection.insert(&key, &Arc::new(Stored { value, version: object.version }));
+                collection.insert(&key, &Arc::new(Stored::new(value, object.version)));
             }
         }
     }
@@ -369,26 +399,25 @@ impl State {
     pub(in crate::embedded) fn news(&self, kind: &str, since: u64) -> News {
         let nothing = || News { happenings: Some(Vec::new()), version: self.version };
         let Some(collection) = self.collections.get(kind) else { return nothing() };
-        if since < collection.forgotten {
+        if since < collection.log.forgotten() {
             return News { happenings: None, version: self.version };
         }
-        let first = collection.log.partition_point(|happening| happening.version <= since);
-        News { happenings: Some(collection.log.range(first..).cloned().collect()), version: self.version }
+        News { happenings: Some(collection.log.after(since).cloned().collect()), version: self.version }
     }
 
     /// The oldest version from which a kind can be watched.
     pub(in crate::embedded) fn oldest(&self, kind: &str) -> u64 {
-        self.collections.get(kind).map_or(0, |collection| collection.forgotten)
+        self.collections.get(kind).map_or(0, |collection| collection.log.forgotten())
     }
 
     /// The objects of a kind as they were at a version; none when that is not known any more.
     pub(in crate::embedded) fn objects_at(&self, kind: &str, version: u64) -> Option<Objects> {
         let Some(collection) = self.collections.get(kind) else { return Some(Objects::new_sync()) };
-        if version < collection.forgotten {
+        if version < collection.log.forgotten() {
             return None;
         }
         let mut objects = collection.objects.clone();
-        for happening in collection.log.iter().rev().take_while(|happening| happening.version > version) {
+        for happening in collection.log.after(version).rev() {
             match &happening.before {
                 Some(before) => objects.insert_mut(happening.key.clone(), before.clone()),
                 None => drop(objects.remove_mut(&happening.key)),

@@ -112,3 +112,15 @@ async fn extensions_that_are_not_known_yet_give_no_answer() {
     assert_eq!(answer().await, Ok(true), "a failure is an answer");
     assert!(extensions.has(&pending));
 }
+
+#[tokio::test]
+async fn nothing_is_kept_of_an_extension_that_is_gone() {
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let extensions = extensions(port);
+    assert!(extensions.patch(&call("c"), Instant::now() + Duration::from_secs(30)).await.is_ok());
+    assert_eq!(extensions.calls.lock().unwrap().len(), 1);
+    extensions.change(|registry| registry.unregister("other"));
+    assert_eq!(extensions.calls.lock().unwrap().len(), 1);
+    extensions.change(|registry| registry.unregister("ext"));
+    assert!(extensions.calls.lock().unwrap().is_empty());
+}

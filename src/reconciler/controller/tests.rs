@@ -40,6 +40,7 @@ fn server() -> ApiServer {
 
 /// A process whose controller runs whenever it leads; it ends with the test.
 struct Process {
+    extensions: Arc<Extensions>,
     metrics: Arc<Metrics>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -54,16 +55,16 @@ impl Process {
         let candidacy = Candidacy::new("own", "topologist", Duration::from_secs(15));
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
         let (client, cache) = (server.client(), Arc::new(Cache::new(Facts::default().within(scope))));
-        let extensions = Some(Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone())));
-        let (leads, counted) = (leadership.clone(), metrics.clone());
-        let setup = Setup { client: client.clone(), leadership: leads, cache, extensions, metrics: counted };
+        let extensions = Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone()));
+        let (leads, counted, known) = (leadership.clone(), metrics.clone(), Some(extensions.clone()));
+        let setup = Setup { client: client.clone(), leadership: leads, cache, extensions: known, metrics: counted };
         let controller = Arc::new(ClassController(setup));
         let work = leadership.while_leading(move || {
             let controller = controller.clone();
             Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))
         });
         let tasks = vec![tokio::spawn(election.run(CancellationToken::new())), tokio::spawn(work)];
-        Process { metrics, tasks }
+        Process { extensions, metrics, tasks }
     }
 
     fn outcomes(&self, outcome: &'static str) -> u64 {
@@ -361,4 +362,29 @@ async fn versions_that_are_not_served_are_not_watched() {
     let watched = process.metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "Template" }).get();
     assert_eq!(watched, 1, "the one version that is served");
     assert_eq!((writes(&requests, "one"), writes(&requests, "two")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_extensions_before_they_are_listed() {
+    // DEC-100, CCR-07
+    let server = server();
+    let external = json!({"name": "p", "external": {"discoverVariablesExtension": "discover.x"}});
+    server.edit(CLASS, |class| class["spec"]["patches"] = json!([external]));
+    let (lines, _guard) = Lines::collect();
+    let process = Process::start(&server);
+    sleep(MINUTE).await;
+    assert_eq!(condition(&server, "VariablesReady"), Value::Null);
+    assert_eq!(condition(&server, "Paused")["status"], "False", "the class is looked at");
+    assert_eq!((process.outcomes("failed"), process.outcomes("postponed") > 0), (0, true));
+    assert_eq!(lines.text().matches("Postponed reconciling").count(), 1, "{}", lines.text());
+    // There is one, and it has not been called.
+    process
+        .extensions
+        .change(|registry| registry.expect("x", BTreeSet::new(), crate::extensions::Selector::Everything));
+    sleep(MINUTE).await;
+    assert_eq!(condition(&server, "VariablesReady"), Value::Null);
+    process.extensions.change(|registry| registry.failed("x", "refused"));
+    sleep(Duration::from_secs(2)).await;
+    let condition = condition(&server, "VariablesReady");
+    assert!(condition["message"].as_str().unwrap().contains("refused"), "{condition}");
 }

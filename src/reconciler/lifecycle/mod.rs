@@ -143,6 +143,13 @@ impl Runner {
             self.store.wake_after(id, left);
             return;
         }
+        if let Some(object) = self.store.with(|objects| objects.get(id).cloned())
+            && let Err(error) = self.writer.settle(&object).await
+        {
+            let outcome = self.failed(id, Some(&object), &error.to_string(), None).await;
+            super::runs::count(&self.metrics, controller_name(id), outcome, started);
+            return;
+        }
         let (outcome, object) = self.store.with(|objects| {
             let object = objects.get(id).cloned();
             let outcome = match is_in_scope(&self.scope, objects, id) {
@@ -205,7 +212,7 @@ impl Runner {
                 }
                 errors.push(reason);
             }
-            Err(WriteError::Failed(error)) => errors.push(error),
+            Err(WriteError::Failed(error) | WriteError::Unanswered(error)) => errors.push(error),
         }
         if let Some(object) = object {
             self.tell(object, events).await;
@@ -322,6 +329,10 @@ mod tests {
     impl WorkloadClusters for NoneAtAll {
         fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
             Err(format!("{cluster} was opened"))
+        }
+
+        fn get(&self, _: &ObjectKey) -> Option<WorkloadCluster> {
+            None
         }
 
         fn forget(&self, _: &ObjectKey) {}

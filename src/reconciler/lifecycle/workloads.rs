@@ -26,6 +26,9 @@ pub trait WorkloadClusters: fmt::Debug + Send + Sync {
     /// When it cannot be made, and why.
     fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String>;
 
+    /// The workload cluster of a Cluster, if there is one.
+    fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster>;
+
     /// Ends a workload cluster with everything in it.
     fn forget(&self, cluster: &ObjectKey);
 

@@ -1,5 +1,7 @@
 //! The writes of a step as requests; what the API server answers goes into the store at once.
 
+mod uncertain;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +11,9 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, ReplaceOperation, TestOperation};
 use kube::api::Patch;
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
+use self::uncertain::{Doubt, Found, Uncertain};
 use super::followed::Followed;
 use super::store::Store;
 use super::watches::WorkloadWatches;
@@ -25,8 +28,6 @@ use crate::telemetry::metrics::Metrics;
 /// The type of Secrets of Cluster API (CT-10.10).
 const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 
-/// How long after a request without an answer its effect is looked for.
-const PAUSE: Duration = Duration::from_secs(1);
 /// For how long one pass of a drain evicts Pods; those that are left come in the next pass (MA-10.6).
 const EVICTING: Duration = Duration::from_secs(10);
 
@@ -40,6 +41,9 @@ pub(super) enum WriteError {
     Conflict { id: Box<ObjectId>, reason: String },
     #[error("{0}")]
     Failed(String),
+    /// The API server did not say whether an object was created.
+    #[error("{0}")]
+    Unanswered(String),
 }
 
 impl WriteError {
@@ -71,6 +75,7 @@ pub(super) struct Writer {
     workloads: Arc<dyn WorkloadClusters>,
     watches: WorkloadWatches,
     followed: Followed,
+    uncertain: Uncertain,
 }
 
 impl Writer {
@@ -82,7 +87,7 @@ impl Writer {
         metrics: Arc<Metrics>,
     ) -> Self {
         let watches = WorkloadWatches::new(store.clone(), metrics);
-        Writer { client, store, workloads, watches, followed }
+        Writer { client, store, workloads, watches, followed, uncertain: Uncertain::default() }
     }
 
     /// Writes in this order, until one fails.
@@ -154,9 +159,24 @@ impl Writer {
             None => Ok(self.client.clone()),
             Some(cluster) => match self.followed.client(cluster) {
                 Some(followed) => followed.map_err(WriteError::Failed),
-                None => Ok(self.workloads.open(cluster).map_err(WriteError::Failed)?.client),
+                None => match self.workloads.get(cluster) {
+                    Some(opened) => Ok(opened.client),
+                    None => Err(WriteError::Failed(format!("workload cluster {cluster} is not connected"))),
+                },
             },
         }
+    }
+
+    /// The client for a new object. The first Node of a Cluster makes its workload cluster; one that was forgotten since the Cluster is being
+    /// deleted is not made again.
+    fn client_for_new(&self, workload: Option<&ObjectKey>) -> Result<kube::Client, WriteError> {
+        if let Some(cluster) = workload
+            && self.followed.client(cluster).is_none()
+            && self.store.with(|objects| is_wanted(objects, cluster))
+        {
+            return Ok(self.workloads.open(cluster).map_err(WriteError::Failed)?.client);
+        }
+        self.client(workload)
     }
 
     /// Makes objects, all or none.
@@ -165,6 +185,11 @@ impl Writer {
         for object in objects {
             match self.create(workload, &object).await {
                 Ok(object) => made.push(object),
+                Err(WriteError::Unanswered(reason)) => {
+                    // The objects before it stay until it is known whether this object refers to them.
+                    self.uncertain.note(Doubt { object, before: made });
+                    return Err(WriteError::Failed(reason));
+                }
                 Err(error) => {
                     for object in made.iter().rev() {
                         self.delete(workload, object).await?;
@@ -177,13 +202,12 @@ impl Writer {
     }
 
     async fn create(&self, workload: Option<&ObjectKey>, object: &Object) -> Result<Object, WriteError> {
-        let (client, id) = (self.client(workload)?, id_of(workload, object));
-        let posted = match workload {
-            None => self.post(&client, object).await,
+        let (client, id) = (self.client_for_new(workload)?, id_of(workload, object));
+        let mut made = match workload {
+            None => self.post(&client, object).await?,
             // Its objects have the same name in each step, and its API server may have ended for good.
-            Some(_) => untyped::create(&client, object).await,
+            Some(_) => untyped::create(&client, object).await.map_err(|error| WriteError::of(&id, error))?,
         };
-        let mut made = posted.map_err(|error| WriteError::of(&id, error))?;
         // Most kinds have no status when they are created.
         if let Some(status) = object.at("status").filter(|status| made.at("status") != Some(status)) {
             // In any version: the step of the new object itself may have written it meanwhile.
@@ -204,14 +228,38 @@ impl Writer {
 
     /// Makes an object. If there is no answer that says whether it was made, this is found out: a step that believed it was not
     /// would make another one under another name, and take away what the first one refers to.
-    async fn post(&self, client: &kube::Client, object: &Object) -> Result<Object, RequestError> {
+    async fn post(&self, client: &kube::Client, object: &Object) -> Result<Object, WriteError> {
+        let id = id_of(None, object);
         match untyped::create(client, object).await {
             Err(error) if !is_not_leading(&error) && error.may_have_written() => {
-                let found = stored(client, &object.reference()).await;
-                found.filter(|found| has_same_owners(found, object)).ok_or(error)
+                match self.uncertain.look_up(client, object).await {
+                    Found::Made(found) => Ok(*found),
+                    Found::NotMade => Err(WriteError::of(&id, error)),
+                    Found::Unknown => Err(WriteError::Unanswered(format!("{id}: {error}"))),
+                }
             }
-            answered => answered,
+            answered => answered.map_err(|error| WriteError::of(&id, error)),
         }
+    }
+
+    /// Finds out whether objects were created whose creation, by a step of `owner`, was not answered.
+    pub(super) async fn settle(&self, owner: &Object) -> Result<(), WriteError> {
+        for Doubt { object, before } in self.uncertain.of(owner.uid()) {
+            match uncertain::read(&self.client, &object).await {
+                Found::Made(found) => self.store.wrote(&id_of(None, &object), *found),
+                Found::NotMade => {
+                    for object in before.iter().rev() {
+                        self.delete(None, object).await?;
+                    }
+                }
+                Found::Unknown => {
+                    let id = id_of(None, &object);
+                    return Err(WriteError::Failed(format!("it is not known whether {id} was created")));
+                }
+            }
+            self.uncertain.clear(owner.uid(), &object.reference());
+        }
+        Ok(())
     }
 
     /// Changes an object by two merge patches: one of everything but the status, and one of the status. Both name the version that
@@ -336,20 +384,10 @@ impl Writer {
     }
 }
 
-/// The object that is stored, as soon as the API server answers. A request without an answer may be carried out a moment later.
-async fn stored(client: &kube::Client, reference: &ObjectRef) -> Option<Object> {
-    loop {
-        sleep(PAUSE).await;
-        match untyped::get(client, reference).await {
-            Ok(found) => return found,
-            Err(error) if error.may_have_written() => {}
-            Err(_) => return None,
-        }
-    }
-}
-
-fn has_same_owners(one: &Object, other: &Object) -> bool {
-    one.at("metadata.ownerReferences") == other.at("metadata.ownerReferences")
+/// Whether there is a Cluster that is not being deleted.
+fn is_wanted(objects: &Objects, cluster: &ObjectKey) -> bool {
+    let found = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
+    found.is_some_and(|cluster| !cluster.is_being_deleted())
 }
 
 /// A Cluster, and what owns its kubeconfig: the control plane, or the Cluster where it has none.

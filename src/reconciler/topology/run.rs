@@ -413,6 +413,7 @@ impl Reconciler {
         self.history.forget(key);
         self.backoff.forget(key);
         self.postponed.forget(key);
+        self.gatherer.forget(key);
         self.rotations().forget(key);
     }
 
@@ -577,6 +578,32 @@ mod tests {
             !cases.iter().any(|(raw, _)| reconciler.is_too_early(raw, &decoded(raw))),
             "others look after machines"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_concluded_without_the_caches() {
+        // DEC-100: the API server would refuse to be written to, since it expects no request.
+        let mut reconciler = reconciler();
+        let template = |kind: &str| json!({"templateRef": {"apiVersion": "g.io/v1", "kind": kind, "name": "t"}});
+        let class = json!({
+            "apiVersion": API_VERSION, "kind": "ClusterClass",
+            "metadata": {"namespace": "n", "name": "base", "generation": 1},
+            "spec": {"infrastructure": template("ITemplate"), "controlPlane": template("ATemplate")},
+            "status": {"observedGeneration": 1, "conditions": [{"type": "VariablesReady", "status": "True"}]},
+        });
+        let class = ClusterClass::decode(Version::V1Beta2, &class.to_string()).unwrap();
+        reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
+        let raw = Object::try_from(json!({
+            "apiVersion": API_VERSION, "kind": "Cluster",
+            "metadata": {"namespace": "n", "name": "c", "uid": "u", "resourceVersion": "1"},
+            "spec": {"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}},
+        }))
+        .unwrap();
+        let cluster = Arc::new(Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap());
+        let findings = reconciler.roll_out(&cluster, Arc::new(raw)).await;
+        assert!(!findings.unlisted.is_empty(), "{:?}", findings.error);
+        let outcome = reconciler.conclude(&cluster.metadata.key(), &cluster, findings).await;
+        assert!(matches!(&outcome, Err(RunError::Unlisted(unlisted)) if !unlisted.is_empty()), "{outcome:?}");
     }
 
     /// Calls one extension after the other, as each has answered; returns how many there are.

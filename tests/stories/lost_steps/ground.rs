@@ -70,10 +70,15 @@ impl fmt::Debug for Remote {
 
 impl WorkloadClusters for Remote {
     fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
-        let api = self.workloads.open(cluster).map_err(|error| error.to_string())?;
+        self.workloads.open(cluster).map_err(|error| error.to_string())?;
+        self.get(cluster).ok_or_else(|| "it is gone".to_owned())
+    }
+
+    fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster> {
+        let api = self.workloads.get(cluster)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 6444));
-        let kubeconfig = self.workloads.kubeconfig(cluster, address, "").unwrap_or_default();
-        Ok(WorkloadCluster { client: self.wire.client(&api.embedded.client()), kubeconfig })
+        let kubeconfig = self.workloads.kubeconfig(cluster, address, "")?;
+        Some(WorkloadCluster { client: self.wire.client(&api.embedded.client()), kubeconfig })
     }
 
     fn forget(&self, cluster: &ObjectKey) {

@@ -1,4 +1,5 @@
 use http::Method;
+use tokio::time::sleep;
 
 use super::super::workloads::WorkloadCluster;
 use super::*;
@@ -15,6 +16,10 @@ struct NoWorkloads;
 impl WorkloadClusters for NoWorkloads {
     fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
         Err(cluster.to_string())
+    }
+
+    fn get(&self, _: &ObjectKey) -> Option<WorkloadCluster> {
+        None
     }
 
     fn forget(&self, _: &ObjectKey) {}
@@ -64,6 +69,110 @@ async fn an_object_is_not_made_twice_if_the_api_server_does_not_answer() {
     }
 }
 
+/// A server for Machines that answers no request, stores what it is sent, or is well.
+struct SilentServer {
+    is_silent: Arc<std::sync::atomic::AtomicBool>,
+    requests: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl SilentServer {
+    /// A client of a server that has these objects, and no others.
+    fn client(&self, objects: Vec<Value>) -> kube::Client {
+        let (is_silent, requests) = (self.is_silent.clone(), self.requests.clone());
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (path, is_silent) =
+                (request.uri().path().to_owned(), is_silent.load(std::sync::atomic::Ordering::Relaxed));
+            requests.lock().unwrap().push(format!("{} {path}", request.method()));
+            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+            let found = objects.iter().find(|object| object["metadata"]["name"] == name).cloned();
+            async move {
+                if is_silent {
+                    std::future::pending::<()>().await;
+                }
+                let (code, body) = match found {
+                    Some(found) => (200, found),
+                    None => (404, crate::kubernetes::scripted::status(404, "NotFound")),
+                };
+                let body = axum::body::Body::from(body.to_string());
+                Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_api_server_occupies_a_step_for_a_short_time() {
+    // MA-15.8, DEC-102
+    let owners = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "s", "uid": "owner"}]);
+    let machine = |name: &str| {
+        object(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {
+            "namespace": "ns", "name": name, "uid": "u", "ownerReferences": owners,
+            "labels": {"cluster.x-k8s.io/cluster-name": "c"}}}))
+    };
+    let owner = object(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet",
+        "metadata": {"namespace": "ns", "name": "s", "uid": "owner"}}));
+    for is_made in [true, false] {
+        let server = SilentServer { is_silent: Arc::new(true.into()), requests: Arc::default() };
+        let objects = if is_made { vec![Value::from(machine("m"))] } else { Vec::new() };
+        let (store, _queue) = Store::new(Arc::default());
+        let (store, client) = (Arc::new(store), server.client(objects));
+        let writer =
+            Arc::new(Writer::new(client, store.clone(), Arc::new(NoWorkloads), Followed::none(&store), Arc::default()));
+        let started = Instant::now();
+        let create = |name: &str| {
+            let (writer, write) = (writer.clone(), Write::Create { workload: None, objects: vec![machine(name)] });
+            tokio::spawn(async move { writer.write(vec![write]).await })
+        };
+        let others: Vec<_> = (0..uncertain::SHARE).map(|number| create(&format!("other{number}"))).collect();
+        tokio::task::yield_now().await;
+        assert!(create("m").await.unwrap().is_err());
+        let first = started.elapsed();
+        for other in others {
+            assert!(other.await.unwrap().is_err());
+        }
+        assert!(started.elapsed() <= first + uncertain::LIMIT + Duration::from_secs(1), "{:?}", started.elapsed());
+        assert!(writer.settle(&owner).await.is_err(), "the owner has no other step before the API server answers");
+        server.is_silent.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(writer.settle(&owner).await.is_ok());
+        let id = ObjectId::core("Machine", "ns", "m");
+        assert_eq!(store.with(|objects| objects.get(&id).is_some()), is_made, "the next step knows of it");
+        server.requests.lock().unwrap().clear();
+        assert!(writer.settle(&owner).await.is_ok());
+        assert!(server.requests.lock().unwrap().is_empty(), "it is asked once");
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_workload_cluster_is_not_made_again() {
+    let (store, _queue) = Store::new(Arc::default());
+    let store = Arc::new(store);
+    let writer = Writer::new(
+        Script::default().client(),
+        store.clone(),
+        Arc::new(NoWorkloads),
+        Followed::none(&store),
+        Arc::default(),
+    );
+    let node = object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}));
+    let write = Write::Create { workload: Some(ObjectKey::new("ns", "c")), objects: vec![node] };
+    let write = || write.clone();
+    let error = async || writer.write(vec![write()]).await.unwrap_err().to_string();
+    assert_eq!(error().await, "workload cluster ns/c is not connected", "there is no Cluster");
+    let cluster = |metadata: Value| {
+        let mut cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"namespace": "ns", "name": "c", "uid": "u"}});
+        json_patch::merge(&mut cluster["metadata"], &metadata);
+        object(cluster)
+    };
+    let id = ObjectId::core("Cluster", "ns", "c");
+    store.wrote(&id, cluster(json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["f"]})));
+    assert_eq!(error().await, "workload cluster ns/c is not connected", "it is being deleted");
+    store.removed(&id, None);
+    store.wrote(&id, cluster(json!({})));
+    assert_eq!(error().await, "ns/c", "its first Node makes it");
+}
+
 /// The workload clusters of a process: one, whose client this is.
 struct OneWorkload(kube::Client);
 
@@ -76,6 +185,10 @@ impl std::fmt::Debug for OneWorkload {
 impl WorkloadClusters for OneWorkload {
     fn open(&self, _: &ObjectKey) -> Result<WorkloadCluster, String> {
         Ok(WorkloadCluster { client: self.0.clone(), kubeconfig: String::new() })
+    }
+
+    fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster> {
+        self.open(cluster).ok()
     }
 
     fn forget(&self, _: &ObjectKey) {}
