@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use super::args::Serve;
@@ -50,6 +52,14 @@ impl Flags {
     }
 }
 
+/// The means of the leader election, which it shares with no other work: neither many requests nor computations delay a renewal of the
+/// Lease (DEC-101).
+pub(super) struct Leases {
+    /// A client with a connection of its own.
+    pub client: kube::Client,
+    pub runtime: Handle,
+}
+
 /// A part in the leader election.
 #[derive(Debug)]
 pub(super) struct Leading {
@@ -62,23 +72,19 @@ pub(super) struct Leading {
 
 impl Leading {
     /// Takes part from now on.
-    fn start(
-        options: &Serve,
-        client: &kube::Client,
-        metrics: &Arc<Metrics>,
-        tasks: &mut JoinSet<&'static str>,
-    ) -> Leading {
+    fn start(options: &Serve, leases: &Leases, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Leading {
         let flags = &options.leading;
-        let namespace = flags.namespace(client, options.is_in_pod());
+        let namespace = flags.namespace(&leases.client, options.is_in_pod());
         let candidacy = Candidacy::new(&*namespace, &*flags.lease_name, flags.lease_duration);
-        let (election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
+        let (election, leadership) = Election::new(leases.client.clone(), candidacy, metrics.clone());
         let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
         let leading = Leading { leadership, namespace, stop, stopped };
         let (stop, stopped) = (leading.stop.clone(), leading.stopped.clone());
-        supervise(tasks, "leader election", async move {
+        let election = AbortOnDropHandle::new(leases.runtime.spawn(async move {
             election.run(stop).await;
             stopped.cancel();
-        });
+        }));
+        supervise(tasks, "leader election", async move { drop(election.await) });
         leading
     }
 
@@ -106,6 +112,7 @@ pub(super) struct Machines {
 pub(super) async fn start(
     options: &Serve,
     client: &kube::Client,
+    leases: &Leases,
     cache: &Arc<Cache>,
     metrics: &Arc<Metrics>,
     machines: Option<Machines>,
@@ -116,13 +123,13 @@ pub(super) async fn start(
     if chosen == Controllers::NONE || !gates.cluster_topology {
         info!("Controllers are disabled");
         let manages = options.certificates.manage_certificates;
-        return Ok(manages.then(|| Leading::start(options, client, metrics, tasks)));
+        return Ok(manages.then(|| Leading::start(options, leases, metrics, tasks)));
     }
     let mut incumbent = watch_incumbent(&options.leading, client, metrics, tasks);
     if !options.is_in_pod() {
         refuse_beside(&mut incumbent).await?;
     }
-    let leading = Leading::start(options, client, metrics, tasks);
+    let leading = Leading::start(options, leases, metrics, tasks);
     let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
     let clients = Clients::new(options.leading.extension_identity());
     let extensions = gates.runtime_sdk.then(|| Arc::new(Extensions::new(client.clone(), clients, metrics.clone())));

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use super::args::Serve;
 use super::embedded::{self, Api, Contents};
 use super::in_process::InProcess;
-use super::leading::{self, Leading};
+use super::leading::{self, Leading, Leases};
 use super::listen;
 use super::live;
 use super::machines;
@@ -54,6 +54,11 @@ use crate::webhook::routes;
 use crate::webhook::server;
 use crate::world::Facts;
 
+/// A dead connection to the API server is noticed while the Lease can still be renewed.
+const LEASE_PINGS: connection::Pings =
+    connection::Pings { interval: Duration::from_secs(4), timeout: Duration::from_secs(3) };
+/// How long --embedded waits for its own objects before it serves.
+const LISTING: Duration = Duration::from_secs(5);
 /// Exit code of a process that a second signal ended.
 const ABORTED: u8 = 130;
 
@@ -65,7 +70,7 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
     log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    // A runtime of their own, so that they answer even if all threads of the other are blocked.
+    // Probes and the renewal of the Lease have a runtime of their own, which works even if all threads of the other are blocked.
     let probes = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("probes")
@@ -139,12 +144,16 @@ impl Running {
         options.certificates.check()?;
         options.check_ceiling()?;
         let scope = options.scope()?;
-        let Source { client, server, api } = Source::of(options, &progress).await?;
+        let Source { client, leases, server, api } = Source::of(options, &progress, probe_runtime).await?;
         let (shares, connections) = budgets(options);
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
         let holds = holds(options, &client, &metrics, &mut tasks);
-        let EndPoints { all, reviews, conversions } = EndPoints::of(options, shares, &client, &cache, &metrics, holds);
+        let gatherer =
+            Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone()).keeping_schemas(shares.schemas);
+        supervise(&mut tasks, "the connections to workload clusters", gatherer.follow_clusters());
+        let EndPoints { all, reviews, conversions } =
+            EndPoints::of(options, shares, gatherer, &client, &metrics, holds);
         if let Some(api) = &api {
             api.embedded.set_admission(Arc::new(InProcess::new(all, options.drives_machines())));
         }
@@ -189,7 +198,7 @@ impl Running {
         let moved: Vec<String> = moved.into_iter().flatten().collect();
 
         let machines = workloads.as_ref().map(|workloads| workloads.machines(options)).transpose()?;
-        let leading = leading::start(options, &client, &cache, &metrics, machines, &mut tasks).await?;
+        let leading = leading::start(options, &client, &leases, &cache, &metrics, machines, &mut tasks).await?;
         let mut health = Health::new(cache.clone(), metrics.clone());
         if let Some(leading) = &leading
             && options.certificates.manage_certificates
@@ -206,7 +215,11 @@ impl Running {
             let sizes = sizes::keep_current(client.clone(), cache.clone(), metrics.clone());
             supervise(&mut tasks, "the watch of MachineDeployments", sizes);
         }
-        supervise(&mut tasks, "watches", watch::keep_current(client, cache, metrics));
+        supervise(&mut tasks, "watches", watch::keep_current(client, cache.clone(), metrics));
+        if options.embedded {
+            // Nothing is slow here; what takes longer is in the log, and the probes say that the server is not ready.
+            let _ = tokio::time::timeout(LISTING, cache.listed()).await;
+        }
         let stop = CancellationToken::new();
         let metrics_of_machines = options.embedded.then_some(told);
         let announcement = Announcement {
@@ -319,8 +332,8 @@ impl EndPoints {
     fn of(
         options: &Serve,
         shares: Shares,
+        gatherer: Gatherer,
         client: &kube::Client,
-        cache: &Arc<Cache>,
         metrics: &Arc<Metrics>,
         holds: Option<Holds>,
     ) -> EndPoints {
@@ -331,8 +344,6 @@ impl EndPoints {
             ..conversion::Limits::default()
         };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
-        let gatherer =
-            Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone()).keeping_schemas(shares.schemas);
         let limits = Limits {
             blocking: shares.threads,
             held: shares.bodies,
@@ -374,6 +385,7 @@ const CONVERSION_DRAIN: Duration = Duration::from_secs(5);
 /// The API server that is followed.
 struct Source {
     client: kube::Client,
+    leases: Leases,
     /// Its address, for people.
     server: String,
     /// The server itself, if it is in this process.
@@ -381,11 +393,13 @@ struct Source {
 }
 
 impl Source {
-    async fn of(options: &Serve, progress: &Progress) -> Result<Source> {
+    /// The Lease is renewed on the runtime of the probes.
+    async fn of(options: &Serve, progress: &Progress, runtime: &Handle) -> Result<Source> {
         if options.embedded {
             let api = Api::bind(options, progress).await?;
             let (client, server) = (api.embedded.client(), format!("https://{}", api.address));
-            return Ok(Source { client, server, api: Some(api) });
+            let leases = Leases { client: client.clone(), runtime: runtime.clone() };
+            return Ok(Source { client, leases, server, api: Some(api) });
         }
         let mut config = match &options.kubeconfig {
             Some(path) => from_kubeconfig(path).await?,
@@ -399,9 +413,15 @@ impl Source {
         config.read_timeout = Some(Duration::from_secs(320));
         // Callers retry on their own; a write that the client repeats on its own could come too late to be ours.
         config.default_retry = false;
+        let leases = {
+            // What a client starts runs where it is made.
+            let _runtime = runtime.enter();
+            connection::client(config.clone(), LEASE_PINGS)
+        };
         let client = connection::client(config, connection::Pings::default());
-        let client = client.context("cannot create a client for the API server")?;
-        Ok(Source { client, server, api: None })
+        let failed = "cannot create a client for the API server";
+        let (client, leases) = (client.context(failed)?, leases.context(failed)?);
+        Ok(Source { client, leases: Leases { client: leases, runtime: runtime.clone() }, server, api: None })
     }
 }
 

@@ -7,6 +7,9 @@
 //!            └────────────────────────────────────┘
 //! ```
 //!
+//! A term is suspended when the lease is not renewed in time. Work stays then, and so do its caches, and its writes are refused. If the lease
+//! is renewed before another process takes it, the term goes on; otherwise it is over, and the work is dropped.
+//!
 //! Guarantees, with a lease duration of `D`:
 //! * Whether the lease of another process has expired is decided by the renewals seen here and by the local clock. Times in the
 //!   Lease are never compared with this clock. A follower takes over `D` after the last renewal that it saw.
@@ -41,6 +44,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::describe;
+use super::pace::Pace;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
 /// The longest time between two reads of another process's Lease, regardless of its duration.
@@ -129,11 +133,20 @@ pub enum NotLeading {
     Overdue,
 }
 
-/// Whether this process leads. A term ends for good: leading again is another term.
+/// Whether this process leads. A term that is over is over for good: leading again is another term.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     leading: bool,
+    /// Whether the lease was not renewed in time, and no other process has taken it as far as this one knows.
+    suspended: bool,
     term: u64,
+}
+
+impl State {
+    /// Whether a term is over.
+    fn has_ended(&self, term: u64) -> bool {
+        self.term != term || !(self.leading || self.suspended)
+    }
 }
 
 /// When the lease was renewed for certain.
@@ -161,6 +174,7 @@ struct Office {
     renewal: Mutex<Option<Renewal>>,
     /// Work that has to end before the lease is given back.
     work: TaskTracker,
+    pace: Pace,
     metrics: Arc<Metrics>,
 }
 
@@ -169,15 +183,18 @@ impl Office {
         *self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease is ours since this moment.
-    fn renewed(&self, renewal: Renewal) {
+    /// The lease is ours since this moment. If it was not ours before, a term that is suspended is over.
+    fn renewed(&self, renewal: Renewal, was_ours: bool) {
+        if !was_ours {
+            self.end_suspension();
+        }
         *self.renewal.lock().unwrap_or_else(PoisonError::into_inner) = Some(renewal);
         if renewal.age() >= self.candidacy.mandate() {
             return;
         }
         let begins = self.state.send_if_modified(|state| {
-            let begins = !state.leading;
-            *state = State { leading: true, term: state.term + u64::from(begins) };
+            let (begins, is_new) = (!state.leading, !state.leading && !state.suspended);
+            *state = State { leading: true, suspended: false, term: state.term + u64::from(is_new) };
             begins
         });
         if begins {
@@ -187,22 +204,45 @@ impl Office {
         }
     }
 
-    /// This process leads no longer; says whether it did.
-    fn step_down(&self) -> bool {
+    /// This process leads no longer; says whether it did. The term is suspended, or it is over.
+    fn step_down(&self, is_suspended: bool) -> bool {
         *self.renewal.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let led = self.state.send_if_modified(|state| std::mem::take(&mut state.leading));
+        let mut led = false;
+        self.state.send_if_modified(|state| {
+            led = std::mem::take(&mut state.leading);
+            let suspended = is_suspended && (led || state.suspended);
+            let changes = led || suspended != state.suspended;
+            state.suspended = suspended;
+            changes
+        });
         if led {
             self.metrics.leader.set(0);
         }
         led
     }
 
-    /// The lease went to another, or could not be renewed in time.
-    fn lose(&self, reason: &str) {
-        if self.step_down() {
-            self.note("lost");
-            warn!(lease = %self.lease(), reason, "Lost the Lease");
+    /// A term that is suspended is over.
+    fn end_suspension(&self) {
+        self.state.send_if_modified(|state| std::mem::take(&mut state.suspended));
+    }
+
+    /// The lease went to another process.
+    fn lose(&self) {
+        if self.step_down(false) {
+            self.note_loss("another process holds it");
         }
+    }
+
+    /// The lease could not be renewed in time. As far as is known here, no other process has it.
+    fn suspend(&self) {
+        if self.step_down(true) {
+            self.note_loss("it could not be renewed in time");
+        }
+    }
+
+    fn note_loss(&self, reason: &str) {
+        self.note("lost");
+        warn!(lease = %self.lease(), reason, "Lost the Lease");
     }
 
     fn note(&self, outcome: &'static str) {
@@ -271,14 +311,21 @@ impl Leadership {
         kube::Client::new(guarded, namespace)
     }
 
-    /// Starts `work` whenever this process begins to lead and drops it when it does no longer. A clean stop gives the
-    /// lease back after that. Returns only when `work` ends by itself.
+    /// Waits until the term that [`Self::acquired`] saw begin is over, also if it is suspended meanwhile.
+    async fn ended(&mut self) {
+        let term = self.term;
+        // An error means that the election is over, and the term with it.
+        let _ = self.state.wait_for(|state| state.has_ended(term)).await;
+    }
+
+    /// Starts `work` with every term and drops it when the term is over. While the term is suspended, writes are refused. A clean stop
+    /// gives the lease back after that. Returns only when `work` ends by itself.
     pub async fn while_leading<F: Future<Output = ()>>(mut self, mut work: impl FnMut() -> F) {
         loop {
             self.acquired().await;
             let _working = self.office.work.token();
             tokio::select! {
-                () = self.lost() => {}
+                () = self.ended() => {}
                 () = work() => return,
             }
         }
@@ -294,6 +341,9 @@ impl Office {
         if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
             return Ok(client.send(request).await?);
         }
+        self.may_write()?;
+        let _turn = self.pace.turn().await;
+        // Waiting for a turn may have taken long.
         self.may_write()?;
         Ok(timeout(self.candidacy.write(), client.send(request)).await??)
     }
@@ -369,7 +419,8 @@ impl Election {
     pub fn new(client: kube::Client, candidacy: Candidacy, metrics: Arc<Metrics>) -> (Self, Leadership) {
         let leases = Api::namespaced(client, &candidacy.namespace);
         let (renewal, work) = (Mutex::new(None), TaskTracker::new());
-        let office = Arc::new(Office { candidacy, state: watch::Sender::default(), renewal, work, metrics });
+        let pace = Pace::new(candidacy.duration);
+        let office = Arc::new(Office { candidacy, state: watch::Sender::default(), renewal, work, pace, metrics });
         let leadership = Leadership { office: office.clone(), state: office.state.subscribe(), term: 0 };
         (Election { office, leases, seen: None, trouble: None }, leadership)
     }
@@ -388,7 +439,9 @@ impl Election {
 
     async fn campaign(&mut self) {
         loop {
+            let started = Instant::now();
             let outcome = self.attempt().await;
+            self.office.pace.renewed(outcome.is_ok().then(|| started.elapsed()), &self.office.metrics);
             let pause = self.pause(&outcome);
             self.report(outcome.err());
             sleep(pause).await;
@@ -462,6 +515,7 @@ impl Election {
         }
         let candidacy = &self.office.candidacy;
         let params = PostParams { field_manager: Some("topologist".to_owned()), ..PostParams::default() };
+        let was_ours = self.seen.as_ref().and_then(Seen::holder) == Some(&*candidacy.identity);
         let renewal = Renewal::now();
         let lease = match self.seen.as_ref().map(|seen| seen.lease.clone()) {
             None => {
@@ -474,7 +528,7 @@ impl Election {
             }
         };
         self.seen = Some(Seen { lease, since: renewal.at });
-        self.office.renewed(renewal);
+        self.office.renewed(renewal, was_ours);
         Ok(())
     }
 
@@ -483,7 +537,7 @@ impl Election {
         let Some(seen) = &self.seen else { return true };
         match seen.holder() {
             Some(holder) if holder != self.office.candidacy.identity => {
-                self.office.lose("another process holds it");
+                self.office.lose();
                 seen.left(self.office.candidacy.duration).is_zero()
             }
             _ => true,
@@ -492,7 +546,7 @@ impl Election {
 
     /// Ends the work and gives the lease back.
     async fn resign(&mut self) {
-        let led = self.office.step_down();
+        let led = self.office.step_down(false);
         self.office.work.close();
         self.office.work.wait().await;
         if !led {
@@ -532,19 +586,19 @@ impl Election {
 
 impl Drop for Election {
     fn drop(&mut self) {
-        self.office.step_down();
+        self.office.step_down(false);
     }
 }
 
 impl Office {
-    /// Ends each term before the lease is over, regardless of requests in flight.
+    /// Suspends each term before the lease is over, regardless of requests in flight.
     async fn step_down_in_time(&self) {
         let mut state = self.state.subscribe();
         while state.wait_for(|state| state.leading).await.is_ok() {
             let Some(renewal) = self.renewal() else { continue };
             let left = self.candidacy.mandate().saturating_sub(renewal.age());
             if left.is_zero() {
-                self.lose("it could not be renewed in time");
+                self.suspend();
             } else {
                 sleep_until(Instant::now() + left).await;
             }

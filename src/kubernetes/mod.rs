@@ -17,7 +17,7 @@
 //! port_forward.rs (streams to a Service from outside of the cluster) ─► plan --live, simulate --live
 //! address.rs: the paths of all these requests, checked
 //! connection.rs: the client that sends them
-//! lease.rs (which process leads and may write), incumbent.rs (whether Cluster API's own controllers are at work)
+//! lease.rs (which process leads and may write, and how much at a time: pace.rs), incumbent.rs (whether Cluster API's own controllers are at work)
 //! ```
 
 use k8s_openapi::jiff::Timestamp;
@@ -47,6 +47,7 @@ pub mod lease;
 mod list_watch;
 mod live;
 mod namespaces;
+mod pace;
 pub mod managed;
 pub mod metadata;
 pub mod mitigation;

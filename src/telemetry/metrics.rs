@@ -97,6 +97,8 @@ pub struct Metrics {
     pub leader: Gauge,
     pub lease_transitions: Family<Outcome, Counter>,
     pub lease_errors: Counter,
+    /// How many writes of the leader are sent at a time.
+    pub write_limit: Gauge,
     pub reconciles: Family<Reconcile, Counter>,
     pub reconcile_duration: Family<Controller, Histogram>,
     pub waiting: Family<Queue, Gauge>,
@@ -225,6 +227,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 20))),
         ),
         lease_errors: new.metric("lease_errors", "Failures to read or renew the lease"),
+        write_limit: new.metric("write_limit", "Writes that the leader sends at a time"),
         waiting: new.metric("admission_requests_waiting", "Reviews in the queue"),
         certificate_actions: new.metric("certificate_actions", "Writes of the leader that manages certificates"),
         live_reads: new.metric(

@@ -294,26 +294,88 @@ async fn a_lost_answer_of_a_lease_write_is_recovered() {
     assert_eq!(spec(&server).holder_identity.as_deref(), Some("one"), "it could not be given back, and runs out");
 }
 
-#[tokio::test(start_paused = true)]
-async fn work_starts_with_every_term_and_is_informed_of_its_end() {
-    let server = ApiServer::default();
-    let mut one = Candidate::new(&server, "one");
+/// Work that counts how often it starts.
+fn counted(one: &Candidate) -> (tokio::task::JoinHandle<()>, Arc<Mutex<usize>>) {
     let terms = Arc::new(Mutex::new(0));
     let count = terms.clone();
-    let work = tokio::spawn(one.leadership.clone().while_leading(move || {
+    let work = one.leadership.clone().while_leading(move || {
         *count.lock().unwrap() += 1;
         std::future::pending()
-    }));
+    });
+    (tokio::spawn(work), terms)
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_and_its_caches_outlive_a_lease_that_no_other_process_took() {
+    // DEC-101
+    let server = ApiServer::default();
+    let mut one = Candidate::new(&server, "one");
+    let (work, terms) = counted(&one);
     one.run(SECOND).await;
-    server.fail(Some(Failure::Status(500)));
+    let started = Instant::now();
+    for failure in [Failure::Status(500), Failure::Hangs] {
+        server.fail(Some(failure));
+        one.run(LEASE).await;
+        assert!(!one.leads() && one.leadership.may_write().is_err(), "{failure:?}: writes are refused meanwhile");
+        server.fail(None);
+        one.run(LEASE).await;
+        assert!(one.leads() && one.leadership.may_write().is_ok(), "{failure:?}");
+        assert_eq!(*terms.lock().unwrap(), 1, "{failure:?}: it goes on");
+    }
+    assert_eq!((one.transitions("lost"), one.transitions("acquired")), (2, 3));
+    assert!(started.elapsed() >= 4 * LEASE);
+    // A suspended term does not hold up a clean stop.
+    server.fail(Some(Failure::Hangs));
     one.run(LEASE).await;
-    server.fail(None);
-    one.run(LEASE).await;
-    assert_eq!(*terms.lock().unwrap(), 2);
-    assert!(!work.is_finished());
+    one.stop.cancel();
+    assert!(timeout(LEASE, &mut one.election).await.is_ok());
     work.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_starts_anew_after_another_process_had_the_lease() {
+    // DEC-101
+    let held = |lease: &mut serde_json::Value, holder: &str| lease["spec"]["holderIdentity"] = json!(holder);
+    // Seen in its hands, and given back before this process could see that.
+    for holder in ["two", ""] {
+        let server = ApiServer::default();
+        let mut one = Candidate::new(&server, "one");
+        let (work, terms) = counted(&one);
+        one.run(SECOND).await;
+        server.fail(Some(Failure::Status(500)));
+        one.run(LEASE).await;
+        assert!(!one.leads());
+        server.edit(PATH, |lease| held(lease, holder));
+        server.fail(None);
+        one.run(3 * LEASE).await;
+        assert!(one.leads(), "{holder:?}");
+        assert_eq!(*terms.lock().unwrap(), 2, "{holder:?}");
+        work.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_ends_by_itself_is_not_started_for_ever() {
+    let server = ApiServer::default();
+    let mut one = Candidate::new(&server, "one");
+    one.run(SECOND).await;
     let ends = one.leadership.clone().while_leading(|| std::future::ready(()));
-    assert!(timeout(SECOND, ends).await.is_ok(), "work that ends by itself is not started for ever");
+    assert!(timeout(SECOND, ends).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_renewals_limit_the_writes() {
+    // DEC-101
+    let server = ApiServer::default();
+    let mut one = Candidate::new(&server, "one");
+    one.run(30 * SECOND).await;
+    assert_eq!(one.metrics.write_limit.get(), 128);
+    server.fail(Some(Failure::Hangs));
+    one.run(10 * SECOND).await;
+    assert!(one.metrics.write_limit.get() < 64, "{}", one.metrics.write_limit.get());
+    server.fail(None);
+    one.run(60 * SECOND).await;
+    assert_eq!(one.metrics.write_limit.get(), 128);
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! How many writes this process sends at a time. The time that renewals of the Lease take decides, so that the writes of a large rollout do
+//! not delay the renewal until the Lease is lost (DEC-101).
+//!
+//! Writes themselves are no measure: a slow admission webhook of one kind would slow down the writes of all kinds.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::telemetry::metrics::Metrics;
+
+/// The limit at the start, and the highest.
+const HIGHEST: usize = 128;
+/// The lowest limit.
+const LOWEST: usize = 4;
+/// By how much one fast renewal raises the limit.
+const STEP: usize = 8;
+/// The shares of the Lease's duration that a fast renewal takes at most, and a slow one at least: half a second and a second of 15.
+const FAST: u32 = 30;
+const SLOW: u32 = 15;
+
+/// A limit of concurrent writes that follows the latency of the API server.
+#[derive(Debug)]
+pub(super) struct Pace {
+    duration: Duration,
+    permits: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    limit: usize,
+    /// Permits to take away once they are given back.
+    surplus: usize,
+}
+
+/// The permission to send one write.
+#[derive(Debug)]
+pub(super) struct Turn<'p> {
+    pace: &'p Pace,
+    permit: Option<SemaphorePermit<'p>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        let mut state = self.pace.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = state.surplus.checked_sub(1) {
+            state.surplus = left;
+            permit.forget();
+        }
+    }
+}
+
+impl Pace {
+    /// A pace for a Lease of this duration.
+    pub(super) fn new(duration: Duration) -> Self {
+        let state = Mutex::new(State { limit: HIGHEST, surplus: 0 });
+        Pace { duration, permits: Semaphore::new(HIGHEST), state }
+    }
+
+    /// Waits until one more write may be sent.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        // The semaphore is never closed.
+        let permit = self.permits.acquire().await.ok();
+        Turn { pace: self, permit }
+    }
+
+    /// Changes the limit: a renewal took this long, or failed.
+    pub(super) fn renewed(&self, latency: Option<Duration>, metrics: &Metrics) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = match latency {
+            Some(latency) if latency <= self.duration / FAST => (state.limit + STEP).min(HIGHEST),
+            Some(latency) if latency < self.duration / SLOW => state.limit,
+            _ => (state.limit / 2).max(LOWEST),
+        };
+        if wanted > state.limit {
+            let more = wanted - state.limit;
+            let kept = more.min(state.surplus);
+            state.surplus -= kept;
+            self.permits.add_permits(more - kept);
+        } else {
+            let fewer = state.limit - wanted;
+            state.surplus += fewer - self.permits.forget_permits(fewer);
+        }
+        state.limit = wanted;
+        metrics.write_limit.set(i64::try_from(wanted).unwrap_or(i64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn turns(pace: &Pace) -> Vec<Turn<'_>> {
+        // Without the budget of a task, which is as large as the highest limit.
+        std::iter::from_fn(|| tokio::task::unconstrained(pace.turn()).now_or_never()).collect()
+    }
+
+    #[tokio::test]
+    async fn slow_renewals_halve_the_writes_and_fast_ones_raise_them_again() {
+        // DEC-101
+        let (pace, metrics) = (Pace::new(LEASE), Metrics::default());
+        let running = turns(&pace);
+        assert_eq!(running.len(), HIGHEST);
+        for (latency, want) in [
+            (Some(Duration::from_millis(700)), 128),
+            (Some(Duration::from_secs(1)), 64),
+            (None, 32),
+            (Some(Duration::from_secs(3)), 16),
+            (Some(Duration::from_secs(3)), 8),
+            (Some(Duration::from_secs(3)), 4),
+            (Some(Duration::from_secs(3)), 4),
+            (Some(Duration::from_millis(500)), 12),
+        ] {
+            pace.renewed(latency, &metrics);
+            assert_eq!(metrics.write_limit.get(), want, "{latency:?}");
+            assert!(tokio::task::unconstrained(pace.turn()).now_or_never().is_none(), "those that run are not stopped");
+        }
+        drop(running);
+        assert_eq!(turns(&pace).len(), 12);
+        pace.renewed(None, &metrics);
+        assert_eq!(turns(&pace).len(), 6);
+        for _ in 0..20 {
+            pace.renewed(Some(Duration::ZERO), &metrics);
+        }
+        assert_eq!(turns(&pace).len(), HIGHEST, "no permit is lost");
+    }
+}
