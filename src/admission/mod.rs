@@ -18,6 +18,7 @@ mod rule;
 mod rules;
 mod settings;
 mod unexamined;
+mod unreadable;
 mod verdict;
 
 pub use catalogue::catalogue;

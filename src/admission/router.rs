@@ -9,6 +9,7 @@ use super::oversize::Oversize;
 use super::rules::class::Sizes;
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::unexamined::is_unexamined;
+use super::unreadable::changes_metadata_alone;
 use super::{Outcome, Settings, Verdict, defaults};
 use crate::budget::Stop;
 use crate::crd;
@@ -349,16 +350,19 @@ impl Question {
                 let namespace = new.metadata.namespace.clone();
                 Ok(examined(request, new, |_| Subject::DefaultClass { namespace, references: references_of(request) }))
             }
-            (Phase::Default, Kind::Cluster, _) => {
-                let (new, old) = (new_object::<Cluster>(request)?, previous_object(request)?);
-                Ok(examined(request, new, |new| Subject::DefaultCluster { new, old }))
-            }
+            (Phase::Default, Kind::Cluster, _) => Ok(match edited_cluster(request)? {
+                Some((new, old)) => examined(request, new, |new| Subject::DefaultCluster { new, old }),
+                None => (request.name.to_owned(), Subject::AlwaysAllowed),
+            }),
             (Phase::Validate, Kind::Cluster, Operation::Delete) if is_oversize(request.old_object) => {
                 Ok((request.name.to_owned(), Subject::AlwaysAllowed))
             }
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {
-                let old = Box::new(old_object::<Cluster>(request)?);
-                Ok((old.metadata.name.clone(), Subject::DeleteCluster { old }))
+                Ok(match old_object::<Cluster>(request) {
+                    Ok(old) => (old.metadata.name.clone(), Subject::DeleteCluster { old: Box::new(old) }),
+                    // It must be possible to delete what cannot be read (DEC-103).
+                    Err(_) => (request.name.to_owned(), Subject::AlwaysAllowed),
+                })
             }
             (Phase::Validate, Kind::ClusterClass, Operation::Delete) => {
                 let old = deleted_class(request)?;
@@ -370,10 +374,10 @@ impl Question {
             (_, Kind::Machine, _) => reviewed(request, Subject::Machine),
             (_, Kind::MachineDeployment | Kind::MachineSet, _) => reviewed(request, Subject::MachineGroup),
             (_, Kind::MachineHealthCheck, _) => reviewed(request, Subject::MachineHealthCheck),
-            (Phase::Validate, Kind::Cluster, _) => {
-                let (new, old) = (new_object::<Cluster>(request)?, previous_object(request)?);
-                Ok(examined(request, new, |new| Subject::ValidateCluster { new, old }))
-            }
+            (Phase::Validate, Kind::Cluster, _) => Ok(match edited_cluster(request)? {
+                Some((new, old)) => examined(request, new, |new| Subject::ValidateCluster { new, old }),
+                None => (request.name.to_owned(), Subject::AlwaysAllowed),
+            }),
             (Phase::Validate, Kind::ClusterClass, _) => {
                 let (new, old) = (new_object::<ClusterClass>(request)?, previous_object(request)?);
                 Ok(examined(request, new, |new| Subject::ValidateClass {
@@ -520,6 +524,26 @@ fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, S
         Operation::Update => old_object(request).map(Box::new).map(Some),
         Operation::Create | Operation::Delete => Ok(None),
     }
+}
+
+/// A Cluster, and as it was before an update.
+type EditedCluster = (Box<Cluster>, Option<Box<Cluster>>);
+
+/// A Cluster that is created or updated, and as it was before; nothing if it did not decode before and nothing but its metadata changes. A
+/// Cluster that becomes readable is judged like a created one (DEC-103).
+fn edited_cluster(request: &Request<'_>) -> Result<Option<EditedCluster>, String> {
+    let old = match previous_object(request) {
+        Ok(old) => old,
+        Err(reason) if request.old_object.is_none() => return Err(reason),
+        Err(_) if keeps_content(request) => return Ok(None),
+        Err(_) => None,
+    };
+    Ok(Some((new_object(request)?, old)))
+}
+
+/// Whether an update changes nothing but metadata.
+fn keeps_content(request: &Request<'_>) -> bool {
+    request.old_object.zip(request.object).is_some_and(|(old, new)| changes_metadata_alone(old, new))
 }
 
 /// The name and the subject of a request, unless it is not examined (DEC-16, DEC-56).

@@ -11,6 +11,8 @@
 
 pub mod authority;
 pub mod bundles;
+mod disputes;
+mod registrations;
 pub mod callers;
 pub mod pair;
 pub mod rotation;

@@ -22,9 +22,13 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info};
 
 use super::bundles::{Holder, Services};
+use super::disputes::{self, Disputes};
 use super::pair::{Files, Pair};
+use super::registrations::Registrations;
 use super::rotation::{self, Content, Live, Policy, Rotation, RotationStep, Stored};
 use super::tls::Identity;
+use crate::hub::{ObjectKey, ObjectRef};
+use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::{Selection, describe};
@@ -32,6 +36,10 @@ use crate::telemetry::metrics::{self, Metrics};
 
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "topologist";
+
+/// Who reports Events, and why: the API server does not call this installation.
+const REPORTER: &str = "topologist-certificates";
+const NOT_CALLED: Reason = Reason::warning("NotCalled");
 
 /// The label of a Secret that is ours to write.
 pub const LABEL: &str = "topologist.dev/managed-certificates";
@@ -241,7 +249,7 @@ impl SelfManaged {
             let pause = leader.turn(now.as_ref()).await;
             tokio::select! {
                 Some((holder, seen)) = configurations.next() => leader.hear(holder, seen),
-                _ = seen.changed() => leader.forget_failure("Secret"),
+                _ = seen.changed() => leader.forget_failure(Target::Secret),
                 () = sleep(pause) => {}
             }
         }
@@ -278,10 +286,31 @@ struct Leader<'a> {
     live: Live,
     /// When `live` changed.
     changed: Instant,
-    pauses: BTreeMap<&'static str, Pause>,
+    pauses: BTreeMap<Target, Pause>,
+    disputes: Disputes,
+    /// The last other field manager of the bundle in each configuration.
+    writers: BTreeMap<Holder, String>,
+    registrations: Registrations,
+    recorder: Recorder,
 }
 
-/// After a write of some kind of object: when the next one may come, and the error of the last.
+/// An object that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Secret,
+    Configuration(Holder),
+}
+
+impl Target {
+    const fn kind(self) -> &'static str {
+        match self {
+            Target::Secret => "Secret",
+            Target::Configuration(holder) => holder.kind(),
+        }
+    }
+}
+
+/// After a write of an object: when the next one may come, and the error of the last.
 struct Pause {
     time: Duration,
     until: Instant,
@@ -292,6 +321,10 @@ impl<'a> Leader<'a> {
     fn new(managed: &'a SelfManaged, writer: kube::Client) -> Self {
         Leader {
             managed,
+            recorder: Recorder::new(writer.clone(), REPORTER),
+            disputes: Disputes::default(),
+            writers: BTreeMap::new(),
+            registrations: Registrations::default(),
             writer,
             began: Instant::now(),
             configurations: BTreeMap::new(),
@@ -318,6 +351,11 @@ impl<'a> Leader<'a> {
     }
 
     fn keep(&mut self, holder: Holder, object: &DynamicObject) {
+        let entries = object.metadata.managed_fields.as_deref().unwrap_or_default();
+        match disputes::writer(entries, FIELD_MANAGER) {
+            Some(writer) => drop(self.writers.insert(holder, writer.to_owned())),
+            None => drop(self.writers.remove(&holder)),
+        }
         // What came over the wire as JSON goes back into it.
         let object = serde_json::to_value(object).unwrap_or_default();
         self.configurations.insert(holder, holder.excerpt(&object));
@@ -343,15 +381,16 @@ impl<'a> Leader<'a> {
         self.live.unchanged = self.changed.elapsed();
         let Rotation { bundle, step } =
             rotation::next(&seen.stored, &self.live, &self.managed.policy, SystemTime::now());
+        self.check_registrations(seen).await;
         if let Some(bundle) = bundle {
             self.publish(&bundle).await;
         }
         let pause = match &step {
             RotationStep::Refuse => {
-                if !self.must_wait("Secret") {
+                if !self.must_wait(Target::Secret) {
                     let name = self.managed.names.secret_name();
                     self.fail(
-                        "Secret",
+                        Target::Secret,
                         format!("{name} does not have the label {LABEL}, so topologist does not manage it"),
                     );
                 }
@@ -364,6 +403,17 @@ impl<'a> Leader<'a> {
         ends.filter(|end| !end.is_zero()).fold(pause, Duration::min)
     }
 
+    /// Reports configurations because of which the API server does not call this installation.
+    async fn check_registrations(&mut self, seen: &Seen) {
+        let (names, metrics) = (&self.managed.names, &self.managed.metrics);
+        let new = self.registrations.update(&self.configurations, &names.services, &names.configurations, metrics);
+        let uid = seen.secret.as_ref().and_then(|secret| secret.metadata.uid.clone());
+        if let (Some(message), Some(uid)) = (new, uid) {
+            let secret = ObjectRef::new("v1", "Secret", ObjectKey::new(&names.services.namespace, &names.secret));
+            self.recorder.write(vec![QueuedEvent::now(&secret, &uid, NOT_CALLED, message)]).await;
+        }
+    }
+
     /// Writes the bundle into the configurations that lack it.
     async fn publish(&mut self, bundle: &str) {
         let services = &self.managed.names.services;
@@ -372,7 +422,8 @@ impl<'a> Leader<'a> {
             Some((*holder, patch))
         });
         for (holder, patch) in patches.collect::<Vec<_>>() {
-            if self.must_wait(holder.kind()) {
+            let target = Target::Configuration(holder);
+            if self.must_wait(target) {
                 continue;
             }
             let name = holder.name(&self.managed.names.configurations);
@@ -384,10 +435,12 @@ impl<'a> Leader<'a> {
             match api(&self.writer, holder).patch(&name, &params, &patch).await {
                 Ok(object) => {
                     info!(kind = holder.kind(), name, "Wrote the CA bundle");
+                    let writer = self.writers.get(&holder).map(String::as_str);
+                    let pause = self.disputes.write(holder, &name, bundle, writer, &self.managed.metrics);
                     self.keep(holder, &object);
-                    self.succeed(holder.kind(), "publish");
+                    self.succeed(target, "publish", pause);
                 }
-                Err(error) => self.fail_to_write(holder.kind(), &error),
+                Err(error) => self.fail_to_write(target, &error),
             }
             self.look();
         }
@@ -395,7 +448,7 @@ impl<'a> Leader<'a> {
 
     /// Writes the Secret, unless it is no longer what it was; returns when to go on.
     async fn write(&mut self, step: &RotationStep, seen: &Seen) -> Duration {
-        if self.must_wait("Secret") {
+        if self.must_wait(Target::Secret) {
             return IDLE;
         }
         let content = match &seen.stored {
@@ -406,7 +459,7 @@ impl<'a> Leader<'a> {
             Ok(Some(next)) => next,
             Ok(None) => return IDLE,
             Err(error) => {
-                self.fail("Secret", error.to_string());
+                self.fail(Target::Secret, error.to_string());
                 return IDLE;
             }
         };
@@ -422,48 +475,48 @@ impl<'a> Leader<'a> {
             Ok(secret) => {
                 let action = action(step);
                 info!(secret = names.secret_name(), action, "Wrote certificates");
-                self.succeed("Secret", action);
+                self.succeed(Target::Secret, action, PAUSE);
                 self.managed.see(Some(secret));
                 Duration::ZERO
             }
             Err(error) => {
-                self.fail_to_write("Secret", &error);
+                self.fail_to_write(Target::Secret, &error);
                 IDLE
             }
         }
     }
 
-    fn must_wait(&self, kind: &str) -> bool {
-        self.pauses.get(kind).is_some_and(|pause| Instant::now() < pause.until)
+    fn must_wait(&self, target: Target) -> bool {
+        self.pauses.get(&target).is_some_and(|pause| Instant::now() < pause.until)
     }
 
-    fn succeed(&mut self, kind: &'static str, action: &'static str) {
+    fn succeed(&mut self, target: Target, action: &'static str, pause: Duration) {
         self.managed.metrics.certificate_actions.get_or_create(&metrics::Action { action }).inc();
-        self.pauses.insert(kind, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
+        self.pauses.insert(target, Pause { time: PAUSE, until: Instant::now() + pause, error: None });
     }
 
     /// Forgets an error that may be resolved.
-    fn forget_failure(&mut self, kind: &str) {
-        self.pauses.retain(|other, pause| *other != kind || pause.error.is_none());
+    fn forget_failure(&mut self, target: Target) {
+        self.pauses.retain(|other, pause| *other != target || pause.error.is_none());
     }
 
-    fn fail_to_write(&mut self, kind: &'static str, error: &kube::Error) {
+    fn fail_to_write(&mut self, target: Target, error: &kube::Error) {
         if matches!(error, kube::Error::Api(status) if status.code == 409) {
-            debug!(kind, "Write conflict, reading again");
-            self.pauses.insert(kind, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
+            debug!(kind = target.kind(), "Write conflict, reading again");
+            self.pauses.insert(target, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
         } else {
-            self.fail(kind, describe(error));
+            self.fail(target, describe(error));
         }
     }
 
     /// Notes that something is in the way, and tries it again later.
-    fn fail(&mut self, kind: &'static str, error: String) {
-        let former = self.pauses.remove(kind).filter(|former| former.error.is_some());
+    fn fail(&mut self, target: Target, error: String) {
+        let former = self.pauses.remove(&target).filter(|former| former.error.is_some());
         let time = former.as_ref().map_or(PAUSE, |former| (former.time * 2).min(LONGEST_PAUSE));
         if former.is_none_or(|former| former.error.as_ref() != Some(&error)) {
-            error!(kind, error, "Failed to manage certificates, retrying");
+            error!(kind = target.kind(), error, "Failed to manage certificates, retrying");
         }
-        self.pauses.insert(kind, Pause { time, until: Instant::now() + time, error: Some(error) });
+        self.pauses.insert(target, Pause { time, until: Instant::now() + time, error: Some(error) });
     }
 }
 

@@ -3,6 +3,7 @@
 //! Mounted Secrets change by a swap of symbolic links, which watches of files miss. So the files are read every few seconds,
 //! and their bytes are compared. A new pair that cannot be used is reported, and the current pair stays in use.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +25,8 @@ pub struct Identity {
     config: ArcSwapOption<ServerConfig>,
     /// The same without a question for the caller's certificate.
     for_anyone: ArcSwapOption<ServerConfig>,
+    /// When the certificate expires, in seconds of Unix time; zero while there is none.
+    expires: AtomicI64,
     metrics: Arc<Metrics>,
 }
 
@@ -40,7 +43,8 @@ impl Identity {
     /// With `callers`, those who connect have to show a certificate too.
     pub fn new(callers: Option<Arc<Callers>>, metrics: Arc<Metrics>) -> Self {
         let parts = Mutex::new(Parts { key: None, callers });
-        Identity { parts, config: ArcSwapOption::empty(), for_anyone: ArcSwapOption::empty(), metrics }
+        let (config, for_anyone) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        Identity { parts, config, for_anyone, expires: AtomicI64::new(0), metrics }
     }
 
     /// The configuration for the next handshake, once there is a certificate.
@@ -62,9 +66,25 @@ impl Identity {
     pub fn take_on(&self, pair: &Pair, files: &Files) -> Result<(), TlsError> {
         let usable = Usable::check(pair, files, SystemTime::now())?;
         self.change(|parts| parts.key = Some(Arc::new(usable.key)))?;
+        self.expires.store(usable.expires, Ordering::Relaxed);
         #[allow(clippy::cast_precision_loss, reason = "seconds of Unix time are far below 2^53")]
         self.metrics.tls_certificate_expiry.set(usable.expires as f64);
         Ok(())
+    }
+
+    /// Whether clients that check certificates accept the one that is shown, if there is one.
+    ///
+    /// # Errors
+    /// Says when it expired.
+    pub fn is_valid_at(&self, now: SystemTime) -> Result<(), String> {
+        let expires = self.expires.load(Ordering::Relaxed);
+        let now = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+        if expires == 0 || now <= expires {
+            return Ok(());
+        }
+        Err(format!("the serving certificate expired {} ago", age(now - expires)))
     }
 
     /// Asks other callers from the next handshake on.
@@ -153,6 +173,14 @@ impl Identity {
     }
 }
 
+fn age(seconds: i64) -> String {
+    match seconds {
+        0..3600 => format!("{seconds}s"),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
 impl Parts {
     fn config(&self) -> Result<Option<ServerConfig>, TlsError> {
         let Some(key) = &self.key else { return Ok(None) };
@@ -180,5 +208,26 @@ struct Shown(Arc<CertifiedKey>);
 impl ResolvesServerCert for Shown {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::authority::Issued;
+
+    #[test]
+    fn a_certificate_that_expired_meanwhile_is_reported() {
+        let identity = Identity::new(None, Arc::default());
+        let (now, day) = (SystemTime::now(), Duration::from_hours(24));
+        assert_eq!(identity.is_valid_at(now), Ok(()), "there is none, which is reported elsewhere");
+        let issued = Issued::make(&["localhost".to_owned()], 1).unwrap();
+        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+        identity.take_on(&issued.pair(), &files).unwrap();
+        assert_eq!(identity.is_valid_at(now), Ok(()));
+        let error = identity.is_valid_at(now + 4 * day).unwrap_err();
+        assert!(error.starts_with("the serving certificate expired ") && error.ends_with("d ago"), "{error}");
+        identity.take_on(&Issued::make(&["localhost".to_owned()], 9).unwrap().pair(), &files).unwrap();
+        assert_eq!(identity.is_valid_at(now + 4 * day), Ok(()), "it was renewed");
     }
 }

@@ -22,6 +22,7 @@ use crate::hub::Kind;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::extensions::Extensions;
+use crate::kubernetes::history::History;
 use crate::kubernetes::incumbent::{self, Incumbent};
 use crate::kubernetes::lease::{Candidacy, Election, Leadership};
 use crate::lifecycle::{GroupKind, Settings};
@@ -58,6 +59,8 @@ pub(super) struct Leases {
     /// A client with a connection of its own.
     pub client: kube::Client,
     pub runtime: Handle,
+    /// Learns of a Lease whose version goes back.
+    pub history: Arc<History>,
 }
 
 /// A part in the leader election.
@@ -77,6 +80,7 @@ impl Leading {
         let namespace = flags.namespace(&leases.client, options.is_in_pod());
         let candidacy = Candidacy::new(&*namespace, &*flags.lease_name, flags.lease_duration);
         let (election, leadership) = Election::new(leases.client.clone(), candidacy, metrics.clone());
+        let election = election.watching(leases.history.clone());
         let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
         let leading = Leading { leadership, namespace, stop, stopped };
         let (stop, stopped) = (leading.stop.clone(), leading.stopped.clone());

@@ -38,6 +38,9 @@ const CONNECTION: usize = 76 << 10;
 /// File descriptors for everything but connections: watches, files, and connections that are about to close.
 const OTHER_FILES: usize = 192;
 
+/// The fewest file descriptors with which everything works: those for everything but connections, and the fewest connections.
+pub(super) const LEAST_FILES: usize = OTHER_FILES + 32;
+
 /// How many connections each port may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connections {

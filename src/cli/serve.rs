@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
@@ -39,6 +39,7 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::connection;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::gather::Gatherer;
+use crate::kubernetes::history::History;
 use crate::kubernetes::sizes;
 use crate::kubernetes::versions::ApiVersions;
 use crate::kubernetes::watch;
@@ -119,9 +120,15 @@ struct Running {
 }
 
 /// How the memory limit and the file descriptors are divided.
-fn budgets(options: &Serve) -> (Shares, Connections) {
+fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let (memory, files) = (options.memory_limit.unwrap_or_else(memory::limit), memory::files());
+    if files < memory::LEAST_FILES {
+        bail!(
+            "the process may open {files} files, and needs {} at least; raise the limit (ulimit -n)",
+            memory::LEAST_FILES
+        );
+    }
     let (shares, connections) =
         (Shares::of(memory, processors), Connections::of(options.connections as usize, memory, files));
     info!(
@@ -134,7 +141,7 @@ fn budgets(options: &Serve) -> (Shares, Connections) {
         files,
         "Computed memory budgets"
     );
-    (shares, connections)
+    Ok((shares, connections))
 }
 
 impl Running {
@@ -145,15 +152,12 @@ impl Running {
         options.check_ceiling()?;
         let scope = options.scope()?;
         let Source { client, leases, server, api } = Source::of(options, &progress, probe_runtime).await?;
-        let (shares, connections) = budgets(options);
+        let (shares, connections) = budgets(options)?;
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
         let holds = holds(options, &client, &metrics, &mut tasks);
-        let gatherer =
-            Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone()).keeping_schemas(shares.schemas);
-        supervise(&mut tasks, "the connections to workload clusters", gatherer.follow_clusters());
         let EndPoints { all, reviews, conversions } =
-            EndPoints::of(options, shares, gatherer, &client, &metrics, holds);
+            EndPoints::of(options, shares, &client, &cache, &metrics, holds, &mut tasks);
         if let Some(api) = &api {
             api.embedded.set_admission(Arc::new(InProcess::new(all, options.drives_machines())));
         }
@@ -199,7 +203,7 @@ impl Running {
 
         let machines = workloads.as_ref().map(|workloads| workloads.machines(options)).transpose()?;
         let leading = leading::start(options, &client, &leases, &cache, &metrics, machines, &mut tasks).await?;
-        let mut health = Health::new(cache.clone(), metrics.clone());
+        let mut health = health(&cache, &metrics, &identity);
         if let Some(leading) = &leading
             && options.certificates.manage_certificates
         {
@@ -210,33 +214,28 @@ impl Running {
         let probes = probe_runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
         supervise(&mut tasks, "probes", async { drop(probes.await) });
         supervise(&mut tasks, "the heartbeat", health.clone().beat());
-        let told = metrics.clone();
+        let metrics_of_machines = options.embedded.then(|| metrics.clone());
         if !options.impact_time.is_zero() {
             let sizes = sizes::keep_current(client.clone(), cache.clone(), metrics.clone());
             supervise(&mut tasks, "the watch of MachineDeployments", sizes);
         }
         supervise(&mut tasks, "watches", watch::keep_current(client, cache.clone(), metrics));
-        if options.embedded {
-            // Nothing is slow here; what takes longer is in the log, and the probes say that the server is not ready.
-            let _ = tokio::time::timeout(LISTING, cache.listed()).await;
-        }
-        let stop = CancellationToken::new();
-        let metrics_of_machines = options.embedded.then_some(told);
+        until_listed(options, &cache).await;
+        let (stop, last_stop) = (CancellationToken::new(), CancellationToken::new());
         let announcement = Announcement {
             server: &server,
             webhook: webhook_address,
             authority: authority.as_deref(),
             api: api.as_ref().map(|api| (api.address, api.kubeconfig.clone(), &api.loaded)),
             moved: &moved,
-        };
-        let announcement = announcement.text();
+        }
+        .text();
         api.as_ref().map_or(Ok(()), Api::invite)?;
         let api_address = api.as_ref().map(|api| api.address.to_string());
         let workload_address = workloads.as_ref().map(|workloads| workloads.address.to_string());
         let api = serve_apis(api, workloads, &stop);
         let webhook = tokio::spawn(webhook.serve(reviews, stop.clone()));
-        let last_stop = CancellationToken::new();
-        let converter = tokio::spawn(converter.serve(conversions, last_stop.clone()));
+        let conversions = tokio::spawn(converter.serve(conversions, last_stop.clone()));
         health.set_serving(true);
         for note in &moved {
             info!("{note}");
@@ -244,7 +243,6 @@ impl Running {
         info!(webhook = %webhook_address, conversions = %conversion_address, %admin, api = api_address, workloads = workload_address, "Serving");
         let greeting = tokio::spawn(greet(health.clone(), metrics_of_machines, progress, announcement));
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-        let conversions = converter;
         Ok(Running { tasks, webhook, conversions, api, greeting, health, leading, departure, stop, last_stop, grace })
     }
 
@@ -291,6 +289,20 @@ impl Running {
     }
 }
 
+/// What the probes look at: the caches, and whether the serving certificate has expired.
+fn health(cache: &Arc<Cache>, metrics: &Arc<Metrics>, identity: &Arc<Identity>) -> Health {
+    let shown = identity.clone();
+    Health::new(cache.clone(), metrics.clone()).requiring(Box::new(move || shown.is_valid_at(SystemTime::now())))
+}
+
+/// Waits until --embedded has listed its own objects, so that the first review is answered like any other.
+async fn until_listed(options: &Serve, cache: &Cache) {
+    if options.embedded {
+        // Nothing is slow here; the log has what takes longer, and the probes say that the server is not ready.
+        let _ = tokio::time::timeout(LISTING, cache.listed()).await;
+    }
+}
+
 /// Serves the API of --embedded and those of workload clusters, where there are any.
 fn serve_apis(
     api: Option<Api>,
@@ -332,10 +344,11 @@ impl EndPoints {
     fn of(
         options: &Serve,
         shares: Shares,
-        gatherer: Gatherer,
         client: &kube::Client,
+        cache: &Arc<Cache>,
         metrics: &Arc<Metrics>,
         holds: Option<Holds>,
+        tasks: &mut JoinSet<&'static str>,
     ) -> EndPoints {
         let versions = ApiVersions::of_cluster(client.clone());
         let conversion_limits = conversion::Limits {
@@ -344,6 +357,9 @@ impl EndPoints {
             ..conversion::Limits::default()
         };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
+        let gatherer =
+            Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone()).keeping_schemas(shares.schemas);
+        supervise(tasks, "the connections to workload clusters", gatherer.follow_clusters());
         let limits = Limits {
             blocking: shares.threads,
             held: shares.bodies,
@@ -398,7 +414,7 @@ impl Source {
         if options.embedded {
             let api = Api::bind(options, progress).await?;
             let (client, server) = (api.embedded.client(), format!("https://{}", api.address));
-            let leases = Leases { client: client.clone(), runtime: runtime.clone() };
+            let leases = Leases { client: client.clone(), runtime: runtime.clone(), history: Arc::default() };
             return Ok(Source { client, leases, server, api: Some(api) });
         }
         let mut config = match &options.kubeconfig {
@@ -421,7 +437,9 @@ impl Source {
         let client = connection::client(config, connection::Pings::default());
         let failed = "cannot create a client for the API server";
         let (client, leases) = (client.context(failed)?, leases.context(failed)?);
-        Ok(Source { client, leases: Leases { client: leases, runtime: runtime.clone() }, server, api: None })
+        let history = Arc::<History>::default();
+        let client = history.client(client);
+        Ok(Source { client, leases: Leases { client: leases, runtime: runtime.clone(), history }, server, api: None })
     }
 }
 

@@ -99,6 +99,12 @@ impl Gatherer {
         found.collect()
     }
 
+    /// The workload clusters that are asked for Nodes.
+    #[cfg(test)]
+    pub(super) fn workloads(&self) -> Option<Arc<super::workload::Workloads>> {
+        self.live.as_ref().map(Live::workloads)
+    }
+
     /// Ends connections to workload clusters whose Clusters are gone, for ever.
     pub fn follow_clusters(&self) -> impl Future<Output = ()> + Send + use<> {
         let (cache, workloads) = (self.cache.clone(), self.live.as_ref().map(Live::workloads));

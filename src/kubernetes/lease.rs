@@ -44,6 +44,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::describe;
+use super::history::History;
+use super::list_watch::is_before;
 use super::pace::Pace;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
@@ -357,6 +359,9 @@ pub struct Election {
     seen: Option<Seen>,
     /// What went wrong last, so that it is logged once.
     trouble: Option<String>,
+    history: Arc<History>,
+    /// The last resourceVersion of the Lease, also of one that is gone.
+    version: String,
 }
 
 impl fmt::Debug for Election {
@@ -422,7 +427,16 @@ impl Election {
         let pace = Pace::new(candidacy.duration);
         let office = Arc::new(Office { candidacy, state: watch::Sender::default(), renewal, work, pace, metrics });
         let leadership = Leadership { office: office.clone(), state: office.state.subscribe(), term: 0 };
-        (Election { office, leases, seen: None, trouble: None }, leadership)
+        let election =
+            Election { office, leases, seen: None, trouble: None, history: Arc::default(), version: String::new() };
+        (election, leadership)
+    }
+
+    /// The same; it tells `history` when the API server was restored from an older copy.
+    #[must_use]
+    pub fn watching(mut self, history: Arc<History>) -> Self {
+        self.history = history;
+        self
     }
 
     /// Takes part until `stop`, then waits for the work of [`Leadership::while_leading`] to end and gives the lease
@@ -494,6 +508,7 @@ impl Election {
     async fn look(&mut self) -> Result<(), LeaseError> {
         let name = self.office.candidacy.name.clone();
         let now = timeout(self.office.candidacy.request(), self.leases.get_opt(&name)).await??;
+        self.note_version(now.as_ref());
         self.seen = now.map(|lease| match self.seen.take() {
             Some(seen) if seen.lease.spec == lease.spec => Seen { lease, since: seen.since },
             former => {
@@ -506,6 +521,19 @@ impl Election {
             }
         });
         Ok(())
+    }
+
+    /// Compares the version of the Lease with the last one. If it went back, everything that is known of the API server is void: a term ends, so
+    /// that controllers begin anew, and so do the watches of the process.
+    fn note_version(&mut self, lease: Option<&Lease>) {
+        let Some(version) = lease.and_then(|lease| lease.metadata.resource_version.clone()) else { return };
+        if is_before(&version, &self.version) {
+            let before = &*self.version;
+            warn!(lease = %self.office.lease(), before, now = version, "The API server was restored from an older copy; listing everything again");
+            self.office.step_down(false);
+            self.history.went_back();
+        }
+        self.version = version;
     }
 
     /// Writes the Lease, provided that it may be taken and still is what it was when it was read.
@@ -527,6 +555,7 @@ impl Election {
                 timeout(candidacy.request(), self.leases.replace(&candidacy.name, &params, &lease)).await??
             }
         };
+        self.note_version(Some(&lease));
         self.seen = Some(Seen { lease, since: renewal.at });
         self.office.renewed(renewal, was_ours);
         Ok(())

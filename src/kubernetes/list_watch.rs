@@ -86,6 +86,8 @@ pub(crate) enum Fault {
     Reported(Box<Status>),
     #[error("the watch ended at once")]
     Brief,
+    #[error("the resourceVersion went back from {0} to {1}: the API server was restored from an older copy")]
+    WentBack(String, String),
     #[error("timed out waiting for a {0}")]
     Late(&'static str),
 }
@@ -123,6 +125,7 @@ impl Fault {
     fn is_gone(&self) -> bool {
         match self {
             Fault::Watch(kube::Error::Api(status)) | Fault::Reported(status) => status.code == 410,
+            Fault::WentBack(..) => true,
             _ => false,
         }
     }
@@ -286,6 +289,7 @@ where
         let limit = if self.has_failed { silence.min(since + BRIEF) } else { silence };
         let fault = match timeout_at(limit, events.next()).await {
             Ok(Some(Ok(event))) => match said(event) {
+                Ok((_, Some(moved))) if is_before(&moved, &version) => Fault::WentBack(version.clone(), moved),
                 Ok((report, moved)) => {
                     let version = moved.unwrap_or(version);
                     self.state = State::Watching { version, events, since, silent: false };
@@ -350,6 +354,12 @@ where
     let params = WatchParams { label_selector: labels, field_selector: fields, ..WatchParams::default() };
     let answer = timeout(START_LIMIT, api.watch(&params, version)).await;
     Ok(answer.map_err(|_| Fault::Late("watch"))?.map_err(Fault::Watch)?.boxed())
+}
+
+/// Whether a version is before another one; both are numbers.
+pub(super) fn is_before(version: &str, other: &str) -> bool {
+    let number = |version: &str| version.parse::<u64>().ok();
+    number(version).zip(number(other)).is_some_and(|(version, other)| version < other)
 }
 
 /// What an event of a watch says, and up to which version all is known then.
@@ -595,5 +605,30 @@ mod tests {
         let told = next(&mut reports, 7, started).await;
         assert!(told[2..].iter().all(|(_, text)| text == "the watch ended at once"), "{told:?}");
         assert!(told[6].0 >= 10, "pauses grow: {told:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_goes_back_is_followed_by_a_new_list() {
+        // DEC-105
+        for line in [bookmark("3"), event("MODIFIED", object("a", "3"))] {
+            let script = Script::default();
+            script.get(PATH, &[], list(&["a"], "7", "")).get(
+                PATH,
+                &["resourceVersion=7"],
+                Answer::OpenWatch(vec![after(1, line)]),
+            );
+            script.get(PATH, &["limit=100"], list(&["a"], "3", ""));
+            script.get(PATH, &["resourceVersion=3"], Answer::OpenWatch(vec![]));
+            let mut reports = pin!(list_watch::<ConfigMap>(Api::all(script.client()), Selection::default()));
+            let mut faults = 0;
+            for _ in 0..9 {
+                let next = tokio::time::timeout(Duration::from_secs(10), reports.next()).await;
+                if let Ok(Some(Err(fault))) = next {
+                    assert!(matches!(&fault, Fault::WentBack(from, to) if from == "7" && to == "3"), "{fault}");
+                    faults += 1;
+                }
+            }
+            assert_eq!((faults, script.left()), (1, 0));
+        }
     }
 }

@@ -16,7 +16,7 @@
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! port_forward.rs (streams to a Service from outside of the cluster) ─► plan --live, simulate --live
 //! address.rs: the paths of all these requests, checked
-//! connection.rs: the client that sends them
+//! connection.rs: the client that sends them, history.rs: an API server that was restored from an older copy
 //! lease.rs (which process leads and may write, and how much at a time: pace.rs), incumbent.rs (whether Cluster API's own controllers are at work)
 //! ```
 
@@ -39,6 +39,7 @@ pub(crate) mod events;
 pub mod extensions;
 pub(crate) mod follow;
 pub mod gather;
+pub mod history;
 pub mod incumbent;
 mod kept;
 mod kubeconfig;

@@ -98,6 +98,18 @@ impl ApiServer {
         self.store.lock().unwrap().unserved.extend(paths);
     }
 
+    /// What is stored, to restore it later.
+    pub(crate) fn copy(&self) -> (BTreeMap<String, Value>, u64) {
+        let store = self.store.lock().unwrap();
+        (store.objects.clone(), store.version)
+    }
+
+    /// Stores a copy again, as a restored etcd does; versions go on from there.
+    pub(crate) fn restore(&self, (objects, version): (BTreeMap<String, Value>, u64)) {
+        let mut store = self.store.lock().unwrap();
+        (store.objects, store.version) = (objects, version);
+    }
+
     /// The object at a path.
     pub(crate) fn object(&self, path: &str) -> Option<Value> {
         self.store.lock().unwrap().objects.get(path).cloned()

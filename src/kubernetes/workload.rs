@@ -461,6 +461,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nothing_is_kept_of_a_cluster_that_is_gone() {
+        let (script, workload) = (Script::default(), Workload::start().await);
+        let facts = |names: &[&str]| {
+            let cluster = |name: &&str| crate::hub::Cluster {
+                metadata: crate::hub::Metadata { namespace: "ns".into(), name: (*name).into(), ..Default::default() },
+                ..Default::default()
+            };
+            crate::world::Facts::of(names.iter().map(cluster), [])
+        };
+        let cache = Arc::new(crate::kubernetes::cache::Cache::new(facts(&["one", "two"])));
+        let gatherer = crate::kubernetes::gather::Gatherer::of_cluster(cache.clone(), script.client(), Arc::default());
+        let workloads = gatherer.workloads().unwrap();
+        script.get(SECRET, &[], secret("1", &workload.kubeconfig()));
+        assert_eq!(ask(&workloads, &["n1"]).await, Ok(vec!["n1".to_owned()]));
+        let follow = tokio::spawn(gatherer.follow_clusters());
+        tokio::task::yield_now().await;
+        let remove = |name: &str| cache.update(|facts| facts.remove_cluster(&ObjectKey::new("ns", name)));
+        let kept = || workloads.known.lock().unwrap().len();
+        remove("two");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(kept(), 1, "it is that of another Cluster");
+        remove("one");
+        let gone = async {
+            while kept() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+        follow.abort();
+    }
+
+    #[tokio::test]
     async fn an_answer_that_is_no_node_is_reported_by_its_status_only() {
         // DEC-40: no redirects
         let (script, workload) = (Script::default(), Workload::start().await);

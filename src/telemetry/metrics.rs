@@ -104,6 +104,10 @@ pub struct Metrics {
     pub waiting: Family<Queue, Gauge>,
     pub shed_requests: Family<Reason, Counter>,
     pub certificate_actions: Family<Action, Counter>,
+    /// Objects because of which the API server does not call this installation.
+    pub missing_registrations: Family<Kind, Gauge>,
+    /// Writes that put the CA bundle back.
+    pub bundle_disputes: Counter,
     pub live_reads: Family<Read, Counter>,
     pub stale_cache_skips: Family<Kind, Counter>,
     pub ssa_cache_hits: Family<Controller, Counter>,
@@ -230,6 +234,8 @@ fn registered_in(mut registry: Registry) -> Metrics {
         write_limit: new.metric("write_limit", "Writes that the leader sends at a time"),
         waiting: new.metric("admission_requests_waiting", "Reviews in the queue"),
         certificate_actions: new.metric("certificate_actions", "Writes of the leader that manages certificates"),
+        missing_registrations: new.metric("missing_registrations", "Objects that should call topologist and do not"),
+        bundle_disputes: new.metric("bundle_disputes", "CA bundles that another writer replaced and that were written again"),
         live_reads: new.metric(
             "live_reads",
             "Requests of reviews that the caches could not answer: objects, lists, definitions, Nodes of workload clusters",

@@ -123,6 +123,16 @@ async fn with_little_memory_large_bodies_are_rejected_and_others_answered() {
 }
 
 #[test]
+fn a_process_that_may_open_too_few_files_does_not_start() {
+    // It would be ready, and its watches would fail.
+    let folder = tempfile::tempdir().unwrap();
+    let output = after("ulimit -n 64", &serve(folder.path())).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("the process may open 64 files, and needs 224 at least"), "{text}");
+}
+
+#[test]
 fn a_folder_that_cannot_be_created_is_named() {
     let state = Path::new("/proc/nowhere");
     let output = serve(state).output().unwrap();

@@ -431,7 +431,8 @@ const DEFINITIONS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions:
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
 /// Manages its certificates: in its namespace, and everywhere.
-const CERTIFIES: [&str; 2] = ["/secrets: create", "/secrets[topologist-certificates]: list watch update"];
+const CERTIFIES: [&str; 3] =
+    ["/secrets: create", "/secrets[topologist-certificates]: list watch update", "/events: create patch"];
 const BUNDLES: [&str; 3] = [
     "admissionregistration.k8s.io/mutatingwebhookconfigurations[topologist]: list watch patch",
     "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: list watch patch",

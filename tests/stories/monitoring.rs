@@ -44,6 +44,7 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.unreadable_objects.get_or_create(&kind));
     drop(metrics.cache_unreadable_objects.get_or_create(&kind));
     drop(metrics.watch_errors.get_or_create(&kind));
+    drop(metrics.missing_registrations.get_or_create(&kind));
     drop(metrics.tls_reloads.get_or_create(&outcome));
     drop(metrics.lease_transitions.get_or_create(&outcome));
     drop(metrics.reconciles.get_or_create(&Reconcile { controller: "clusterclass", outcome: "failed" }));

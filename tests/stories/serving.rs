@@ -703,3 +703,15 @@ fn a_client_authority_that_cannot_be_used_keeps_the_server_from_starting() {
         assert!(text.contains(words), "{words:?} is missing in {text}");
     }
 }
+
+#[test]
+fn an_embedded_server_serves_when_it_knows_its_objects() {
+    // A class would be unknown to the first review otherwise, which would be answered with 500.
+    let log = serve(&[]).topologist.log_text();
+    let place = |words: &[&str]| log.lines().position(|line| words.iter().all(|word| line.contains(word)));
+    let serving = place(&["\"Serving\""]).expect("it serves");
+    for kind in ["\"Cluster\"", "\"ClusterClass\""] {
+        let listed = place(&["\"Listed objects\"", kind]).expect("they are listed");
+        assert!(listed < serving, "{kind}: {log}");
+    }
+}

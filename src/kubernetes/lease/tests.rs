@@ -378,6 +378,34 @@ async fn slow_renewals_limit_the_writes() {
     assert_eq!(one.metrics.write_limit.get(), 128);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_version_of_the_lease_that_goes_back_begins_a_new_term() {
+    // DEC-105
+    let server = ApiServer::default();
+    let history = Arc::new(crate::kubernetes::history::History::default());
+    let (metrics, stop) = (Arc::new(Metrics::default()), CancellationToken::new());
+    let candidacy = Candidacy { identity: "one".to_owned(), ..Candidacy::new("ns", "topologist", LEASE) };
+    let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
+    let election = Box::pin(election.watching(history.clone()).run(stop.clone()));
+    let mut one = Candidate { leadership, metrics, stop, election };
+    let (work, terms) = counted(&one);
+    one.run(60 * SECOND).await;
+    let copy = server.copy();
+    one.run(60 * SECOND).await;
+    assert_eq!((*terms.lock().unwrap(), one.transitions("acquired"), history.epoch()), (1, 1, 0));
+    server.restore(copy);
+    one.run(5 * SECOND).await;
+    assert!(one.leads());
+    assert_eq!(
+        (*terms.lock().unwrap(), history.epoch()),
+        (2, 1),
+        "it leads again, with caches of the restored history"
+    );
+    one.run(60 * SECOND).await;
+    assert_eq!((*terms.lock().unwrap(), history.epoch()), (2, 1));
+    work.abort();
+}
+
 #[test]
 fn identities_differ() {
     let identity = || Candidacy::new("ns", "topologist", LEASE).identity;

@@ -1,0 +1,130 @@
+//! Whether the API server calls this installation at all: with a webhook configuration that is deleted, everything is admitted, and no write fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tracing::{info, warn};
+
+use super::bundles::{Holder, Services};
+use crate::telemetry::metrics::{self, Metrics};
+
+/// Why the API server does not call this installation for the sake of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    /// The webhook configuration does not exist.
+    Missing,
+    /// No webhook of the configuration calls the Service.
+    Elsewhere,
+    /// The definition converts nothing.
+    Unconverted,
+}
+
+impl Gap {
+    fn text(self) -> &'static str {
+        match self {
+            Gap::Missing => "it does not exist, so writes are not reviewed",
+            Gap::Elsewhere => "none of its webhooks calls the Service, so writes are not reviewed",
+            Gap::Unconverted => {
+                "its conversion strategy is None, so objects of other versions are stored and read as they are"
+            }
+        }
+    }
+}
+
+/// The gaps that have been reported.
+#[derive(Debug, Default)]
+pub(super) struct Registrations(BTreeMap<Holder, Gap>);
+
+impl Registrations {
+    /// Compares the objects that exist with those that should: logs what has changed, counts the gaps, and returns the message of an Event if
+    /// there are new ones.
+    pub(super) fn update(
+        &mut self,
+        objects: &BTreeMap<Holder, Value>,
+        services: &Services,
+        configurations: &str,
+        metrics: &Metrics,
+    ) -> Option<String> {
+        let now = gaps(objects, services);
+        for holder in self.0.keys().filter(|holder| !now.contains_key(holder)) {
+            info!(kind = holder.kind(), name = holder.name(configurations), "The API server calls topologist again");
+        }
+        let mut new = Vec::new();
+        for (holder, gap) in now.iter().filter(|(holder, gap)| self.0.get(holder) != Some(gap)) {
+            let (kind, name, reason) = (holder.kind(), holder.name(configurations), gap.text());
+            warn!(kind, name, reason, "The API server does not call topologist");
+            new.push(format!("{kind} {name}: {reason}"));
+        }
+        let kinds: BTreeSet<&'static str> = Holder::ALL.into_iter().map(Holder::kind).collect();
+        for kind in kinds {
+            let count = now.keys().filter(|holder| holder.kind() == kind).count();
+            metrics
+                .missing_registrations
+                .get_or_create(&metrics::Kind { kind })
+                .set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        self.0 = now;
+        (!new.is_empty()).then(|| new.join("; "))
+    }
+}
+
+/// The gaps of these objects. Definitions are optional, and another Service may convert their objects.
+fn gaps(objects: &BTreeMap<Holder, Value>, services: &Services) -> BTreeMap<Holder, Gap> {
+    let gap = |holder: Holder| match (holder, objects.get(&holder)) {
+        (Holder::Definition(_), None) => None,
+        (Holder::Definition(_), Some(object)) => {
+            let strategy = object.pointer("/spec/conversion/strategy").and_then(Value::as_str);
+            (strategy != Some("Webhook")).then_some(Gap::Unconverted)
+        }
+        (_, None) => Some(Gap::Missing),
+        (_, Some(object)) => holder.bundles(object, services).is_empty().then_some(Gap::Elsewhere),
+    };
+    Holder::ALL.into_iter().filter_map(|holder| Some((holder, gap(holder)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::Lines;
+
+    #[test]
+    fn a_configuration_that_is_deleted_or_calls_another_service_is_reported_once() {
+        // DEC-104
+        let (lines, _guard) = Lines::collect();
+        let (metrics, mut registrations) = (Metrics::default(), Registrations::default());
+        let services =
+            Services { namespace: "ns".to_owned(), webhook: "hook".to_owned(), conversion: "convert".to_owned() };
+        let webhooks = |service: &str| json!({"webhooks": [{"name": "w", "clientConfig": {"service": {"namespace": "ns", "name": service}}}]});
+        let clusters = Holder::Definition("clusters.cluster.x-k8s.io");
+        let definition = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
+        let mut objects = BTreeMap::from([
+            (Holder::Mutating, webhooks("hook")),
+            (Holder::Validating, webhooks("hook")),
+            (clusters, definition("Webhook")),
+        ]);
+        let mut update =
+            |objects: &BTreeMap<Holder, Value>| registrations.update(objects, &services, "topologist", &metrics);
+        let count = |kind: &'static str| metrics.missing_registrations.get_or_create(&metrics::Kind { kind }).get();
+        assert_eq!(update(&objects), None);
+        objects.remove(&Holder::Validating);
+        objects.insert(clusters, definition("None"));
+        let said = update(&objects).unwrap();
+        assert!(
+            said.contains("ValidatingWebhookConfiguration topologist: it does not exist")
+                && said.contains("strategy is None"),
+            "{said}"
+        );
+        assert_eq!((count("ValidatingWebhookConfiguration"), count("CustomResourceDefinition")), (1, 1));
+        assert_eq!(update(&objects), None, "it is said once");
+        objects.insert(Holder::Validating, webhooks("other"));
+        assert!(update(&objects).unwrap().contains("none of its webhooks calls the Service"));
+        objects.insert(Holder::Validating, webhooks("hook"));
+        objects.insert(clusters, definition("Webhook"));
+        assert_eq!(update(&objects), None);
+        assert_eq!((count("ValidatingWebhookConfiguration"), count("CustomResourceDefinition")), (0, 0));
+        let text = lines.text();
+        assert_eq!((text.matches("WARN").count(), text.matches("calls topologist again").count()), (3, 2), "{text}");
+    }
+}
