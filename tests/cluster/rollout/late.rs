@@ -1,14 +1,16 @@
-//! Requests that arrive after newer ones, and templates that are gone.
+//! Requests that arrive after newer ones, lists that fail, and templates that are gone.
 
 use std::time::Duration;
 
 use http::StatusCode;
+use topologist::telemetry::metrics::Reconcile;
 
 use super::crash::{Wish, at_rest};
 use super::layer::{Trouble, Wire};
 use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Manager, Site, text};
 
 on_both![
+    a_restart_writes_nothing_even_if_lists_fail_at_first,
     an_apply_that_was_given_up_and_arrives_later_is_refused,
     templates_that_are_gone_get_successors,
     conflicts_with_those_who_write_status_are_rare,
@@ -29,6 +31,26 @@ async fn successor(site: &Site, before: &str) -> String {
         (name != before && is_there).then_some(name)
     })
     .await
+}
+
+async fn a_restart_writes_nothing_even_if_lists_fail_at_first(site: Site) {
+    // DEC-100
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    site.apply_file("cluster.yaml").await;
+    at_rest(&site).await;
+    manager.stop().await;
+    let wire = Wire::new(Trouble::Lists { fail: Duration::from_secs(8) });
+    let manager = Manager::start(&site, &wire);
+    let runs = |controller, outcome| manager.metrics.reconciles.get_or_create(&Reconcile { controller, outcome }).get();
+    for controller in ["topology/cluster", "clusterclass"] {
+        site.until("it was reconciled", || async { (runs(controller, "unchanged") > 0).then_some(()) }).await;
+        assert_eq!(runs(controller, "failed"), 0, "{controller}");
+    }
+    assert!(runs("topology/cluster", "postponed") > 0, "no run began before the lists were there");
+    let written: Vec<String> = wire.requests().into_iter().filter(|request| !request.starts_with("GET")).collect();
+    assert!(written.is_empty(), "{written:#?}");
+    manager.stop().await;
 }
 
 async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
@@ -27,6 +27,8 @@ pub(super) enum Trouble {
     DiesAt { write: usize },
     /// The first apply to an object of this kind, by its plural, is never answered, and reaches the server this much later.
     Late { kind: &'static str, by: Duration },
+    /// Lists of all kinds but Clusters, classes and ExtensionConfigs fail for this time, as on an API server that has just started.
+    Lists { fail: Duration },
     /// One of five requests fails before or after it is done, or takes its time: which, follows from a number.
     Chaos(u64),
 }
@@ -34,6 +36,8 @@ pub(super) enum Trouble {
 /// The wire.
 #[derive(Default)]
 pub(super) struct Wire {
+    /// The first request.
+    began: OnceLock<Instant>,
     trouble: Mutex<Trouble>,
     writes: Mutex<Vec<Written>>,
     /// Reads besides watches and their lists, by path.
@@ -100,6 +104,14 @@ impl Wire {
         let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
         let is_lease = path.contains("/leases");
         let is_watch = query.contains("watch=") || (method == Method::GET && query.contains("limit="));
+        let elapsed = self.began.get_or_init(Instant::now).elapsed();
+        if let Trouble::Lists { fail } = *self.trouble.lock().unwrap()
+            && elapsed < fail
+            && query.contains("limit=")
+            && !["/clusters", "/clusterclasses", "/extensionconfigs"].iter().any(|end| path.ends_with(end))
+        {
+            return Ok(unavailable(StatusCode::SERVICE_UNAVAILABLE));
+        }
         if is_lease || is_watch {
             return Ok(inner.send(request).await?);
         }
@@ -146,10 +158,10 @@ impl Wire {
 
     async fn chaos(&self, inner: &kube::Client, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
         match self.draw(15) {
-            0 => Ok(unavailable()),
+            0 => Ok(unavailable(StatusCode::INTERNAL_SERVER_ERROR)),
             1 => {
                 let _ = inner.send(request).await?;
-                Ok(unavailable())
+                Ok(unavailable(StatusCode::INTERNAL_SERVER_ERROR))
             }
             2 => {
                 tokio::time::sleep(Duration::from_millis(self.draw(700))).await;
@@ -169,13 +181,9 @@ impl Wire {
     }
 }
 
-fn unavailable() -> Response<Body> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500,
+fn unavailable(code: StatusCode) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code.as_u16(),
         "reason": "InternalError", "message": "the wire broke"});
     let body = Body::from(status.to_string().into_bytes());
-    Response::builder()
-        .status(StatusCode::INTERNAL_SERVER_ERROR)
-        .header("content-type", "application/json")
-        .body(body)
-        .unwrap()
+    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }
