@@ -155,12 +155,14 @@ fn a_paused_cluster_calls_nothing_and_goes_on_from_its_annotations() {
     site.ground.merge("cluster/demo", &json!({"spec": {"paused": true}}));
     site.wait_for("TopologyReconciled", "Paused", "");
     let calls = called(&site).len();
+    // More than one if the write of a step met a conflict.
+    let begun = site.lab.count("beforecontrolplaneupgrade");
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert_eq!(called(&site).len(), calls, "{:?}", called(&site));
     site.lab.on("AfterControlPlaneUpgrade", "aftercontrolplaneupgrade", |_| Reply::done());
     site.ground.merge("cluster/demo", &json!({"spec": {"paused": null}}));
     site.ground.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
-    assert_eq!(site.lab.count("beforecontrolplaneupgrade"), 1, "the step is not begun again");
+    assert_eq!(site.lab.count("beforecontrolplaneupgrade"), begun, "the step is not begun again");
 }
 
 #[test]
