@@ -183,12 +183,13 @@ fn told(rolls: &[Roll], happened: &Counts) -> Counts {
     let mut told = Counts::new();
     let is_counted =
         |roll: &&Roll| matches!(roll.part, Part::ControlPlane | Part::Worker(_, _)) && roll.kind != "MachinePool";
-    // The time at which others begin is after the end of these rollouts.
-    for roll in rolls.iter().filter(is_counted).filter(|roll| roll.from.is_none()) {
+    for roll in rolls.iter().filter(is_counted) {
         let part = roll.part.to_string();
         let machines = roll.machines;
         let known = happened.get(&part).copied().unwrap_or_default();
-        let numbers = [machines.replaced, machines.removed, machines.added, machines.outdated_until_deleted];
+        // A time in the future is after the end of these rollouts.
+        let replaced = if roll.from.is_none() { machines.replaced } else { Some(0) };
+        let numbers = [replaced, machines.removed, machines.added, machines.outdated_until_deleted];
         let sums = told.entry(part.clone()).or_default();
         for (i, number) in numbers.into_iter().enumerate() {
             if number.is_none() {

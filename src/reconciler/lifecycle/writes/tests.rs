@@ -169,7 +169,7 @@ async fn a_forgotten_workload_cluster_is_not_made_again() {
     store.wrote(&id, cluster(json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["f"]})));
     assert_eq!(error().await, "workload cluster ns/c is not connected", "it is being deleted");
     store.removed(&id, None);
-    store.wrote(&id, cluster(json!({})));
+    store.wrote(&id, cluster(json!({"uid": "another"})));
     assert_eq!(error().await, "ns/c", "its first Node makes it");
 }
 
