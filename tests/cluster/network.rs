@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ListParams, WatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
 use topologist::kubernetes::connection::{self, Pings};
 
 use crate::cut::{Cut, Network};
@@ -67,21 +68,36 @@ async fn controllers_are_back_soon_after_an_outage_that_is_longer_than_the_lease
         "4s",
     ]);
     topologist.wait_until_ready();
-    let starts = || topologist.log_text().matches("Starting controllers").count();
-    let until = async |wanted: usize| {
+    let gvk = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "ClusterClass");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "clusterclasses");
+    let classes: Api<DynamicObject> = Api::namespaced_with(kubernetes.client(), "default", &resource);
+    // The controller of ClusterClasses writes the status of a new one.
+    let until_reconciled = async |name: &str| {
+        classes.create(&PostParams::default(), &class(name)).await.unwrap();
         let deadline = Instant::now() + 4 * SOON;
-        while starts() < wanted {
+        while classes.get(name).await.unwrap().data["status"]["conditions"].is_null() {
             assert!(Instant::now() < deadline, "{}", topologist.log_text());
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    until(1).await;
+    until_reconciled("before").await;
     cut.set(Network::Down);
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(topologist.log_text().contains("Lost the Lease"), "{}", topologist.log_text());
     cut.set(Network::Works);
     let restored = Instant::now();
-    until(2).await;
+    until_reconciled("after").await;
     // The Lease is taken again at once, and a watch pauses for five seconds at most.
     assert!(restored.elapsed() < Duration::from_secs(15), "{:?}\n{}", restored.elapsed(), topologist.log_text());
+}
+
+/// A class whose templates do not exist.
+fn class(name: &str) -> DynamicObject {
+    let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
+    let spec = json!({
+        "infrastructure": template("infrastructure", "DevClusterTemplate"),
+        "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"),
+    });
+    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": name}, "spec": spec});
+    serde_json::from_value(class).unwrap()
 }
