@@ -523,10 +523,10 @@ fn a_cluster_that_runs_goes_on_from_where_it_is() {
     let exported = exported.into_iter().find(|object| object["kind"] == "Cluster").unwrap();
     story.file("exported.yaml", world(&[exported]));
     let anew = story.run(&["exported.yaml", "-o", "json"]).json();
-    assert_eq!(count(&anew, |machine| machine["made"].is_i64()), 6, "without its objects it is rolled out");
+    assert_eq!(count(&anew, |machine| machine["made"].is_i64()), 8, "without its objects it is rolled out");
     story.file("none.yaml", world(&[]));
     let gone = story.run(&["running.yaml", "--to", "none.yaml", "-o", "json"]).json();
-    assert_eq!(count(&gone, |machine| machine["gone"].is_i64()), 6);
+    assert_eq!(count(&gone, |machine| machine["gone"].is_i64()), 8);
     assert_eq!(gone["clusters"][0]["outcome"], "converged");
 }
 
