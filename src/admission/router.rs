@@ -360,6 +360,7 @@ impl Question {
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {
                 Ok(match old_object::<Cluster>(request) {
                     Ok(old) => (old.metadata.name.clone(), Subject::DeleteCluster { old: Box::new(old) }),
+                    Err(reason) if request.old_object.is_none() => return Err(reason),
                     // It must be possible to delete what cannot be read (DEC-103).
                     Err(_) => (request.name.to_owned(), Subject::AlwaysAllowed),
                 })

@@ -40,7 +40,7 @@ impl<T> Log<T> {
         self.forgotten
     }
 
-    /// Adds a change; so many bytes are kept for its sake.
+    /// Adds a change. `bytes` is the size of the object that is kept because of it.
     pub(super) fn push(&mut self, change: T, version: u64, bytes: usize, at: Timestamp) {
         let bytes = bytes + ENTRY;
         self.bytes += bytes;

@@ -28,7 +28,7 @@ fn objects(fold: &mut Fold) -> &mut Objects {
     fold.facts_mut().objects_mut().unwrap()
 }
 
-/// What becomes of `before`, once it is rolled out and `edit` has changed its objects, on the way to `after`.
+/// The plan from `before`, rolled out and with its objects changed by `edit`, to `after`.
 fn change(before: &Scene, edit: impl FnOnce(&mut Fold), after: &Scene) -> Rollout {
     let mut old = before.fold();
     assert_eq!(old.roll_out(&blade()).failure, None);
