@@ -73,6 +73,7 @@ mod tests {
             assert!(answer(phase, Operation::Create, None, Some(&broken)).is_err(), "{phase:?}");
         }
         assert_eq!(answer(Phase::Validate, Operation::Delete, Some(&broken), None), Ok(true));
+        assert!(answer(Phase::Validate, Operation::Delete, None, None).is_err(), "no object at all");
         assert!(!changes_metadata_alone("{", "{") && !changes_metadata_alone("{}", "{}"));
     }
 }

@@ -25,17 +25,16 @@
 //! contain the resourceVersion that they were computed from, and the API server refuses them when a newer write was first (SSA-24,
 //! DEC-90). Deletions contain the uid.
 
+mod candidacy;
+
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use http::Method;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, PostParams};
 use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -43,88 +42,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+pub use self::candidacy::Candidacy;
 use super::describe;
 use super::history::History;
 use super::list_watch::is_before;
 use super::pace::Pace;
 use crate::telemetry::metrics::{Metrics, Outcome};
-
-/// The longest time between two reads of another process's Lease, regardless of its duration.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// The Lease of the election, and the identity of this process.
-#[derive(Clone, Debug)]
-pub struct Candidacy {
-    pub namespace: String,
-    pub name: String,
-    /// Differs between all processes that ever campaign.
-    pub identity: String,
-    /// How long a lease lasts after a renewal.
-    pub duration: Duration,
-}
-
-impl Candidacy {
-    /// A candidacy under a fresh identity: the host's name and a random suffix.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>, duration: Duration) -> Self {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
-        let host = host.map_or_else(|_| "topologist".to_owned(), |host| host.trim().to_owned());
-        // The keys of a hash map are random, which is all that is needed of chance here.
-        let chance = RandomState::new().build_hasher().finish();
-        let identity = format!("{host}_{chance:016x}");
-        Candidacy { namespace: namespace.into(), name: name.into(), identity, duration }
-    }
-
-    /// How long after a renewal the next one is due.
-    fn renewal(&self) -> Duration {
-        self.duration * 2 / 15
-    }
-
-    /// How long after something went wrong the next attempt follows.
-    fn retry(&self) -> Duration {
-        LOOK.min(self.duration / 15)
-    }
-
-    /// How long after a look at another's lease the next one is due: the time by which a renewal is seen too late.
-    fn look(&self) -> Duration {
-        LOOK.min(self.renewal())
-    }
-
-    /// How long a request for the Lease may take.
-    fn request(&self) -> Duration {
-        self.duration / 5
-    }
-
-    /// How long after a renewal writes may start.
-    fn mandate(&self) -> Duration {
-        self.duration / 2
-    }
-
-    /// How long a write may take: less than what is left of the lease when it starts.
-    fn write(&self) -> Duration {
-        self.duration * 2 / 5
-    }
-
-    fn lease(&self, spec: LeaseSpec) -> Lease {
-        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
-        Lease { metadata, spec: Some(spec) }
-    }
-
-    /// What the Lease says once it is ours, or still is.
-    fn claim(&self, former: LeaseSpec) -> LeaseSpec {
-        let now = Some(MicroTime(Timestamp::now()));
-        let is_ours = former.holder_identity.as_deref() == Some(&*self.identity);
-        let transitions = former.lease_transitions.unwrap_or(0);
-        let seconds = self.duration.as_millis().div_ceil(1000);
-        LeaseSpec {
-            holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: Some(i32::try_from(seconds).unwrap_or(i32::MAX)),
-            acquire_time: if is_ours { former.acquire_time } else { now.clone() },
-            renew_time: now,
-            lease_transitions: Some(if is_ours { transitions } else { transitions.saturating_add(1) }),
-            ..former
-        }
-    }
-}
 
 /// Why nothing may be written now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -408,8 +331,10 @@ pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
 enum LeaseError {
     #[error("{}", describe(.0))]
     Api(#[from] kube::Error),
-    #[error("timed out")]
-    Late(#[from] tokio::time::error::Elapsed),
+    #[error(
+        "timed out after {0:?}, a fifth of the lease duration; if the API server always takes this long, increase --lease-duration"
+    )]
+    Late(Duration),
 }
 
 impl LeaseError {
@@ -507,7 +432,7 @@ impl Election {
     /// Reads the Lease and notes when it changes.
     async fn look(&mut self) -> Result<(), LeaseError> {
         let name = self.office.candidacy.name.clone();
-        let now = timeout(self.office.candidacy.request(), self.leases.get_opt(&name)).await??;
+        let now = self.answered(self.leases.get_opt(&name)).await?;
         self.note_version(now.as_ref());
         self.seen = now.map(|lease| match self.seen.take() {
             Some(seen) if seen.lease.spec == lease.spec => Seen { lease, since: seen.since },
@@ -521,6 +446,12 @@ impl Election {
             }
         });
         Ok(())
+    }
+
+    /// The answer to a request for the Lease, which must not take longer than a part of its duration.
+    async fn answered<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
+        let limit = self.office.candidacy.request();
+        Ok(timeout(limit, request).await.map_err(|_| LeaseError::Late(limit))??)
     }
 
     /// Compares the version of the Lease with the last one. If it went back, everything that is known of the API server is void: a term ends, so
@@ -548,11 +479,11 @@ impl Election {
         let lease = match self.seen.as_ref().map(|seen| seen.lease.clone()) {
             None => {
                 let lease = candidacy.lease(candidacy.claim(LeaseSpec::default()));
-                timeout(candidacy.request(), self.leases.create(&params, &lease)).await??
+                self.answered(self.leases.create(&params, &lease)).await?
             }
             Some(mut lease) => {
                 lease.spec = Some(candidacy.claim(lease.spec.unwrap_or_default()));
-                timeout(candidacy.request(), self.leases.replace(&candidacy.name, &params, &lease)).await??
+                self.answered(self.leases.replace(&candidacy.name, &params, &lease)).await?
             }
         };
         self.note_version(Some(&lease));
@@ -605,7 +536,7 @@ impl Election {
             lease.spec = Some(LeaseSpec { holder_identity: Some(String::new()), ..seen.spec() });
             let params = PostParams::default();
             let replace = self.leases.replace(&self.office.candidacy.name, &params, &lease);
-            match timeout(self.office.candidacy.request(), replace).await?.map_err(LeaseError::from) {
+            match self.answered(replace).await {
                 Err(error) if error.is_surprise() => sleep(self.office.candidacy.retry()).await,
                 outcome => return outcome.map(drop),
             }

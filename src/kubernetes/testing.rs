@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -21,6 +22,8 @@ pub(crate) enum Failure {
     LosesAnswers,
     /// This answer, and nothing is stored.
     Status(u16),
+    /// The request is carried out, and the answer comes after this time.
+    Slow(Duration),
 }
 
 /// A request that came in.
@@ -148,8 +151,10 @@ impl ApiServer {
             Some(Failure::Status(code)) => refusal(code),
             _ => self.store.lock().unwrap().carry_out(&head, body),
         };
-        if failure == Some(Failure::LosesAnswers) {
-            std::future::pending::<()>().await;
+        match failure {
+            Some(Failure::LosesAnswers) => std::future::pending().await,
+            Some(Failure::Slow(latency)) => tokio::time::sleep(latency).await,
+            _ => {}
         }
         Ok(answer)
     }

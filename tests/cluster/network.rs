@@ -81,14 +81,24 @@ async fn controllers_are_back_soon_after_an_outage_that_is_longer_than_the_lease
         }
     };
     until_reconciled("before").await;
-    cut.set(Network::Down);
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    assert!(topologist.log_text().contains("Lost the Lease"), "{}", topologist.log_text());
-    cut.set(Network::Works);
-    let restored = Instant::now();
-    until_reconciled("after").await;
-    // The Lease is taken again at once, and a watch pauses for five seconds at most.
-    assert!(restored.elapsed() < Duration::from_secs(15), "{:?}\n{}", restored.elapsed(), topologist.log_text());
+    for (outage, is_lost) in [("network", 1), ("killed", 2)] {
+        match outage {
+            "network" => cut.set(Network::Down),
+            _ => kubernetes.kill_api_server(),
+        }
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        let log = topologist.log_text();
+        assert_eq!(log.matches("Lost the Lease").count(), is_lost, "{outage}\n{log}");
+        match outage {
+            "network" => cut.set(Network::Works),
+            _ => kubernetes.start_api_server(),
+        }
+        let restored = Instant::now();
+        until_reconciled(&format!("after-{outage}")).await;
+        // The Lease is taken again at once, and a watch pauses for five seconds at most.
+        let elapsed = restored.elapsed();
+        assert!(elapsed < Duration::from_secs(15), "{outage}: {elapsed:?}\n{}", topologist.log_text());
+    }
 }
 
 /// A class whose templates do not exist.

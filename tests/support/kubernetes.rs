@@ -132,6 +132,21 @@ impl Kubernetes {
         all_served(&client, definitions).await;
     }
 
+    /// Kills kube-apiserver as an out-of-memory killer would. etcd goes on.
+    pub fn kill_api_server(&self) {
+        let directory = &self.supervisor.directory;
+        fs::write(directory.join("down"), "").expect("a file is made");
+        let process = fs::read_to_string(directory.join("kube-apiserver.pid")).expect("it has a process id");
+        let killed = Command::new("kill").args(["-KILL", process.trim()]).status().expect("kill runs");
+        assert!(killed.success(), "kube-apiserver does not run");
+    }
+
+    /// Starts kube-apiserver again on the same port, and waits until it is ready.
+    pub fn start_api_server(&self) {
+        fs::remove_file(self.supervisor.directory.join("down")).expect("it was killed");
+        self.wait_until_ready().unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"));
+    }
+
     /// The last lines of each log, for the message of a failing test.
     pub fn log_tail(&self) -> String {
         ["run.log", "etcd.log", "kube-apiserver.log"].map(|name| self.supervisor.tail(name)).concat()

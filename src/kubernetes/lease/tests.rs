@@ -1,6 +1,6 @@
 use std::pin::Pin;
 
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ObjectMeta};
 use serde_json::json;
 
 use super::super::testing::{ApiServer, Failure};
@@ -376,6 +376,24 @@ async fn slow_renewals_limit_the_writes() {
     server.fail(None);
     one.run(60 * SECOND).await;
     assert_eq!(one.metrics.write_limit.get(), 128);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_lease_is_held_on_a_slow_api_server() {
+    // DEC-101
+    for (duration, leads) in [(LEASE, false), (2 * LEASE, true)] {
+        let server = ApiServer::default();
+        server.fail(Some(Failure::Slow(5 * SECOND)));
+        let mut one = Candidate::of(&server, "one", duration);
+        one.run(300 * SECOND).await;
+        assert_eq!((one.leads(), one.leadership.may_write().is_ok()), (leads, leads), "{duration:?}");
+        assert_eq!((one.transitions("acquired"), one.transitions("lost")), (u64::from(leads), 0), "{duration:?}");
+    }
+    let late = LeaseError::Late(Candidacy::new("ns", "topologist", LEASE).request()).to_string();
+    assert_eq!(
+        late,
+        "timed out after 3s, a fifth of the lease duration; if the API server always takes this long, increase --lease-duration"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kubernetes::deletion_hooks::DeletionHooks;
+use crate::kubernetes::scripted::{Answer, Script};
+use crate::telemetry::metrics::Metrics;
 
 fn cluster(metadata: Value) -> Cluster {
     let mut all = json!({"metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": {
@@ -46,5 +49,38 @@ fn workers_control_plane_and_infrastructure_are_what_stays() {
         let review: AdmissionRequest<'_> = serde_json::from_str(&review).unwrap();
         let object = Metadata { name: name.to_owned(), ..Metadata::default() };
         assert_eq!(is_part(&cluster, &review, &object), want, "{kind} {name}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_decode_holds_nothing() {
+    // DEC-56, DEC-103
+    let stored = |version: Value| {
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "2030-01-01T00:00:00Z"},
+            "spec": {"topology": {"classRef": {"name": "k"}, "version": version}}})
+    };
+    let review = json!({
+        "uid": "u", "kind": {"group": GROUP, "version": "v1beta2", "kind": "MachineDeployment"}, "operation": "DELETE",
+        "oldObject": {"metadata": {"name": "md", "namespace": "ns", "labels": {label::OWNED: "", label::CLUSTER_NAME: "c"}}},
+    })
+    .to_string();
+    let review: AdmissionRequest<'_> = serde_json::from_str(&review).unwrap();
+    let path = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusters/c";
+    for (answer, want) in [
+        (Answer::ok(stored(json!("v1.31.0"))), "forbidden"),
+        (Answer::ok(stored(json!(31))), ""),
+        (Answer::error(404, "NotFound"), ""),
+        (Answer::error(503, "ServiceUnavailable"), "unknown"),
+    ] {
+        let script = Script::default();
+        script.get(path, &[], answer);
+        // ExtensionConfigs are not listed yet, so any hook may block.
+        let hooks = DeletionHooks::new(script.client(), Arc::new(Metrics::default()));
+        let holds = Holds::new(script.client(), Arc::new(hooks));
+        let deadline = Instant::now() + std::time::Duration::from_secs(5);
+        let denial = holds.denial(&review, &Scope::default(), deadline).await;
+        assert_eq!(denial.map_or("", |denial| denial.parts().2), want);
+        assert_eq!(script.left(), 0);
     }
 }

@@ -21,6 +21,8 @@ use crate::kubernetes::untyped;
 const PAUSE: Duration = Duration::from_secs(1);
 /// For how long a step reads again. It occupies one of the few places for steps meanwhile.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
+/// How long a creation is noted that no step of its owner asks for: by then the owner is gone, since steps are repeated every ten minutes.
+const KEPT: Duration = Duration::from_hours(1);
 /// How many steps of one Cluster read again at a time. The objects of the others are noted at once.
 pub(super) const SHARE: usize = 4;
 
@@ -39,10 +41,19 @@ pub(super) enum Found {
     Unknown,
 }
 
-/// The creations without an answer, by the uid of the owner.
+/// The creations of an owner.
+#[derive(Debug)]
+struct Noted {
+    doubts: Vec<Doubt>,
+    /// When the last one was added, or a step of the owner asked for them.
+    at: Instant,
+}
+
+/// The creations without an answer.
 #[derive(Debug, Default)]
 pub(super) struct Uncertain {
-    doubts: Mutex<HashMap<String, Vec<Doubt>>>,
+    /// By the uid of the owner.
+    noted: Mutex<HashMap<String, Noted>>,
     /// How many steps of a Cluster read again.
     waiting: Mutex<HashMap<ObjectKey, usize>>,
 }
@@ -93,29 +104,35 @@ impl Uncertain {
 
     /// Notes an object for the next step of its owner. Without an owner its name is always the same, and the next step finds it.
     pub(super) fn note(&self, doubt: Doubt) {
-        if let Some(owner) = owner(&doubt.object) {
-            self.doubts().entry(owner.to_owned()).or_default().push(doubt);
-        }
+        let Some(owner) = owner(&doubt.object) else { return };
+        let (mut noted, at) = (self.noted(), Instant::now());
+        noted.retain(|_, noted| at.duration_since(noted.at) < KEPT);
+        let of_owner = noted.entry(owner.to_owned()).or_insert_with(|| Noted { doubts: Vec::new(), at });
+        of_owner.doubts.push(doubt);
+        of_owner.at = at;
     }
 
     /// What is noted for an owner.
     pub(super) fn of(&self, owner: &str) -> Vec<Doubt> {
-        self.doubts().get(owner).cloned().unwrap_or_default()
+        let mut noted = self.noted();
+        let Some(noted) = noted.get_mut(owner) else { return Vec::new() };
+        noted.at = Instant::now();
+        noted.doubts.clone()
     }
 
     /// Forgets an object of which it is known by now whether it was created.
     pub(super) fn clear(&self, owner: &str, object: &ObjectRef) {
-        let mut doubts = self.doubts();
-        if let Some(noted) = doubts.get_mut(owner) {
-            noted.retain(|doubt| doubt.object.reference() != *object);
-            if noted.is_empty() {
-                doubts.remove(owner);
+        let mut noted = self.noted();
+        if let Some(of_owner) = noted.get_mut(owner) {
+            of_owner.doubts.retain(|doubt| doubt.object.reference() != *object);
+            if of_owner.doubts.is_empty() {
+                noted.remove(owner);
             }
         }
     }
 
-    fn doubts(&self) -> MutexGuard<'_, HashMap<String, Vec<Doubt>>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn noted(&self) -> MutexGuard<'_, HashMap<String, Noted>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<ObjectKey, usize>> {
@@ -141,4 +158,33 @@ fn owner(object: &Object) -> Option<&str> {
     let owners = object.at("metadata.ownerReferences")?.as_array()?;
     let controls = |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true));
     owners.iter().find(controls).or_else(|| owners.first())?.get("uid")?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn doubt(owner: &str) -> Doubt {
+        let owners = json!([{"kind": "MachineSet", "name": "ms", "uid": owner, "controller": true}]);
+        let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"namespace": "ns", "name": "m", "ownerReferences": owners}});
+        Doubt { object: Object::try_from(object).unwrap(), before: Vec::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_of_owners_that_are_gone_are_forgotten() {
+        // DEC-102
+        let uncertain = Uncertain::default();
+        for owner in ["stays", "goes"] {
+            uncertain.note(doubt(owner));
+        }
+        advance(KEPT / 2).await;
+        assert_eq!(uncertain.of("stays").len(), 1);
+        advance(KEPT / 2).await;
+        uncertain.note(doubt("new"));
+        assert_eq!(["stays", "goes", "new"].map(|owner| uncertain.of(owner).len()), [1, 0, 1]);
+    }
 }
