@@ -3,6 +3,7 @@
 
 pub mod certificates;
 pub mod extensions;
+mod input;
 pub mod leading;
 pub(super) mod values;
 
@@ -21,6 +22,7 @@ use crate::hub::{LabelRequirements, ObjectKey};
 use crate::telemetry::log::Format;
 use crate::topology::hooks::DeletionGuard;
 use crate::world::Scope;
+pub use input::{Input, Variables};
 pub use values::{ClusterPattern, KindAndName};
 use values::{cluster_pattern, duration, kind_and_name, label_selector, moment, object_key, positive_duration};
 
@@ -92,24 +94,6 @@ pub enum Command {
     Certs(Certs),
     /// Print a completion script for a shell.
     Completions(Completions),
-}
-
-/// Input flags that several commands share.
-#[derive(Clone, Debug, Args)]
-pub struct Input {
-    /// Files or directories with existing objects that are not validated; may be repeated.
-    #[arg(long, value_name = "PATH")]
-    pub world: Vec<PathBuf>,
-    /// Files or directories with CustomResourceDefinitions of providers, for contracts, list merging, defaults, and checks of the
-    /// objects that topologies define; may be repeated.
-    #[arg(long, value_name = "PATH")]
-    pub crds: Vec<PathBuf>,
-    /// Substitute environment variables for ${V}, ${V:-default} and ${V:=default} in the files. $${V} is not substituted.
-    #[arg(long)]
-    pub env: bool,
-    /// Accept input with nothing to validate, default, render, plan or simulate, such as other kinds only. Without it the exit code is 2.
-    #[arg(long)]
-    pub allow_empty: bool,
 }
 
 /// Switches of the admission rules.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::UNUSABLE;
-use super::args::{CheckProvider, Output};
+use super::args::{CheckProvider, Output, Variables};
 use super::empty;
 use super::files::{self, Input};
 use crate::field::{counted, enumerated};
@@ -25,7 +25,7 @@ pub(super) fn run(options: &CheckProvider) -> Result<ExitCode> {
 }
 
 fn of_files(options: &CheckProvider) -> Result<ExitCode> {
-    let input = files::read(&options.paths, false)?;
+    let input = files::read(&options.paths, &Variables::default())?;
     if !input.unreadable.is_empty() {
         for unreadable in &input.unreadable {
             writeln!(io::stderr(), "topologist: {unreadable}")?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::Serve;
+use super::args::{Serve, Variables};
 use super::certs;
 use super::files::{self, Loaded};
 use super::leading::NAMESPACE;
@@ -129,7 +129,7 @@ pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(
 /// Stores the objects of the start.
 fn seed(embedded: &Embedded, paths: &[PathBuf], progress: &Progress) -> Result<Contents> {
     progress.step("Reading files");
-    let input = files::read(paths, false)?;
+    let input = files::read(paths, &Variables::default())?;
     if let Some(unreadable) = input.unreadable.first() {
         bail!("{unreadable}");
     }

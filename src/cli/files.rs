@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{hints, substitution};
+use super::args::Variables;
+use super::substitution::{self, Lookup};
+use super::hints;
 use crate::hub::{Kind, Object, ObjectKey, ObjectRef};
 use crate::wire::manifest::{self, Manifest};
 use crate::yaml::{self, Repeated};
@@ -59,25 +61,23 @@ pub(super) struct Input {
     pub unreadable: Vec<Unreadable>,
     /// Documents of folders that are no objects, such as values of other tools.
     pub passed_over: Vec<Unreadable>,
-    /// Whether variables in the files are taken from the environment (DEC-33).
-    env: bool,
 }
 
 /// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are skipped,
 /// links to folders are not followed, and documents without apiVersion and kind are passed over.
 ///
-/// With `env` variables of the texts are replaced first ([`substitution`]).
+/// The named variables of the texts are replaced first ([`substitution`]).
 ///
 /// # Errors
 /// When a path cannot be read at all. A broken document is no error; it is listed in the result.
-pub(super) fn read(paths: &[PathBuf], env: bool) -> Result<Input> {
-    let mut input = Input { env, ..Input::default() };
+pub(super) fn read(paths: &[PathBuf], variables: &Variables) -> Result<Input> {
+    let mut input = Input::default();
     let mut seen = BTreeSet::new();
     for path in paths {
         if path == Path::new("-") {
             let mut text = String::new();
             io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-            input.add("<stdin>", &text, false);
+            input.add("<stdin>", &text, variables, false);
             continue;
         }
         for file in files_of(path)? {
@@ -85,7 +85,7 @@ pub(super) fn read(paths: &[PathBuf], env: bool) -> Result<Input> {
                 let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
                 let text =
                     String::from_utf8(bytes).with_context(|| format!("{} is not text in UTF-8", file.display()))?;
-                input.add(&file.display().to_string(), &text, file != *path);
+                input.add(&file.display().to_string(), &text, variables, file != *path);
             }
         }
     }
@@ -93,16 +93,16 @@ pub(super) fn read(paths: &[PathBuf], env: bool) -> Result<Input> {
 }
 
 impl Input {
-    fn add(&mut self, file: &str, text: &str, is_of_folder: bool) {
+    fn add(&mut self, file: &str, text: &str, variables: &Variables, is_of_folder: bool) {
         let unreadable = |reason: String| Unreadable { file: file.to_owned(), reason };
-        let resolved = match self.env {
-            true => substitution::resolve(text, |name| std::env::var(name).ok()).map(Cow::Owned),
-            false => Ok(Cow::Borrowed(text)),
+        let resolved = match variables.is_empty() {
+            true => Ok(Cow::Borrowed(text)),
+            false => substitution::resolve(text, |name| lookup(name, variables)).map(Cow::Owned),
         };
         let text = match resolved {
             Ok(text) => text,
-            Err(unset) => {
-                self.unreadable.extend(unset.iter().map(|unset| unreadable(unset.to_string())));
+            Err(unresolved) => {
+                self.unreadable.extend(unresolved.iter().map(|error| unreadable(error.to_string())));
                 return;
             }
         };
@@ -125,6 +125,15 @@ impl Input {
                 }
             }
         }
+    }
+}
+
+/// A variable of the environment, if the command line names it (DEC-65).
+fn lookup(name: &str, variables: &Variables) -> Lookup {
+    match (variables.include(name), std::env::var(name)) {
+        (false, _) => Lookup::NotNamed,
+        (true, Ok(value)) => Lookup::Set(value),
+        (true, Err(_)) => Lookup::Unset,
     }
 }
 

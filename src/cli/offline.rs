@@ -54,7 +54,7 @@ impl Case {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
-        Self::after(paths, Arc::new(files::read(old, flags.env)?), flags)
+        Self::after(paths, Arc::new(files::read(old, &flags.variables)?), flags)
     }
 
     /// Reads the files of a command that take the place of `old`.
@@ -62,7 +62,7 @@ impl Case {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn after(paths: &[PathBuf], old: Arc<Input>, flags: &Flags) -> Result<Self> {
-        let read = |paths: &[PathBuf]| files::read(paths, flags.env);
+        let read = |paths: &[PathBuf]| files::read(paths, &flags.variables);
         let (new, world, crds) = (Arc::new(read(paths)?), read(&flags.world)?, read(&flags.crds)?);
         Ok(Case { new, old, world, crds, ..Case::default() })
     }
@@ -552,7 +552,7 @@ fn unresolved(object: &Value) -> Vec<String> {
     texts(object, "", &mut visit);
     let say = |(name, path)| {
         format!(
-            "{path} holds the variable ${{{name}}}, which is not substituted: use --env to take it from the environment"
+            "{path} holds the variable ${{{name}}}, which is not substituted: use --env {name} to take it from the environment"
         )
     };
     places.into_iter().map(say).collect()

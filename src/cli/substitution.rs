@@ -1,4 +1,5 @@
-//! Variables of templates in files: `${V}`, `${V:-default}` and `${V:=default}` (DEC-33).
+//! Variables of templates in files: `${V}`, `${V:-default}` and `${V:=default}` (DEC-33). Only those that the command line names have
+//! the values of the environment (DEC-65): the author of a file could otherwise have every secret of a CI job printed.
 //!
 //! Everything else that begins with `${` is left alone, scripts are full of it; so is `$${…}`, which is how a template
 //! writes what is not a variable.
@@ -16,20 +17,37 @@ enum Piece<'a> {
     Variable(Variable<'a>),
 }
 
-/// A variable that has neither a value nor a default, and the line of the text in which it stands.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{line}:1: the variable ${{{name}}} is not set, and the file has no default for it")]
-pub(super) struct Unset {
-    line: usize,
-    name: String,
+/// The value of a variable in the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lookup {
+    Set(String),
+    Unset,
+    /// The command line does not name the variable.
+    NotNamed,
 }
+
+/// Why a text cannot be resolved, and the line on which the variable stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unresolved {
+    #[error("{line}:1: the variable ${{{name}}} is not set, and the file has no default for it")]
+    Unset { line: usize, name: String },
+    #[error(
+        "{line}:1: the variable ${{{name}}} is not named by --env or --env-prefix, and the file has no default for it"
+    )]
+    NotNamed { line: usize, name: String },
+    #[error("{line}:1: with its variables the text has more than {} MiB", LONGEST >> 20)]
+    TooLong { line: usize },
+}
+
+/// Maximum length of a text with its variables.
+const LONGEST: usize = 64 << 20;
 
 /// The text with every variable replaced by its value, or by its default where the value is empty or absent.
 ///
 /// # Errors
 /// All variables without either.
-pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> Option<String>) -> Result<String, Vec<Unset>> {
-    let (mut resolved, mut unset, mut line) = (String::with_capacity(text.len()), Vec::new(), 1);
+pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> Lookup) -> Result<String, Vec<Unresolved>> {
+    let (mut resolved, mut errors, mut line) = (String::with_capacity(text.len()), Vec::new(), 1);
     for piece in pieces(text) {
         match piece {
             Piece::Text(text) => {
@@ -38,16 +56,20 @@ pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> Option<String>) -> 
             }
             Piece::Variable(Variable { name, default }) => {
                 match (value_of(name), default) {
-                    (Some(value), _) if !value.is_empty() => resolved.push_str(&value),
+                    (Lookup::Set(value), _) if !value.is_empty() => resolved.push_str(&value),
                     (_, Some(default)) => resolved.push_str(default),
-                    (Some(_), None) => {}
-                    (None, None) => unset.push(Unset { line, name: name.to_owned() }),
+                    (Lookup::Set(_), None) => {}
+                    (Lookup::Unset, None) => errors.push(Unresolved::Unset { line, name: name.to_owned() }),
+                    (Lookup::NotNamed, None) => errors.push(Unresolved::NotNamed { line, name: name.to_owned() }),
                 }
                 line += default.map_or(0, |default| default.matches('\n').count());
+                if resolved.len() > LONGEST.max(text.len()) {
+                    return Err(vec![Unresolved::TooLong { line }]);
+                }
             }
         }
     }
-    if unset.is_empty() { Ok(resolved) } else { Err(unset) }
+    if errors.is_empty() { Ok(resolved) } else { Err(errors) }
 }
 
 /// The names of the variables of a text, in their order, repetitions included.
@@ -94,11 +116,13 @@ fn variable(text: &str) -> Option<(Variable<'_>, usize)> {
 mod tests {
     use super::*;
 
-    fn value_of(name: &str) -> Option<String> {
+    fn value_of(name: &str) -> Lookup {
         match name {
-            "A" => Some("a".to_owned()),
-            "EMPTY" => Some(String::new()),
-            _ => None,
+            "A" => Lookup::Set("a".to_owned()),
+            "EMPTY" => Lookup::Set(String::new()),
+            "LONG" => Lookup::Set("x".repeat(1 << 20)),
+            "SECRET" => Lookup::NotNamed,
+            _ => Lookup::Unset,
         }
     }
 
@@ -110,6 +134,7 @@ mod tests {
             ("${A}${A:-b}${A:=b}", "aaa"),
             ("${B:-b c}, ${B:=}", "b c, "),
             ("${EMPTY}|${EMPTY:-e}", "|e"),
+            ("${SECRET:-x}${SECRET:=}", "x"),
             ("$${A} $$${A} $A ${A", "$${A} $$a $A ${A"),
             ("${#A[@]} ${A%b} ${A:1} ${1} ${} ${é} $", "${#A[@]} ${A%b} ${A:1} ${1} ${} ${é} $"),
             ("é${A}é\n${B:-x\ny}", "éaé\nx\ny"),
@@ -120,13 +145,22 @@ mod tests {
     }
 
     #[test]
-    fn variables_without_a_value_are_named_with_their_line() {
-        // DEC-33
-        let unset = resolve("a\n${B}\n${A} ${C:-\n} ${D}", value_of).unwrap_err();
-        let shown: Vec<_> = unset.iter().map(ToString::to_string).collect();
-        let want =
-            |line, name| format!("{line}:1: the variable ${{{name}}} is not set, and the file has no default for it");
-        assert_eq!(shown, [want(2, "B"), want(4, "D")]);
+    fn variables_without_a_value_are_reported_with_their_line() {
+        // DEC-33, DEC-65
+        let errors = resolve("a\n${B}\n${A} ${C:-\n} ${SECRET}", value_of).unwrap_err();
+        let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let want = [
+            "2:1: the variable ${B} is not set, and the file has no default for it",
+            "4:1: the variable ${SECRET} is not named by --env or --env-prefix, and the file has no default for it",
+        ];
+        assert_eq!(shown, want);
         assert_eq!(names("${A} $${B} ${A:-x} ${#C}").collect::<Vec<_>>(), ["A", "A"]);
+    }
+
+    #[test]
+    fn the_length_of_a_resolved_text_is_bounded() {
+        let text = "${LONG}\n".repeat(1_000_000);
+        assert_eq!(resolve(&text, value_of), Err(vec![Unresolved::TooLong { line: 64 }]));
+        assert_eq!(resolve("${LONG}", value_of).map(|text| text.len()), Ok(1 << 20));
     }
 }

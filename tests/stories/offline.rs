@@ -400,21 +400,55 @@ fn variables_of_templates_are_named_or_resolved() {
     let (code, out, _) = folder.run(&["validate", "cluster.yaml", "class.yaml"], &[]);
     assert_eq!(code, 1, "{out}");
     for line in [
-        "metadata.name holds the variable ${NAME}, which is not substituted: use --env to take it from the environment",
+        "metadata.name holds the variable ${NAME}, which is not substituted: use --env NAME to take it from the environment",
         "spec.topology.version holds the variable ${VERSION}, which is not substituted",
     ] {
         assert!(out.contains(line), "{line:?} is missing in {out}");
     }
     assert!(!out.contains("script holds"), "{out}");
-    let (code, out, _) = folder.run(&["validate", "--env", "cluster.yaml", "class.yaml"], &[("VERSION", "v1.33.0")]);
+    let named = ["validate", "--env", "VERSION", "cluster.yaml", "class.yaml"];
+    let (code, out, _) = folder.run(&named, &[("VERSION", "v1.33.0")]);
     assert_eq!(code, 0, "{out}");
-    let (_, out, _) = folder.run(&["default", "--env", "cluster.yaml"], &[("VERSION", "1.33.0"), ("NAME", "two")]);
-    let object = yaml::documents(&out).remove(0).unwrap().value;
-    assert_eq!(object["metadata"], json!({"name": "two", "annotations": {"script": "$${VERSION} ${#a}"}}));
-    assert_eq!(object["spec"]["topology"]["version"], "v1.33.0");
-    let (code, _, err) = folder.run(&["validate", "--env", "cluster.yaml"], &[]);
+    for named in ["--env=VERSION,NAME", "--env-prefix=VER,NA", "--env-prefix=VER"] {
+        let (_, out, err) = folder.run(&["default", named, "cluster.yaml"], &[("VERSION", "1.33.0"), ("NAME", "two")]);
+        let object = yaml::documents(&out).pop().unwrap_or_else(|| panic!("{named}: {err}")).unwrap().value;
+        let name = if named.ends_with("VER") { "one" } else { "two" };
+        assert_eq!(object["metadata"], json!({"name": name, "annotations": {"script": "$${VERSION} ${#a}"}}));
+        assert_eq!(object["spec"]["topology"]["version"], "v1.33.0");
+    }
+    let (code, _, err) = folder.run(&["validate", "--env", "VERSION", "cluster.yaml"], &[]);
     assert_eq!(code, 2);
     assert!(err.contains("cluster.yaml:9:1: the variable ${VERSION} is not set"), "{err}");
+}
+
+#[test]
+fn variables_that_the_command_line_does_not_name_stay_secret() {
+    // DEC-65
+    let template = CLUSTER.replace("1.33.0", "${VERSION}").replace("one", "${CI_DEPLOY_TOKEN:-none}");
+    let forged = CLUSTER.replace("1.33.0", "${CI_DEPLOY_TOKEN}");
+    let folder = Folder::new(&[("cluster.yaml", &template), ("forged.yaml", &forged), ("class.yaml", &class(SIZE))]);
+    let secret = [("CI_DEPLOY_TOKEN", "s3cr3t"), ("VERSION", "v1.33.0")];
+    for command in ["default", "render", "validate"] {
+        let (_, out, err) = folder.run(&[command, "--env", "VERSION", "cluster.yaml", "class.yaml"], &secret);
+        assert!(!out.contains("s3cr3t") && !err.contains("s3cr3t"), "{command}: {out}{err}");
+    }
+    let (_, out, _) = folder.run(&["default", "--env", "VERSION", "cluster.yaml"], &secret);
+    assert!(out.contains("name: none") && out.contains("v1.33.0"), "{out}");
+    let (code, out, err) = folder.run(&["validate", "--env", "VERSION", "forged.yaml", "class.yaml"], &secret);
+    assert!(code == 2 && !out.contains("s3cr3t") && !err.contains("s3cr3t"), "{out}{err}");
+    assert!(err.contains("forged.yaml:7:1: the variable ${CI_DEPLOY_TOKEN} is not named by --env"), "{err}");
+}
+
+#[test]
+fn a_path_behind_the_flag_for_variables_is_wrong_usage() {
+    // DEC-65: the flag had no value before.
+    let folder = Folder::new(&[("cluster.yaml", CLUSTER), ("class.yaml", &class(SIZE))]);
+    fs::create_dir(folder.path("manifests")).unwrap();
+    for path in ["manifests/", "manifests", "cluster.yaml", "./manifests"] {
+        let (code, out, err) = folder.run(&["default", "--env", path, "class.yaml"], &[]);
+        assert_eq!((code, &*out), (2, ""), "{path}: {err}");
+        assert!(err.contains(&format!("invalid value '{path}' for '--env <NAME>'")), "{err}");
+    }
 }
 
 #[test]
