@@ -22,7 +22,7 @@ use crate::hub::{LabelRequirements, ObjectKey};
 use crate::telemetry::log::Format;
 use crate::topology::hooks::DeletionGuard;
 use crate::world::Scope;
-pub use input::{Input, Variables};
+pub use input::{Input, Links, Variables};
 pub use values::{ClusterPattern, KindAndName};
 use values::{cluster_pattern, duration, kind_and_name, label_selector, moment, object_key, positive_duration};
 
@@ -139,6 +139,8 @@ pub struct Serve {
     /// Files or directories with objects for --embedded.
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "embedded")]
     pub load: Vec<PathBuf>,
+    #[command(flatten)]
+    pub links: Links,
     /// Connect to the API server of this kubeconfig.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
@@ -387,6 +389,8 @@ pub struct CheckProvider {
     /// Stop after this time, such as 30m. Default: when the object is gone, or with Ctrl-C.
     #[arg(long = "for", value_name = "TIME", requires = "live", conflicts_with = "paths", value_parser = duration)]
     pub lasts: Option<Duration>,
+    #[command(flatten)]
+    pub links: Links,
     /// Kubeconfig for --live. Default: the one that kubectl uses.
     #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "paths")]
     pub kubeconfig: Option<PathBuf>,

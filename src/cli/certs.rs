@@ -1,14 +1,12 @@
 //! `certs`: a development CA and a serving certificate.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
 use super::args::Certs;
+use super::atomic_file;
 use crate::certificates::authority::Issued;
 
 /// Writes the four files; keys are readable by their owner alone.
@@ -29,28 +27,9 @@ pub(super) fn run(options: &Certs) -> Result<ExitCode> {
     let mut written = String::new();
     for (name, text, mode) in files {
         let path = options.out.join(name);
-        write(&path, text, mode).with_context(|| format!("cannot write {}", path.display()))?;
+        atomic_file::write(&path, text, mode).with_context(|| format!("cannot write {}", path.display()))?;
         written.push_str(&format!("{}\n", path.display()));
     }
     super::print(&written)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Replaces a file as a whole, so that a reader sees the old or the new one.
-pub(super) fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    write_with(path, mode, |file| file.write_all(text.as_bytes()))
-}
-
-/// The same with a function that writes the content.
-pub(super) fn write_with(
-    path: &Path,
-    mode: u32,
-    content: impl FnOnce(&mut fs::File) -> io::Result<()>,
-) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let _ = fs::remove_file(&fresh);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
-    content(&mut file)?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)
 }

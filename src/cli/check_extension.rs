@@ -9,7 +9,6 @@ mod lab;
 mod report;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use super::empty::{self, Wanted};
 use super::offline::Subject;
 use super::rollout::{self, Side};
 use super::sample::{self, Draft};
+use super::sources::{self, FILE_LIMIT};
 use super::validate::{complain, denials};
 use crate::extension_client::Client;
 use crate::hub::ObjectKey;
@@ -36,7 +36,7 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
     let read = options
         .extension_ca
         .as_ref()
-        .map(|file| fs::read(file).with_context(|| format!("cannot read {}", file.display())));
+        .map(|file| sources::content(file, FILE_LIMIT).with_context(|| format!("cannot read {}", file.display())));
     let client = Client::trusting(read.transpose()?.as_deref()).context("--extension-ca")?;
     let side = Side::read(&options.files, &[], &options.input, &options.rules)?;
     if let Some(code) = complain(side.case())? {

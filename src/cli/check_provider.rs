@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::UNUSABLE;
 use super::args::{CheckProvider, Output, Variables};
 use super::empty;
-use super::files::{self, Input};
+use super::files::{Input, Reader};
 use crate::field::{counted, enumerated};
 use crate::provider_contract::{self, Checked, Finding, Level};
 
@@ -25,7 +25,7 @@ pub(super) fn run(options: &CheckProvider) -> Result<ExitCode> {
 }
 
 fn of_files(options: &CheckProvider) -> Result<ExitCode> {
-    let input = files::read(&options.paths, &Variables::default())?;
+    let input = Reader::new(&Variables::default(), &options.links).read(&options.paths)?;
     if !input.unreadable.is_empty() {
         for unreadable in &input.unreadable {
             writeln!(io::stderr(), "topologist: {unreadable}")?;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::{Serve, Variables};
-use super::certs;
-use super::files::{self, Loaded};
+use super::args::{Links, Serve, Variables};
+use super::atomic_file;
+use super::files::{Loaded, Reader};
 use super::leading::NAMESPACE;
 use super::listen;
 use super::progress::Progress;
@@ -80,7 +80,7 @@ impl Api {
     /// When a file cannot be read, an object cannot be stored, or the address is taken.
     pub(super) async fn bind(options: &Serve, progress: &Progress) -> Result<Api> {
         let embedded = Embedded::new(Options::default());
-        let loaded = seed(&embedded, &options.load, progress)?;
+        let loaded = seed(&embedded, &options.load, &options.links, progress)?;
         let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
         // What is counted are the callers of the webhook; these are others.
         let metrics = Arc::<Metrics>::default();
@@ -103,7 +103,7 @@ impl Api {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {} (--state-dir)", folder.display()))?;
         let text = kubeconfig::text("topologist", &kubeconfig::url(self.address), &self.authority, &self.token);
-        certs::write(kubeconfig, &text, 0o600).with_context(|| format!("cannot write {}", kubeconfig.display()))
+        atomic_file::write(kubeconfig, &text, 0o600).with_context(|| format!("cannot write {}", kubeconfig.display()))
     }
 
     /// Serves until `stop`.
@@ -127,9 +127,9 @@ pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(
 }
 
 /// Stores the objects of the start.
-fn seed(embedded: &Embedded, paths: &[PathBuf], progress: &Progress) -> Result<Contents> {
+fn seed(embedded: &Embedded, paths: &[PathBuf], links: &Links, progress: &Progress) -> Result<Contents> {
     progress.step("Reading files");
-    let input = files::read(paths, &Variables::default())?;
+    let input = Reader::new(&Variables::default(), links).read(paths)?;
     if let Some(unreadable) = input.unreadable.first() {
         bail!("{unreadable}");
     }

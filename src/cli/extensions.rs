@@ -26,9 +26,10 @@ use tokio::runtime::Runtime;
 
 use super::args::extensions::{self as args, NamedExtension};
 use super::args::values;
-use super::certs;
+use super::atomic_file;
 use super::discovered::VariableServer;
 use super::live::{self, Connection};
+use super::sources::{self, FILE_LIMIT, TOTAL_LIMIT};
 use crate::extension_client::Client;
 use crate::extensions::answers::{
     self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
@@ -289,7 +290,7 @@ impl Extensions {
                 self.write_recording(&mut to, start)?;
                 to.flush()
             };
-            certs::write_with(file, 0o600, write).with_context(|| format!("cannot write {}", file.display()))?;
+            atomic_file::write_with(file, 0o600, write).with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
     }
@@ -531,7 +532,8 @@ fn client(flags: &args::Extensions) -> Result<Option<Client>> {
     if !flags.extensions.iter().any(is_running) {
         return Ok(None);
     }
-    let read = |file: &PathBuf| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
+    let read =
+        |file: &PathBuf| sources::content(file, FILE_LIMIT).with_context(|| format!("cannot read {}", file.display()));
     let ca = flags.extension_ca.as_ref().map(read).transpose()?;
     Ok(Some(Client::trusting(ca.as_deref()).context("--extension-ca")?))
 }
@@ -567,7 +569,7 @@ fn hooks(config: &Object) -> bool {
 
 /// What a recording has of an extension, with the requests if it is recorded again, and when its simulation began.
 fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, Source, Option<Timestamp>)> {
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = sources::text_content(file, TOTAL_LIMIT).with_context(|| format!("cannot read {}", file.display()))?;
     let recording: Recording =
         serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
     ensure!(recording.format == FORMAT, "{} has the format {:?}, not {FORMAT}", file.display(), recording.format);

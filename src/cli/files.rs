@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::args::Variables;
-use super::substitution::{self, Lookup};
+use super::args::{Links, Variables};
 use super::hints;
+use super::sources::{Refused, Sources};
+use super::substitution::{self, Lookup};
 use crate::hub::{Kind, Object, ObjectKey, ObjectRef};
 use crate::wire::manifest::{self, Manifest};
 use crate::yaml::{self, Repeated};
@@ -25,7 +24,7 @@ pub(super) struct Loaded {
     pub repeated: Vec<Repeated>,
 }
 
-/// A document that cannot be read: `file:line:column: message`.
+/// A document or a file that cannot be read: `file:line:column: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
     file: String,
@@ -63,33 +62,51 @@ pub(super) struct Input {
     pub passed_over: Vec<Unreadable>,
 }
 
-/// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are skipped,
-/// links to folders are not followed, and documents without apiVersion and kind are passed over.
-///
-/// The named variables of the texts are replaced first ([`substitution`]).
-///
-/// # Errors
-/// When a path cannot be read at all. A broken document is no error; it is listed in the result.
-pub(super) fn read(paths: &[PathBuf], variables: &Variables) -> Result<Input> {
-    let mut input = Input::default();
-    let mut seen = BTreeSet::new();
-    for path in paths {
-        if path == Path::new("-") {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-            input.add("<stdin>", &text, variables, false);
-            continue;
-        }
-        for file in files_of(path)? {
-            if seen.insert(file.clone()) {
-                let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-                let text =
-                    String::from_utf8(bytes).with_context(|| format!("{} is not text in UTF-8", file.display()))?;
-                input.add(&file.display().to_string(), &text, variables, file != *path);
+/// Reads the files of a command, within limits on their bytes ([`super::sources`]).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reader {
+    variables: Variables,
+    sources: Sources,
+}
+
+impl Reader {
+    /// Reads with these flags.
+    pub(super) fn new(variables: &Variables, links: &Links) -> Self {
+        Reader { variables: variables.clone(), sources: Sources::new(links) }
+    }
+
+    /// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are skipped, and
+    /// documents without apiVersion and kind are passed over.
+    ///
+    /// The named variables of the texts are replaced first ([`substitution`]).
+    ///
+    /// # Errors
+    /// When a path cannot be read at all. A broken document is no error; it is listed in the result, and so is a file of a folder that
+    /// must not be read.
+    pub(super) fn read(&mut self, paths: &[PathBuf]) -> Result<Input> {
+        let mut input = Input::default();
+        let mut seen = BTreeSet::new();
+        for path in paths {
+            if path == Path::new("-") {
+                let text = self.sources.standard_input()?;
+                input.add("<stdin>", &text, &self.variables, false);
+                continue;
+            }
+            for file in self.sources.list(path)? {
+                match file {
+                    Ok(file) if seen.insert(file.clone()) => {
+                        let text = self.sources.file(&file)?;
+                        input.add(&file.display().to_string(), &text, &self.variables, file != *path);
+                    }
+                    Ok(_) => {}
+                    Err(Refused { path, reason }) => input
+                        .unreadable
+                        .push(Unreadable { file: path.display().to_string(), reason: format!(" {reason}") }),
+                }
             }
         }
+        Ok(input)
     }
-    Ok(input)
 }
 
 impl Input {
@@ -135,29 +152,4 @@ fn lookup(name: &str, variables: &Variables) -> Lookup {
         (true, Ok(value)) => Lookup::Set(value),
         (true, Err(_)) => Lookup::Unset,
     }
-}
-
-/// A file itself, or the manifests below a folder.
-fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
-    let kind = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if !kind.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let unreadable = || format!("cannot read {}", path.display());
-    let entries =
-        fs::read_dir(path).with_context(unreadable)?.collect::<io::Result<Vec<_>>>().with_context(unreadable)?;
-    let mut entries: Vec<_> =
-        entries.into_iter().filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).collect();
-    entries.sort_by_key(fs::DirEntry::file_name);
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.path();
-        let is_manifest = path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
-        if entry.file_type().with_context(unreadable)?.is_dir() {
-            files.extend(files_of(&path)?);
-        } else if is_manifest && path.is_file() {
-            files.push(path);
-        }
-    }
-    Ok(files)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::args::Serve;
+use super::sources::{self, FILE_LIMIT};
 use crate::lifecycle::Settings;
 use crate::lifecycle::settings::{Endpoint, Provides, Timings, TimingsFile, read};
 use crate::telemetry::metrics::{Metrics, PHASES, Phase};
@@ -20,7 +21,8 @@ const TELLING: Duration = Duration::from_secs(2);
 /// When the file cannot be read.
 pub(super) fn timings(file: Option<&Path>) -> Result<TimingsFile> {
     let Some(path) = file else { return Ok(TimingsFile::default()) };
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {} (--timings)", path.display()))?;
+    let text = sources::text_content(path, FILE_LIMIT)
+        .with_context(|| format!("cannot read {} (--timings)", path.display()))?;
     read(&text).map_err(|error| anyhow!("{} (--timings): {error}", path.display()))
 }
 

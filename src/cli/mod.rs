@@ -5,6 +5,7 @@
 
 mod applied;
 pub mod args;
+mod atomic_file;
 mod certificates;
 mod certs;
 mod check_extension;
@@ -37,6 +38,7 @@ mod sample;
 mod schemas;
 mod simulate;
 mod serve;
+mod sources;
 mod substitution;
 mod tasks;
 mod twins;

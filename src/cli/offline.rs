@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::args::Input as Flags;
 use super::discovered::{self, VariableServer};
 use super::errors::shown;
-use super::files::{self, Input, Loaded, Undecoded};
+use super::files::{Input, Loaded, Reader, Undecoded};
 use super::{applied, hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
@@ -40,8 +40,10 @@ pub(super) struct Case {
     pub new: Arc<Input>,
     /// May be what another case has as new.
     pub old: Arc<Input>,
-    world: Input,
-    crds: Input,
+    world: Arc<Input>,
+    crds: Arc<Input>,
+    /// Reads further files, within what is left of the limits.
+    reader: Reader,
     /// Whether values stay that were set by default when a Cluster was stored.
     keeps_defaults: bool,
     /// What calls extensions.
@@ -54,17 +56,20 @@ impl Case {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
-        Self::after(paths, Arc::new(files::read(old, &flags.variables)?), flags)
+        let mut reader = Reader::new(&flags.variables, &flags.links);
+        let mut read = |paths: &[PathBuf]| reader.read(paths).map(Arc::new);
+        let (old, new, world, crds) = (read(old)?, read(paths)?, read(&flags.world)?, read(&flags.crds)?);
+        Ok(Case { new, old, world, crds, reader, ..Case::default() })
     }
 
-    /// Reads the files of a command that take the place of `old`.
+    /// Reads the files of a command that take the place of those of another case; the rest is that of the other case.
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn after(paths: &[PathBuf], old: Arc<Input>, flags: &Flags) -> Result<Self> {
-        let read = |paths: &[PathBuf]| files::read(paths, &flags.variables);
-        let (new, world, crds) = (Arc::new(read(paths)?), read(&flags.world)?, read(&flags.crds)?);
-        Ok(Case { new, old, world, crds, ..Case::default() })
+    pub(super) fn after(paths: &[PathBuf], before: &Case) -> Result<Self> {
+        let mut reader = before.reader.clone();
+        let (old, world, crds) = (before.new.clone(), before.world.clone(), before.crds.clone());
+        Ok(Case { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..Case::default() })
     }
 
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
@@ -73,12 +78,12 @@ impl Case {
         let mut old = Input::default();
         old.objects =
             live.objects.iter().filter(|loaded| named.contains(&loaded.manifest.identity())).cloned().collect();
-        let mut world = self.world;
+        let mut world = Arc::unwrap_or_clone(self.world);
         world.objects.extend(live.objects.iter().cloned());
         world.conversions.extend(live.conversions.iter().cloned());
         world.missing.extend(live.missing.iter().cloned());
         world.undecoded.extend(live.undecoded.iter().cloned());
-        Case { old: Arc::new(old), world, ..self }
+        Case { old: Arc::new(old), world: Arc::new(world), ..self }
     }
 
     /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default, and
@@ -121,7 +126,7 @@ impl Case {
     /// Objects of all other kinds in their new state, with the defaults that an API server gives them when they are stored: what only
     /// the old files have is gone.
     pub(super) fn objects(&self) -> Objects {
-        objects([&self.crds, &self.world, &self.new])
+        objects([&*self.crds, &*self.world, &*self.new])
     }
 
     /// The Clusters of the files as they are written, in v1beta2.
@@ -178,7 +183,7 @@ impl Case {
         let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
         let world = self.world.objects.iter().filter_map(Stored::of);
         let facts = self.facts_of(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
-        self.with_undecoded(facts).with_objects(objects([&self.old, &self.world, &self.new]))
+        self.with_undecoded(facts).with_objects(objects([&*self.old, &*self.world, &*self.new]))
     }
 
     /// What a running cluster has stored and does not decode, unless files take its place.

@@ -186,7 +186,7 @@ fn sides(options: &Plan) -> Result<Sides> {
         return Ok(Sides { before, after, connection: Some(Arc::new(connection)) });
     }
     let before = Side::read(from, &[], &options.input, &options.rules)?;
-    let after = Side::after(&before, to, &options.input)?;
+    let after = Side::after(&before, to)?;
     Ok(Sides { before, after, connection: None })
 }
 

@@ -37,8 +37,8 @@ impl Side {
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn after(before: &Side, paths: &[PathBuf], input: &args::Input) -> Result<Self> {
-        let case = Case::after(paths, before.case.new.clone(), input)?.kept_as_stored();
+    pub(super) fn after(before: &Side, paths: &[PathBuf]) -> Result<Self> {
+        let case = Case::after(paths, &before.case)?.kept_as_stored();
         Ok(Side { case, settings: before.settings.clone() })
     }
 

@@ -30,7 +30,7 @@ use super::memory::{self, Connections, Shares};
 use super::progress::Progress;
 use super::tasks::supervise;
 use super::workloads::WorkloadServer;
-use super::{certificates, certs};
+use super::{atomic_file, certificates};
 use crate::certificates::authority::Issued;
 use crate::certificates::callers::CallerSource;
 use crate::certificates::pair::{Files, Pair};
@@ -498,7 +498,7 @@ fn make_certificate(folder: &Path, identity: &Identity) -> Result<String> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create the directory {} (--state-dir)", folder.display()))?;
     let path = folder.join("ca.crt");
-    certs::write(&path, &issued.authority, 0o644).with_context(|| format!("cannot write {}", path.display()))?;
+    atomic_file::write(&path, &issued.authority, 0o644).with_context(|| format!("cannot write {}", path.display()))?;
     let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
     identity.take_on(&issued.pair(), &files)?;
     Ok(path.display().to_string())

@@ -17,7 +17,6 @@ mod text;
 mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::Path;
@@ -33,6 +32,7 @@ use k8s_openapi::jiff::Timestamp;
 use self::progress::Progress;
 use self::report::{Report, Stuck};
 use super::args::{Output, Simulate};
+use super::atomic_file;
 use super::choice;
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
@@ -101,11 +101,13 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
         )?;
     }
     if let Some(file) = &options.objects {
-        fs::write(file, stream(&objects)?).with_context(|| format!("cannot write {} (--objects)", file.display()))?;
+        atomic_file::write(file, &stream(&objects)?, 0o666)
+            .with_context(|| format!("cannot write {} (--objects)", file.display()))?;
     }
     let report = Report::of(&timeline, &stuck, fails);
     if let Some(file) = &options.html {
-        fs::write(file, page::page(&report)).with_context(|| format!("cannot write {} (--html)", file.display()))?;
+        atomic_file::write(file, &page::page(&report), 0o666)
+            .with_context(|| format!("cannot write {} (--html)", file.display()))?;
     }
     match options.output {
         Output::Json => super::print(&json::printed(&report)?)?,
@@ -134,7 +136,7 @@ impl Sides {
         let before = Side::read(&options.paths, &[], &options.input, &options.rules)?;
         let after = match options.to.is_empty() {
             true => None,
-            false => Some(Side::after(&before, &options.to, &options.input)?),
+            false => Some(Side::after(&before, &options.to)?),
         };
         Ok(Sides { before, after, connection: None })
     }

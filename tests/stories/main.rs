@@ -17,6 +17,7 @@ mod english;
 mod exports;
 mod extensions;
 mod faults;
+mod files;
 mod fleet_plans;
 mod floods;
 mod forecasts;

@@ -9,21 +9,21 @@ use topologist::yaml;
 use crate::process::command;
 
 /// A folder of files for one test.
-struct Folder(tempfile::TempDir);
+pub struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub fn new(files: &[(&str, &str)]) -> Self {
         let folder = Folder(tempfile::tempdir().unwrap());
         files.iter().for_each(|(name, text)| fs::write(folder.path(name), text).unwrap());
         folder
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Runs the program in the folder: exit code, standard output and standard error.
-    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
+    pub fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
         let mut command = command(arguments);
         command.current_dir(self.0.path()).envs(variables.iter().copied());
         let output = command.output().unwrap();
@@ -49,7 +49,7 @@ fn row(object: &str, operation: &str, errors: &[&str]) -> (String, String, Vec<S
     (object.to_owned(), operation.to_owned(), errors.iter().map(|error| (*error).to_owned()).collect())
 }
 
-fn class(variables: &str) -> String {
+pub fn class(variables: &str) -> String {
     let template = |group: &str, kind: &str| {
         format!("{{templateRef: {{apiVersion: {group}.cluster.x-k8s.io/v1beta2, kind: {kind}, name: t}}}}")
     };
@@ -60,8 +60,8 @@ fn class(variables: &str) -> String {
     )
 }
 
-const SIZE: &str = "[{name: size, required: false, schema: {openAPIV3Schema: {type: string, default: s}}}]";
-const CLUSTER: &str = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one}\nspec:\n  topology:\n    classRef: {name: base}\n    version: 1.33.0\n";
+pub const SIZE: &str = "[{name: size, required: false, schema: {openAPIV3Schema: {type: string, default: s}}}]";
+pub const CLUSTER: &str = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one}\nspec:\n  topology:\n    classRef: {name: base}\n    version: 1.33.0\n";
 
 #[test]
 fn a_version_change_is_checked_against_the_objects_in_the_files() {
@@ -419,36 +419,6 @@ fn variables_of_templates_are_named_or_resolved() {
     let (code, _, err) = folder.run(&["validate", "--env", "VERSION", "cluster.yaml"], &[]);
     assert_eq!(code, 2);
     assert!(err.contains("cluster.yaml:9:1: the variable ${VERSION} is not set"), "{err}");
-}
-
-#[test]
-fn variables_that_the_command_line_does_not_name_stay_secret() {
-    // DEC-65
-    let template = CLUSTER.replace("1.33.0", "${VERSION}").replace("one", "${CI_DEPLOY_TOKEN:-none}");
-    let forged = CLUSTER.replace("1.33.0", "${CI_DEPLOY_TOKEN}");
-    let folder = Folder::new(&[("cluster.yaml", &template), ("forged.yaml", &forged), ("class.yaml", &class(SIZE))]);
-    let secret = [("CI_DEPLOY_TOKEN", "s3cr3t"), ("VERSION", "v1.33.0")];
-    for command in ["default", "render", "validate"] {
-        let (_, out, err) = folder.run(&[command, "--env", "VERSION", "cluster.yaml", "class.yaml"], &secret);
-        assert!(!out.contains("s3cr3t") && !err.contains("s3cr3t"), "{command}: {out}{err}");
-    }
-    let (_, out, _) = folder.run(&["default", "--env", "VERSION", "cluster.yaml"], &secret);
-    assert!(out.contains("name: none") && out.contains("v1.33.0"), "{out}");
-    let (code, out, err) = folder.run(&["validate", "--env", "VERSION", "forged.yaml", "class.yaml"], &secret);
-    assert!(code == 2 && !out.contains("s3cr3t") && !err.contains("s3cr3t"), "{out}{err}");
-    assert!(err.contains("forged.yaml:7:1: the variable ${CI_DEPLOY_TOKEN} is not named by --env"), "{err}");
-}
-
-#[test]
-fn a_path_behind_the_flag_for_variables_is_wrong_usage() {
-    // DEC-65: the flag had no value before.
-    let folder = Folder::new(&[("cluster.yaml", CLUSTER), ("class.yaml", &class(SIZE))]);
-    fs::create_dir(folder.path("manifests")).unwrap();
-    for path in ["manifests/", "manifests", "cluster.yaml", "./manifests"] {
-        let (code, out, err) = folder.run(&["default", "--env", path, "class.yaml"], &[]);
-        assert_eq!((code, &*out), (2, ""), "{path}: {err}");
-        assert!(err.contains(&format!("invalid value '{path}' for '--env <NAME>'")), "{err}");
-    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod page;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -317,6 +318,26 @@ fn a_paused_cluster_is_stuck_and_the_way_out_is_to_resume_it() {
 }
 
 #[test]
+#[test]
+fn outputs_replace_links_and_not_what_they_lead_to() {
+    // DEC-65
+    let story = Story::new();
+    story.file("a.yaml", world(&[small("blue")]));
+    story.file("kept", "kept");
+    let path = |name: &str| story.folder.path().join(name);
+    for name in ["page.html", "objects.yaml"] {
+        symlink("kept", path(name)).unwrap();
+    }
+    let told = story.run(&["a.yaml", "--html", "page.html", "--objects", "objects.yaml"]);
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert_eq!(fs::read_to_string(path("kept")).unwrap(), "kept");
+    assert!(fs::read_to_string(path("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
+    assert!(fs::symlink_metadata(path("objects.yaml")).unwrap().is_file());
+    let told = story.run(&["a.yaml", "-o", "json", "--html", "/dev/stdout"]);
+    assert!(told.code == 0 && told.out.starts_with("<!DOCTYPE html>"), "a pipe is written to: {}", told.err);
+    assert_eq!(fs::read_dir(story.folder.path()).unwrap().count(), 4, "nothing is left over");
+}
+
 fn input_that_cannot_be_simulated_is_refused_with_a_reason() {
     let story = Story::new();
     story.file("class.yaml", world(&[]));

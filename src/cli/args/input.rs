@@ -17,9 +17,19 @@ pub struct Input {
     pub crds: Vec<PathBuf>,
     #[command(flatten)]
     pub variables: Variables,
+    #[command(flatten)]
+    pub links: Links,
     /// Accept input with nothing to validate, default, render, plan or simulate, such as other kinds only. Without it the exit code is 2.
     #[arg(long)]
     pub allow_empty: bool,
+}
+
+/// Links in directories (DEC-65).
+#[derive(Clone, Debug, Default, Args)]
+pub struct Links {
+    /// Follow links that lead out of a directory, and links to directories. Without it, a link to a file elsewhere is an error.
+    #[arg(long)]
+    pub follow_links: bool,
 }
 
 /// Environment variables that files may use (DEC-65).
