@@ -16,6 +16,7 @@ use super::files::{Loaded, Reader};
 use super::leading::NAMESPACE;
 use super::listen;
 use super::progress::Progress;
+use super::state_dir::StateDir;
 use crate::certificates::authority::Issued;
 use crate::certificates::pair::Files;
 use crate::certificates::tls::Identity;
@@ -41,6 +42,8 @@ pub(super) struct Api {
     pub address: SocketAddr,
     /// What kubectl needs to know.
     pub kubeconfig: PathBuf,
+    /// The directory of the kubeconfig, which no other process uses meanwhile.
+    _state: StateDir,
     /// What there is at the start.
     pub loaded: Contents,
     /// What to say when the default port was in use.
@@ -77,7 +80,7 @@ impl Api {
     /// Loads the files and binds the address.
     ///
     /// # Errors
-    /// When a file cannot be read, an object cannot be stored, or the address is taken.
+    /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state directory.
     pub(super) async fn bind(options: &Serve, progress: &Progress) -> Result<Api> {
         let embedded = Embedded::new(Options::default());
         let loaded = seed(&embedded, &options.load, &options.links, progress)?;
@@ -89,19 +92,27 @@ impl Api {
         let server = wanted.bind(Some(identity), limits, metrics).await?;
         let address = server.local_address()?;
         let moved = wanted.moved(address);
-        let kubeconfig = std::path::absolute(options.state_dir.join("kubeconfig"))?;
-        Ok(Api { embedded, server, authority, token: Token::make()?, address, kubeconfig, loaded, moved })
+        let state = StateDir::lock(&options.state_dir)?;
+        let kubeconfig = std::path::absolute(state.path.join("kubeconfig"))?;
+        Ok(Api {
+            embedded,
+            server,
+            authority,
+            token: Token::make()?,
+            address,
+            kubeconfig,
+            _state: state,
+            loaded,
+            moved,
+        })
     }
 
     /// Writes the kubeconfig. That comes last: one that does not start leaves alone what belongs to another that runs.
     ///
     /// # Errors
-    /// When the file, or its folder, cannot be written.
+    /// When the file cannot be written.
     pub(super) fn invite(&self) -> Result<()> {
         let Api { kubeconfig, .. } = self;
-        let folder = kubeconfig.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {} (--state-dir)", folder.display()))?;
         let text = kubeconfig::text("topologist", &kubeconfig::url(self.address), &self.authority, &self.token);
         atomic_file::write(kubeconfig, &text, 0o600).with_context(|| format!("cannot write {}", kubeconfig.display()))
     }

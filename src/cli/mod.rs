@@ -39,6 +39,7 @@ mod schemas;
 mod simulate;
 mod serve;
 mod sources;
+mod state_dir;
 mod substitution;
 mod tasks;
 mod twins;

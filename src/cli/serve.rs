@@ -495,8 +495,6 @@ fn asking(options: &Serve, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static 
 fn make_certificate(folder: &Path, identity: &Identity) -> Result<String> {
     let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let issued = Issued::make(&names, 365)?;
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot create the directory {} (--state-dir)", folder.display()))?;
     let path = folder.join("ca.crt");
     atomic_file::write(&path, &issued.authority, 0o644).with_context(|| format!("cannot write {}", path.display()))?;
     let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };

@@ -396,7 +396,9 @@ fn certificates_that_cannot_serve_keep_the_server_from_starting() {
         (path(&one, "tls.key"), path(&one, "tls.key"), "holds no certificate"),
         (path(&one, "tls.crt"), path(&one, "tls.crt"), "holds no private key"),
     ] {
-        let output = command(&["serve", "--embedded", "--tls-cert", &cert, "--tls-key", &key]).output().unwrap();
+        let state = folder.path().join("state").display().to_string();
+        let serve = ["serve", "--embedded", "--state-dir", &state, "--tls-cert", &cert, "--tls-key", &key];
+        let output = command(&serve).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(words), "{words:?} is missing in {text}");
@@ -449,6 +451,32 @@ fn a_request_that_fails_is_logged_by_the_program_alone() {
         std::thread::yield_now();
     }
     assert!(!served.log_text().contains("kube_client"), "{}", served.log_text());
+}
+
+#[test]
+fn a_second_server_leaves_the_state_directory_of_the_first_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().display().to_string();
+    let server = || {
+        let addresses = ["serve", "--log-format=json", "--webhook-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0"];
+        let mut server = command(&addresses);
+        server.args(["--embedded", "--controllers=none", "--state-dir", &state]);
+        server
+    };
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let mut first = Topologist::launch(server());
+    let before = [read("kubeconfig"), read("ca.crt")];
+    let output = server().output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let user = format!("process {} uses the directory {state}", first.id());
+    assert!(text.contains(&user) && text.contains("another --state-dir"), "{text}");
+    assert_eq!([read("kubeconfig"), read("ca.crt")], before);
+    // A process that is killed leaves no lock.
+    first.signal("KILL");
+    first.wait();
+    let _second = Topologist::launch(server());
+    assert_ne!(read("kubeconfig"), before[0]);
 }
 
 #[test]
@@ -697,7 +725,8 @@ fn a_client_authority_that_cannot_be_used_keeps_the_server_from_starting() {
         (vec!["--client-ca", &path("empty")], "holds no certificate in PEM form"),
         (vec!["--client-name", "kube-apiserver"], "--client-ca <FILE>"),
     ] {
-        let output = command(&["serve", "--embedded"]).args(&arguments).output().unwrap();
+        let output =
+            command(&["serve", "--embedded", "--state-dir", &path("state")]).args(&arguments).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(words), "{words:?} is missing in {text}");
