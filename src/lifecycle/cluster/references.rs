@@ -1,5 +1,6 @@
 //! Infrastructure and control plane of a Cluster: owner, flags, endpoint, failure domains (MA-27.2 to MA-27.5).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use core::time::Duration;
@@ -153,19 +154,45 @@ pub(super) fn has_endpoint(cluster: &Object) -> bool {
 }
 
 /// Takes the endpoint over unless the Cluster has a valid one (CT-6.3); zero values count as absent (CT-5.13).
+///
+/// # Errors
+/// When the host is none, or the port is out of range: what the Cluster has stays, and others build URLs from it.
 fn copy_endpoint(found: &Object, after: &mut Object) -> Result<(), Fault> {
     if has_endpoint(after) {
         return Ok(());
     }
+    let wrong = |field: &str, wanted: &str| {
+        let (kind, name) = (found.kind(), found.name());
+        Fault::because(format!("{ENDPOINT}.{field} of {kind} {name} is not taken over: it is not {wanted}"))
+    };
     let mut endpoint = Map::new();
     if let Some(host) = found.text("spec.controlPlaneEndpoint.host")?.filter(|host| !host.is_empty()) {
+        if !is_host(host) {
+            return Err(wrong("host", "a DNS name or an IP address"));
+        }
         endpoint.insert("host".to_owned(), json!(host));
     }
     if let Some(port) = found.integer("spec.controlPlaneEndpoint.port")?.filter(|port| *port != 0) {
+        if !(1..=65535).contains(&port) {
+            return Err(wrong("port", "a number from 1 to 65535"));
+        }
         endpoint.insert("port".to_owned(), json!(port));
     }
     set(after, ENDPOINT, if endpoint.is_empty() { Value::Null } else { Value::Object(endpoint) });
     Ok(())
+}
+
+/// Whether a text is an IP address or a DNS name. Names with capital letters, underscores or a dot at the end exist.
+fn is_host(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.chars().all(is_inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    text.parse::<IpAddr>().is_ok() || (name.len() <= 253 && name.split('.').all(is_label))
 }
 
 /// Copies the failure domains of now, sorted by name; none leave none (CT-6.6).
@@ -201,5 +228,25 @@ fn raise(after: &mut Object, path: &str, step: &mut Step, reason: &'static str, 
     if !flag(after, path) {
         set(after, path, json!(true));
         step.tell(reason, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_dns_names_or_addresses() {
+        // CT-6.4
+        let (longest, long) = (["a".repeat(63), "b".repeat(63)].join("."), "a".repeat(64));
+        for host in ["h", "10.0.0.1", "::1", "fd00::a", "api.Demo_1.example.com.", "1-2", &longest] {
+            assert!(is_host(host), "{host}");
+        }
+        let too_long = vec!["a"; 128].join(".");
+        let strange =
+            ["", ".", "a b", "a\n", "\u{1b}[2J", "a..b", "-a", "a-", "[::1]", "a:1", "a/b", "a@b", "é", "\u{202e}a"];
+        for host in strange.into_iter().chain([&*long, &*too_long]) {
+            assert!(!is_host(host), "{host:?}");
+        }
     }
 }

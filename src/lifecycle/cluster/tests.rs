@@ -126,6 +126,33 @@ fn an_endpoint_that_is_not_valid_is_replaced_or_cleared() {
 }
 
 #[test]
+fn an_endpoint_that_is_no_host_or_port_is_not_taken_over_and_the_cluster_says_so() {
+    // MA-27.3, CT-6.4: it would stay, and others build URLs from it.
+    for (endpoint, what) in [
+        (json!({"host": "a b\n", "port": 6443}), "host of FooCluster i is not taken over"),
+        (json!({"host": "10.0.0.1/../x?", "port": 6443}), "host of FooCluster i is not taken over"),
+        (json!({"host": "h", "port": 65536}), "port of FooCluster i is not taken over"),
+        (json!({"host": "h", "port": -1}), "port of FooCluster i is not taken over"),
+    ] {
+        let mut fold = cluster(references());
+        let infra = fold.make(with(GOOD_INFRA(), "spec.controlPlaneEndpoint", endpoint));
+        fold.run(Duration::from_secs(30));
+        let stopped = settled(&mut fold);
+        assert_eq!(stopped.at("spec.controlPlaneEndpoint"), None, "{what}");
+        assert_ne!(text(&stopped, "status.phase"), "Provisioned", "{what}");
+        let failure = fold.failure(&ObjectId::of(&stopped)).unwrap_or_default();
+        assert!(failure.starts_with("spec.controlPlaneEndpoint.") && failure.contains(what), "{failure}");
+        fold.edit(&infra, |infra| {
+            set(infra, "spec.controlPlaneEndpoint", json!({"host": "h.example.com", "port": 6443}))
+        });
+        fold.run(Duration::from_mins(2));
+        let healed = settled(&mut fold);
+        assert_eq!(text(&healed, "spec.controlPlaneEndpoint.host"), "h.example.com");
+        assert_eq!(fold.failure(&ObjectId::of(&healed)), None);
+    }
+}
+
+#[test]
 fn objects_of_the_older_contract_are_read_as_it_says() {
     // MA-27.3, MA-27.14, CT-5.4, CT-5.10
     let mut fold = cluster(references());
