@@ -45,6 +45,7 @@ pub struct Fold {
     /// What webhooks add to an object of the management cluster before it is stored.
     pub admit: fn(&mut Object),
     numbers: u64,
+    steps: u64,
 }
 
 /// When objects are due, in the order of objects and in that of time.
@@ -149,6 +150,7 @@ impl Fold {
             assumed: None,
             admit: |_| {},
             numbers: 0,
+            steps: 0,
         }
     }
 
@@ -306,8 +308,14 @@ impl Fold {
         self.due.is_empty()
     }
 
+    /// The number of steps so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// Makes the next step of one object.
     pub fn take(&mut self, id: &ObjectId) {
+        self.steps += 1;
         let context = Context::new(&self.objects, &self.settings, self.now);
         match next(context, id) {
             Outcome::Needs(kinds) => {

@@ -11,6 +11,7 @@
 //! It is the computation of the controllers, with providers that take the times of [`crate::lifecycle::settings::Timings`].
 
 mod admitted;
+mod endless;
 mod stuck;
 mod templates;
 pub mod timeline;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use self::endless::{Replacements, STEPS};
 use self::timeline::Timeline;
 use crate::calendar::Moment;
 use crate::hub::contract::{definition_name, names_contracts};
@@ -41,7 +43,6 @@ use crate::world::{Found, Objects, Record};
 
 /// After how many runs of a topology at one time a simulation ends: it would go on for ever.
 const RUNS: usize = 10_000;
-
 /// How a simulation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -68,6 +69,14 @@ pub struct Simulation {
     pub ran_out: bool,
     /// How many machines are asked for, if they are too many.
     too_many: Option<i64>,
+    replacements: Replacements,
+    /// The Clusters whose machines are replaced without end, each with what is said of it.
+    endless: BTreeMap<ObjectKey, String>,
+    /// The number of steps of machines at the start of the run, and of plans since then.
+    steps_before: u64,
+    plans: u64,
+    /// Whether the run has taken too many steps.
+    is_exhausted: bool,
 }
 
 impl Simulation {
@@ -100,6 +109,11 @@ impl Simulation {
             timeline: Timeline::new(now),
             ran_out: false,
             too_many: None,
+            replacements: Replacements::default(),
+            endless: BTreeMap::new(),
+            steps_before: 0,
+            plans: 0,
+            is_exhausted: false,
         };
         simulation.notice();
         simulation
@@ -199,7 +213,10 @@ impl Simulation {
     /// Runs until nothing is left to do, at most for so long in virtual time. `progress` is told of each new time.
     pub fn run(&mut self, most: Duration, mut progress: impl FnMut(Moment)) -> End {
         let end = crate::lifecycle::later(self.now(), most);
-        self.ran_out = false;
+        (self.ran_out, self.is_exhausted) = (false, false);
+        (self.steps_before, self.plans) = (self.machines.steps(), 0);
+        self.endless.clear();
+        self.replacements.restart();
         while self.settle() {
             let Some(next) = self.machines.next_due() else { return self.end() };
             if next > end {
@@ -208,20 +225,30 @@ impl Simulation {
             self.machines.advance();
             progress(self.now());
         }
-        self.ran_out = self.too_many.is_none();
+        self.ran_out = self.too_many.is_none() && !self.goes_on_for_ever();
         self.end()
     }
 
     /// Runs what is due at this time; says whether that came to an end.
     fn settle(&mut self) -> bool {
-        const STEPS: usize = 10_000_000;
         let clusters = self.topologies.facts().cluster_keys().len();
         for _ in 0..RUNS.saturating_mul(1 + clusters) {
             self.too_many = stuck::too_many_machines(&self.machines.objects);
-            if self.too_many.is_some() || !self.machines.settle(STEPS) {
+            if self.too_many.is_some() {
                 return false;
             }
+            while !self.machines.settle(STEPS) {
+                self.notice();
+                self.look_for_cycles();
+                if self.goes_on_for_ever() {
+                    return false;
+                }
+            }
             self.notice();
+            self.look_for_cycles();
+            if self.goes_on_for_ever() {
+                return false;
+            }
             let Some(cluster) = self.due.pop_first() else { return true };
             self.plan(&cluster);
             self.notice();
@@ -238,6 +265,7 @@ impl Simulation {
             }
             for change in changes {
                 self.timeline.note(&change, self.machines.now());
+                self.replacements.note(&change, self.machines.now());
                 if change.id.workload.is_none() {
                     self.mirror(&change);
                     self.clean_up_templates(&change);
@@ -345,6 +373,7 @@ impl Simulation {
 
     /// One run for the topology of a Cluster (RS-07).
     fn plan(&mut self, cluster: &ObjectKey) {
+        self.plans += 1;
         let mut outcome = Rollout::default();
         if !self.permit_deletion(cluster, &mut outcome) {
             return;

@@ -21,9 +21,12 @@ impl Simulation {
         if let Some(wanted) = self.too_many {
             return Some(format!("it asks for {wanted} machines, and a simulation follows {MOST_MACHINES} at most"));
         }
-        let symptom = self.symptom(key)?;
+        if let Some(endless) = self.endless.get(key) {
+            return Some(endless.clone());
+        }
+        let symptom = self.exhausted().or_else(|| self.symptom(key))?;
         // What holds an upgrade back is often a machine; the machine says more.
-        let is_cause = self.failures.contains_key(key) || self.is_paused(key);
+        let is_cause = self.is_exhausted || self.failures.contains_key(key) || self.is_paused(key);
         Some(if is_cause { symptom } else { self.bad_machine(key).unwrap_or(symptom) })
     }
 

@@ -347,7 +347,7 @@ fn reason_of(step: &Step) -> String {
 }
 
 /// What a machine belongs to: its worker set in the topology, its machine deployment, or its controller.
-fn owner_of(machine: &Object) -> String {
+pub(super) fn owner_of(machine: &Object) -> String {
     use crate::hub::label::{DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_NAME, POOL_NAME};
     let named =
         [DEPLOYMENT_NAME, POOL_NAME, MACHINE_DEPLOYMENT_NAME].into_iter().find_map(|label| machine.label(label));

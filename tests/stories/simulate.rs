@@ -2,14 +2,15 @@
 
 mod chosen;
 mod elements;
+mod endless;
 mod hooks;
 mod others;
 mod page;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -318,7 +319,6 @@ fn a_paused_cluster_is_stuck_and_the_way_out_is_to_resume_it() {
 }
 
 #[test]
-#[test]
 fn outputs_replace_links_and_not_what_they_lead_to() {
     // DEC-65
     let story = Story::new();
@@ -338,6 +338,7 @@ fn outputs_replace_links_and_not_what_they_lead_to() {
     assert_eq!(fs::read_dir(story.folder.path()).unwrap().count(), 4, "nothing is left over");
 }
 
+#[test]
 fn input_that_cannot_be_simulated_is_refused_with_a_reason() {
     let story = Story::new();
     story.file("class.yaml", world(&[]));

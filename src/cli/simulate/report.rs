@@ -147,6 +147,10 @@ fn way_out(reason: &str, fails: bool, ran_out: bool) -> Option<&'static str> {
     let is_large = reason.starts_with("it asks for ") && reason.contains(" machines, and a simulation follows ");
     let found =
         found.or(is_large.then_some("simulate the Cluster with fewer replicas: the order of the steps is the same"));
+    let is_endless = reason.starts_with("the machines of ") && reason.ends_with(", without end");
+    let found = found.or(is_endless.then_some(
+        "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file of --timings",
+    ));
     let machine = (fails && reason.starts_with("Machine ")).then_some("remove the failures from the file of --timings");
     found.or(machine).or(ran_out.then_some("the time of --limit is over; a longer one may be enough"))
 }
