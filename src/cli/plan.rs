@@ -42,7 +42,7 @@ use super::empty::{self, Wanted};
 use super::extensions::Extensions;
 use super::live::{Connection, Reach};
 use super::offline::Subject;
-use super::rollout::Side;
+use super::rollout::{self, Side};
 use super::schemas;
 use super::twins::{self, Twins};
 use super::validate;
@@ -68,13 +68,15 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         .map(|(side, extensions)| side.with_extensions(extensions.clone().map(|extensions| extensions as _)));
     let now = options.now.unwrap_or_else(Timestamp::now);
     let old = before.subjects();
-    let (old_facts, old_classes) = (before.facts(&old), classes(&old));
+    let (old_facts, old_classes, large_before) = (before.facts(&old), classes(&old), rollout::oversized(&old));
     let mut was = before.fold(&old_facts).at(now);
     drop(old);
     drop(before);
     let new = after.subjects();
-    let (facts, new_classes) = (after.facts(&new), classes(&new));
-    let denials = validate::denials(&new, &facts, after.settings());
+    let (facts, new_classes, large) = (after.facts(&new), classes(&new), rollout::oversized(&new));
+    let mut denials = validate::denials(&new, &facts, after.settings());
+    let only_before = large_before.iter().filter(|(cluster, _)| !large.contains_key(*cluster));
+    denials.extend(only_before.map(|(cluster, reason)| format!("Cluster {cluster}, before the change: {reason}")));
     drop(new);
     let mut is = after.fold(&facts).at(now);
     if let Some(server) = &server {
@@ -87,9 +89,10 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         !options.live,
         |sample| choice::wants_sample(sample, &options.clusters, options.selector.as_ref()),
     );
-    let undecoded = after.undecoded_clusters(&facts);
+    let mut unplanned = after.undecoded_clusters(&facts);
+    unplanned.extend(large.into_keys().chain(large_before.into_keys()));
     let clusters =
-        choice::clusters([was.facts(), is.facts()], &undecoded, &options.clusters, options.selector.as_ref())?;
+        choice::clusters([was.facts(), is.facts()], &unplanned, &options.clusters, options.selector.as_ref())?;
     if clusters.is_empty()
         && samples.is_empty()
         && denials.is_empty()
@@ -97,7 +100,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     {
         return Ok(ExitCode::from(code));
     }
-    let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !undecoded.contains(cluster)).collect();
+    let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !unplanned.contains(cluster)).collect();
     let progress = Progress::of(clusters.len(), started);
     let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
     let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };

@@ -1,6 +1,6 @@
 //! Worlds made of files, in which topologies are computed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use super::discovered::VariableServer;
 use super::live::{self, Connection, Reach};
 use super::offline::{Case, Subject};
 use crate::admission::Settings;
-use crate::hub::{Cluster, Kind, ObjectKey};
+use crate::crd;
+use crate::hub::{Cluster, Kind, Object, ObjectKey};
+use crate::schema::Violation;
 use crate::topology::Options;
 use crate::topology::plan::{Fold, uid};
 use crate::world::{Facts, Found, Record};
@@ -94,6 +96,17 @@ impl Side {
     pub(super) fn fold(&self, facts: &Facts) -> Fold {
         fold(&self.case, facts, &self.settings)
     }
+}
+
+/// Clusters with a text, list or map that is larger than the API schema allows, and which one it is (DEC-44). To compute their
+/// topologies would take as much time and memory as they ask for.
+pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, String> {
+    let of = |cluster: Object| {
+        let found = crd::oversized(Kind::Cluster, cluster.as_ref());
+        let Violation { place, detail, .. } = found.first()?;
+        Some((cluster.key(), format!("{}: {detail}", place.trim_start_matches('.'))))
+    };
+    subjects.iter().filter_map(Subject::cluster).filter_map(of).collect()
 }
 
 /// See [`Side::fold`].

@@ -168,6 +168,27 @@ fn a_change_that_would_be_denied_is_reported_as_denied() {
 }
 
 #[test]
+fn a_cluster_that_is_larger_than_its_schema_allows_is_not_computed() {
+    // DEC-44: the API schema allows 2,000 sets of workers.
+    let (small, sets) = (
+        embedded(),
+        "      machineDeployments:
+",
+    );
+    let more: String =
+        (0..5000).map(|number| format!("      - {{class: default-worker, name: s{number}}}\n")).collect();
+    let large = small.replace(sets, &format!("{sets}{more}"));
+    assert_eq!(small.matches(sets).count(), 1);
+    for (before, after, side) in [(&small, &large, ""), (&large, &small, ", before the change")] {
+        let (code, said) = plan(before, after, &[]);
+        assert_eq!(code, 1, "{side}");
+        assert!(said.len() < 10_000, "{} bytes", said.len());
+        assert!(said.contains(side) && said.contains("spec.topology.workers.machineDeployments: "), "{said}");
+        assert!(said.contains("; the change is denied\n"), "{said}");
+    }
+}
+
+#[test]
 fn a_cluster_that_cannot_be_planned_has_an_error() {
     let before = bundle("in-memory");
     let without = before.replace("name: paper-clerk-machine\nspec:", "name: paper-clerk-other\nspec:");

@@ -1,7 +1,8 @@
 //! `plan --live --dry-run=server`: what changes of existing objects is asked of their API server, which stores nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -17,6 +18,8 @@ use crate::world::{DryRun, DryRunCall, Found};
 
 /// How long one dry run may take.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How long all dry runs of a plan may take.
+const TOGETHER: Duration = Duration::from_mins(10);
 /// How many dry runs of a Cluster are made side by side.
 const AT_A_TIME: usize = 16;
 
@@ -27,13 +30,41 @@ pub(super) struct Server {
     dry_runs: DryRuns,
     /// The kinds of which objects may not be applied, with what the API server said first, and how many objects.
     forbidden: Mutex<BTreeMap<String, (String, usize)>>,
+    deadline: Deadline,
+}
+
+/// The time in which all dry runs end, from the first one on, and the number of those that found none left.
+#[derive(Debug, Default)]
+struct Deadline {
+    ends: OnceLock<Instant>,
+    late: AtomicUsize,
+}
+
+impl Deadline {
+    /// When a dry run has to end; none if the time is over.
+    fn next(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let ends = *self.ends.get_or_init(|| now + TOGETHER);
+        if now >= ends {
+            self.late.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(ends.min(now + PATIENCE))
+    }
+
+    /// What could not be tried in time, for people.
+    fn warning(&self) -> Option<String> {
+        let (late, minutes) = (self.late.load(Ordering::Relaxed), TOGETHER.as_secs() / 60);
+        (late > 0)
+            .then(|| format!("dry runs ended after {minutes} minutes; changes that are assumed since then: {late}"))
+    }
 }
 
 impl Server {
     /// The API server that a connection leads to.
     pub(super) fn of(connection: Arc<Connection>) -> Arc<Self> {
         let dry_runs = DryRuns::new(connection.client(), Arc::new(Metrics::default()));
-        Arc::new(Server { connection, dry_runs, forbidden: Mutex::default() })
+        Arc::new(Server { connection, dry_runs, forbidden: Mutex::default(), deadline: Deadline::default() })
     }
 
     /// What could not be tried, for people.
@@ -43,11 +74,12 @@ impl Server {
             let objects = if *objects == 1 { format!("1 {kind}") } else { format!("{objects} {kind}s") };
             format!("no permission for a dry run of {objects}, so their changes are assumed: {said}")
         };
-        forbidden.iter().map(words).collect()
+        forbidden.iter().map(words).chain(self.deadline.warning()).collect()
     }
 
     async fn answer(&self, call: &DryRunCall) -> Found<DryRun> {
-        match self.dry_runs.attempt(call, Instant::now() + PATIENCE).await {
+        let Some(ends) = self.deadline.next() else { return Found::Absent };
+        match self.dry_runs.attempt(call, ends).await {
             Ok(found) => Found::Yes(found),
             Err(error) if error.is_forbidden() && self.lacks_permission(&call.object).await => {
                 self.note_forbidden(&call.object, &error);
@@ -72,5 +104,23 @@ impl DryRunServer for Server {
         let answers = stream::iter(calls.into_iter().map(async |call| (self.answer(&call).await, call)));
         let answers = answers.buffer_unordered(AT_A_TIME).map(|(found, call)| (call, found));
         self.connection.block_on(answers.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_dry_runs_of_a_plan_have_a_sum() {
+        let (deadline, began) = (Deadline::default(), Instant::now());
+        assert_eq!(deadline.next(), Some(began + PATIENCE));
+        tokio::time::advance(TOGETHER - Duration::from_secs(1)).await;
+        assert_eq!((deadline.next(), deadline.warning()), (Some(began + TOGETHER), None));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(deadline.next(), None);
+        assert_eq!(deadline.next(), None);
+        let want = "dry runs ended after 10 minutes; changes that are assumed since then: 2";
+        assert_eq!(deadline.warning().as_deref(), Some(want));
     }
 }
