@@ -708,6 +708,24 @@ fn a_prefix_is_the_same_in_the_webhooks_and_keeps_the_permissions_of_all_namespa
 }
 
 #[test]
+fn the_restricted_example_allows_no_egress_to_any_address_and_bounds_a_tenant() {
+    let (objects, whole) = (render("examples/restricted"), overlay("take-over"));
+    let policy = |objects: &[Value]| find(objects, "NetworkPolicy", "topologist")["spec"].clone();
+    let egress = |objects: &[Value]| list(&policy(objects)["egress"]).to_vec();
+    assert!(egress(&whole).iter().any(|rule| rule.get("to").is_none()), "the base does not know the addresses");
+    let restricted = egress(&objects);
+    assert!(restricted.iter().all(|rule| !list(&rule["to"]).is_empty()), "{restricted:?}");
+    assert_eq!(policy(&objects)["ingress"], policy(&whole)["ingress"]);
+    assert_eq!(policy(&objects)["podSelector"], policy(&whole)["podSelector"]);
+    let quota = find(&objects, "ResourceQuota", "clusters");
+    assert_eq!(quota["metadata"]["namespace"], "team-a");
+    let counts = quota["spec"]["hard"].as_object().unwrap();
+    assert!(counts.keys().all(|name| name.starts_with("count/")), "{counts:?}");
+    assert!(["clusters", "machines"].iter().all(|name| counts.contains_key(&format!("count/{name}.cluster.x-k8s.io"))));
+    assert_eq!(objects.len(), whole.len() + 1);
+}
+
+#[test]
 fn a_namespace_is_named_in_one_place() {
     // DEC-37
     let objects = overlay_with("beside", &["namespaced"], &[("scope.yaml", &scope("team-a"))]);
