@@ -8,7 +8,7 @@
 //!
 //! `cargo bench --profile dist --bench admission -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
 
 mod support {

@@ -2,7 +2,7 @@
 //!
 //! A bench of its own, since counting takes the place of the allocator that the program has. `cargo bench --profile dist --bench allocations`.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
 mod support {

@@ -6,7 +6,7 @@
 //! costs more than one of a small fleet by more than the tolerance. Numbers among the arguments are sizes of fleets to measure instead of
 //! the usual ones.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 
 mod support {
     pub mod budgets;

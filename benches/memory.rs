@@ -4,7 +4,7 @@
 //! never change. Memory is what Linux counts as resident (VmRSS). `cargo bench --profile dist --bench memory -- [--quick]`; exit code 1
 //! when a budget is missed by more than the tolerance.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 
 mod support {
     pub mod api;

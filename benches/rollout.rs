@@ -6,7 +6,7 @@
 //! HTTPS that counts its calls. `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a
 //! budget is missed by more than the tolerance. Numbers among the arguments are sizes of fleets to measure instead of the usual ones.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 
 mod support {
     pub mod budgets;

@@ -5,7 +5,7 @@
 //! `cargo bench --profile dist --bench simulate -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance. Numbers among
 //! the arguments are sizes of fleets to measure instead of the usual ones.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
 
 mod support {

@@ -3,7 +3,7 @@
 //! Budgets are those of the design. `cargo bench --profile dist --bench topology -- [PART…]`; exit code 1 when a budget is missed by more than the
 //! tolerance.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
 
 mod support {

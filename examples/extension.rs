@@ -5,6 +5,8 @@
 //! cargo run --example extension -- certs/tls.crt certs/tls.key 127.0.0.1:9443
 //! ```
 
+#![expect(clippy::disallowed_macros, reason = "this program is not topologist, and prints one address")]
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};

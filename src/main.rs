@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use topologist::cli;
-use topologist::cli::args::Arguments;
 
 /// Decoding reviews takes a third less time than with the system's allocator. The allocator does not use huge pages (`no_thp`): a
 /// huge page is resident as a whole even for a few objects, which took 10 MB and more.
@@ -12,10 +10,12 @@ use topologist::cli::args::Arguments;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match cli::parse(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     if rustls::crypto::ring::default_provider().install_default().is_err() {
-        eprintln!("topologist: another TLS provider is installed already");
-        return ExitCode::from(cli::UNUSABLE);
+        return cli::unusable("another TLS provider is installed already");
     }
     cli::run(arguments)
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::args::Certs;
 use super::atomic_file;
+use super::output::{self, Text};
 use crate::certificates::authority::Issued;
 
 /// Writes the four files; keys are readable by their owner alone.
@@ -24,12 +25,12 @@ pub(super) fn run(options: &Certs) -> Result<ExitCode> {
     if let Some(path) = existing.first().filter(|_| !options.force) {
         bail!("{} already exists; use --force to replace it", path.display());
     }
-    let mut written = String::new();
+    let mut written = Text::default();
     for (name, text, mode) in files {
         let path = options.out.join(name);
         atomic_file::write(&path, text, mode).with_context(|| format!("cannot write {}", path.display()))?;
-        written.push_str(&format!("{}\n", path.display()));
+        written.line(path.display());
     }
-    super::print(&written)?;
+    output::text(&written)?;
     Ok(ExitCode::SUCCESS)
 }

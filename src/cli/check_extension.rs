@@ -9,7 +9,6 @@ mod lab;
 mod report;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use serde_json::Value;
 use super::args::{CheckExtension, Output};
 use super::empty::{self, Wanted};
 use super::offline::Subject;
+use super::output;
 use super::rollout::{self, Side};
 use super::sample::{self, Draft};
 use super::sources::{self, FILE_LIMIT};
@@ -48,10 +48,10 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
     let facts = side.facts(&subjects);
     let denials = denials(&subjects, &facts, side.settings());
     for problem in lab.problems() {
-        writeln!(io::stderr(), "topologist: {problem}")?;
+        output::message(problem)?;
     }
     for denial in &denials {
-        writeln!(io::stderr(), "topologist: denied: {denial}")?;
+        output::message(format_args!("denied: {denial}"))?;
     }
     if !denials.is_empty() {
         return Ok(ExitCode::from(1));
@@ -67,7 +67,7 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
         lab.expect(expected(fold.facts(), &clusters));
         for cluster in clusters {
             if let Err(failure) = fold.compute(&cluster) {
-                writeln!(io::stderr(), "topologist: Cluster {cluster}: {failure}")?;
+                output::message(format_args!("Cluster {cluster}: {failure}"))?;
             }
         }
     }
@@ -75,8 +75,8 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
     lab.check_others(&classes);
     let report = Report::of(&lab);
     match options.output {
-        Output::Text => super::print(&report.text())?,
-        Output::Json => super::print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+        Output::Text => output::text(&report.text())?,
+        Output::Json => output::json(&report)?,
     }
     let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
     Ok(ExitCode::from(u8::from(fails)))
@@ -95,7 +95,7 @@ fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &Side) -> Result<Fold>
         match drafts.into_iter().reduce(Result::or) {
             Some(Ok(cluster)) => fold.facts_mut().put_cluster(key, Record::readable(cluster)),
             Some(Err(problem)) => {
-                writeln!(io::stderr(), "topologist: ClusterClass {class}: no sample Cluster: {problem}")?;
+                output::message(format_args!("ClusterClass {class}: no sample Cluster: {problem}"))?;
             }
             None => {}
         }

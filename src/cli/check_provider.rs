@@ -2,7 +2,6 @@
 
 mod follow;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -13,6 +12,7 @@ use super::UNUSABLE;
 use super::args::{CheckProvider, Output, Variables};
 use super::empty;
 use super::files::{Input, Reader};
+use super::output::{self, Text};
 use crate::field::{counted, enumerated};
 use crate::provider_contract::{self, Checked, Finding, Level};
 
@@ -28,7 +28,7 @@ fn of_files(options: &CheckProvider) -> Result<ExitCode> {
     let input = Reader::new(&Variables::default(), &options.links).read(&options.paths)?;
     if !input.unreadable.is_empty() {
         for unreadable in &input.unreadable {
-            writeln!(io::stderr(), "topologist: {unreadable}")?;
+            output::message(unreadable)?;
         }
         return Ok(ExitCode::from(UNUSABLE));
     }
@@ -37,12 +37,12 @@ fn of_files(options: &CheckProvider) -> Result<ExitCode> {
     let report = Report::of(&input, &all);
     if report.definitions.is_empty() {
         let found = "nothing was checked: no CustomResourceDefinition of a provider was found";
-        writeln!(io::stderr(), "topologist: {found}; {}", report.others(&input))?;
+        output::message(format_args!("{found}; {}", report.others(&input)))?;
         return Ok(ExitCode::from(UNUSABLE));
     }
     match options.output {
-        Output::Text => super::print(&report.text())?,
-        Output::Json => super::print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+        Output::Text => output::text(&report.text())?,
+        Output::Json => output::json(&report)?,
     }
     let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
     Ok(ExitCode::from(u8::from(fails)))
@@ -105,18 +105,18 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn text(&self) -> String {
-        let mut text: String = self.definitions.iter().map(Row::text).collect();
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        self.definitions.iter().for_each(|row| row.add_to(&mut text));
         if !self.not_checked.is_empty() {
-            text.push_str(&format!(
-                "not checked, because no contract is about them: {}\n",
-                enumerated(&self.not_checked)
-            ));
+            let kinds = enumerated(&self.not_checked);
+            text.line(format_args!("not checked, because no contract is about them: {kinds}"));
         }
         let Report { errors, warnings, definitions, .. } = self;
         let [errors, warnings] =
             [(*errors, "error"), (*warnings, "warning")].map(|(number, what)| counted(number, what));
-        text + &format!("{} checked, {errors}, {warnings}\n", definitions.len())
+        text.line(format_args!("{} checked, {errors}, {warnings}", definitions.len()));
+        text
     }
 }
 
@@ -140,15 +140,15 @@ impl<'a> Row<'a> {
         })
     }
 
-    fn text(&self) -> String {
+    fn add_to(&self, text: &mut Text) {
         let Row { file, line, name, role, .. } = self;
         let read = match (self.contract, self.version) {
             (Some(contract), Some(version)) => format!("contract {contract} in version {version}"),
             _ => "no contract".to_owned(),
         };
         let verdict = if self.findings.is_empty() { ": ok" } else { "" };
-        let findings: String = self.findings.iter().map(Shown::text).collect();
-        format!("{file}:{line}: CustomResourceDefinition {name}: {role}, {read}{verdict}\n{findings}")
+        text.line(format_args!("{file}:{line}: CustomResourceDefinition {name}: {role}, {read}{verdict}"));
+        self.findings.iter().for_each(|finding| finding.add_to(text));
     }
 }
 
@@ -164,8 +164,9 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn text(&self) -> String {
+    fn add_to(&self, text: &mut Text) {
         let Shown { level, rule, field, message, way_out, .. } = self;
-        format!("  {level} {rule}: {field}: {message}\n    Way out: {way_out}\n")
+        text.line(format_args!("  {level} {rule}: {field}: {message}"));
+        text.line(format_args!("    Way out: {way_out}"));
     }
 }

@@ -11,6 +11,6 @@ use super::args::{Arguments, Completions};
 pub(super) fn run(options: &Completions) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Arguments::command(), "topologist", &mut script);
-    super::print(&String::from_utf8(script)?)?;
+    super::output::data(&String::from_utf8(script)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::args::{Crds, Family};
+use super::output;
 use crate::crd;
 use crate::extensions::openapi;
 
 /// Prints the definitions as one YAML stream.
 pub(super) fn run(options: &Crds) -> Result<ExitCode> {
     if options.hooks {
-        super::print(&serde_saphyr::to_string(&openapi::document())?)?;
+        output::data(&serde_saphyr::to_string(&openapi::document())?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let definitions = match options.only {
@@ -24,6 +25,6 @@ pub(super) fn run(options: &Crds) -> Result<ExitCode> {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&definition)?);
     }
-    super::print(&text)?;
+    output::data(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `default`: objects with the defaults of the mutating webhook.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -10,6 +9,7 @@ use super::args::{Default, Written};
 use super::empty::{self, Wanted};
 use super::errors::shown;
 use super::offline::{Case, Subject};
+use super::output::{self, Text};
 use super::validate::complain;
 
 /// Prints every object of the files; nothing if one of them is denied, so that a part cannot be applied.
@@ -38,7 +38,7 @@ pub(super) fn run(options: &Default) -> Result<ExitCode> {
         }
         objects.push(object);
     }
-    super::print(&written(&objects, options.output)?)?;
+    output::data(&written(&objects, options.output)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -56,18 +56,19 @@ pub(super) fn written(objects: &[Value], output: Written) -> Result<String> {
 
 /// Says why objects are denied; returns whether any is.
 fn complain_of(subjects: &[Subject<'_>]) -> Result<bool> {
-    let mut messages = io::stderr().lock();
+    let mut messages = Text::default();
     let mut denied = false;
     for subject in subjects {
         let errors = subject.denial().map(|verdict| shown(&verdict)).unwrap_or_default();
         let (file, manifest) = (&subject.loaded.file, &subject.loaded.manifest);
         if !errors.is_empty() {
             denied = true;
-            writeln!(messages, "{file}:{}: {} {}: denied", manifest.line, manifest.kind, manifest.key)?;
+            messages.line(format_args!("{file}:{}: {} {}: denied", manifest.line, manifest.kind, manifest.key));
         }
         for error in errors {
-            writeln!(messages, "  error {}: {}", error.rule, error.rendered)?;
+            messages.line(format_args!("  error {}: {}", error.rule, error.rendered));
         }
     }
+    output::messages(&messages)?;
     Ok(denied)
 }

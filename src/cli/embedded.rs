@@ -15,6 +15,7 @@ use super::atomic_file;
 use super::files::{Loaded, Reader};
 use super::leading::NAMESPACE;
 use super::listen;
+use super::output::Text;
 use super::progress::Progress;
 use super::state_dir::StateDir;
 use crate::certificates::authority::Issued;
@@ -64,14 +65,14 @@ impl Contents {
     const NAMED: usize = 5;
 
     /// A line that names the files; nothing without any.
-    pub(super) fn files_text(&self) -> String {
+    pub(super) fn files_line(&self) -> Option<String> {
         if self.files.is_empty() {
-            return String::new();
+            return None;
         }
         let named = self.files.iter().take(Self::NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         match self.files.len().saturating_sub(Self::NAMED) {
-            0 => format!("Loaded {named}\n"),
-            more => format!("Loaded {named} and {more} more\n"),
+            0 => Some(format!("Loaded {named}")),
+            more => Some(format!("Loaded {named} and {more} more")),
         }
     }
 }
@@ -291,13 +292,16 @@ fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Val
 }
 
 /// What a person at a terminal may do with the API.
-pub(super) fn invitation(kubeconfig: &Path, address: SocketAddr) -> String {
-    format!(
-        "A Kubernetes API is at https://{address}, in memory: nothing in it outlives this process. In another terminal:\n\n  \
-         export KUBECONFIG={}\n  kubectl get clusters,clusterclasses --all-namespaces\n  kubectl explain \
-         cluster.spec.topology\n  kubectl apply --dry-run=server -f fixtures/quick-start/cluster.yaml\n\n",
-        quoted(&kubeconfig.display().to_string())
-    )
+pub(super) fn add_invitation(text: &mut Text, kubeconfig: &Path, address: SocketAddr) {
+    text.line(format_args!(
+        "A Kubernetes API is at https://{address}, in memory: nothing in it outlives this process. In another terminal:"
+    ));
+    text.line("");
+    text.line(format_args!("  export KUBECONFIG={}", quoted(&kubeconfig.display().to_string())));
+    text.line("  kubectl get clusters,clusterclasses --all-namespaces");
+    text.line("  kubectl explain cluster.spec.topology");
+    text.line("  kubectl apply --dry-run=server -f fixtures/quick-start/cluster.yaml");
+    text.line("");
 }
 
 /// A text as one word of a shell.
@@ -320,11 +324,11 @@ mod tests {
     fn the_loaded_files_are_named_up_to_a_number() {
         let text = |count: usize| {
             let files = (0..count).map(|number| format!("{number}.yaml")).collect();
-            Contents { classes: 0, clusters: 0, files }.files_text()
+            Contents { classes: 0, clusters: 0, files }.files_line()
         };
-        assert_eq!(text(0), "");
-        assert_eq!(text(2), "Loaded 0.yaml, 1.yaml\n");
-        assert_eq!(text(7), "Loaded 0.yaml, 1.yaml, 2.yaml, 3.yaml, 4.yaml and 2 more\n");
+        assert_eq!(text(0), None);
+        assert_eq!(text(2).unwrap(), "Loaded 0.yaml, 1.yaml");
+        assert_eq!(text(7).unwrap(), "Loaded 0.yaml, 1.yaml, 2.yaml, 3.yaml, 4.yaml and 2 more");
     }
 
     #[test]

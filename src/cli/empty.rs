@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 
 use super::UNUSABLE;
 use super::args;
 use super::files::{Input, Loaded};
 use super::offline::Case;
+use super::output;
 use crate::field::enumerated;
 
 /// What a command looks for in its input.
@@ -44,7 +45,7 @@ pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Re
         return Ok(None);
     }
     let found = holds([&*case.new, &*case.old]);
-    writeln!(io::stderr(), "topologist: {wanted}; the input holds {found}; use --allow-empty if this is intended")?;
+    output::message(format_args!("{wanted}; the input holds {found}; use --allow-empty if this is intended"))?;
     Ok(Some(UNUSABLE))
 }
 
@@ -53,7 +54,6 @@ pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Re
 /// # Errors
 /// When standard error cannot be written.
 pub(super) fn point_out_slips(case: &Case) -> io::Result<()> {
-    let mut messages = io::stderr().lock();
     let mut told = BTreeSet::new();
     for Loaded { file, manifest, .. } in case.inputs().into_iter().flat_map(|input| &input.objects) {
         let Some((kind, api_version)) = manifest.meant() else { continue };
@@ -62,13 +62,12 @@ pub(super) fn point_out_slips(case: &Case) -> io::Result<()> {
         }
         let written = &manifest.api_version;
         let version = if api_version == *written { String::new() } else { format!(" of {api_version}") };
-        writeln!(
-            messages,
-            "topologist: {file}:{}: the kind {} of {written} is unknown, so the object was skipped; did you mean {}{version}?",
+        output::message(format_args!(
+            "{file}:{}: the kind {} of {written} is unknown, so the object was skipped; did you mean {}{version}?",
             manifest.line,
             manifest.kind,
             kind.name()
-        )?;
+        ))?;
     }
     Ok(())
 }

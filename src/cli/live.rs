@@ -12,7 +12,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::ready;
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,7 @@ use tokio::time::Instant;
 
 use super::files::{Input, Loaded, Undecoded};
 use super::offline::settled;
+use super::output;
 use super::sample::with_samples;
 use crate::extensions::config;
 use crate::hub::contract::definition_name;
@@ -130,7 +130,7 @@ async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     };
     let context = read.current_context.clone().unwrap_or_default();
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    writeln!(io::stderr(), "topologist: reading {} (context {context:?})", config.cluster_url)?;
+    output::message(format_args!("reading {} (context {context:?})", config.cluster_url))?;
     kube::Client::try_from(config).context("cannot create a client for the API server")
 }
 

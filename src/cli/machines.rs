@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::args::Serve;
+use super::output::{self, Text};
 use super::sources::{self, FILE_LIMIT};
 use crate::lifecycle::Settings;
 use crate::lifecycle::settings::{Endpoint, Provides, Timings, TimingsFile, read};
@@ -58,7 +59,9 @@ pub(super) async fn tell_progress(metrics: Arc<Metrics>) {
         let text = machines_text(&metrics);
         if text != told && (!text.is_empty() || !told.is_empty()) {
             // Standard output may be closed.
-            let _ = super::print(&format!("Machines: {}\n", if text.is_empty() { "none" } else { &text }));
+            let mut line = Text::default();
+            line.line(format_args!("Machines: {}", if text.is_empty() { "none" } else { &text }));
+            let _ = output::text(&line);
             told = text;
         }
     }

@@ -30,6 +30,7 @@ mod machines;
 mod markdown;
 mod memory;
 mod offline;
+mod output;
 mod plan;
 mod progress;
 mod render;
@@ -46,10 +47,11 @@ mod twins;
 mod validate;
 mod workloads;
 
-use std::io::{self, Write};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Arguments, Command};
+use clap::Parser as _;
 
 use crate::field::chain;
 
@@ -71,22 +73,31 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Certs(options) => certs::run(&options),
         Command::Completions(options) => completions::run(&options),
     };
-    outcome.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "topologist: {}", chain(error.as_ref()));
-        ExitCode::from(UNUSABLE)
+    outcome.unwrap_or_else(|error| unusable(&chain(error.as_ref())))
+}
+
+/// Says why nothing can be done.
+pub fn unusable(reason: &str) -> ExitCode {
+    // Nothing can be said where standard error is closed.
+    let _ = output::message(reason);
+    ExitCode::from(UNUSABLE)
+}
+
+/// The arguments of a process.
+///
+/// # Errors
+/// With the exit code when they ask for help, or are wrong, which is said.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, ExitCode> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    Arguments::try_parse_from(&arguments).map_err(|error| {
+        // An error quotes arguments, which may be names of files; help does not.
+        let escaped = arguments.iter().map(|argument| output::escaped(&argument.to_string_lossy()));
+        match Arguments::try_parse_from(escaped) {
+            Err(error) => {
+                let _ = error.print();
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(UNUSABLE))
+            }
+            Ok(_) => unusable(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ")),
+        }
     })
-}
-
-/// Writes a result; a reader that has seen enough is no failure, and does not change the exit code.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    forgiving(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
-}
-
-/// The outcome of writing a result to a reader that may have seen enough.
-fn forgiving(written: io::Result<()>) -> io::Result<()> {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome,
-    }
 }

@@ -22,7 +22,7 @@ mod values;
 mod words;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,7 +30,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use anstream::AutoStream;
 use anyhow::Result;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -42,6 +41,7 @@ use super::empty::{self, Wanted};
 use super::extensions::Extensions;
 use super::live::{Connection, Reach};
 use super::offline::Subject;
+use super::output;
 use super::rollout::{self, Side};
 use super::schemas;
 use super::twins::{self, Twins};
@@ -118,7 +118,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
             .warnings
             .extend(reasons.into_iter().filter(|reason| !report.warnings.contains(reason)).collect::<Vec<_>>());
     }
-    super::forgiving(print(&report, options))?;
+    print(&report, options)?;
     if options.output != PlanOutput::Json {
         schemas::note(&report.schemas_not_checked)?;
     }
@@ -127,29 +127,10 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
 
 /// Writes the plan in the requested format.
 fn print(report: &Report, options: &Plan) -> io::Result<()> {
-    let out = io::stdout().lock();
     match options.output {
-        PlanOutput::Text => {
-            let color = match options.color {
-                clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
-                clap::ColorChoice::Always => anstream::ColorChoice::Always,
-                clap::ColorChoice::Never => anstream::ColorChoice::Never,
-            };
-            let mut out = AutoStream::new(out, color);
-            out.write_all(text::plain(report, options.all).as_bytes())?;
-            out.flush()
-        }
-        PlanOutput::Markdown => {
-            let mut out = out;
-            out.write_all(markdown::comment(report).as_bytes())?;
-            out.flush()
-        }
-        PlanOutput::Json => {
-            let mut out = BufWriter::new(out);
-            serde_json::to_writer_pretty(&mut out, report)?;
-            out.write_all(b"\n")?;
-            out.flush()
-        }
+        PlanOutput::Text => output::colored(&text::text(report, options.all), options.color),
+        PlanOutput::Markdown => output::markdown(&markdown::comment(report)),
+        PlanOutput::Json => output::json(report),
     }
 }
 

@@ -1,8 +1,6 @@
 //! The progress of `serve --embedded` at its start: one line on standard error, on a terminal, that is replaced.
 
-use std::io::{self, IsTerminal, Write};
-
-use crate::telemetry::log::ERASE_LINE;
+use super::output;
 
 /// The line, on a terminal; nothing elsewhere. Dropping it erases the line.
 #[derive(Debug)]
@@ -13,7 +11,7 @@ pub(super) struct Progress {
 impl Progress {
     /// A line if it is wanted and standard error is a terminal.
     pub(super) fn new(wanted: bool) -> Self {
-        Progress { is_shown: wanted && io::stderr().is_terminal() }
+        Progress { is_shown: wanted && output::has_terminal_for_messages() }
     }
 
     pub(super) fn is_shown(&self) -> bool {
@@ -23,7 +21,7 @@ impl Progress {
     /// Replaces the line.
     pub(super) fn step(&self, text: &str) {
         if self.is_shown {
-            let _ = write!(io::stderr(), "{ERASE_LINE}{text} …");
+            output::progress(text);
         }
     }
 }
@@ -31,7 +29,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.is_shown {
-            let _ = write!(io::stderr(), "{ERASE_LINE}");
+            output::progress("");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `render`: every object that topologies ask for.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -10,6 +9,7 @@ use super::args::Render;
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
 use super::hints;
+use super::output;
 use super::rollout::{self, Side};
 use super::schemas;
 use super::validate::{complain, denials};
@@ -29,7 +29,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     let facts = side.facts(&subjects);
     let denials = denials(&subjects, &facts, side.settings());
     for denial in &denials {
-        writeln!(io::stderr(), "topologist: denied: {denial}")?;
+        output::message(format_args!("denied: {denial}"))?;
     }
     if !denials.is_empty() {
         return Ok(ExitCode::from(1));
@@ -46,41 +46,41 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     let mut all = Checks::default();
     for cluster in clusters {
         for reason in hints::unknown_variables_of(&cluster, fold.facts()) {
-            writeln!(io::stderr(), "topologist: Cluster {cluster}: incomplete: {reason}")?;
+            output::message(format_args!("Cluster {cluster}: incomplete: {reason}"))?;
         }
         match fold.compute(&cluster) {
             Ok(computation) => {
                 for note in notes(&computation.warnings, &computation.trace) {
-                    writeln!(io::stderr(), "topologist: Cluster {cluster}: {note}")?;
+                    output::message(format_args!("Cluster {cluster}: {note}"))?;
                 }
                 for unavailable in &computation.unavailable {
                     has_failed = true;
-                    writeln!(io::stderr(), "topologist: Cluster {cluster}: {unavailable}")?;
+                    output::message(format_args!("Cluster {cluster}: {unavailable}"))?;
                 }
                 let Inspected { objects: made, checks } = Inspected::of(computation, fold.facts())?;
                 objects.extend(made.into_iter().map(Value::from));
                 for refusal in &checks.refusals {
                     has_failed |= !refusal.may_be_completed();
-                    writeln!(io::stderr(), "topologist: Cluster {cluster}: {refusal}")?;
+                    output::message(format_args!("Cluster {cluster}: {refusal}"))?;
                 }
                 all.extend(checks);
             }
             Err(failure) => {
                 has_failed = true;
                 let failure = hints::explained(&failure, fold.facts());
-                writeln!(io::stderr(), "topologist: Cluster {cluster}: {failure}")?;
+                output::message(format_args!("Cluster {cluster}: {failure}"))?;
             }
         }
     }
     has_failed |= extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
     for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
-        writeln!(io::stderr(), "topologist: {reason}")?;
+        output::message(reason)?;
     }
     for reason in &all.unusable {
-        writeln!(io::stderr(), "topologist: {reason}")?;
+        output::message(reason)?;
     }
     schemas::note(&all.unchecked)?;
-    super::print(&super::default::written(&objects, options.output)?)?;
+    output::data(&super::default::written(&objects, options.output)?)?;
     Ok(ExitCode::from(u8::from(has_failed)))
 }
 

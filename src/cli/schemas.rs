@@ -1,12 +1,12 @@
 //! What commands say of the schemas that CustomResourceDefinitions give to objects of providers.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::Result;
 
 use super::offline::Case;
+use super::output;
 use super::rollout;
 use super::sample::{self, Draft};
 use crate::admission::Settings;
@@ -23,11 +23,10 @@ use crate::world::{Class, Facts, Found, Record};
 pub(super) fn note(unchecked: &BTreeSet<String>) -> Result<()> {
     if !unchecked.is_empty() {
         let kinds: Vec<&str> = unchecked.iter().map(String::as_str).collect();
-        writeln!(
-            io::stderr(),
-            "topologist: not checked against CustomResourceDefinitions (give them with --crds): {}",
+        output::message(format_args!(
+            "not checked against CustomResourceDefinitions (give them with --crds): {}",
             kinds.join(", ")
-        )?;
+        ))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `serve`: the webhook, its probes, and the watches that keep its facts current.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ use super::listen;
 use super::live;
 use super::machines;
 use super::memory::{self, Connections, Shares};
+use super::output::{self, Text};
 use super::progress::Progress;
 use super::tasks::supervise;
 use super::workloads::WorkloadServer;
@@ -320,14 +321,14 @@ fn serve_apis(
 
 /// Prints the announcement; with --embedded once everything is ready.
 /// On a terminal, the machines of the embedded API follow.
-async fn greet(health: Arc<Health>, embedded: Option<Arc<Metrics>>, progress: Progress, announcement: String) {
+async fn greet(health: Arc<Health>, embedded: Option<Arc<Metrics>>, progress: Progress, announcement: Text) {
     if embedded.is_some() {
         until_ready(&health).await;
     }
     drop(progress);
     // Standard output may be closed.
-    let _ = super::print(&announcement);
-    if let Some(metrics) = embedded.filter(|_| io::stdout().is_terminal()) {
+    let _ = output::text(&announcement);
+    if let Some(metrics) = embedded.filter(|_| output::is_terminal()) {
         machines::tell_progress(metrics).await;
     }
 }
@@ -526,29 +527,27 @@ struct Announcement<'a> {
 }
 
 impl Announcement<'_> {
-    fn text(&self) -> String {
+    fn text(&self) -> Text {
         let Announcement { server, webhook, authority, api, moved } = self;
-        let mut text = match api {
-            None => format!("topologist answers reviews at https://{webhook} and follows {server}\n"),
+        let mut text = Text::default();
+        match api {
+            None => text.line(format_args!("topologist answers reviews at https://{webhook} and follows {server}")),
             Some((address, kubeconfig, contents)) => {
                 let Contents { classes, clusters, .. } = contents;
-                let notes: String = moved.iter().map(|note| format!("{note}.\n")).collect();
-                format!(
-                    "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})\n\
-                     {notes}{}{}",
-                    contents.files_text(),
-                    embedded::invitation(kubeconfig, *address)
-                )
+                let count = format_args!("(ClusterClasses: {classes}, Clusters: {clusters})");
+                text.line(format_args!("topologist answers reviews at https://{webhook} {count}"));
+                moved.iter().for_each(|note| text.line(format_args!("{note}.")));
+                contents.files_line().into_iter().for_each(|line| text.line(line));
+                embedded::add_invitation(&mut text, kubeconfig, *address);
             }
-        };
+        }
         if let Some(authority) = authority {
-            text.push_str(&format!(
-                "Send it a review:\n\n  curl --cacert {authority} --data-binary @fixtures/quick-start/review.json \\\n"
-            ));
-            text.push_str(&format!(
-                "    https://localhost:{}/validate-cluster-x-k8s-io-v1beta2-cluster\n\n",
-                webhook.port()
-            ));
+            let port = webhook.port();
+            text.line("Send it a review:");
+            text.line("");
+            text.line(format_args!("  curl --cacert {authority} --data-binary @fixtures/quick-start/review.json \\"));
+            text.line(format_args!("    https://localhost:{port}/validate-cluster-x-k8s-io-v1beta2-cluster"));
+            text.line("");
         }
         text
     }

@@ -17,7 +17,6 @@ mod text;
 mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
@@ -40,6 +39,7 @@ use super::files::Undecoded;
 use super::live::{Connection, Reach};
 use super::machines::timings;
 use super::offline::Subject;
+use super::output;
 use super::rollout::Side;
 use super::twins::Twins;
 use super::validate::{complain, denials};
@@ -75,30 +75,28 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     if let Some(extension) =
         crate::topology::plan::updater(&sides.after.as_ref().unwrap_or(&sides.before).case().objects())
     {
-        writeln!(
-            io::stderr(),
-            "topologist: the extension {extension} may update machines in place; this simulation replaces them"
-        )?;
+        output::message(format_args!(
+            "the extension {extension} may update machines in place; this simulation replaces them"
+        ))?;
     }
     let undecoded = sides.undecoded();
     for reason in &undecoded {
-        writeln!(io::stderr(), "topologist: {reason}")?;
+        output::message(reason)?;
     }
     for failure in sides.unused(&settings.failures) {
-        writeln!(io::stderr(), "topologist: no Cluster is named {failure:?} (failures in --timings)")?;
+        output::message(format_args!("no Cluster is named {failure:?} (failures in --timings)"))?;
     }
     let outcome = simulate(&sides, &settings, options)?;
     for reason in extensions.map(|extensions| extensions.finish(Some(start))).transpose()?.unwrap_or_default() {
-        writeln!(io::stderr(), "topologist: {reason}")?;
+        output::message(reason)?;
     }
     let Some(Outcome { timeline, stuck, objects }) = outcome else {
         return Ok(ExitCode::from(1));
     };
     for (number, most) in never_made(&settings.failures, &timeline) {
-        writeln!(
-            io::stderr(),
-            "topologist: no machine has the number {number} (failures in --timings): there were at most {most} in a Cluster"
-        )?;
+        output::message(format_args!(
+            "no machine has the number {number} (failures in --timings): there were at most {most} in a Cluster"
+        ))?;
     }
     if let Some(file) = &options.objects {
         atomic_file::write(file, &stream(&objects)?, 0o666)
@@ -110,8 +108,8 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
             .with_context(|| format!("cannot write {} (--html)", file.display()))?;
     }
     match options.output {
-        Output::Json => super::print(&json::printed(&report)?)?,
-        Output::Text => super::print(&text::plain(&report, options.all, options.timings.is_none()))?,
+        Output::Json => output::json(&json::value(&report))?,
+        Output::Text => output::text(&text::text(&report, options.all, options.timings.is_none()))?,
     }
     Ok(ExitCode::from(u8::from(report.stuck > 0 || !undecoded.is_empty())))
 }
@@ -266,7 +264,7 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
     let (mut clusters, mut stuck, mut objects) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (key, end) in run.all(&twins)? {
         if let Some(reason) = end.stuck_before {
-            writeln!(io::stderr(), "topologist: Cluster {key} is not rolled out before the change: {reason}")?;
+            output::message(format_args!("Cluster {key} is not rolled out before the change: {reason}"))?;
         }
         clusters.extend(end.timeline.map(|timeline| (key.clone(), timeline)));
         stuck.extend(end.stuck.map(|end| (key, end)));
@@ -297,7 +295,7 @@ fn has_denials(side: &Side) -> Result<bool> {
     let subjects = side.subjects();
     let denials = denials(&subjects, &side.facts(&subjects), side.settings());
     for denial in &denials {
-        writeln!(io::stderr(), "topologist: denied: {denial}")?;
+        output::message(format_args!("denied: {denial}"))?;
     }
     Ok(!denials.is_empty())
 }

@@ -1,7 +1,6 @@
 //! `validate`: the verdicts of the API server and the webhook on objects in files.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use super::empty::{self, Wanted};
 use super::errors::{Shown, shown};
 use super::extensions::Extensions;
 use super::offline::{Case, Review, Subject};
+use super::output::{self, Text};
 use super::schemas::{self, Inspector};
 use crate::admission::Settings;
 use crate::field::{RuleId, Warning};
@@ -33,19 +33,18 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let inspector = Inspector::new(&case, &facts, &settings);
     subjects.iter().zip(&mut rows).for_each(|(subject, row)| row.inspect(subject, &inspector));
     drop(inspector);
-    let printed = match options.output {
-        Output::Text => text(&rows),
-        Output::Json => serde_json::to_string_pretty(&rows)? + "\n",
-    };
-    super::print(&printed)?;
-    if options.output == Output::Text {
-        schemas::note(&rows.iter().flat_map(|row| &row.schemas_not_checked).cloned().collect())?;
+    match options.output {
+        Output::Text => {
+            output::text(&text(&rows))?;
+            schemas::note(&rows.iter().flat_map(|row| &row.schemas_not_checked).cloned().collect())?;
+        }
+        Output::Json => output::json(&rows)?,
     }
     let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
     let denied = rows.iter().any(|row| !row.allowed);
     let is_faulty = extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
     for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
-        writeln!(io::stderr(), "topologist: {reason}")?;
+        output::message(reason)?;
     }
     if let Some(code) = complain(&case)? {
         return Ok(ExitCode::from(code));
@@ -65,13 +64,12 @@ pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
 
 /// Says what could not be read; returns the exit code if something could not.
 pub(super) fn unreadable(case: &Case) -> Result<Option<u8>> {
-    let mut messages = io::stderr().lock();
     let each = || case.inputs().into_iter();
     for unreadable in each().flat_map(|input| &input.unreadable) {
-        writeln!(messages, "topologist: {unreadable}")?;
+        output::message(unreadable)?;
     }
     for passed_over in each().flat_map(|input| &input.passed_over) {
-        writeln!(messages, "topologist: {passed_over}: passed over")?;
+        output::message(format_args!("{passed_over}: passed over"))?;
     }
     if each().any(|input| !input.unreadable.is_empty()) {
         return Ok(Some(UNUSABLE));
@@ -149,8 +147,8 @@ impl<'a> Row<'a> {
     }
 }
 
-fn text(rows: &[Row<'_>]) -> String {
-    let mut text = String::new();
+fn text(rows: &[Row<'_>]) -> Text {
+    let mut text = Text::default();
     for row in rows {
         let verdict = if row.allowed { "allowed" } else { "denied" };
         let operation = match row.operation {
@@ -159,17 +157,17 @@ fn text(rows: &[Row<'_>]) -> String {
             _ => " deletion",
         };
         let Row { file, line, kind, namespace, name, .. } = row;
-        text.push_str(&format!("{file}:{line}: {kind} {namespace}/{name}:{operation} {verdict}\n"));
-        row.errors.iter().for_each(|error| text.push_str(&format!("  error {}: {}\n", error.rule, error.rendered)));
-        row.warnings.iter().for_each(|warning| text.push_str(&format!("  warning: {warning}\n")));
+        text.line(format_args!("{file}:{line}: {kind} {namespace}/{name}:{operation} {verdict}"));
+        row.errors.iter().for_each(|error| text.line(format_args!("  error {}: {}", error.rule, error.rendered)));
+        row.warnings.iter().for_each(|warning| text.line(format_args!("  warning: {warning}")));
         if !row.not_checked.is_empty() {
             let rules = row.not_checked.join(", ");
-            text.push_str(&format!("  not checked, because the files do not hold the running cluster: {rules}\n"));
+            text.line(format_args!("  not checked, because the files do not hold the running cluster: {rules}"));
         }
     }
     let denied = rows.iter().filter(|row| !row.allowed).count();
     if !rows.is_empty() {
-        text.push_str(&format!("{} judged, {} allowed, {denied} denied\n", rows.len(), rows.len() - denied));
+        text.line(format_args!("{} judged, {} allowed, {denied} denied", rows.len(), rows.len() - denied));
     }
     text
 }

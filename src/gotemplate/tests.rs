@@ -1,5 +1,7 @@
 //! Against answers recorded from Go, and inputs that mean harm.
 
+#![expect(clippy::disallowed_macros, reason = "figures of a process for measuring")]
+
 use std::time::Duration;
 
 use proptest::prelude::*;

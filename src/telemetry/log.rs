@@ -1,16 +1,28 @@
 //! Structured logs on standard error.
 //!
 //! Lines are written by a thread of their own, so that a slow reader of the log does not hold up a review. When the reader
-//! falls far behind, lines are dropped.
+//! falls far behind, lines are dropped. A line stays one line for any value of a field (DEC-64).
 
+#![expect(clippy::disallowed_methods, reason = "logs are written here")]
+
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
 
+use anstyle::Style;
+use tracing::field::Field;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+
+use crate::field::plain;
 
 /// How many lines may wait to be written. Their places are there from the start, and under load a line has 300 bytes.
 const BACKLOG: usize = 16 * 1024;
+
+const ITALIC: Style = Style::new().italic();
+const DIM: Style = Style::new().dimmed();
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -88,11 +100,22 @@ pub fn install(format: Format, filter: &str, beside: Beside) -> Result<Log, LogE
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(lines);
     match format {
-        Format::Text => builder.with_target(false).try_init(),
+        Format::Text => builder.with_target(false).fmt_fields(debug_fn(write_field).delimited(" ")).try_init(),
         Format::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),
     }
     .map_err(|_| LogError::Twice)?;
     Ok(Log { _writer: writer })
+}
+
+/// Writes a field in plain characters: names and messages may be those of users, extensions and providers.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    let value = plain(&value);
+    match (field.name().trim_start_matches("r#"), writer.has_ansi_escapes()) {
+        ("message", _) => writer.write_str(&value),
+        (name, true) => write!(writer, "{ITALIC}{name}{ITALIC:#}{DIM}={DIM:#}{value}"),
+        (name, false) => write!(writer, "{name}={value}"),
+    }
 }
 
 /// Reports every panic in the log, where it has the request that it happened in.
@@ -108,7 +131,44 @@ pub fn log_panics() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// What is logged as text.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_stays_one_line_for_any_value() {
+        // DEC-64
+        let lines = Lines::default();
+        let to = lines.clone();
+        let fields = debug_fn(write_field).delimited(" ");
+        let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).without_time().with_ansi(false);
+        let subscriber = subscriber.with_target(false).fmt_fields(fields).finish();
+        let hostile = "a\n WARN all is well\r\u{1b}[2J\u{9b}\u{202e}";
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!("reconcile", cluster = %hostile);
+            let _entered = span.enter();
+            tracing::info!(object = %hostile, text = hostile, r#type = 1, "Wrote {hostile}");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let shown = r"a\n WARN all is well\r\u{1b}[2J\u{9b}\u{202e}";
+        let want =
+            format!(" INFO reconcile{{cluster={shown}}}: Wrote {shown} object={shown} text=\"{shown}\" type=1\n");
+        assert_eq!(text, want);
+    }
 
     #[test]
     fn lines_of_kube_about_failed_requests_appear_only_if_a_filter_names_kube() {

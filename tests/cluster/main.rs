@@ -1,6 +1,6 @@
 //! Stories on a real kube-apiserver and etcd.
 
-#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_macros, unreachable_pub, reason = "tests")]
 
 mod admission;
 mod apply;

@@ -3,7 +3,7 @@
 //! A test of its own, since measuring memory takes the place of the allocator. `docs/testing.md` says how to run it for
 //! hours.
 
-#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_macros, unreachable_pub, reason = "a test")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times are small")]
 
 mod corpus;

@@ -4,7 +4,7 @@
 //! where the image has musl, and builds with the development profile. The result runs in a root directory that holds the
 //! binary and nothing else, as the user of the image.
 
-#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_macros, unreachable_pub, reason = "tests")]
 
 mod dockerfile;
 mod packages;

@@ -75,7 +75,7 @@ const MAY_USE: [(&str, &[&str]); 33] = [
     ("embedded", &[]),
     ("webhook", &["certificates", "kubernetes"]),
     ("reconciler", &["kubernetes"]),
-    ("telemetry", &[]),
+    ("telemetry", &["field"]),
     ("cli", &["webhook", "reconciler", "embedded", "extension_client"]),
 ];
 

@@ -1,6 +1,6 @@
 //! Everything that is tested through the public interface, one file per story.
 
-#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_macros, unreachable_pub, reason = "tests")]
 
 mod admission_fixtures;
 mod advisories;
@@ -21,6 +21,7 @@ mod files;
 mod fleet_plans;
 mod floods;
 mod forecasts;
+mod hostile_texts;
 mod kubectl;
 mod layering;
 mod lost_steps;

@@ -1,5 +1,7 @@
 //! Rules and values that mean no good: they end in time, and nothing panics.
 
+#![expect(clippy::disallowed_macros, reason = "figures of a process for measuring")]
+
 use std::time::Duration;
 
 use proptest::prelude::*;

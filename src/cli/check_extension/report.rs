@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::lab::{Checked, Lab, Row};
+use crate::cli::output::Text;
 use crate::extensions::behavior::Finding;
 use crate::field::{Level, counted};
 
@@ -48,12 +49,14 @@ impl Report {
         Report { errors, warnings, handlers: rows.into_iter().map(Shown::of).collect() }
     }
 
-    pub(super) fn text(&self) -> String {
-        let text: String = self.handlers.iter().map(Shown::text).collect();
+    pub(super) fn text(&self) -> Text {
+        let mut text = Text::default();
+        self.handlers.iter().for_each(|shown| shown.add_to(&mut text));
         let checked = self.handlers.iter().filter(|shown| shown.not_called.is_none()).count();
         let [checked, errors, warnings] = [(checked, "handler"), (self.errors, "error"), (self.warnings, "warning")]
             .map(|(number, what)| counted(number, what));
-        format!("{text}{checked} checked, {errors}, {warnings}\n")
+        text.line(format_args!("{checked} checked, {errors}, {warnings}"));
+        text
     }
 }
 
@@ -70,16 +73,17 @@ impl Shown {
         Shown { name, hook, calls, milliseconds, not_called, findings: findings.collect() }
     }
 
-    fn text(&self) -> String {
+    fn add_to(&self, text: &mut Text) {
         let Shown { name, hook, calls, milliseconds, findings, .. } = self;
         let done = match self.not_called {
             Some(reason) => format!("not called: {reason}"),
             None if findings.is_empty() => format!("{}, at most {milliseconds} ms: ok", counted(*calls, "call")),
             None => format!("{}, at most {milliseconds} ms", counted(*calls, "call")),
         };
-        let findings = findings.iter().map(|ShownFinding { level, rule, message, way_out }| {
-            format!("  {level} {rule}: {message}\n    Way out: {way_out}\n")
-        });
-        format!("{name} ({hook}): {done}\n{}", findings.collect::<String>())
+        text.line(format_args!("{name} ({hook}): {done}"));
+        for ShownFinding { level, rule, message, way_out } in findings {
+            text.line(format_args!("  {level} {rule}: {message}"));
+            text.line(format_args!("    Way out: {way_out}"));
+        }
     }
 }

@@ -8,7 +8,6 @@
 mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +21,7 @@ use serde_json::{Value, json};
 use self::surroundings::look_around;
 use crate::cli::args::{CheckProvider, KindAndName, Output};
 use crate::cli::live::{Connection, list};
+use crate::cli::output::{self, Text};
 use crate::field::{counted, enumerated};
 use crate::hub::contract::chosen;
 use crate::hub::{Object, ObjectKey};
@@ -173,7 +173,7 @@ impl Following {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    writeln!(io::stderr(), "topologist: the watch is interrupted: {}", crate::field::chain(&error))?;
+                    output::message(format_args!("the watch is interrupted: {}", crate::field::chain(&error)))?;
                     continue;
                 }
             };
@@ -216,7 +216,7 @@ impl Following {
             Some(name) => format!("{kind} {name}"),
             None => format!("{} of kind {kind}, and new ones", counted(self.known.len(), "object")),
         };
-        Ok(writeln!(io::stderr(), "topologist: following {which} ({}); Ctrl-C ends", role.name())?)
+        Ok(output::message(format_args!("following {which} ({}); Ctrl-C ends", role.name()))?)
     }
 
     async fn remember(&mut self, object: Object) {
@@ -282,15 +282,16 @@ impl Following {
             return Ok(());
         }
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let text = match self.output {
-            Output::Text => plain(&self.target.kind, key, &now, what, verdicts),
+        match self.output {
+            Output::Text => output::text(&text(&self.target.kind, key, &now, what, verdicts))?,
             Output::Json => {
                 let verdicts: Vec<_> = verdicts.iter().map(row).collect();
                 let (kind, key) = (&self.target.kind, key.to_string());
-                json!({"time": now, "kind": kind, "object": key, "what": what, "rules": verdicts}).to_string() + "\n"
+                let line = json!({"time": now, "kind": kind, "object": key, "what": what, "rules": verdicts});
+                output::data(&format!("{line}\n"))?;
             }
-        };
-        Ok(crate::cli::print(&text)?)
+        }
+        Ok(())
     }
 
     /// The rules that were kept (0) or broken (1) by a change.
@@ -311,37 +312,41 @@ impl Following {
     fn finish(&self, fail_on_warnings: bool) -> Result<ExitCode> {
         let [kept, broken] = [0, 1].map(|which| self.counted_rules(which));
         let unseen = self.unseen();
-        let text = match self.output {
+        match self.output {
             Output::Json => {
-                json!({"changes": self.steps, "errors": self.errors, "warnings": self.warnings,
-                    "kept": kept, "broken": broken, "notSeen": unseen})
-                .to_string()
-                    + "\n"
+                let line = json!({"changes": self.steps, "errors": self.errors, "warnings": self.warnings,
+                    "kept": kept, "broken": broken, "notSeen": unseen});
+                output::data(&format!("{line}\n"))?;
             }
             Output::Text => {
                 let (errors, warnings) = (counted(self.errors, "error"), counted(self.warnings, "warning"));
-                let mut text = format!("{}, {errors}, {warnings}\n", counted(self.steps, "change"));
+                let mut text = Text::default();
+                text.line(format_args!("{}, {errors}, {warnings}", counted(self.steps, "change")));
                 for (name, rules) in [("kept", kept), ("broken", broken), ("not seen", unseen)] {
                     if !rules.is_empty() {
-                        text += &format!("  {name}: {}\n", rules.join(", "));
+                        text.line(format_args!("  {name}: {}", rules.join(", ")));
                     }
                 }
-                text
+                output::text(&text)?;
             }
-        };
-        crate::cli::print(&text)?;
+        }
         let fails = self.errors > 0 || (fail_on_warnings && self.warnings > 0);
         Ok(ExitCode::from(u8::from(fails)))
     }
 }
 
-fn plain(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[Verdict]) -> String {
-    let mut text = format!("{now} {kind} {key}: {what}\n");
+/// A change, and what it says.
+fn text(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[Verdict]) -> Text {
+    let mut text = Text::default();
+    text.line(format_args!("{now} {kind} {key}: {what}"));
     for Verdict { rule, broken, message } in verdicts {
-        text += &match broken {
-            None => format!("  kept {rule}: {message}\n"),
-            Some(broken) => format!("  {} {rule}: {message}\n    Way out: {}\n", broken.level, broken.way_out),
-        };
+        match broken {
+            None => text.line(format_args!("  kept {rule}: {message}")),
+            Some(broken) => {
+                text.line(format_args!("  {} {rule}: {message}", broken.level));
+                text.line(format_args!("    Way out: {}", broken.way_out));
+            }
+        }
     }
     text
 }

@@ -1,14 +1,15 @@
 //! The output of `plan` as text.
 //!
-//! Colors are always in the text; the printer removes them where they are not wanted.
+//! Colors are always in the text; they are removed where it is printed without them.
 
 use anstyle::{AnsiColor, Style};
 
 use super::collected::Report;
 use super::groups::Group;
 use super::report::ChangeReport;
-use super::values::{Difference, Line, escaped, places};
+use super::values::{self, Difference, places};
 use super::words::{self, MESSAGES, NAMED, Step};
+use crate::cli::output::{Line, Text};
 use crate::topology::plan::Action;
 
 /// The width of lines with names.
@@ -24,63 +25,65 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
 /// Lines for a terminal: totals, the most affected Clusters, then each group.
-pub(super) fn plain(report: &Report, all: bool) -> String {
+pub(super) fn text(report: &Report, all: bool) -> Text {
     let most = |most: usize| if all { usize::MAX } else { most };
-    let mut text = Text { all: String::new(), lines: most(LINES) };
-    text.messages(&format!("{}: ", painted(RED, "denied")), &report.errors, most(MESSAGES));
-    text.line("", &painted(TITLE, &words::summary(report)));
+    let mut printer = Printer { text: Text::default(), lines: most(LINES) };
+    let denied = Line::default().painted(RED, "denied").text(": ");
+    printer.messages(&denied, &report.errors, most(MESSAGES));
+    printer.line(Line::default().painted(TITLE, words::summary(report)));
     if let Some(clusters) = words::most_affected(report) {
-        text.line("", &format!("most affected: {clusters}"));
+        printer.line(format_args!("most affected: {clusters}"));
     }
     let groups: Vec<&Group> = report.all().filter(|group| group.says_something()).collect();
     for group in &groups {
-        text.line("", "");
-        text.group(group, most(NAMED));
+        printer.line("");
+        printer.group(group, most(NAMED));
     }
     if !groups.is_empty() {
-        text.line("", "");
+        printer.line("");
     }
-    text.messages(&format!("{} ", painted(YELLOW, "warning:")), &report.warnings, most(MESSAGES));
-    text.messages("not complete: ", &report.incomplete, most(MESSAGES));
+    let warning = Line::default().painted(YELLOW, "warning:").text(" ");
+    printer.messages(&warning, &report.warnings, most(MESSAGES));
+    printer.messages(&Line::from("not complete: "), &report.incomplete, most(MESSAGES));
     if let Some(exit) = words::exit(report) {
-        text.line("", &painted(DIM, exit));
+        printer.line(Line::default().painted(DIM, exit));
     }
-    text.all
+    printer.text
 }
 
-struct Text {
-    all: String,
+struct Printer {
+    text: Text,
     /// How many lines of a value are shown.
     lines: usize,
 }
 
-impl Text {
-    fn line(&mut self, indent: &str, line: &str) {
-        self.all.push_str(indent);
-        self.all.push_str(line);
-        self.all.push('\n');
+impl Printer {
+    fn line(&mut self, line: impl Into<Line>) {
+        self.text.line(line);
     }
 
-    fn messages(&mut self, start: &str, messages: &[String], most: usize) {
-        messages.iter().take(most).for_each(|message| self.line("", &format!("{start}{}", escaped(message))));
+    fn messages(&mut self, start: &Line, messages: &[String], most: usize) {
+        messages.iter().take(most).for_each(|message| self.line(start.clone().text(message)));
         if messages.len() > most {
-            self.line("", &format!("{start}{} more; --all lists all", messages.len() - most));
+            self.line(start.clone().text(format_args!("{} more; --all lists all", messages.len() - most)));
         }
     }
 
     fn group(&mut self, group: &Group, named: usize) {
-        self.line("", &painted(TITLE, &words::headline(group)));
+        self.line(Line::default().painted(TITLE, words::headline(group)));
         if group.clusters.len() > 1 {
             self.members(group, named);
         }
         words::steps(group).iter().for_each(|step| self.step(step));
-        words::rolls(group).iter().for_each(|roll| self.line("  ", &escaped(roll)));
+        words::rolls(group).iter().for_each(|roll| self.line(format_args!("  {roll}")));
         for (object, reason) in words::held(group) {
-            self.line("  ", &format!("{}   {object}: {}", painted(YELLOW, "held"), escaped(reason)));
+            self.line(Line::from("  ").painted(YELLOW, "held").text(format_args!("   {object}: {reason}")));
         }
         let (warnings, errors) = words::remarks(group);
-        warnings.iter().for_each(|said| self.line("  ", &format!("{} {}", painted(YELLOW, "warning:"), escaped(said))));
-        errors.iter().for_each(|said| self.line("  ", &format!("{} {}", painted(RED, "error:"), escaped(said))));
+        for (color, level, remarks) in [(YELLOW, "warning:", warnings), (RED, "error:", errors)] {
+            let start = Line::from("  ").painted(color, level).text(" ");
+            remarks.iter().for_each(|remark| self.line(start.clone().text(remark)));
+        }
     }
 
     /// Names, as many in a line as it holds.
@@ -91,7 +94,7 @@ impl Text {
         for (i, name) in names.iter().enumerate() {
             let name = if i < last { format!("{name},") } else { name.clone() };
             if !line.is_empty() && line.chars().count() + 1 + name.chars().count() > WIDTH {
-                self.line("  ", &std::mem::take(&mut line));
+                self.line(format_args!("  {}", std::mem::take(&mut line)));
             }
             line.push_str(if line.is_empty() { "" } else { " " });
             line.push_str(&name);
@@ -99,7 +102,7 @@ impl Text {
         if more > 0 {
             line.push_str(&format!(" and {more} more (--all lists all)"));
         }
-        self.line("  ", &line);
+        self.line(format_args!("  {line}"));
     }
 
     fn step(&mut self, step: &Step<'_>) {
@@ -109,51 +112,51 @@ impl Text {
             () if step.is(Action::Create) => GREEN,
             () => CYAN,
         };
-        let action = painted(color, step.action);
         let space = " ".repeat(7_usize.saturating_sub(step.action.len()));
         let replaces = step.replaces.map(|old| format!(" in place of {old}")).unwrap_or_default();
-        let why = step.why().map(|why| format!(": {}", escaped(why))).unwrap_or_default();
-        self.line("  ", &format!("{action}{space}{}{replaces}{why}", step.object));
+        let why = step.why().map(|why| format!(": {why}")).unwrap_or_default();
+        let object = format_args!("{space}{}{replaces}{why}", step.object);
+        self.line(Line::from("  ").painted(color, step.action).text(object));
         step.changes.iter().for_each(|change| self.change(change));
     }
 
     fn change(&mut self, change: &ChangeReport) {
-        let origin = painted(DIM, &format!("({})", escaped(&words::origin(change))));
-        let (gone, new) = (|text: &str| painted(RED, text), |text: &str| painted(GREEN, text));
+        let origin = format!("({})", words::origin(change));
         for place in places(change) {
-            let path = escaped(&place.path);
-            let shown = match place.difference() {
-                Difference::Values { from, to } => format!("{} → {}", gone(&from), new(&to)),
-                Difference::Within { before, from, to, after } => {
-                    format!("{before}{} → {}{after}", gone(&format!("«{from}»")), new(&format!("«{to}»")))
-                }
+            let line = Line::from(format_args!("           {}:", place.path));
+            let line = match place.difference() {
+                Difference::Values { from, to } => line.text(" ").painted(RED, from).text(" → ").painted(GREEN, to),
+                Difference::Within { before, from, to, after } => line
+                    .text(format_args!(" {before}"))
+                    .painted(RED, format_args!("«{from}»"))
+                    .text(" → ")
+                    .painted(GREEN, format_args!("«{to}»"))
+                    .text(after),
                 Difference::Lines(lines) => {
-                    self.line("           ", &format!("{path}:   {origin}"));
+                    self.line(line.text("   ").painted(DIM, &origin));
                     self.lines(&lines);
                     continue;
                 }
             };
-            self.line("           ", &format!("{path}: {shown}   {origin}"));
+            self.line(line.text("   ").painted(DIM, &origin));
         }
     }
 
-    fn lines(&mut self, lines: &[Line]) {
+    fn lines(&mut self, lines: &[values::Line]) {
         const INDENT: &str = "             ";
         for line in lines.iter().take(self.lines) {
-            let shown = match line {
-                Line::Same(text) => format!("  {text}"),
-                Line::Gone(text) => painted(RED, &format!("- {text}")),
-                Line::New(text) => painted(GREEN, &format!("+ {text}")),
-                Line::Skipped => "…".to_owned(),
-            };
-            self.line(INDENT, shown.trim_end());
+            let indent = Line::from(INDENT);
+            self.line(match line {
+                values::Line::Same(text) if text.is_empty() => indent,
+                values::Line::Same(text) => indent.text(format_args!("  {text}")),
+                values::Line::Gone(text) => indent.painted(RED, format_args!("- {text}")),
+                values::Line::New(text) => indent.painted(GREEN, format_args!("+ {text}")),
+                values::Line::Skipped => indent.text("…"),
+            });
         }
         if lines.len() > self.lines {
-            self.line(INDENT, &format!("… and {} more lines (--all shows all)", lines.len() - self.lines));
+            let more = lines.len() - self.lines;
+            self.line(format_args!("{INDENT}… and {more} more lines (--all shows all)"));
         }
     }
-}
-
-fn painted(style: Style, text: &str) -> String {
-    format!("{style}{text}{style:#}")
 }

@@ -193,22 +193,13 @@ fn differing_line(line: &str, other: Option<String>) -> String {
     }
 }
 
-/// A line without what a terminal would act on, and with what would not be seen.
+/// A line with its end and its spaces at the end, where they would not be seen.
 fn readable(line: &str, marks_ends: bool) -> String {
     let text = line.strip_suffix('\n').unwrap_or(line);
     let end = if marks_ends && text.len() == line.len() { " (no newline at the end)" } else { "" };
     let spaces = text.len() - text.trim_end_matches(' ').len();
-    let text = escaped(&text[..text.len() - spaces]);
+    let text = &text[..text.len() - spaces];
     format!("{text}{}{end}", "·".repeat(spaces))
-}
-
-/// A text without what a terminal would act on.
-pub(super) fn escaped(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { result.extend(c.escape_default()) } else { result.push(c) }
-    }
-    result
 }
 
 #[cfg(test)]
@@ -271,7 +262,6 @@ mod tests {
         assert_eq!(lines("a\nb\n", "b\nc\n"), ["-a", " b", "+c"]);
         assert_eq!(lines("a\nb", "a\nb\n"), [" a", "-b (no newline at the end)", "+b"]);
         assert_eq!(lines("a\nb \n", "a\nb\n"), [" a", "-b·", "+b"]);
-        assert_eq!(lines("a\n\u{1b}[31mb\n", "a\n"), [" a", "-\\u{1b}[31mb"], "a terminal does not act on it");
         let far: String = (0..20).map(|i| format!("{i}\n")).collect();
         let changed = far.replace("2\n3\n", "2\nthree\n").replace("16\n", "sixteen\n");
         assert_eq!(

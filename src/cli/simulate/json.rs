@@ -7,13 +7,7 @@ use crate::hub::ObjectKey;
 use crate::simulation::timeline::{ClusterTimeline, Entry, HeldSpan, MachineSpan};
 
 /// The report as JSON.
-pub(super) fn printed(report: &Report<'_>) -> serde_json::Result<String> {
-    let mut text = serde_json::to_string_pretty(&value(report))?;
-    text.push('\n');
-    Ok(text)
-}
-
-fn value(report: &Report<'_>) -> Value {
+pub(super) fn value(report: &Report<'_>) -> Value {
     let of_groups = report.groups.iter().flat_map(|group| group.clusters.iter().map(move |key| (*key, group)));
     let groups_of: std::collections::BTreeMap<&ObjectKey, &Group<'_>> = of_groups.collect();
     let clusters = report.timeline.clusters.iter().filter_map(|(key, timeline)| {

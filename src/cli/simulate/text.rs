@@ -1,6 +1,7 @@
 //! A simulation for people.
 
 use super::report::{Group, Report, Wait, span, waits_of};
+use crate::cli::output::Text;
 use crate::field::counted;
 use crate::simulation::timeline::{ClusterTimeline, Entry};
 
@@ -11,94 +12,84 @@ const EVENTS: usize = 60;
 const WAITS: usize = 10;
 
 /// The report, which begins with the totals. It says where times are defaults, which fit no environment.
-pub(super) fn plain(report: &Report<'_>, all: bool, has_default_times: bool) -> String {
-    let mut text = totals(report);
+pub(super) fn text(report: &Report<'_>, all: bool, has_default_times: bool) -> Text {
+    let mut text = Text::default();
+    add_totals(&mut text, report);
     if report.groups.len() > 1 {
-        text += &waits(&report.waits(), if all { usize::MAX } else { WAITS });
+        add_waits(&mut text, "", &report.waits(), if all { usize::MAX } else { WAITS });
     }
     let has_events =
         |group: &&Group<'_>| group.reason.is_some() || !group.timeline.events.is_empty() || report.groups.len() > 1;
-    for group in report.groups.iter().filter(has_events) {
-        text += &of_group(group, all);
-    }
+    report.groups.iter().filter(has_events).for_each(|group| add_group(&mut text, group, all));
     if has_default_times && !report.has_nothing_to_do() {
-        text += "\nDurations are defaults; use --timings to set those of your environment.\n";
+        text.line("");
+        text.line("Durations are defaults; use --timings to set those of your environment.");
     }
     text
 }
 
-fn totals(report: &Report<'_>) -> String {
+fn add_totals(text: &mut Text, report: &Report<'_>) {
     let clusters = report.timeline.clusters.len();
     let done = clusters - report.stuck;
+    let counted_clusters = counted(clusters, "Cluster");
     if report.has_nothing_to_do() {
-        return format!("{}: nothing is left to do\n", counted(clusters, "Cluster"));
+        return text.line(format_args!("{counted_clusters}: nothing is left to do"));
     }
-    let mut text = format!(
-        "{} in {}, at most {} at once",
-        counted(clusters, "Cluster"),
-        span(report.seconds),
-        counted(report.timeline.peak_machines, "machine")
-    );
-    text += &match (report.stuck, done) {
-        (0, _) => "\n".to_owned(),
-        (stuck, _) => format!("\n{} stuck, {done} complete\n", counted(stuck, "Cluster")),
-    };
-    text
+    let machines = counted(report.timeline.peak_machines, "machine");
+    text.line(format_args!("{counted_clusters} in {}, at most {machines} at once", span(report.seconds)));
+    if report.stuck > 0 {
+        text.line(format_args!("{} stuck, {done} complete", counted(report.stuck, "Cluster")));
+    }
 }
 
 /// What waited for what, from when until when.
-fn waits(waits: &[Wait<'_>], most: usize) -> String {
-    let mut text = String::new();
+fn add_waits(text: &mut Text, indent: &str, waits: &[Wait<'_>], most: usize) {
     if !waits.is_empty() {
-        text += "\nWaiting:\n";
+        if indent.is_empty() {
+            text.line("");
+        }
+        text.line(format_args!("{indent}Waiting:"));
     }
     for wait in waits.iter().take(most) {
         let until = wait.span.until.map_or("the end".to_owned(), span);
         let of = if wait.clusters > 1 { format!(" of {}", counted(wait.clusters, "Cluster")) } else { String::new() };
         let names = if wait.clusters > 1 { String::new() } else { format!(" {}", wait.few_names()) };
-        let kind = &wait.span.kind;
-        text += &format!("  {:>9} to {until:<9} {kind}{names}{of}: {}\n", span(wait.span.from), wait.reason);
+        let (from, kind, reason) = (span(wait.span.from), &wait.span.kind, &wait.reason);
+        text.line(format_args!("{indent}  {from:>9} to {until:<9} {kind}{names}{of}: {reason}"));
     }
     if let Some(more @ 1..) = waits.len().checked_sub(most) {
-        text += &format!("  … and {more} more (--all lists them)\n");
+        text.line(format_args!("{indent}  … and {more} more (--all lists them)"));
     }
-    text
 }
 
-fn of_group(group: &Group<'_>, all: bool) -> String {
+fn add_group(text: &mut Text, group: &Group<'_>, all: bool) {
     let ClusterTimeline { peak_machines, last, .. } = group.timeline;
     let most = if all { usize::MAX } else { NAMES };
-    let (title, example) = match &*group.clusters {
-        [one] => (format!("Cluster {one}"), String::new()),
-        many => {
-            let shown: Vec<String> = many.iter().take(most).map(ToString::to_string).collect();
-            let more = match many.len().checked_sub(most) {
-                Some(more @ 1..) => format!(" and {more} more (--all lists them)"),
-                _ => String::new(),
-            };
-            let first = many.first().map(ToString::to_string).unwrap_or_default();
-            (
-                format!("{} with the same timeline", counted(many.len(), "Cluster")),
-                format!("  {}{more}\n  Names below are those of {first}.\n", shown.join(", ")),
-            )
-        }
+    let title = match &*group.clusters {
+        [one] => format!("Cluster {one}"),
+        many => format!("{} with the same timeline", counted(many.len(), "Cluster")),
     };
     let each = if group.clusters.len() > 1 { " each" } else { "" };
     let machines = counted(*peak_machines, "machine");
-    let mut text = format!("\n{title}: {}, at most {machines} at once{each}\n{example}", span(*last));
+    text.line("");
+    text.line(format_args!("{title}: {}, at most {machines} at once{each}", span(*last)));
+    if let [first, _, ..] = &*group.clusters {
+        let shown: Vec<String> = group.clusters.iter().take(most).map(ToString::to_string).collect();
+        let more = match group.clusters.len().checked_sub(most) {
+            Some(more @ 1..) => format!(" and {more} more (--all lists them)"),
+            _ => String::new(),
+        };
+        text.line(format_args!("  {}{more}", shown.join(", ")));
+        text.line(format_args!("  Names below are those of {first}."));
+    }
     if let Some(reason) = group.reason {
-        text += &format!("  Stuck: {reason}\n");
+        text.line(format_args!("  Stuck: {reason}"));
     }
     if let Some(way) = group.way_out {
-        text += &format!("  Way out: {way}\n");
+        text.line(format_args!("  Way out: {way}"));
     }
-    text += &events(group.timeline, all);
-    text += &indented(&waits(&waits_of(group.timeline), most));
-    text
-}
-
-fn indented(text: &str) -> String {
-    text.lines().filter(|line| !line.is_empty()).map(|line| format!("  {line}\n")).collect()
+    add_events(text, group.timeline, all);
+    add_waits(text, "  ", &waits_of(group.timeline), most);
 }
 
 /// A line of the table of events.
@@ -108,18 +99,16 @@ struct Row {
     what: String,
 }
 
-fn events(timeline: &ClusterTimeline, all: bool) -> String {
+fn add_events(text: &mut Text, timeline: &ClusterTimeline, all: bool) {
     let rows: Vec<Row> = if all { timeline.events.iter().map(Row::of).collect() } else { combined(timeline) };
     let shown = if all { rows.len() } else { EVENTS };
     let width = rows.iter().take(shown).map(|row| row.subject.chars().count()).max().unwrap_or_default().min(60);
-    let mut text = String::new();
     for Row { t, subject, what } in rows.iter().take(shown) {
-        text += &format!("  {:>9}  {subject:<width$}  {what}\n", span(*t));
+        text.line(format_args!("  {:>9}  {subject:<width$}  {what}", span(*t)));
     }
     if let Some(more @ 1..) = rows.len().checked_sub(shown) {
-        text += &format!("  … and {more} more events (--all lists them)\n");
+        text.line(format_args!("  … and {more} more events (--all lists them)"));
     }
-    text
 }
 
 impl Row {
