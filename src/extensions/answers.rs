@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
-use super::{FailurePolicy, GROUP, Handler, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut};
+use super::{FailurePolicy, GROUP, Handler, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut, told};
 use crate::json::decode;
 use crate::world::{HookAnswer, UpgradePlan};
 
@@ -79,11 +79,11 @@ fn judged<T: Response>(handler: &Handler, outcome: Result<&RawValue, &str>) -> R
     let response: T = match outcome.map_err(str::to_owned).and_then(|answer| decode(answer.get())) {
         Ok(response) => response,
         Err(_) if handler.failure_policy() == FailurePolicy::Ignore => return Ok(T::default()),
-        Err(problem) => return Err(format!("the call of handler {name:?} failed: {problem}")),
+        Err(problem) => return Err(format!("the call of handler {name:?} failed: {}", told(&problem))),
     };
     match response.status() {
         ("Success", _) => Ok(response),
-        ("Failure", message) => Err(format!("handler {name:?} answered Failure: {}", cut(message, MESSAGE))),
+        ("Failure", message) => Err(format!("handler {name:?} answered Failure: {}", told(message))),
         (other, _) => Err(format!(
             "the answer of handler {name:?} is invalid: unknown status {:?}; expected Success or Failure",
             cut(other, 64)
@@ -107,7 +107,7 @@ impl Retry {
     pub fn of(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<Self, String> {
         let response: RetryResponse = judged(handler, outcome)?;
         let after_seconds = u32::try_from(response.retry_after_seconds).unwrap_or(SMALLEST);
-        Ok(Retry { after_seconds, message: cut(&response.message, MESSAGE).to_owned() })
+        Ok(Retry { after_seconds, message: told(&response.message) })
     }
 
     /// What several handlers say together: the shortest time to wait, and all messages (RH-8.4).

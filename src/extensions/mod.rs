@@ -21,6 +21,7 @@ pub mod openapi;
 mod question;
 mod registration;
 mod registry;
+mod texts;
 pub mod wire;
 
 pub use address::{Address, AddressError, Target};
@@ -28,6 +29,7 @@ pub use config::{ConfigError, ExtensionConfig, Selector, ServicePort};
 pub use question::Question;
 pub use registration::{DiscoveryError, FailurePolicy, Handler, Registration, registered_name};
 pub use registry::{Called, NotRegistered, Registered, Registry};
+pub use texts::told;
 
 use serde_json::Deserializer;
 use serde_json::value::RawValue;

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::answers::with_settings;
 use super::wire::{PatchItem, PatchResponse};
-use super::{FailurePolicy, Handler, MAX_DECODED, MESSAGE, check_size, cut};
+use super::{FailurePolicy, Handler, MAX_DECODED, check_size, cut, told};
 use crate::hub::ObjectKey;
 use crate::json::decode;
 use crate::topology::plan::uid;
@@ -71,14 +71,16 @@ impl Question {
     /// else (RH-7.3, RH-7.4).
     pub fn answer(&self, handler: &Handler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {
         let name = handler.name();
-        let invalid = |problem| Found::Unreadable(format!("the answer of handler {name:?} is invalid: {problem}"));
+        let invalid = |problem: String| {
+            Found::Unreadable(format!("the answer of handler {name:?} is invalid: {}", told(&problem)))
+        };
         if let Some(problem) = outcome.ok().and_then(|answer| check_size(answer, MAX_DECODED).err()) {
             return invalid(problem);
         }
         match outcome.map_err(str::to_owned).and_then(Decoded::of) {
             Ok(decoded) => self.judge(decoded).map_or_else(invalid, Found::Yes),
             Err(_) if handler.failure_policy() == FailurePolicy::Ignore => Found::Yes(self.nothing()),
-            Err(problem) => Found::Unreadable(format!("the call of handler {name:?} failed: {problem}")),
+            Err(problem) => Found::Unreadable(format!("the call of handler {name:?} failed: {}", told(&problem))),
         }
     }
 
@@ -97,7 +99,7 @@ impl Question {
                 let patches = decoded.patches.into_iter().map(|(item, patch)| self.patch(item, patch));
                 Ok(PatchAnswer::Patches(patches.collect::<Result<_, _>>()?))
             }
-            ("Failure", _) => Ok(PatchAnswer::Failure(cut(&decoded.message, MESSAGE).to_owned())),
+            ("Failure", _) => Ok(PatchAnswer::Failure(told(&decoded.message))),
             (other, _) => Err(format!("unknown status {:?}; expected Success or Failure", cut(other, 64))),
         }
     }
@@ -142,7 +144,7 @@ impl Decoded {
 mod tests {
     use serde_json::json;
 
-    use super::super::Registration;
+    use super::super::{MESSAGE, Registration};
     use super::*;
 
     fn call(hook: PatchHook, settings: &Value) -> PatchCall {

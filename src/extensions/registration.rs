@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::value::RawValue;
 
 use super::wire::{DiscoveredHandler, DiscoveryResponse};
-use super::{GROUP, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut};
+use super::{GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, told};
 use crate::hub::{Hook, naming};
 use crate::json::decode;
 
@@ -111,7 +111,7 @@ impl Registration {
         let answer: DiscoveryResponse = decode(answer.get()).map_err(DiscoveryError::Undecodable)?;
         match &*answer.status {
             "Success" => {}
-            "Failure" => return Err(DiscoveryError::Failure(cut(&answer.message, MESSAGE).to_owned())),
+            "Failure" => return Err(DiscoveryError::Failure(told(&answer.message))),
             other => return Err(DiscoveryError::UnknownStatus(cut(other, 64).to_owned())),
         }
         let handlers = checked(&answer.handlers).map_err(DiscoveryError::Invalid)?;
@@ -203,6 +203,7 @@ fn hook(api_version: &str, hook: &str) -> Result<&'static str, String> {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::MESSAGE;
     use super::*;
 
     fn registered(answer: &Value) -> Result<Registration, DiscoveryError> {

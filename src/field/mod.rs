@@ -20,4 +20,4 @@ pub use error::{
 };
 pub use level::Level;
 pub use path::{Path, lengthen, point};
-pub use plain::plain;
+pub use plain::{plain, plain_lines};

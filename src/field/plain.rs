@@ -1,4 +1,4 @@
-//! Texts of others in one line (DEC-64).
+//! Texts of others without characters that a terminal, a log or a reader acts on (DEC-64).
 
 use std::borrow::Cow;
 
@@ -7,14 +7,23 @@ use std::borrow::Cow;
 /// These are control characters (C0, DEL and C1), separators of lines and paragraphs, characters that change the direction of a text
 /// (UAX #9), and characters that cannot be seen. Joiners of emoji and of some scripts stay.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_acted_on) {
+    escaped(text, is_acted_on)
+}
+
+/// The same for a text that may have several lines, such as the message of a condition: line feeds stay.
+pub fn plain_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c != '\n' && is_acted_on(c))
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
-    let mut plain = String::with_capacity(text.len() + 8);
+    let mut escaped = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if is_acted_on(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+        if is_escaped(c) { escaped.extend(c.escape_default()) } else { escaped.push(c) }
     }
-    Cow::Owned(plain)
+    Cow::Owned(escaped)
 }
 
 fn is_acted_on(c: char) -> bool {
@@ -42,5 +51,6 @@ mod tests {
             assert_eq!(plain(text), want);
         }
         assert!(matches!(plain("one"), Cow::Borrowed(_)));
+        assert_eq!(plain_lines("* a\r\n* b\u{1b}[2J"), "* a\\r\n* b\\u{1b}[2J");
     }
 }

@@ -11,6 +11,7 @@ mod blocks;
 mod cluster;
 mod cluster_class;
 pub mod compatibility;
+pub mod condition;
 pub mod contract;
 pub mod control_plane;
 mod definition;

@@ -18,6 +18,7 @@ use tracing::warn;
 
 use super::address::{self, Malformed, One};
 use super::describe;
+use crate::field::plain;
 use crate::hub::{ObjectKey, ObjectRef};
 
 /// How long all events of a run may take together: they hold nothing up.
@@ -25,8 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many different events are remembered to be counted, and for how long.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("it is more than none");
 const MEMORY: Duration = Duration::from_hours(1);
-/// The longest text that an API server takes.
+/// The longest message and the longest reason that an API server takes, in bytes, and the longest name.
 const LONGEST: usize = 1024;
+const LONGEST_REASON: usize = 128;
+const LONGEST_NAME: usize = 253;
 
 /// Why there is an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,12 +42,13 @@ pub(crate) struct Reason {
 impl Reason {
     /// Something that is as it should be.
     pub(crate) const fn normal(name: &'static str) -> Self {
+        assert!(name.len() <= LONGEST_REASON);
         Reason { name, is_warning: false }
     }
 
     /// Something that should not be.
     pub(crate) const fn warning(name: &'static str) -> Self {
-        Reason { name, is_warning: true }
+        Reason { is_warning: true, ..Reason::normal(name) }
     }
 
     const fn type_(self) -> &'static str {
@@ -63,8 +67,9 @@ pub(crate) struct QueuedEvent {
 }
 
 impl QueuedEvent {
-    /// It has happened just now.
+    /// It has happened just now. The message is one line in plain characters, and as long as an event takes (DEC-64).
     pub(crate) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
+        let message = shortened(&plain(&message));
         QueuedEvent { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
     }
 }
@@ -145,7 +150,7 @@ impl Recorder {
 
     async fn create(&self, event: &QueuedEvent) -> kube::Result<Known> {
         let QueuedEvent { object, uid, reason, message, at } = event;
-        let name = format!("{}.{:x}", object.key.name, at.as_nanosecond());
+        let name = name(&object.key.name, *at);
         let written = Event {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -162,7 +167,7 @@ impl Recorder {
             },
             type_: Some(reason.type_().to_owned()),
             reason: Some(reason.name.to_owned()),
-            message: Some(shortened(message)),
+            message: Some(message.clone()),
             source: Some(EventSource { component: Some(self.reporter.to_owned()), host: None }),
             reporting_component: Some(self.reporter.to_owned()),
             count: Some(1),
@@ -177,6 +182,13 @@ impl Recorder {
     fn event(&self, event: &QueuedEvent, name: &str) -> Result<One<Event>, Malformed> {
         address::one(self.client.clone(), &ObjectKey::new(namespace_of(&event.object), name))
     }
+}
+
+/// The name of an event about an object of this name.
+fn name(object: &str, at: Timestamp) -> String {
+    let time = format!(".{:x}", at.as_nanosecond());
+    let end = object.floor_char_boundary(LONGEST_NAME - time.len());
+    object[..end].trim_end_matches(['.', '-']).to_owned() + &time
 }
 
 /// Where the events of an object are; those of objects without a namespace are in the default one.
@@ -194,4 +206,24 @@ fn shortened(text: &str) -> String {
     }
     let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
     format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_that_the_api_server_accepts() {
+        // DEC-64
+        let object = ObjectRef::new("v1", "ConfigMap", ObjectKey::new("ns", "a"));
+        let message = |text: &str| QueuedEvent::now(&object, "u", Reason::normal("Tested"), text.to_owned()).message;
+        assert_eq!(message("a\nb\r\u{1b}[2J\u{9b}\u{202e}"), r"a\nb\r\u{1b}[2J\u{9b}\u{202e}");
+        for text in ["é".repeat(LONGEST), "\u{1b}".repeat(LONGEST)] {
+            let message = message(&text);
+            assert!(message.len() <= LONGEST && message.ends_with('…'), "{message}");
+        }
+        let at = Timestamp::UNIX_EPOCH;
+        assert_eq!(name(&"a".repeat(LONGEST_NAME), at).len(), LONGEST_NAME);
+        assert_eq!(name("one.b", at), "one.b.0");
+    }
 }

@@ -25,7 +25,7 @@ use super::unlisted::Unlisted;
 use crate::extension_client::{CallError, Client, Clients};
 use crate::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
 use crate::extensions::{
-    Address, Called, DISCOVERY, NotRegistered, Question, Registered, Registration, Registry, Target, first_value,
+    Address, Called, DISCOVERY, NotRegistered, Question, Registered, Registration, Registry, Target, first_value, told,
 };
 use crate::hub::{Hook, ObjectKey};
 use crate::telemetry::metrics::{Metrics, Requested, Requests};
@@ -209,7 +209,9 @@ impl Extensions {
     ) -> Result<Registration, String> {
         let deadline = Instant::now() + Duration::from_mins(1);
         let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
-        let answer = sent.and_then(|sent| sent).map_err(|error| format!("cannot discover the extension: {error}"))?;
+        let answer = sent
+            .and_then(|sent| sent)
+            .map_err(|error| format!("cannot discover the extension: {}", told(&error.to_string())))?;
         Registration::of(config, &answer, settings).map_err(|error| error.to_string())
     }
 

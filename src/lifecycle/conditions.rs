@@ -1,5 +1,6 @@
 //! Conditions: setting them, copying them from other objects, and merging several into one (MA-13, MA-14, CT-15.8 to CT-15.11).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fields::{items, list_mut, set, stamp, text};
 use crate::calendar::Moment;
-use crate::hub::Object;
+use crate::hub::{Object, condition};
 
 /// The order in which conditions stand in an object, before all others (MA-13.2).
 const FIRST: [&str; 35] = [
@@ -102,6 +103,16 @@ impl Condition {
         Condition { status: status.into(), reason: reason.into(), message: message.into(), since: None }
     }
 
+    /// The condition with texts that an API server accepts. Those of a provider, a Node or an error may be any (DEC-64).
+    fn storable(&self) -> Cow<'_, Condition> {
+        let (reason, message) =
+            (condition::reason(&self.reason), condition::message(&self.message, condition::MESSAGE));
+        if reason == self.reason && message == self.message {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Condition { reason: reason.to_owned(), message: message.into_owned(), ..self.clone() })
+    }
+
     fn read(entry: &Value) -> Option<Condition> {
         Some(Condition {
             status: Status::of(entry.get("status"))?,
@@ -177,8 +188,10 @@ pub fn since(object: &Object, name: &str) -> Option<Moment> {
     Moment::read(text_of(entry, "lastTransitionTime"))
 }
 
-/// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2).
+/// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2). Texts
+/// that an API server would refuse are changed (DEC-64).
 pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
+    let wanted = &*wanted.storable();
     if entry(object, name).is_some_and(|entry| says(entry, wanted, object.at("metadata.generation"))) {
         return;
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::context::{Context, Fault};
 use super::fields::set;
-use crate::hub::Object;
+use crate::hub::{Object, condition};
 use crate::topology::contract::Contract;
 
 /// A flag that turns true once, and stays so.
@@ -60,9 +60,12 @@ impl Flag {
 }
 
 /// What a provider reports as a failure that it does not recover from: reason and message. It is read in either contract (CT-5.5).
+/// Both are short enough for the fields of Machines and Clusters, with the name of the object before them (DEC-64).
 pub(super) fn terminal_failure(object: &Object) -> Option<(String, String)> {
-    let text = |path: &str| object.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (reason, message) = (text("status.failureReason"), text("status.failureMessage"));
+    let text = |path: &str, most| {
+        condition::message(object.at(path).and_then(Value::as_str).unwrap_or_default(), most).into_owned()
+    };
+    let (reason, message) = (text("status.failureReason", 256), text("status.failureMessage", 8 << 10));
     (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
 }
 

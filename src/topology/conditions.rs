@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::hub::condition;
+
 /// Where a version keeps what.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
@@ -67,7 +69,7 @@ impl<'a> Status<'a> {
             "type": wanted.r#type,
             "status": wanted.status,
             "reason": wanted.reason,
-            "message": wanted.message,
+            "message": cut(&wanted.message),
             "lastTransitionTime": since.cloned().unwrap_or_else(|| json!(now)),
         });
         if generation > 0 {
@@ -80,8 +82,8 @@ impl<'a> Status<'a> {
     pub(crate) fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
         let now = self.now;
         let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
-        let texts =
-            [("severity", severity.unwrap_or_default()), ("reason", wanted.reason), ("message", &*wanted.message)];
+        let message = cut(&wanted.message);
+        let texts = [("severity", severity.unwrap_or_default()), ("reason", wanted.reason), ("message", &*message)];
         let mut next = json!({"type": wanted.r#type, "status": wanted.status});
         for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
             next[name] = json!(text);
@@ -121,13 +123,9 @@ pub(crate) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: 
 }
 
 /// How long the message of a condition may be, in both forms (F-OLDCOND); in characters, and bytes are no fewer.
-pub(crate) const MESSAGE_BYTES: usize = 10_240;
+pub(crate) const MESSAGE_BYTES: usize = condition::LEGACY_MESSAGE;
 
-/// A message that is cut where it would be too long.
+/// A message in plain characters that is cut where it would be too long.
 pub(crate) fn cut(text: &str) -> String {
-    if text.len() <= MESSAGE_BYTES {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(MESSAGE_BYTES - "…".len());
-    text.get(..end).unwrap_or_default().to_owned() + "…"
+    condition::message(text, MESSAGE_BYTES).into_owned()
 }

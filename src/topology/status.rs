@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::conditions::{Shape, Status, condition, cut, present};
+use super::conditions::{Shape, Status, condition, present};
 use super::hooks::DeletionGuard;
 use super::upgrade::{Tracker, WorkerTracker};
 use super::worker::WorkerKind;
@@ -228,7 +228,7 @@ pub fn reconciled(cluster: &Value, run: &Run<'_>, now: &str) -> Value {
         set_plan(&mut status.members, "workers", workers);
     }
     let TopologyReconciled { is_true, reason, message, v1beta1 } = topology_reconciled(run);
-    let (state, message) = (if is_true { "True" } else { "False" }, cut(&message));
+    let (state, message) = (if is_true { "True" } else { "False" }, message);
     status.set(&condition(TOPOLOGY_RECONCILED, state, reason, message.clone()));
     let (reason, severity) = v1beta1.map_or(("", None), |(reason, severity)| (reason, Some(severity)));
     status.set_legacy(&condition(TOPOLOGY_RECONCILED, state, reason, message), severity);

@@ -273,3 +273,30 @@ fn a_pause_is_told_before_anything_else() {
     assert_eq!(step(Some("it says so")), (true, "Paused".to_owned()));
     assert_eq!(step(Some("it says so")), (false, "Paused".to_owned()));
 }
+
+#[test]
+fn texts_of_a_provider_are_stored() {
+    // DEC-64
+    let long = "é".repeat(condition::MESSAGE);
+    for (reason, message, want, start) in [
+        ("NoQuota", "no quota", "NoQuota", "no quota"),
+        ("NoQuota", "a\r\u{1b}[2J\u{9b}\u{202e}", "NoQuota", r"a\r\u{1b}[2J\u{9b}\u{202e}"),
+        ("NoQuota", &*long, "NoQuota", "éé"),
+        ("no quota", "", "InvalidReasonReported", ""),
+        ("\u{1b}[2J", "* a\n* b", "InvalidReasonReported", "* a\n* b"),
+    ] {
+        let mut source = core("TestMachine", "t", json!({}));
+        let reported = json!([{"type": "Ready", "status": "False", "reason": reason, "message": message}]);
+        set(&mut source, "status.conditions", reported);
+        let fallback = Fallback { flag: false, path: "status.ready", reasons: ("Ready", "NotReady") };
+        let mut object = with(json!([]));
+        put(&mut object, "InfrastructureReady", &mirror(&source, "Ready", fallback), now());
+        let stored = get(&object, "InfrastructureReady").unwrap();
+        assert_eq!(stored.reason, want);
+        assert!(stored.message.starts_with(start) && stored.message.len() <= condition::MESSAGE, "{}", stored.message);
+        // The next step writes nothing.
+        let before = object.clone();
+        put(&mut object, "InfrastructureReady", &mirror(&source, "Ready", fallback), at("2030-01-02T00:00:00Z"));
+        assert_eq!(object, before);
+    }
+}
