@@ -304,10 +304,12 @@ impl Reading {
                 values.push(serde_json::to_value(definition)?);
             }
         }
-        let mut input = Input::default();
-        input.missing = self.missing;
-        input.undecoded = self.undecoded;
-        input.conversions = self.conversions.into_values().map(|object| Object::clone(&object)).collect();
+        let mut input = Input {
+            missing: self.missing,
+            undecoded: self.undecoded,
+            conversions: self.conversions.into_values().map(|object| Object::clone(&object)).collect(),
+            ..Input::default()
+        };
         for value in values {
             let objects = manifest::objects(Document { line: 1, value, repeated: Vec::new() })?;
             input.objects.extend(objects.into_iter().map(|manifest| Loaded {

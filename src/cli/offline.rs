@@ -75,9 +75,8 @@ impl Case {
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
     pub(super) fn applied_to(self, live: &Input) -> Self {
         let named: BTreeSet<_> = self.new.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
-        let mut old = Input::default();
-        old.objects =
-            live.objects.iter().filter(|loaded| named.contains(&loaded.manifest.identity())).cloned().collect();
+        let applied = |loaded: &&Loaded| named.contains(&loaded.manifest.identity());
+        let old = Input { objects: live.objects.iter().filter(applied).cloned().collect(), ..Input::default() };
         let mut world = Arc::unwrap_or_clone(self.world);
         world.objects.extend(live.objects.iter().cloned());
         world.conversions.extend(live.conversions.iter().cloned());

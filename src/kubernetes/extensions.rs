@@ -211,7 +211,7 @@ impl Extensions {
         let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
         let answer = sent
             .and_then(|sent| sent)
-            .map_err(|error| format!("cannot discover the extension: {}", told(&error.to_string())))?;
+            .map_err(|error| format!("cannot discover the extension: {}", told(&error)))?;
         Registration::of(config, &answer, settings).map_err(|error| error.to_string())
     }
 

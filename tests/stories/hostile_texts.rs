@@ -298,7 +298,7 @@ fn no_name_of_a_file_and_no_argument_is_acted_on() {
         (&["validate", hostile], true),
         (&["validate", "broken.yaml"], true),
         (&["validate", "keys.yaml"], true),
-        (&["validate", "--env", "reference.yaml"], true),
+        (&["validate", "--env", "UNSET", "reference.yaml"], true),
         (&["simulate", "--timings", "timings.yaml", "old.json"], true),
         (&["simulate", "--timings", "failures.yaml", "old.json"], true),
         (&["simulate", "old.json", "--html", "absent/::error::\n\u{1b}/a"], true),

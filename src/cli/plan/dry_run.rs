@@ -115,7 +115,7 @@ mod tests {
     async fn the_dry_runs_of_a_plan_have_a_sum() {
         let (deadline, began) = (Deadline::default(), Instant::now());
         assert_eq!(deadline.next(), Some(began + PATIENCE));
-        tokio::time::advance(TOGETHER - Duration::from_secs(1)).await;
+        tokio::time::advance(TOGETHER.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!((deadline.next(), deadline.warning()), (Some(began + TOGETHER), None));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(deadline.next(), None);

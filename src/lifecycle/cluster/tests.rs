@@ -143,7 +143,7 @@ fn an_endpoint_that_is_no_host_or_port_is_not_taken_over_and_the_cluster_says_so
         let failure = fold.failure(&ObjectId::of(&stopped)).unwrap_or_default();
         assert!(failure.starts_with("spec.controlPlaneEndpoint.") && failure.contains(what), "{failure}");
         fold.edit(&infra, |infra| {
-            set(infra, "spec.controlPlaneEndpoint", json!({"host": "h.example.com", "port": 6443}))
+            set(infra, "spec.controlPlaneEndpoint", json!({"host": "h.example.com", "port": 6443}));
         });
         fold.run(Duration::from_mins(2));
         let healed = settled(&mut fold);

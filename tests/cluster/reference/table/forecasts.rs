@@ -117,10 +117,11 @@ pub(super) enum Forecast {
 }
 
 impl Forecast {
-    pub(super) fn is_right(&self, happened: &Changes, deletions: &Deletions) -> bool {
+    /// Whether a forecast is what happened; in which order, if it is known at the time of the forecast.
+    pub(super) fn is_right(&self, happened: &Changes, deletions: Option<&Deletions>) -> bool {
         match self {
             Forecast::Says(said) => said == happened,
-            Forecast::Shows(said, order) => said == happened && order.agree(deletions),
+            Forecast::Shows(said, order) => said == happened && deletions.is_none_or(|those| order.agree(those)),
             Forecast::Sums(replaced, removed, _) => {
                 let sum = |of: fn(&Change) -> u64| happened.values().map(of).sum::<u64>();
                 (*replaced, *removed) == (sum(|one| one.replaced), sum(|one| one.removed))
@@ -174,7 +175,9 @@ pub(super) fn of_plan(site: &Site, file: &Path) -> Forecast {
 pub(super) fn of_simulation(site: &Site, file: &Path) -> Forecast {
     read(&run(site, "simulate", file), |simulation| {
         let cluster = simulation["clusters"].as_array()?.iter().find(|one| one["namespace"] == site.namespace())?;
-        if cluster["outcome"] != "converged" {
+        // The edit of a paused Cluster is carried out after the pause.
+        let is_paused = cluster["reason"].as_str().is_some_and(|reason| reason.ends_with("spec.paused is true"));
+        if cluster["outcome"] != "converged" && !is_paused {
             return Some(Forecast::Fails(format!("{}: {}", cluster["outcome"], cluster["reason"])));
         }
         let (mut counts, mut order) = (Counts::default(), Deletions::default());

@@ -60,7 +60,15 @@ fn without_run(value: Value, names: &[(String, String)]) -> Value {
     match value {
         Value::Object(members) => {
             let members = members.into_iter().filter(|(name, _)| !OF_A_RUN.contains(&name.as_str()));
-            members.map(|(name, value)| (name, without_run(value, names))).collect()
+            let members = members.map(|(name, value)| {
+                let mut value = without_run(value, names);
+                // Two controllers add theirs at the same time.
+                if let ("finalizers", Value::Array(finalizers)) = (&*name, &mut value) {
+                    finalizers.sort_by_key(Value::to_string);
+                }
+                (name, value)
+            });
+            members.collect()
         }
         Value::Array(items) => items.into_iter().map(|item| without_run(item, names)).collect(),
         Value::String(text) if text.parse::<k8s_openapi::jiff::Timestamp>().is_ok() => json!("<time>"),
