@@ -209,9 +209,8 @@ impl Extensions {
     ) -> Result<Registration, String> {
         let deadline = Instant::now() + Duration::from_mins(1);
         let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
-        let answer = sent
-            .and_then(|sent| sent)
-            .map_err(|error| format!("cannot discover the extension: {}", told(&error)))?;
+        let answer =
+            sent.and_then(|sent| sent).map_err(|error| format!("cannot discover the extension: {}", told(&error)))?;
         Registration::of(config, &answer, settings).map_err(|error| error.to_string())
     }
 

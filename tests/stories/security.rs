@@ -32,7 +32,9 @@ fn every_limit_attack_and_trap_has_a_test() {
             && !line.starts_with("| what |")
             && !line.contains("| test |")
             && !line.contains("| held by |");
-        if !is_row || !["Limits", "Files and sums", "Attacks that are tests", "Texts of others", "Traps"].contains(&section) {
+        if !is_row
+            || !["Limits", "Files and sums", "Attacks that are tests", "Texts of others", "Traps"].contains(&section)
+        {
             continue;
         }
         rows += 1;

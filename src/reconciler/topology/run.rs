@@ -364,6 +364,7 @@ impl Reconciler {
         // The next run computes anew, so a conflict is not worth a condition unless the runs never get past it.
         let conflicts = self.history.conflicts(key, conflict);
         let is_silent = findings.is_silent || !unlisted.is_empty() || (1..=SILENT_CONFLICTS).contains(&conflicts);
+        // The API server would refuse the writes to a Cluster that was deleted during the run.
         let is_gone = || self.managed.cluster(key).is_none_or(|current| current.uid() != cluster.metadata.uid);
         if unlisted.is_empty() && is_gone() {
             return Ok(TopologyOutcome::Gone);

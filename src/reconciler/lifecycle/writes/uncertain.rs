@@ -41,7 +41,7 @@ pub(super) enum Found {
     Unknown,
 }
 
-/// The creations of an owner.
+/// The creations of one owner without an answer.
 #[derive(Debug)]
 struct Noted {
     doubts: Vec<Doubt>,
@@ -49,7 +49,7 @@ struct Noted {
     at: Instant,
 }
 
-/// The creations without an answer.
+/// All creations without an answer.
 #[derive(Debug, Default)]
 pub(super) struct Uncertain {
     /// By the uid of the owner.
