@@ -1,11 +1,18 @@
-//! Deletion of templates whose owner could not be written (RS-21, RS-29, RS-32, RS-34).
+//! What is reverted when an object could not be written: templates that were created for it (RS-21, RS-29, RS-32, RS-34), and hooks that
+//! were marked for it (HK-20).
 
+use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{ApplyError, Made, Work};
-use crate::hub::ObjectRef;
+use super::cluster::{self, ClusterField};
+use super::{ApplyError, Made, VERSION, Work, Written};
+use crate::hub::{Hook, ObjectRef};
 use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
 use crate::topology::plan::{Action, Part, Step};
+use crate::topology::worker::API_VERSION;
+
+/// The hooks that follow a step of the control plane (HK-20).
+const OF_STEP: [Hook; 3] = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade];
 
 impl Work<'_> {
     /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no object refers
@@ -43,6 +50,36 @@ impl Work<'_> {
         }
     }
 
+    /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the step: the next run would
+    /// call them before the control plane is upgraded (HK-20). The mark of the hook at the end of the upgrade stays.
+    pub(super) async fn unmark_hooks_after(&mut self, failed: &Step) {
+        let is_step = failed.part == Part::ControlPlane && failed.changes.iter().any(|change| change.path == VERSION);
+        let (Some(current), true) = (&failed.current, is_step) else { return };
+        let done = self.run.plan.steps.iter().take_while(|step| !std::ptr::eq(*step, failed));
+        let changes = done.filter(|step| step.part == Part::Cluster).flat_map(|step| &step.changes);
+        let Some(marked) = changes.map(ClusterField::of).find(ClusterField::is_of_hooks) else { return };
+        let stored = untyped::get(self.client, &failed.object).await;
+        // A write without an answer may have begun the step.
+        if !stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.at(VERSION) == current.at(VERSION))) {
+            return;
+        }
+        let left = hooks_without_step(marked.from(), marked.to());
+        let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
+        let unmarked = marked.changed_to(left.as_ref());
+        match cluster::write(self.client, &cluster, self.run.cluster_uid, &self.version, &[unmarked]).await {
+            Ok(written) => {
+                info!(%cluster, "Unmarked the hooks of a step that the control plane did not take");
+                let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
+                self.version.clone_from(&version);
+                self.outcome.written.push(Written { object: cluster, version });
+                self.outcome.cluster = Some(written);
+            }
+            Err(error) => {
+                warn!(%cluster, %error, "Failed to unmark the hooks of a step that the control plane did not take")
+            }
+        }
+    }
+
     /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
     /// deletion of an old template, reverts nothing.
     fn made_for(&mut self, failed: &Step) -> Vec<Made> {
@@ -65,4 +102,15 @@ impl Work<'_> {
             Err(_) => true,
         }
     }
+}
+
+/// The annotation with the hooks in `to`, without those of a step that are not in `from` as well; `None` if no hook is left.
+fn hooks_without_step(from: Option<&Value>, to: Option<&Value>) -> Option<Value> {
+    let names = |value: Option<&Value>| -> Vec<String> {
+        let text = value.and_then(Value::as_str).unwrap_or_default();
+        text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    let (former, mut names) = (names(from), names(to));
+    names.retain(|name| former.contains(name) || !OF_STEP.iter().any(|hook| hook.name() == name));
+    (!names.is_empty()).then(|| json!(names.join(",")))
 }

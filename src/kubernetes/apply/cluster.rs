@@ -32,6 +32,21 @@ impl<'a> ClusterField<'a> {
         ClusterField { path, from: from.as_ref(), to: to.as_ref() }
     }
 
+    /// The value before the change.
+    pub(super) fn from(&self) -> Option<&'a Value> {
+        self.from
+    }
+
+    /// The value after the change.
+    pub(super) fn to(&self) -> Option<&'a Value> {
+        self.to
+    }
+
+    /// The change of the same place to another value, after this one.
+    pub(super) fn changed_to<'b>(&'b self, value: Option<&'b Value>) -> ClusterField<'b> {
+        ClusterField { path: self.path.clone(), from: self.to, to: value }
+    }
+
     /// Whether it is the annotation with the pending hooks.
     pub(super) fn is_of_hooks(&self) -> bool {
         self.path == ["metadata", "annotations", annotation::PENDING_HOOKS]

@@ -39,6 +39,9 @@ use crate::world::Selection;
 /// Who reports the events.
 const REPORTER: &str = "topology/cluster-controller";
 
+/// The version in a control plane.
+const VERSION: &str = "spec.version";
+
 /// The reasons of the events.
 const CREATED: Reason = Reason::normal("TopologyCreate");
 const UPDATED: Reason = Reason::normal("TopologyUpdate");
@@ -172,6 +175,7 @@ impl Work<'_> {
         for (position, step) in plan.steps.iter().enumerate() {
             if let Err(error) = self.take(step).await {
                 self.clean_up_after(step, &error).await;
+                self.unmark_hooks_after(step).await;
                 let left = plan.steps.get(position..).unwrap_or_default();
                 return Err(self.note_infrastructure(step, left, error).await);
             }
@@ -357,7 +361,7 @@ fn message(step: &Step) -> Option<(Reason, String)> {
 /// The versions of a control plane or of workers, if they change (EV-03).
 fn version_change(step: &Step) -> String {
     let path = match step.part {
-        Part::ControlPlane => "spec.version",
+        Part::ControlPlane => VERSION,
         Part::Worker(..) => "spec.template.spec.version",
         _ => return String::new(),
     };

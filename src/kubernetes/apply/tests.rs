@@ -498,6 +498,53 @@ async fn hooks_are_marked_first_and_without_an_event() {
 }
 
 #[tokio::test]
+async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
+    // HK-20: the next run would call AfterControlPlaneUpgrade before the control plane is upgraded.
+    let change = |path: &str, from: &str, to: &str| Change {
+        path: path.to_owned(),
+        from: Some(json!(from)),
+        to: Some(json!(to)),
+        because: None,
+        was: None,
+        is_sensitive: false,
+    };
+    let hooks = "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]";
+    let marked = "A,AfterClusterUpgrade,AfterControlPlaneUpgrade,BeforeWorkersUpgrade";
+    let mark = Step { changes: vec![change(hooks, "A", marked)], ..step(Action::Apply, Part::Cluster, "blade") };
+    let at = |version: &str, spec: &str| {
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "metadata": {"namespace": "ns", "name": "brain",
+            "uid": "uid-of-brain", "resourceVersion": version}, "spec": {"version": spec}})
+    };
+    let upgrade = Step {
+        current: Some(Object::try_from(at("3", "v1.32.0")).unwrap().into()),
+        changes: vec![change("spec.version", "v1.32.0", "v1.33.0")],
+        ..step(Action::Apply, Part::ControlPlane, "brain")
+    };
+    let cluster = format!("{CORE}/clusters/blade");
+    let control_plane = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
+    let unmarked = "\"runtime.cluster.x-k8s.io/pending-hooks\":\"A,AfterClusterUpgrade\"";
+    for (stored, is_unmarked) in [
+        (Answer::ok(at("4", "v1.32.0")), true),
+        (Answer::ok(at("4", "v1.33.0")), false),
+        (Answer::error(503, "ServiceUnavailable"), false),
+        (Answer::error(404, "NotFound"), false),
+    ] {
+        let script = Script::default();
+        script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
+        script.expect(&Method::PATCH, &control_plane, &[], refused(422));
+        script.get(&control_plane, &[], stored);
+        if is_unmarked {
+            script.expect(&Method::PATCH, &cluster, &[unmarked, "\"resourceVersion\":\"8\""], written("blade"));
+        }
+        assert!(carry_out(&script, vec![mark.clone(), upgrade.clone()]).await.error.is_some());
+    }
+    let script = Script::default();
+    script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
+    script.expect(&Method::PATCH, &control_plane, &[], written("brain")).hears(1);
+    assert!(carry_out(&script, vec![mark, upgrade]).await.error.is_none(), "a step that is taken");
+}
+
+#[tokio::test]
 async fn a_cluster_that_was_created_again_is_not_the_planned_one() {
     // RS-22
     let cluster = format!("{CORE}/clusters/blade");
