@@ -27,6 +27,8 @@ kubernetes: ## kube-apiserver, its companions and Cluster API's managers for the
 	tests/kubernetes/build node
 	tests/kubernetes/build reference
 
+# Tests wait for timers and for other processes a good part of their time: one more at a time than there are processors.
+test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 test: ## all tests, those on a real kube-apiserver included
 	tests/prerequisites
 	$(MAKE) --no-print-directory kubernetes & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
@@ -35,7 +37,7 @@ test: ## all tests, those on a real kube-apiserver included
 soak: kubernetes ## 300 edits on a real kube-apiserver, each compared with what plans said of it
 	TOPOLOGIST_TEST_SOAK=1 $(CARGO) test $(LOCKED) --test cluster on_a_real_api_server_say_what_then_happens -- --nocapture
 
-reference: kubernetes ## edits, hooks, the way back and Cluster API's own specs, with Cluster API alone as the control; needs root and an hour
+reference: kubernetes ## edits, hooks, the way back and Cluster API's own specs, with Cluster API alone as the control; needs root and two hours
 	tests/kubernetes/build specs
 	$(CARGO) test $(LOCKED) --test cluster reference::hooks -- --ignored --nocapture
 	$(CARGO) test $(LOCKED) --test cluster reference::returns -- --ignored --nocapture
