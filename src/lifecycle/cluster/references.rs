@@ -182,7 +182,8 @@ fn copy_endpoint(found: &Object, after: &mut Object) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a text is an IP address or a DNS name. Names with capital letters, underscores or a dot at the end exist.
+/// Whether a text is an IP address or a DNS name. Names with capital letters, underscores or a dot at the end exist. A name whose last
+/// label is a number would be read as an IPv4 address, which it is not (RFC 1123).
 fn is_host(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let is_label = |label: &str| {
@@ -191,8 +192,13 @@ fn is_host(text: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
+    let is_number = |label: &str| {
+        let hex = label.strip_prefix("0x").or_else(|| label.strip_prefix("0X"));
+        hex.map_or_else(|| label.chars().all(|c| c.is_ascii_digit()), |hex| hex.chars().all(|c| c.is_ascii_hexdigit()))
+    };
     let name = text.strip_suffix('.').unwrap_or(text);
-    text.parse::<IpAddr>().is_ok() || (name.len() <= 253 && name.split('.').all(is_label))
+    let is_name = name.len() <= 253 && name.split('.').all(is_label) && !name.rsplit('.').next().is_some_and(is_number);
+    is_name || text.parse::<IpAddr>().is_ok()
 }
 
 /// Copies the failure domains of now, sorted by name; none leave none (CT-6.6).
@@ -239,13 +245,16 @@ mod tests {
     fn hosts_are_dns_names_or_addresses() {
         // CT-6.4
         let (longest, long) = (["a".repeat(63), "b".repeat(63)].join("."), "a".repeat(64));
-        for host in ["h", "10.0.0.1", "::1", "fd00::a", "api.Demo_1.example.com.", "1-2", &longest] {
+        let usual = ["h", "10.0.0.1", "::1", "fd00::a", "api.Demo_1.example.com.", "1-2", "1.2.3.a", "1.2.com", "0xg"];
+        for host in usual.into_iter().chain([&*longest]) {
             assert!(is_host(host), "{host}");
         }
         let too_long = vec!["a"; 128].join(".");
         let strange =
             ["", ".", "a b", "a\n", "\u{1b}[2J", "a..b", "-a", "a-", "[::1]", "a:1", "a/b", "a@b", "é", "\u{202e}a"];
-        for host in strange.into_iter().chain([&*long, &*too_long]) {
+        // RFC 1123, and the URL standard: what ends in a number is an IPv4 address or nothing.
+        let numbers = ["1.2.3.999", "1.2.3", "10.0.0.1.", "1", "01.2.3.4", "a.1", "1.2.3.0x7f", "0x", "a.0XFF."];
+        for host in strange.into_iter().chain(numbers).chain([&*long, &*too_long]) {
             assert!(!is_host(host), "{host:?}");
         }
     }
