@@ -76,7 +76,9 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let (facts, new_classes, large) = (after.facts(&new), classes(&new), rollout::oversized(&new));
     let mut denials = validate::denials(&new, &facts, after.settings());
     let only_before = large_before.iter().filter(|(cluster, _)| !large.contains_key(*cluster));
-    denials.extend(only_before.map(|(cluster, reason)| format!("Cluster {cluster}, before the change: {reason}")));
+    for (cluster, errors) in only_before {
+        denials.extend(errors.iter().map(|error| format!("Cluster {cluster}, before the change: {error}")));
+    }
     drop(new);
     let mut is = after.fold(&facts).at(now);
     if let Some(server) = &server {

@@ -98,13 +98,14 @@ impl Side {
     }
 }
 
-/// Clusters with a text, list or map that is larger than the API schema allows, and which one it is (DEC-44). To compute their
+/// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44). To compute their
 /// topologies would take as much time and memory as they ask for.
-pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, String> {
+pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
     let of = |cluster: Object| {
-        let found = crd::oversized(Kind::Cluster, cluster.as_ref());
-        let Violation { place, detail, .. } = found.first()?;
-        Some((cluster.key(), format!("{}: {detail}", place.trim_start_matches('.'))))
+        let found = crd::oversized(Kind::Cluster, cluster.as_ref()).into_iter();
+        let said = |Violation { place, detail, .. }| format!("{}: {detail}", place.trim_start_matches('.'));
+        let all: Vec<String> = found.map(said).collect();
+        (!all.is_empty()).then(|| (cluster.key(), all))
     };
     subjects.iter().filter_map(Subject::cluster).filter_map(of).collect()
 }

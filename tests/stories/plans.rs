@@ -177,13 +177,23 @@ fn a_cluster_that_is_larger_than_its_schema_allows_is_not_computed() {
     );
     let more: String =
         (0..5000).map(|number| format!("      - {{class: default-worker, name: s{number}}}\n")).collect();
-    let large = small.replace(sets, &format!("{sets}{more}"));
-    assert_eq!(small.matches(sets).count(), 1);
+    let pools = "      machinePools:\n";
+    let more_pools: String =
+        (0..5000).map(|number| format!("      - {{class: default-pool, name: p{number}}}\n")).collect();
+    let large = small.replace(sets, &format!("{sets}{more}")).replace(pools, &format!("{pools}{more_pools}"));
+    assert_eq!((small.matches(sets).count(), small.matches(pools).count()), (1, 1));
     for (before, after, side) in [(&small, &large, ""), (&large, &small, ", before the change")] {
         let (code, said) = plan(before, after, &[]);
         assert_eq!(code, 1, "{side}");
         assert!(said.len() < 10_000, "{} bytes", said.len());
-        assert!(said.contains(side) && said.contains("spec.topology.workers.machineDeployments: "), "{said}");
+        // Every field, as `validate` says.
+        for field in ["machineDeployments", "machinePools"] {
+            let named = |line: &str| line.contains(side) && line.contains(&format!("spec.topology.workers.{field}: "));
+            assert!(
+                said.lines().any(|line| named(line) && line.contains("must have at most 2000 items")),
+                "{field}: {said}"
+            );
+        }
         assert!(said.contains("; the change is denied\n"), "{said}");
     }
 }
