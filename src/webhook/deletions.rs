@@ -109,8 +109,14 @@ impl Holds {
             Err(_) => return Some(unknown("timed out".to_owned())),
         };
         let text = serde_json::to_string(&found).ok()?;
-        // A Cluster that does not decode can be deleted with all that it has, and no hook is called (DEC-103).
-        let found = Cluster::decode(Version::V1Beta2, &text).ok()?;
+        let found = match Cluster::decode(Version::V1Beta2, &text) {
+            Ok(cluster) => cluster,
+            // It can be deleted with all that it has, and no hook is called (DEC-103).
+            Err(reason) => {
+                self.log_unreadable(&found.metadata, &reason);
+                return None;
+            }
+        };
         let waits = scope.has(&found.metadata) && waits(&found) && is_part(&found, review, &object.metadata);
         waits.then_some(Denial::Waits(cluster))
     }

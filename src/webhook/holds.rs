@@ -9,12 +9,14 @@
 //! This is the only write of a review. It needs no leader: every replica writes the same, and a second write changes nothing.
 
 use std::fmt;
-use std::sync::Arc;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use json_patch::PatchOperation;
 use json_patch::jsonptr::PointerBuf;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, ObjectMeta, Patch, PatchParams};
+use lru::LruCache;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
@@ -47,10 +49,15 @@ pub(super) enum HoldError {
     Conflicts,
 }
 
+/// How many unreadable Clusters are remembered; they are logged once each.
+const LOGGED: NonZero<usize> = NonZero::new(1024).expect("it is not zero");
+
 /// Writes holds.
 pub struct Holds {
     client: kube::Client,
     hooks: Arc<DeletionHooks>,
+    /// The uid and the generation of Clusters that do not decode, and have been logged.
+    logged: Mutex<LruCache<(String, i64), ()>>,
 }
 
 impl fmt::Debug for Holds {
@@ -62,7 +69,24 @@ impl fmt::Debug for Holds {
 impl Holds {
     /// Holds what `hooks` may block.
     pub fn new(client: kube::Client, hooks: Arc<DeletionHooks>) -> Self {
-        Holds { client, hooks }
+        Holds { client, hooks, logged: Mutex::new(LruCache::new(LOGGED)) }
+    }
+
+    /// Logs why the objects of a Cluster do not wait for its hooks, once for each of its generations (DEC-103).
+    pub(super) fn log_unreadable(&self, cluster: &ObjectMeta, reason: &str) {
+        let generation = cluster.generation.unwrap_or_default();
+        let key = (cluster.uid.clone().unwrap_or_default(), generation);
+        let known = self.logged.lock().unwrap_or_else(PoisonError::into_inner).put(key, ());
+        if known.is_none() {
+            warn!(
+                namespace = cluster.namespace.as_deref(),
+                name = cluster.name.as_deref(),
+                uid = cluster.uid.as_deref(),
+                generation,
+                reason,
+                "Allowed the deletion of objects of a Cluster that does not decode"
+            );
+        }
     }
 
     pub(super) fn client(&self) -> kube::Client {

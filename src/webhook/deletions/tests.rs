@@ -4,6 +4,7 @@ use super::*;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::scripted::{Answer, Script};
 use crate::telemetry::metrics::Metrics;
+use crate::testing::Lines;
 
 fn cluster(metadata: Value) -> Cluster {
     let mut all = json!({"metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": {
@@ -52,21 +53,38 @@ fn workers_control_plane_and_infrastructure_are_what_stays() {
     }
 }
 
-#[tokio::test]
-async fn a_cluster_that_does_not_decode_holds_nothing() {
-    // DEC-56, DEC-103
-    let stored = |version: Value| {
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-            "metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "2030-01-01T00:00:00Z"},
-            "spec": {"topology": {"classRef": {"name": "k"}, "version": version}}})
-    };
+/// A Cluster in deletion with this version of its topology.
+fn stored(version: Value) -> Value {
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "u-1", "generation": 2,
+            "deletionTimestamp": "2030-01-01T00:00:00Z"},
+        "spec": {"topology": {"classRef": {"name": "k"}, "version": version}}})
+}
+
+/// Why the deletion of a MachineDeployment of the Cluster is denied, if this is the answer to the request for the Cluster.
+async fn denied(holds: &Holds, script: &Script, answer: Answer) -> &'static str {
     let review = json!({
         "uid": "u", "kind": {"group": GROUP, "version": "v1beta2", "kind": "MachineDeployment"}, "operation": "DELETE",
         "oldObject": {"metadata": {"name": "md", "namespace": "ns", "labels": {label::OWNED: "", label::CLUSTER_NAME: "c"}}},
     })
     .to_string();
     let review: AdmissionRequest<'_> = serde_json::from_str(&review).unwrap();
-    let path = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusters/c";
+    script.get("/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusters/c", &[], answer);
+    let deadline = Instant::now() + std::time::Duration::from_secs(5);
+    let denial = holds.denial(&review, &Scope::default(), deadline).await;
+    assert_eq!(script.left(), 0);
+    denial.map_or("", |denial| denial.parts().2)
+}
+
+/// Holds of a process that has not listed ExtensionConfigs yet, so any hook may block.
+fn holds(script: &Script) -> Holds {
+    let hooks = DeletionHooks::new(script.client(), Arc::new(Metrics::default()));
+    Holds::new(script.client(), Arc::new(hooks))
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_decode_holds_nothing() {
+    // DEC-56, DEC-103
     for (answer, want) in [
         (Answer::ok(stored(json!("v1.31.0"))), "forbidden"),
         (Answer::ok(stored(json!(31))), ""),
@@ -74,13 +92,28 @@ async fn a_cluster_that_does_not_decode_holds_nothing() {
         (Answer::error(503, "ServiceUnavailable"), "unknown"),
     ] {
         let script = Script::default();
-        script.get(path, &[], answer);
-        // ExtensionConfigs are not listed yet, so any hook may block.
-        let hooks = DeletionHooks::new(script.client(), Arc::new(Metrics::default()));
-        let holds = Holds::new(script.client(), Arc::new(hooks));
-        let deadline = Instant::now() + std::time::Duration::from_secs(5);
-        let denial = holds.denial(&review, &Scope::default(), deadline).await;
-        assert_eq!(denial.map_or("", |denial| denial.parts().2), want);
-        assert_eq!(script.left(), 0);
+        assert_eq!(denied(&holds(&script), &script, answer).await, want);
+    }
+}
+
+#[tokio::test]
+async fn each_generation_of_a_cluster_that_does_not_decode_is_logged_once() {
+    // DEC-103
+    let (lines, _guard) = Lines::collect();
+    let (script, broken) = (Script::default(), stored(json!(31)));
+    let mut next = broken.clone();
+    next["metadata"]["generation"] = json!(3);
+    let mut other = broken.clone();
+    other["metadata"]["uid"] = json!("u-2");
+    let holds = holds(&script);
+    for (cluster, logged) in [(&broken, 1), (&broken, 1), (&next, 2), (&next, 2), (&other, 3), (&broken, 3)] {
+        assert_eq!(denied(&holds, &script, Answer::ok(cluster.clone())).await, "");
+        let text = lines.text();
+        let count = text.matches("Allowed the deletion of objects of a Cluster that does not decode").count();
+        assert_eq!(count, logged, "{text}");
+    }
+    let text = lines.text();
+    for part in ["WARN", r#"namespace="ns" name="c""#, r#"uid="u-1" generation=2"#, "reason=", "version"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }
