@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
+use tracing::warn;
 
 use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::kubernetes::untyped;
@@ -25,12 +26,20 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_hours(1);
 /// How many steps of one Cluster read again at a time. The objects of the others are noted at once.
 pub(super) const SHARE: usize = 4;
+/// Bytes of all noted objects, as JSON. Beyond it, those of the owner that was added or asked for longest ago are dropped.
+const MOST_BYTES: usize = 16 << 20;
 
 /// An object that may have been created, with those that were created before it and have to go if it was not.
 #[derive(Clone, Debug)]
 pub(super) struct Doubt {
     pub object: Object,
     pub before: Vec<Object>,
+}
+
+impl Doubt {
+    fn bytes(&self) -> usize {
+        self.before.iter().chain([&self.object]).map(|object| object.as_ref().to_string().len()).sum()
+    }
 }
 
 /// What the API server says of an object that may have been created.
@@ -45,8 +54,26 @@ pub(super) enum Found {
 #[derive(Debug)]
 struct Noted {
     doubts: Vec<Doubt>,
+    /// The sum of the bytes of `doubts`.
+    bytes: usize,
     /// When the last one was added, or a step of the owner asked for them.
     at: Instant,
+}
+
+impl Noted {
+    fn new(at: Instant) -> Self {
+        Noted { doubts: Vec::new(), bytes: 0, at }
+    }
+
+    fn push(&mut self, doubt: Doubt, at: Instant) {
+        self.bytes += doubt.bytes();
+        self.doubts.push(doubt);
+        self.at = at;
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.bytes -= self.doubts.remove(at).bytes();
+    }
 }
 
 /// All creations without an answer.
@@ -107,9 +134,9 @@ impl Uncertain {
         let Some(owner) = owner(&doubt.object) else { return };
         let (mut noted, at) = (self.noted(), Instant::now());
         noted.retain(|_, noted| at.duration_since(noted.at) < KEPT);
-        let of_owner = noted.entry(owner.to_owned()).or_insert_with(|| Noted { doubts: Vec::new(), at });
-        of_owner.doubts.push(doubt);
-        of_owner.at = at;
+        let owner = owner.to_owned();
+        noted.entry(owner.clone()).or_insert_with(|| Noted::new(at)).push(doubt, at);
+        make_room(&mut noted, &owner);
     }
 
     /// What is noted for an owner.
@@ -124,7 +151,9 @@ impl Uncertain {
     pub(super) fn clear(&self, owner: &str, object: &ObjectRef) {
         let mut noted = self.noted();
         if let Some(of_owner) = noted.get_mut(owner) {
-            of_owner.doubts.retain(|doubt| doubt.object.reference() != *object);
+            while let Some(at) = of_owner.doubts.iter().position(|doubt| doubt.object.reference() == *object) {
+                of_owner.remove(at);
+            }
             if of_owner.doubts.is_empty() {
                 noted.remove(owner);
             }
@@ -137,6 +166,29 @@ impl Uncertain {
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<ObjectKey, usize>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops creations until the others take no more than all may, the oldest first; the last one of `newest` stays. An object that is dropped
+/// and was created is a second one beside that of a later step.
+fn make_room(noted: &mut HashMap<String, Noted>, newest: &str) {
+    while noted.values().map(|noted| noted.bytes).sum::<usize>() > MOST_BYTES {
+        let others = noted.iter().filter(|(owner, _)| *owner != newest);
+        let oldest = others.min_by_key(|(owner, noted)| (noted.at, *owner)).map(|(owner, _)| owner.clone());
+        let (owner, creations) = match oldest {
+            Some(owner) => {
+                let dropped = noted.remove(&owner).map_or(0, |noted| noted.doubts.len());
+                (owner, dropped)
+            }
+            None => match noted.get_mut(newest) {
+                Some(noted) if noted.doubts.len() > 1 => {
+                    noted.remove(0);
+                    (newest.to_owned(), 1)
+                }
+                _ => return,
+            },
+        };
+        warn!(owner, creations, limit = MOST_BYTES, "Dropped creations without an answer, because they are too large");
     }
 }
 
@@ -166,6 +218,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::testing::Lines;
 
     fn doubt(owner: &str) -> Doubt {
         let owners = json!([{"kind": "MachineSet", "name": "ms", "uid": owner, "controller": true}]);
@@ -186,5 +239,50 @@ mod tests {
         advance(KEPT / 2).await;
         uncertain.note(doubt("new"));
         assert_eq!(["stays", "goes", "new"].map(|owner| uncertain.of(owner).len()), [1, 0, 1]);
+    }
+
+    /// The same, of an object of 1 MiB.
+    fn large(owner: &str, name: &str) -> Doubt {
+        let mut doubt = doubt(owner);
+        for (path, value) in [("metadata.name", json!(name)), ("spec.text", json!("a".repeat(1 << 20)))] {
+            crate::lifecycle::put_at(&mut doubt.object, path, value);
+        }
+        doubt
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_have_a_sum_and_the_oldest_are_dropped() {
+        // DEC-102
+        let (lines, _guard) = Lines::collect();
+        let uncertain = Uncertain::default();
+        let owners: Vec<String> = (0..40).map(|number| format!("owner-{number}")).collect();
+        for owner in &owners {
+            advance(Duration::from_secs(1)).await;
+            uncertain.note(large(owner, "m"));
+            // A step of this owner asks all the time.
+            assert_eq!(uncertain.of("owner-0").len(), 1, "{owner}");
+        }
+        let bytes: usize = uncertain.noted().values().map(|noted| noted.bytes).sum();
+        assert!(bytes <= MOST_BYTES, "{bytes}");
+        let left: Vec<&String> = owners.iter().filter(|owner| uncertain.noted().contains_key(*owner)).collect();
+        assert_eq!((left.len(), left[0], left[1]), (15, &owners[0], &owners[26]));
+        let text = lines.text();
+        assert_eq!(text.matches("Dropped creations without an answer").count(), 25, "{text}");
+        assert!(text.contains(r#"owner="owner-1" creations=1"#), "{text}");
+        // What is settled makes room again.
+        for owner in &left {
+            uncertain.clear(owner, &large(owner, "m").object.reference());
+        }
+        assert!(uncertain.noted().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_of_one_owner_have_a_sum() {
+        // DEC-102
+        let uncertain = Uncertain::default();
+        let names: Vec<String> = (0..40).map(|number| format!("m-{number}")).collect();
+        names.iter().for_each(|name| uncertain.note(large("owner", name)));
+        let left = uncertain.of("owner");
+        assert_eq!((left.len(), left[0].object.name()), (15, "m-25"));
     }
 }
