@@ -128,4 +128,24 @@ mod tests {
         let reason = Oversize::of(&format!(r#"{{"spec":[{}]}}"#, list("{}", many))).unwrap().reason();
         assert!(reason.starts_with("has 25001 JSON objects, and the limit is 25000;"), "{reason}");
     }
+
+    #[test]
+    fn an_object_that_was_too_large_may_not_grow() {
+        // DEC-44
+        let of = |part: &str, objects: usize, values: usize| {
+            let text = format!(r#"{{"{part}":[{},{}]}}"#, list("{}", objects), list("0", values));
+            Oversize::of(&text).unwrap()
+        };
+        let before = of("spec", 50_000, 1_000);
+        for (after, want) in [
+            (of("spec", 50_000, 1_000), true),
+            (of("spec", 49_999, 1_000), true),
+            (of("spec", 50_001, 1_000), false),
+            (of("spec", 50_000, 1_001), false),
+            (of("metadata", 50_000, 1_000), false),
+        ] {
+            assert_eq!(after.is_as_before(&before), want, "{after:?}");
+        }
+        assert!(!of("status", 50_000, 1).is_as_before(&of("status", 50_000, 1)));
+    }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::oversize::Oversize;
-use super::rules::class::Sizes;
+use super::rules::class::{Sizes, TooLarge};
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::unexamined::is_unexamined;
 use super::unreadable::changes_metadata_alone;
@@ -275,9 +275,19 @@ enum Subject {
 
 /// The parts of a ClusterClass in v1beta1 that are larger than v1beta2 allows.
 fn sizes(request: &Request<'_>) -> Sizes {
+    let size = |object: &Value, pointer: &str| match object.pointer(pointer) {
+        Some(Value::Array(elements)) => elements.len(),
+        Some(Value::Object(members)) => members.len(),
+        Some(Value::String(text)) => text.chars().count(),
+        _ => 0,
+    };
     let oversized = |version, text: Option<&str>| {
         let object = text.and_then(|text| as_hub_json(version, text, request.kind));
-        object.map(|object| crd::oversized(request.kind, &object)).unwrap_or_default()
+        let of = |object: &Value| -> Vec<TooLarge> {
+            let found = crd::oversized(request.kind, object).into_iter();
+            found.map(|violation| TooLarge { size: size(object, &violation.pointer), violation }).collect()
+        };
+        object.as_ref().map(of).unwrap_or_default()
     };
     let new = oversized(request.version, request.object);
     let old = if new.is_empty() { Vec::new() } else { oversized(request.old_version, request.old_object) };

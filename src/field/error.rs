@@ -311,6 +311,16 @@ impl Findings {
         self.errors.len() >= KEPT_ERRORS || (self.text >= KEPT_TEXT && !self.errors.is_empty())
     }
 
+    /// Adds the errors of another collector, but for those that are here already.
+    pub fn add_errors(&mut self, other: Findings) {
+        for error in other.errors {
+            if !self.errors.contains(&error) {
+                let FieldError { rule, kind, path, value, detail } = error;
+                self.run(rule, |found| found.error(kind, path, value, detail));
+            }
+        }
+    }
+
     /// How many errors there are.
     pub fn error_count(&self) -> usize {
         self.count

@@ -245,6 +245,17 @@ pub struct Allowance {
     breach: Option<Breach>,
 }
 
+/// What schemas have taken of an allowance, in the unit of each bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken([usize; 4]);
+
+impl Taken {
+    /// Whether it is more than the other one in some unit.
+    pub fn exceeds(self, other: Taken) -> bool {
+        self.0.iter().zip(other.0).any(|(one, other)| *one > other)
+    }
+}
+
 /// The part of a set that exceeded its allowance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
@@ -411,6 +422,12 @@ impl Allowance {
     /// Whether the work should end.
     pub fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// The amounts taken so far.
+    pub fn taken(&self) -> Taken {
+        let defaults = self.all_defaults.taken() + self.defaults.bytes.taken();
+        Taken([self.compiled.taken(), self.states.taken(), defaults, self.effort.taken()])
     }
 
     /// Notes which part exceeded the allowance; only the first one counts.

@@ -40,7 +40,7 @@ mod validate;
 mod validations;
 
 pub use crate::cel::CelCost;
-pub use allowance::{Allowance, Breach, Effort, Extent, Footprint, Growth};
+pub use allowance::{Allowance, Breach, Effort, Extent, Footprint, Growth, Taken};
 pub use check::check;
 pub use definition::{Definition, Metadata, Step, ValidationRule};
 pub use deprecated::{DEPRECATED, DeprecatedPart};

@@ -13,7 +13,7 @@ use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId, Shown, a_few};
 use crate::hub::{ClusterClass, Kind};
-use crate::schema::{Breach, Violation};
+use crate::schema::{Breach, Taken, Violation};
 use crate::version::{BuildOrder, KubeVersion};
 use crate::wire::Reference;
 use crate::world::World;
@@ -23,8 +23,16 @@ type ClassRule = Rule<fn(&ClassChange<'_>, &mut Findings)>;
 /// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
 #[derive(Debug, Default)]
 pub(in crate::admission) struct Sizes {
-    pub new: Vec<Violation>,
-    pub old: Vec<Violation>,
+    pub new: Vec<TooLarge>,
+    pub old: Vec<TooLarge>,
+}
+
+/// A text, list or map that is larger than v1beta2 allows.
+#[derive(Debug)]
+pub(in crate::admission) struct TooLarge {
+    pub violation: Violation,
+    /// The number of its characters, elements or members.
+    pub size: usize,
 }
 
 /// With the gate off every create and update is refused, and in other words than field errors (ADM-005).
@@ -102,18 +110,22 @@ pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settin
     Verdict::of(Kind::ClusterClass, found)
 }
 
-/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had as many of them at such a
-/// place before (DEC-44).
+/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had one at such a place before that was
+/// at least as large (DEC-44).
 fn parts_are_as_small_as_in_v1beta2(sizes: &Sizes, found: &mut Findings) {
-    let mut before: BTreeMap<String, usize> = BTreeMap::new();
-    for violation in &sizes.old {
-        *before.entry(without_positions(&violation.place)).or_default() += 1;
+    let mut before: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for TooLarge { violation, size } in &sizes.old {
+        before.entry(without_positions(&violation.place)).or_default().push(*size);
     }
-    for violation in &sizes.new {
+    before.values_mut().for_each(|sizes| sizes.sort_unstable());
+    for TooLarge { violation, size } in &sizes.new {
         let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
-        let left = before.get_mut(&without_positions(&violation.place)).filter(|left| **left > 0);
-        if let Some(left) = left {
-            *left -= 1;
+        let left = before.get_mut(&without_positions(&violation.place));
+        let as_large = left.and_then(|left| {
+            let at = left.partition_point(|before| before < size);
+            (at < left.len()).then(|| left.remove(at))
+        });
+        if as_large.is_some() {
             found.warn(format!("{path}: {}, as before; v1beta2 does not allow it", violation.detail));
         } else {
             found.error(violation.kind, path, Shown::NOTHING, violation.detail.clone());
@@ -128,29 +140,44 @@ fn without_positions(place: &str) -> String {
 
 /// What is compiled and computed of a class alone stays within a budget (DEC-44).
 ///
-/// A class that exceeded it before may go on doing so: it is stored, unreadable, and may be made smaller step by step.
+/// A class that exceeded it before may go on doing so: it is stored, unreadable, and may be made smaller step by step. Of such a class
+/// the variables and patches that change are checked, which have a budget of their own and may not take more than those before.
 fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, found: &mut Findings) {
-    let allowance = change.allowance.borrow();
-    let Some(Breach { path, exceeded }) = allowance.breach() else { return };
-    if old.is_some_and(|old| exceeds_its_budget(old, change)) {
-        found.warn(format!(
+    const SMALLER: &str = "make its schemas, patterns and defaults smaller";
+    let Some(Breach { path, exceeded }) = change.allowance.borrow().breach().cloned() else { return };
+    let before = |old: &&ClusterClass| {
+        cost(ClassChange::new(old, None, &[], change.world, change.settings), &mut Findings::default()).is_err()
+    };
+    let Some(old) = old.filter(before) else {
+        return found.invalid(path, "", format!("the ClusterClass {exceeded}; {SMALLER}"));
+    };
+    let mut wrong = Findings::without(change.settings.silenced);
+    let added = cost(change.beside(change.new, old), &mut wrong);
+    let removed = cost(change.beside(old, change.new), &mut Findings::default());
+    match (added, removed) {
+        (Err(breach), _) => {
+            let Breach { path, exceeded } = *breach;
+            found.invalid(path, "", format!("the changes of the ClusterClass alone: {exceeded}; {SMALLER}"));
+        }
+        (Ok(added), Ok(removed)) if added.exceeds(removed) => {
+            found.invalid(path, "", format!("the ClusterClass {exceeded}, as before, and becomes larger; {SMALLER}"));
+        }
+        _ => found.warn(format!(
             "{path}: the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version nor variables"
-        ));
-    } else {
-        found.invalid(
-            path.clone(),
-            "",
-            format!("the ClusterClass {exceeded}; make its schemas, patterns and defaults smaller"),
-        );
+        )),
     }
+    found.add_errors(wrong);
 }
 
-fn exceeds_its_budget(class: &ClusterClass, change: &ClassChange<'_>) -> bool {
-    let change = ClassChange::new(class, None, &[], change.world, change.settings);
-    let mut found = Findings::default();
-    variable_definitions_are_usable(&change, &mut found);
-    patches_are_usable(&change, &mut found);
-    change.allowance.into_inner().breach().is_some()
+/// What the variables and patches of a class take.
+///
+/// # Errors
+/// The part that exceeds the budget.
+fn cost(change: ClassChange<'_>, found: &mut Findings) -> Result<Taken, Box<Breach>> {
+    variable_definitions_are_usable(&change, found);
+    patches_are_usable(&change, found);
+    let allowance = change.allowance.into_inner();
+    allowance.breach().map_or(Ok(allowance.taken()), |breach| Err(Box::new(breach.clone())))
 }
 
 /// The validating end point for ClusterClasses on delete: a class in use stays (CC-V-140).

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::admission::Settings;
 use crate::field::Path;
-use crate::hub::{ClusterClass, ClusterClassSpec};
+use crate::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition};
 use crate::schema::Allowance;
 use crate::wire::Reference;
 use crate::world::World;
@@ -15,6 +15,8 @@ pub(super) struct ClassChange<'a> {
     pub old: Option<&'a ClusterClass>,
     /// The references of a v1beta1 object, with what the hub does not have.
     pub references: &'a [Reference],
+    /// A class whose variables and patches are not checked where they are the same.
+    known: Option<&'a ClusterClass>,
     pub world: &'a World,
     pub settings: &'a Settings,
     /// What its variables and patches may still take together (DEC-44).
@@ -30,7 +32,20 @@ impl<'a> ClassChange<'a> {
         settings: &'a Settings,
     ) -> Self {
         let allowance = RefCell::new(Allowance::new(world.stop().clone()));
-        ClassChange { new, old, references, world, settings, allowance }
+        ClassChange { new, old, references, known: None, world, settings, allowance }
+    }
+
+    /// The variables and patches of `class` that `known` does not have, with an allowance of their own.
+    pub(super) fn beside(&self, class: &'a ClusterClass, known: &'a ClusterClass) -> Self {
+        ClassChange { known: Some(known), ..ClassChange::new(class, None, &[], self.world, self.settings) }
+    }
+
+    pub(super) fn knows_variable(&self, variable: &VariableDefinition) -> bool {
+        self.known.is_some_and(|known| known.spec.variables.contains(variable))
+    }
+
+    pub(super) fn knows_patch(&self, patch: &Patch) -> bool {
+        self.known.is_some_and(|known| known.spec.patches.contains(patch))
     }
 
     pub(super) fn spec(&self) -> &ClusterClassSpec {

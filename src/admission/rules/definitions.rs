@@ -56,7 +56,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 pub(super) fn variable_definitions_are_usable(change: &ClassChange<'_>, found: &mut Findings) {
     let variables = &change.new.spec.variables;
     found.run("VAR-S-001", |found| names_are_unique(variables, found));
-    for variable in variables {
+    for variable in variables.iter().filter(|variable| !change.knows_variable(variable)) {
         let mut allowance = change.allowance.borrow_mut();
         if allowance.is_over() {
             return;

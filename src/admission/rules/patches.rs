@@ -54,7 +54,7 @@ pub(super) fn patches_are_usable(change: &ClassChange<'_>, found: &mut Findings)
     let spec = &change.new.spec;
     let scope = Scope::of(spec, &change.allowance);
     let mut names = BTreeSet::new();
-    for (i, entry) in spec.patches.iter().enumerate() {
+    for (i, entry) in spec.patches.iter().enumerate().filter(|(_, entry)| !change.knows_patch(entry)) {
         let path = Path::of("spec.patches").index(i);
         name_is_usable(entry, &mut names, &path.child("name"), found);
         if !entry.enabled_if.is_empty() {
