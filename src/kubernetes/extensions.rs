@@ -55,6 +55,8 @@ pub struct Extensions {
     changes: watch::Sender<u64>,
     clients: Clients,
     blocking: Kept<(Hook, ObjectKey), Wait>,
+    /// The answers of handlers to hooks of which not all handlers have answered.
+    begun: Kept<(ObjectKey, Key), Retry>,
     plans: Kept<(String, String), UpgradePlan>,
     patches: Kept<Key, PatchAnswer>,
     variables: Kept<Key, Arc<[Value]>>,
@@ -113,6 +115,7 @@ impl Extensions {
             changes: watch::channel(0).0,
             clients,
             blocking: Kept::new(BLOCKING, ENTRIES),
+            begun: Kept::new(ANSWERS, ENTRIES),
             plans: Kept::new(ANSWERS, ENTRIES),
             patches: Kept::new(ANSWERS, BYTES),
             variables: Kept::new(ANSWERS, BYTES),
@@ -242,7 +245,8 @@ impl Extensions {
         Ok(variables)
     }
 
-    /// What all handlers of a lifecycle hook say (HK-04, HK-07, RH-8.1 to RH-8.5).
+    /// What all handlers of a lifecycle hook say (HK-04, HK-07, RH-8.1 to RH-8.5). A run that ends before all were called fails; the next one
+    /// calls the others, so that handlers which take long together are all called at last.
     async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, ExtensionError> {
         let HookCall { hook, cluster, request } = call;
         let called = self.all(hook.name(), &cluster.namespace, deadline).await?;
@@ -257,13 +261,31 @@ impl Extensions {
                 return Ok(Found::Yes(HookAnswer::Retry { after_seconds, message: wait.message }));
             }
         }
-        let mut all = Vec::new();
+        let mut all: Vec<((ObjectKey, Key), Retry)> = Vec::new();
         for one in called {
-            let request = with_settings(request, one.extension.registration.settings())?.to_string();
-            let sent = self.call(&one, request, deadline).await?;
-            let said = Retry::of(&one.handler, outcome(&sent));
-            all.push(said.map_err(|error| format!("extension {:?}: {error}", one.name))?);
+            let request = with_settings(request, one.extension.registration.settings())?;
+            let key = (cluster.clone(), asked(*hook, &one, &request));
+            if let Some(said) = self.begun.get(&key) {
+                all.push((key, said));
+                continue;
+            }
+            let sent = self.call(&one, request.to_string(), deadline).await?;
+            match Retry::of(&one.handler, outcome(&sent)) {
+                Ok(said) => {
+                    // Until all have answered. A handler that blocks is called again.
+                    if said.after_seconds == 0 {
+                        self.begun.put(key.clone(), said.clone(), 1);
+                    }
+                    all.push((key, said));
+                }
+                Err(error) => {
+                    all.iter().for_each(|(key, _)| self.begun.remove(key));
+                    return Err(format!("extension {:?}: {error}", one.name).into());
+                }
+            }
         }
+        all.iter().for_each(|(key, _)| self.begun.remove(key));
+        let all: Vec<Retry> = all.into_iter().map(|(_, said)| said).collect();
         let answer = Retry::together(&all);
         if let HookAnswer::Retry { after_seconds, message } = &answer {
             let until = Instant::now() + Duration::from_secs((*after_seconds).into()).min(BLOCKING);
@@ -372,7 +394,9 @@ impl Extensions {
         let client: Client = self.clients.trusting(ca).map_err(|error| error.to_string())?;
         let started = Instant::now();
         if started >= deadline {
-            return Err("the calls before it took too long".to_owned());
+            return Err(
+                "the calls before it took longer than a run may take for them; it is called in a later run".to_owned()
+            );
         }
         let answered = client.call(target, request).await;
         let seconds = started.elapsed().as_secs_f64();
@@ -386,6 +410,15 @@ impl Extensions {
 
 /// The answer to a call, or why it failed.
 type Sent = Result<Box<RawValue>, String>;
+
+/// Identifies what a handler of a hook is asked: the request but for metadata and status of the Cluster, which differ from run to run.
+fn asked(hook: Hook, called: &Called, request: &Value) -> Key {
+    let mut request = request.clone();
+    if let Some(cluster) = request.get_mut("cluster").and_then(Value::as_object_mut) {
+        cluster.retain(|name, _| name == "spec");
+    }
+    key(&[hook.name(), &called.name, &called.extension.version, &request.to_string()])
+}
 
 /// What a need is answered with: a failure is an answer, and not knowing any extension is none.
 fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {

@@ -60,6 +60,11 @@ impl<K: Hash + Eq, V: Clone> Kept<K, V> {
         }
     }
 
+    /// Drops the value of a key.
+    pub(super) fn remove(&self, key: &K) {
+        self.inner().remove(key);
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner<K, V>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
