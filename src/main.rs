@@ -10,6 +10,7 @@ use topologist::cli;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    cli::report_panics();
     let arguments = match cli::parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(code) => return code,

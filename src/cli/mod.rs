@@ -47,13 +47,16 @@ mod twins;
 mod validate;
 mod workloads;
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Arguments, Command};
-use clap::Parser as _;
+use clap::builder::{OsStr, Resettable};
+use clap::{Arg, CommandFactory as _, Parser as _};
 
 use crate::field::chain;
+use crate::telemetry::log;
 
 /// Wrong usage or unreadable input.
 pub const UNUSABLE: u8 = 2;
@@ -90,9 +93,9 @@ pub fn unusable(reason: &str) -> ExitCode {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, ExitCode> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     Arguments::try_parse_from(&arguments).map_err(|error| {
-        // An error quotes arguments, which may be names of files; help does not.
+        // An error quotes arguments, which may be names of files, and values of environment variables, as help does.
         let escaped = arguments.iter().map(|argument| output::escaped(&argument.to_string_lossy()));
-        match Arguments::try_parse_from(escaped) {
+        match with_escaped_environment(Arguments::command()).try_get_matches_from(escaped) {
             Err(error) => {
                 let _ = error.print();
                 ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(UNUSABLE))
@@ -100,4 +103,35 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
             Ok(_) => unusable(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ")),
         }
     })
+}
+
+/// The same command with escaped values of environment variables. They become defaults: a program that has threads must not change its
+/// environment.
+fn with_escaped_environment(command: clap::Command) -> clap::Command {
+    let escape = |argument: Arg| {
+        let Some(value) = argument.get_env().and_then(std::env::var_os) else { return argument };
+        let escaped = output::escaped(&value.to_string_lossy());
+        if value.to_str() == Some(&*escaped) {
+            return argument;
+        }
+        // The process ends with the error, so the text does not have to be freed.
+        let escaped: &'static str = escaped.leak();
+        argument.env(Resettable::<OsStr>::Reset).default_value(escaped)
+    };
+    command.mut_args(escape).mut_subcommands(with_escaped_environment)
+}
+
+/// Reports each panic in one line of standard error, and a backtrace if `RUST_BACKTRACE` asks for one. `serve` reports panics in its log.
+pub fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
+        // There is nowhere else to say it.
+        let _ = output::message(format_args!("panicked{place}: {}", log::payload(panic)));
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            let mut text = output::Text::default();
+            backtrace.to_string().lines().for_each(|line| text.line(line));
+            let _ = output::messages(&text);
+        }
+    }));
 }

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::panic::PanicHookInfo;
 use std::str::FromStr;
 
 use anstyle::Style;
@@ -121,12 +122,14 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
 /// Reports every panic in the log, where it has the request that it happened in.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        let payload = panic.payload();
-        let words =
-            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let location = panic.location().map(ToString::to_string);
-        tracing::error!(panic = words.unwrap_or("no words"), location, "Panicked");
+        tracing::error!(panic = payload(panic), location, "Panicked");
     }));
+}
+
+/// The message of a panic.
+pub fn payload<'a>(panic: &'a PanicHookInfo<'_>) -> &'a str {
+    panic.payload_as_str().unwrap_or("no words")
 }
 
 #[cfg(test)]

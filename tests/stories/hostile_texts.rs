@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -380,4 +381,54 @@ fn no_answer_of_an_extension_is_acted_on() {
         }
     }
     assert!(shown >= 8, "{shown}");
+}
+
+#[test]
+fn no_environment_variable_is_acted_on() {
+    // DEC-64
+    let folder = tempfile::tempdir().unwrap();
+    let help = command(&["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let names: Vec<&str> = help.split("[env: ").skip(1).map(|rest| rest.split(['=', ']']).next().unwrap()).collect();
+    assert!(names.len() >= 40 && names.iter().all(|name| name.starts_with("TOPOLOGIST_")), "{names:?}");
+    let (shown, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    each(names.len(), |at| {
+        // Without --embedded and --kubeconfig it ends at once.
+        for arguments in [&["serve"][..], &["serve", "--no-such-flag"], &["serve", "--help"]] {
+            let output = command(arguments).current_dir(folder.path()).env(names[at], HOSTILE).output().unwrap();
+            for text in [&output.stdout, &output.stderr] {
+                shown.fetch_add(usize::from(shows(text)), Ordering::Relaxed);
+                if let Some(fault) = fault(text) {
+                    faults.lock().unwrap().push(format!("{} {arguments:?}: {fault}", names[at]));
+                }
+            }
+        }
+    });
+    let (shown, faults) = (shown.into_inner(), faults.into_inner().unwrap());
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    assert!(shown >= 15, "{shown}");
+}
+
+#[test]
+fn a_panic_is_one_line() {
+    // DEC-64: the test runs itself, and panics there.
+    const CHILD: &str = "TOPOLOGIST_TEST_PANICS";
+    if std::env::var_os(CHILD).is_some() {
+        topologist::cli::report_panics();
+        panic!("{HOSTILE}");
+    }
+    let mut itself = Command::new(std::env::current_exe().unwrap());
+    itself.args(["--exact", "hostile_texts::a_panic_is_one_line", "--nocapture"]).env(CHILD, "1");
+    for (backtrace, lines) in [("0", 1..=1), ("1", 3..=1000)] {
+        let output = itself.env("RUST_BACKTRACE", backtrace).output().unwrap();
+        assert!(!output.status.success());
+        assert_eq!(fault(&output.stderr), None);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.starts_with("topologist: panicked at tests/stories/hostile_texts.rs:"), "{text}");
+        assert!(
+            text.lines().next().unwrap().contains(r": ::error::forged\n::add-mask::a\nOK: all fine\r\u{1b}[2J"),
+            "{text}"
+        );
+        assert!(lines.contains(&text.lines().count()), "{text}");
+    }
 }
