@@ -340,6 +340,10 @@ pub struct Simulate {
     /// Stop after this virtual time, such as 48h. Clusters that are not done by then are reported as stuck.
     #[arg(long, value_name = "TIME", default_value = "168h", value_parser = duration)]
     pub limit: Duration,
+    /// Stop after this time of the machine on which the command runs, such as 2m. Clusters that are not done by then are reported as stuck,
+    /// so the result depends on how fast the machine is. Default: no limit.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub time_limit: Option<Duration>,
     /// Time at which the simulation starts, in RFC 3339 format; rollout.after replaces machines once this time has come. Times in the
     /// output count from the start. Default: the start of the simulation that --record wrote, if --extension names its file, and
     /// now otherwise.

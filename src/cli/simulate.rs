@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
@@ -43,6 +43,7 @@ use super::output;
 use super::rollout::Side;
 use super::twins::Twins;
 use super::validate::{complain, denials};
+use crate::budget::Stop;
 use crate::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::settings::{InjectedFailure, TimingsFile};
@@ -252,7 +253,11 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
         .map(|side| Change { deletes: sides.connection.is_none(), ..Change::of(&sides.before, side) });
     let start = settings.began.unwrap_or(Moment { seconds: 0, nanos: 0 });
     let keeps_objects = options.objects.is_some();
-    let run = Run { before, change, settings, start, limit: options.limit, keeps_objects };
+    let stop = options.time_limit.map_or_else(Stop::never, |limit| {
+        let began = Instant::now();
+        Stop::when(move || began.elapsed() >= limit)
+    });
+    let run = Run { before, change, settings, start, limit: options.limit, stop, keeps_objects };
     let mut keys = run.keys();
     keys.retain(|key| wanted.as_ref().is_none_or(|wanted| wanted.contains(key)));
     // Extensions are told the names of Clusters.
@@ -416,6 +421,8 @@ struct Run<'a> {
     settings: &'a Settings,
     start: Moment,
     limit: Duration,
+    /// Ends all simulations.
+    stop: Stop,
     keeps_objects: bool,
 }
 
@@ -489,7 +496,8 @@ impl Run<'_> {
     /// Simulates one Cluster.
     fn one(&self, key: &ObjectKey, progress: &Progress) -> Result<Ended> {
         let tell = |now: Moment| progress.reach(now.seconds - self.start.seconds);
-        let mut simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
+        let simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
+        let mut simulation = simulation.until(self.stop.clone());
         for class in &self.before.classes {
             simulation.put(class).map_err(anyhow::Error::msg)?;
         }

@@ -22,11 +22,30 @@ const LAST: usize = 20;
 
 /// Number of steps after which replacements are counted again.
 pub(super) const STEPS: usize = 10_000;
-/// Maximum number of steps of a run besides those of its machines.
-const MOST_STEPS: u64 = 500_000;
-/// Maximum number of steps for each machine that a simulation has at one time. A machine that is created, runs and is replaced takes some
-/// hundred steps of its own and of the objects around it, and some plans, in each of the rounds above.
-const MOST_STEPS_OF_A_MACHINE: u64 = 20_000;
+
+/// Limits the steps of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepLimit {
+    /// Maximum number of steps besides those of the machines.
+    pub base: u64,
+    /// Maximum number of steps for each machine that the simulation has at one time.
+    pub of_a_machine: u64,
+}
+
+impl Default for StepLimit {
+    /// A machine that is created, runs and is replaced takes some hundred steps of its own and of the objects around it, and some plans, in
+    /// each of the rounds above.
+    fn default() -> Self {
+        StepLimit { base: 500_000, of_a_machine: 20_000 }
+    }
+}
+
+impl StepLimit {
+    fn of(self, machines: usize) -> u64 {
+        let machines = u64::try_from(machines).unwrap_or(u64::MAX);
+        machines.saturating_mul(self.of_a_machine).saturating_add(self.base)
+    }
+}
 
 /// The machines that each owner has made in a run.
 #[derive(Debug, Default)]
@@ -105,21 +124,21 @@ impl Replacements {
 }
 
 impl Simulation {
-    /// Notes whether the run would never come to an end.
+    /// Notes whether the run would never come to an end, or has to stop.
     pub(super) fn look_for_cycles(&mut self) {
         self.endless = self.replacements.endless();
-        let machines = u64::try_from(self.timeline.peak_machines).unwrap_or(u64::MAX);
-        let most = machines.saturating_mul(MOST_STEPS_OF_A_MACHINE).saturating_add(MOST_STEPS);
-        self.is_exhausted = self.steps() > most;
+        self.is_exhausted = self.steps() > self.step_limit.of(self.timeline.peak_machines);
+        self.is_stopped = self.stop.is_due();
     }
 
     /// The number of steps of the run; a plan takes as long as a hundred of them.
-    fn steps(&self) -> u64 {
+    pub(super) fn steps(&self) -> u64 {
         self.machines.steps().saturating_sub(self.steps_before).saturating_add(self.plans.saturating_mul(100))
     }
 
-    pub(super) fn goes_on_for_ever(&self) -> bool {
-        self.is_exhausted || !self.endless.is_empty()
+    /// Whether the run ends here although something is left to do.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.is_stopped || self.is_exhausted || !self.endless.is_empty()
     }
 
     /// What is said of a Cluster whose objects change again and again.
@@ -182,5 +201,12 @@ mod tests {
             all.owners.values().map(|made| (made.current, made.peak, made.made)).collect::<Vec<_>>(),
             [(5, 5, 0)]
         );
+    }
+
+    #[test]
+    fn the_bound_of_steps_follows_from_the_number_of_machines() {
+        let limit = StepLimit::default();
+        assert_eq!([0, 1, 10_000].map(|machines| limit.of(machines)), [500_000, 520_000, 200_500_000]);
+        assert_eq!(limit.of(usize::MAX), u64::MAX);
     }
 }

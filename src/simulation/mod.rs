@@ -23,8 +23,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+pub use self::endless::StepLimit;
 use self::endless::{Replacements, STEPS};
+pub use self::stuck::STOPPED;
 use self::timeline::Timeline;
+use crate::budget::Stop;
 use crate::calendar::Moment;
 use crate::hub::contract::{definition_name, names_contracts};
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
@@ -75,8 +78,12 @@ pub struct Simulation {
     /// The number of steps of machines at the start of the run, and of plans since then.
     steps_before: u64,
     plans: u64,
+    step_limit: StepLimit,
     /// Whether the run has taken too many steps.
     is_exhausted: bool,
+    stop: Stop,
+    /// Whether the run was stopped.
+    is_stopped: bool,
 }
 
 impl Simulation {
@@ -113,10 +120,23 @@ impl Simulation {
             endless: BTreeMap::new(),
             steps_before: 0,
             plans: 0,
+            step_limit: StepLimit::default(),
             is_exhausted: false,
+            stop: Stop::never(),
+            is_stopped: false,
         };
         simulation.notice();
         simulation
+    }
+
+    /// The same, whose runs end when `stop` is due: what is not done then is stuck.
+    pub fn until(self, stop: Stop) -> Self {
+        Simulation { stop, ..self }
+    }
+
+    /// The same, with another bound of steps.
+    pub fn with_step_limit(self, step_limit: StepLimit) -> Self {
+        Simulation { step_limit, ..self }
     }
 
     /// What time it is.
@@ -213,7 +233,7 @@ impl Simulation {
     /// Runs until nothing is left to do, at most for so long in virtual time. `progress` is told of each new time.
     pub fn run(&mut self, most: Duration, mut progress: impl FnMut(Moment)) -> End {
         let end = crate::lifecycle::later(self.now(), most);
-        (self.ran_out, self.is_exhausted) = (false, false);
+        (self.ran_out, self.is_exhausted, self.is_stopped) = (false, false, false);
         (self.steps_before, self.plans) = (self.machines.steps(), 0);
         self.endless.clear();
         self.replacements.restart();
@@ -225,7 +245,7 @@ impl Simulation {
             self.machines.advance();
             progress(self.now());
         }
-        self.ran_out = self.too_many.is_none() && !self.goes_on_for_ever();
+        self.ran_out = self.too_many.is_none() && !self.is_cut_short();
         self.end()
     }
 
@@ -240,13 +260,13 @@ impl Simulation {
             while !self.machines.settle(STEPS) {
                 self.notice();
                 self.look_for_cycles();
-                if self.goes_on_for_ever() {
+                if self.is_cut_short() {
                     return false;
                 }
             }
             self.notice();
             self.look_for_cycles();
-            if self.goes_on_for_ever() {
+            if self.is_cut_short() {
                 return false;
             }
             let Some(cluster) = self.due.pop_first() else { return true };

@@ -15,6 +15,9 @@ use crate::lifecycle::{GroupKind, ObjectId, Objects, owner_name};
 /// How many machines a simulation follows: each change of one is a step that looks at all those of its set.
 const MOST_MACHINES: i64 = 10_000;
 
+/// What is said of a Cluster whose simulation was stopped.
+pub const STOPPED: &str = "its simulation was stopped before the end";
+
 impl Simulation {
     /// Why a Cluster is not as it should be, if it is not.
     pub(super) fn why_stuck(&self, key: &ObjectKey) -> Option<String> {
@@ -23,6 +26,9 @@ impl Simulation {
         }
         if let Some(endless) = self.endless.get(key) {
             return Some(endless.clone());
+        }
+        if self.is_stopped {
+            return Some(STOPPED.to_owned());
         }
         let symptom = self.exhausted().or_else(|| self.symptom(key))?;
         // What holds an upgrade back is often a machine; the machine says more.

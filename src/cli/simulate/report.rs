@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hub::ObjectKey;
+use crate::simulation::STOPPED;
 use crate::simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
 
 /// The result of a simulation.
@@ -151,6 +152,11 @@ fn way_out(reason: &str, fails: bool, ran_out: bool) -> Option<&'static str> {
     let found = found.or(is_endless.then_some(
         "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file of --timings",
     ));
+    let is_stopped = reason == STOPPED;
+    let found = found.or(is_stopped.then_some("the time of --time-limit is over; a longer one may be enough"));
+    let is_restless = reason.starts_with("its objects change without end: ");
+    let found = found.or(is_restless
+        .then_some("look at templates and naming that differ in each run, and at extensions whose answers differ"));
     let machine = (fails && reason.starts_with("Machine ")).then_some("remove the failures from the file of --timings");
     found.or(machine).or(ran_out.then_some("the time of --limit is over; a longer one may be enough"))
 }

@@ -610,3 +610,28 @@ proptest! {
         prop_assert_eq!(told, happened, "{:?}: {:#?}", circumstance, rolls);
     }
 }
+
+#[test]
+fn a_run_with_too_many_steps_and_one_that_is_stopped_say_so() {
+    let scene = Scene::new();
+    let cluster = cluster_of(&scene);
+    let run = |limit: StepLimit, stop: Stop| {
+        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
+        let simulation = Simulation::new(topologies(&scene), settings, Moment::read(BEGIN).unwrap());
+        let mut simulation = simulation.with_step_limit(limit).until(stop);
+        simulation.put_cluster(&cluster).unwrap();
+        let end = simulation.run(HOUR, |_| ());
+        assert!(!simulation.ran_out, "more virtual time is not enough");
+        (end, simulation.steps())
+    };
+    let stuck = |reason: String| End::Stuck(BTreeMap::from([(cluster.key(), reason)]));
+    let (end, all) = run(StepLimit::default(), Stop::never());
+    assert_eq!(end, End::Converged);
+    assert_eq!(run(StepLimit { base: all, of_a_machine: 0 }, Stop::never()), (End::Converged, all));
+    let (end, steps) = run(StepLimit { base: all / 2, of_a_machine: 0 }, Stop::never());
+    assert!(all / 2 < steps && steps < all, "{steps} of {all}");
+    assert_eq!(end, stuck(format!("its objects change without end: the controllers have taken {steps} steps")));
+    let (end, steps) = run(StepLimit::default(), Stop::when(|| true));
+    assert!(steps < all, "{steps} of {all}");
+    assert_eq!(end, stuck("its simulation was stopped before the end".to_owned()));
+}

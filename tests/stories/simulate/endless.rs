@@ -64,3 +64,20 @@ fn a_health_check_that_no_machine_passes_does_not_replace_machines_for_ever() {
     let report: Value = told.json();
     assert_eq!((told.code, &report["clusters"][0]["outcome"]), (0, &json!("converged")), "{report}");
 }
+
+#[test]
+fn a_time_limit_stops_a_simulation() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 2)]));
+    let told = story.run(&["a.yaml", "--time-limit", "1ms"]);
+    assert_eq!(told.code, 1, "{}{}", told.out, told.err);
+    for line in [
+        "  Stuck: its simulation was stopped before the end",
+        "  Way out: the time of --time-limit is over; a longer one may be enough",
+    ] {
+        assert!(told.out.lines().any(|found| found == line), "{line}: {}", told.out);
+    }
+    let (free, limited) = (story.run(&["a.yaml"]), story.run(&["a.yaml", "--time-limit", "1h"]));
+    assert_eq!((limited.code, limited.out), (0, free.out));
+    assert_eq!(story.run(&["a.yaml", "--time-limit", "0s"]).code, 2);
+}
