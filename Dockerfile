@@ -4,7 +4,10 @@
 #
 # tests/image follows these steps without a container engine.
 
-FROM docker.io/library/rust:1.95-alpine AS build
+# The image in which the binary is built. A tag may name another image tomorrow; a digest (name:tag@sha256:…) names one for good.
+ARG BASE=docker.io/library/rust:1.95-alpine
+
+FROM ${BASE} AS build
 RUN apk add --no-cache musl-dev make gcc
 # cargo-auditable stores the list of dependencies in the binary, cargo-cyclonedx writes the SBOM.
 RUN cargo install --locked cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9

@@ -4,6 +4,8 @@ LOCKED ?= --locked
 # The program that builds the image: docker, podman or buildah.
 IMAGE_BUILDER ?= docker
 IMAGE ?= topologist:dev
+# The image in which the binary is built, such as name:tag@sha256:…; the default is in the Dockerfile.
+IMAGE_BASE ?=
 
 .PHONY: help build check test soak reference lint bench manifests mutants image kubernetes
 help: ## show this list
@@ -64,6 +66,7 @@ mutants: ## switch off one admission rule at a time: some fixture must notice
 
 # buildah keeps layers only if it is told to; without them the second build would start from the beginning.
 image: export BUILDAH_LAYERS = true
+image: BASE_ARGUMENT = $(if $(IMAGE_BASE),--build-arg BASE='$(IMAGE_BASE)')
 image: ## the container image, and its SBOM (CycloneDX) in target/sbom
-	$(IMAGE_BUILDER) build --target sbom --output type=local,dest=target/sbom .
-	$(IMAGE_BUILDER) build -t $(IMAGE) .
+	$(IMAGE_BUILDER) build $(BASE_ARGUMENT) --target sbom --output type=local,dest=target/sbom .
+	$(IMAGE_BUILDER) build $(BASE_ARGUMENT) -t $(IMAGE) .

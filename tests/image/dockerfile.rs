@@ -36,6 +36,8 @@ impl Image {
             let (instruction, rest) = line.split_once(' ').unwrap();
             let words: Vec<_> = rest.split_whitespace().collect();
             match (instruction, words.as_slice()) {
+                // A default of the image that stages begin with, which no container engine is here to fetch.
+                ("ARG", [default]) => assert!(default.starts_with("BASE=") && stages.is_empty(), "{line}"),
                 ("FROM", [.., "AS", stage]) => stages.push((*stage).to_owned()),
                 ("FROM", ["scratch"]) => stages.push("root".to_owned()),
                 ("WORKDIR", [path]) => folder = PathBuf::from(path),

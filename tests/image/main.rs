@@ -138,13 +138,29 @@ fn text(output: &Output) -> String {
 #[test]
 fn the_dockerfile_uses_the_toolchain_of_the_repository() {
     let toolchain = fs::read_to_string(repository().join("rust-toolchain.toml")).unwrap();
-    let version = dockerfile::instructions(repository())
-        .into_iter()
-        .find_map(|line| {
-            line.strip_prefix("FROM docker.io/library/rust:")?.split_once("-alpine").map(|v| v.0.to_owned())
-        })
-        .unwrap();
+    let instructions = dockerfile::instructions(repository());
+    let base = instructions[0].strip_prefix("ARG BASE=").unwrap();
+    let version = base.strip_prefix("docker.io/library/rust:").and_then(|tag| tag.split_once("-alpine")).unwrap().0;
     assert!(toolchain.contains(&format!("channel = \"{version}.")), "{version} is not in {toolchain}");
+    assert_eq!(instructions[1], "FROM ${BASE} AS build");
+}
+
+#[test]
+fn the_base_image_can_be_pinned_by_its_digest() {
+    let base = format!("rust:1.95-alpine@sha256:{}", "0".repeat(64));
+    let make = |arguments: &[&str]| {
+        let output = Command::new("make")
+            .args(["--dry-run", "image", "IMAGE_BUILDER=docker"])
+            .args(arguments)
+            .current_dir(repository())
+            .output();
+        text(&output.unwrap())
+    };
+    let pinned = make(&[&format!("IMAGE_BASE={base}")]);
+    let builds: Vec<&str> = pinned.lines().filter(|line| line.starts_with("docker build ")).collect();
+    assert_eq!(builds.len(), 2, "{pinned}");
+    assert!(builds.iter().all(|line| line.contains(&format!(" --build-arg BASE='{base}' "))), "{pinned}");
+    assert!(!make(&["IMAGE_BASE="]).contains("--build-arg"));
 }
 
 #[test]
