@@ -23,6 +23,7 @@ mod load;
 mod machines;
 mod network;
 mod new_ports;
+mod outages;
 mod overload;
 mod plan_live;
 mod port_forward;

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 
 use kube::config::Kubeconfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +19,8 @@ pub enum Network {
     Works,
     /// Connections are open, and nothing passes.
     Silent,
+    /// The same, and nothing will ever pass on these connections: something between both ends has forgotten them.
+    Forgetful,
     /// Open connections have ended, and new ones end at once.
     Down,
 }
@@ -60,13 +63,30 @@ async fn accept(listener: TcpListener, behind: String, network: watch::Receiver<
             }
             let Ok(back) = TcpStream::connect(behind).await else { return };
             let ((from_front, to_front), (from_back, to_back)) = (front.into_split(), back.into_split());
+            let passes = network.clone();
+            let mut passing = pin!(async {
+                tokio::select! {
+                    () = pass(from_front, to_back, passes.clone()) => {}
+                    () = pass(from_back, to_front, passes.clone()) => {}
+                }
+            });
             tokio::select! {
-                () = pass(from_front, to_back, network.clone()) => {}
-                () = pass(from_back, to_front, network.clone()) => {}
-                _ = network.wait_for(|network| *network == Network::Down) => {}
+                () = &mut passing => {}
+                is_forgotten = is_forgotten(&mut network) => {
+                    if is_forgotten {
+                        // Neither end learns of it.
+                        std::future::pending::<()>().await;
+                    }
+                }
             }
         });
     }
+}
+
+/// Whether the network forgets its connections, once it does that or ends them.
+async fn is_forgotten(network: &mut watch::Receiver<Network>) -> bool {
+    let changed = network.wait_for(|network| matches!(network, Network::Down | Network::Forgetful)).await;
+    changed.is_ok_and(|network| *network == Network::Forgetful)
 }
 
 /// Passes on what comes while the network works.

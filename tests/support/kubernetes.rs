@@ -134,14 +134,47 @@ impl Kubernetes {
 
     /// Kills kube-apiserver as an out-of-memory killer would. etcd goes on.
     pub fn kill_api_server(&self) {
-        let directory = &self.supervisor.directory;
-        fs::write(directory.join("down"), "").expect("a file is made");
-        let process = fs::read_to_string(directory.join("kube-apiserver.pid")).expect("it has a process id");
-        let killed = Command::new("kill").args(["-KILL", process.trim()]).status().expect("kill runs");
-        assert!(killed.success(), "kube-apiserver does not run");
+        self.kill("kube-apiserver");
     }
 
-    /// Starts kube-apiserver again on the same port, and waits until it is ready.
+    /// Stops etcd for a moment, and copies what it stores.
+    pub fn copy_etcd(&self) {
+        self.kill("etcd");
+        self.copy("etcd", "etcd.copy");
+        self.start_api_server();
+    }
+
+    /// Stops kube-apiserver and etcd, and starts them again with what the copy stores.
+    pub fn restore_etcd(&self) {
+        self.kill("kube-apiserver");
+        self.kill("etcd");
+        fs::remove_dir_all(self.supervisor.directory.join("etcd")).expect("etcd has a directory");
+        self.copy("etcd.copy", "etcd");
+        self.start_api_server();
+    }
+
+    /// Kills one of both servers, and waits until it is gone.
+    fn kill(&self, server: &str) {
+        let directory = &self.supervisor.directory;
+        fs::write(directory.join("down"), "").expect("a file is made");
+        let file = directory.join(format!("{server}.pid"));
+        let process = fs::read_to_string(&file).expect("it has a process id");
+        let killed = Command::new("kill").args(["-KILL", process.trim()]).status().expect("kill runs");
+        assert!(killed.success(), "{server} does not run");
+        let start = Instant::now();
+        while file.exists() {
+            assert!(start.elapsed() < SERVE_LIMIT, "{server} goes on after SIGKILL");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let [from, to] = [from, to].map(|name| self.supervisor.directory.join(name));
+        let copied = Command::new("cp").arg("-a").args([from, to]).status().expect("cp runs");
+        assert!(copied.success(), "etcd's files cannot be copied");
+    }
+
+    /// Starts again what was killed, kube-apiserver on the same port, and waits until it is ready.
     pub fn start_api_server(&self) {
         fs::remove_file(self.supervisor.directory.join("down")).expect("it was killed");
         self.wait_until_ready().unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"));
