@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{self, Resource};
+use super::overload::Overload;
 use super::untyped::{self, RequestError};
 use crate::hub::{Object, ObjectRef, WrongType, annotation};
 use crate::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
@@ -73,6 +74,11 @@ impl DryRunError {
     pub fn is_forbidden(&self) -> bool {
         matches!(self, DryRunError::Request(error) if error.is_forbidden())
     }
+
+    /// The overload because of which there is no answer.
+    fn overload(&self) -> Option<Overload> {
+        if let DryRunError::Request(error) = self { error.overload() } else { None }
+    }
 }
 
 impl DryRuns {
@@ -84,11 +90,21 @@ impl DryRuns {
 
     /// The answer to a [`crate::world::Need::DryRun`], at `deadline` at the latest (SSA-07 to SSA-14). That a server refuses
     /// the error contains the object to apply, with its name (RS-36).
-    pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Answer {
-        call.answer(match self.attempt(call, deadline).await {
+    ///
+    /// # Errors
+    /// When the API server is too busy to answer.
+    pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Result<Answer, Overload> {
+        let found = match self.attempt(call, deadline).await {
             Ok(found) => Found::Yes(found),
-            Err(error) => Found::Unreadable(unreadable(&call.object, &error)),
-        })
+            Err(error) => {
+                let reason = unreadable(&call.object, &error);
+                match error.overload() {
+                    Some(overload) => return Err(overload.because(reason)),
+                    None => Found::Unreadable(reason),
+                }
+            }
+        };
+        Ok(call.answer(found))
     }
 
     /// What applying something would change, at `deadline` at the latest (SSA-07 to SSA-14).
@@ -306,10 +322,12 @@ mod tests {
         DryRuns::new(script.client(), Arc::default())
     }
 
+    async fn attempted(dry_runs: &DryRuns, call: &DryRunCall) -> Result<Answer, Overload> {
+        dry_runs.answer(call, Instant::now() + Duration::from_secs(9)).await
+    }
+
     async fn ask(dry_runs: &DryRuns, call: &DryRunCall) -> Found<DryRun> {
-        let Answer::DryRun(answer) = dry_runs.answer(call, Instant::now() + Duration::from_secs(9)).await else {
-            panic!()
-        };
+        let Ok(Answer::DryRun(answer)) = attempted(dry_runs, call).await else { panic!("it is answered") };
         answer
     }
 
@@ -392,11 +410,22 @@ mod tests {
         assert_eq!(reason, "Forge ns/f failed to apply in a dry run: scripted Invalid");
         answers(&script, Said::ok(forge("odd", &recorded())), Said::error(409, "Conflict"));
         assert!(unreadable(ask(&dry_runs, &call("7", "odd")).await).ends_with("scripted Conflict"));
-        answers(&script, Said::Silence, Said::Silence);
-        let started = Instant::now();
-        assert!(unreadable(ask(&dry_runs, &call("7", "odd")).await).ends_with("did not answer in time"));
-        assert_eq!(started.elapsed(), Duration::from_secs(9));
         let broken = DryRunCall { current: "[]".to_owned(), ..call("7", "odd") };
         assert!(unreadable(ask(&dry_runs, &broken).await).ends_with("is not a JSON object"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_busy_has_refused_nothing() {
+        // DEC-106
+        let script = Script::default();
+        let dry_runs = dry_runs(&script);
+        script.expect(&Method::PATCH, PATH, &[], Said::error(503, "ServiceUnavailable"));
+        let overload = attempted(&dry_runs, &call("7", "odd")).await.unwrap_err();
+        assert_eq!(overload.reason, "Forge ns/f failed to apply in a dry run: scripted ServiceUnavailable");
+        answers(&script, Said::Silence, Said::Silence);
+        let started = Instant::now();
+        let overload = attempted(&dry_runs, &call("7", "odd")).await.unwrap_err();
+        assert!(overload.reason.ends_with("did not answer in time"), "{overload}");
+        assert_eq!(started.elapsed(), Duration::from_secs(9));
     }
 }

@@ -17,6 +17,7 @@ use tracing::warn;
 use super::address::{self, AnotherObject, Malformed, Requests, Resource};
 use super::describe;
 use super::managed::slim;
+use super::overload::Overload;
 use super::workload::{WorkloadError, Workloads};
 use crate::hub::{Definition, Hook, Object, ObjectKey, ObjectRef};
 use crate::telemetry::metrics::{self, Metrics};
@@ -81,6 +82,15 @@ impl ReadError {
             _ => "failed",
         }
     }
+
+    /// The overload because of which there is no answer.
+    fn overload(&self) -> Option<Overload> {
+        match self {
+            ReadError::Api(error) => Overload::of(error),
+            ReadError::TimedOut => Some(Overload::late(self)),
+            _ => None,
+        }
+    }
 }
 
 impl Live {
@@ -138,11 +148,24 @@ impl Live {
 
     /// An object with what its record of field managers says of topologies. While its kind is not served, as for a moment after a
     /// start of the API server, it is unreadable.
-    pub(super) async fn managed_object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
-        self.found("object", self.served_object(reference), deadline).await.map(|mut object| {
-            slim(&mut object);
-            Arc::new(object)
-        })
+    ///
+    /// # Errors
+    /// When the API server is too busy to answer.
+    pub(super) async fn managed_object(
+        &self,
+        reference: &ObjectRef,
+        deadline: Instant,
+    ) -> Result<Found<Arc<Object>>, Overload> {
+        match self.read("object", self.served_object(reference), deadline).await {
+            Ok(found) => Ok(found.map(|mut object| {
+                slim(&mut object);
+                Arc::new(object)
+            })),
+            Err(error) => match error.overload() {
+                Some(overload) => Err(overload.because(format!("{reference} cannot be read: {error}"))),
+                None => Ok(Found::Unreadable(error.to_string())),
+            },
+        }
     }
 
     /// Nothing when no extension is registered for a hook (HK-04); extensions themselves are not called.
@@ -165,16 +188,30 @@ impl Live {
         read: impl Future<Output = Result<Option<T>, ReadError>>,
         deadline: Instant,
     ) -> Found<T> {
+        self.read(what, read, deadline).await.unwrap_or_else(|error| Found::Unreadable(error.to_string()))
+    }
+
+    /// What is read, at `deadline` at the latest; counts the answer.
+    async fn read<T>(
+        &self,
+        what: &'static str,
+        read: impl Future<Output = Result<Option<T>, ReadError>>,
+        deadline: Instant,
+    ) -> Result<Found<T>, ReadError> {
         let read = async {
             let _reader = self.readers.acquire().await.map_err(|_| ReadError::TimedOut)?;
             timeout_at(Instant::now() + PATIENCE, read).await.unwrap_or(Err(ReadError::TimedOut))
         };
-        let (outcome, found) = match timeout_at(deadline, read).await.unwrap_or(Err(ReadError::TimedOut)) {
-            Ok(Some(found)) => ("found", Found::Yes(found)),
-            Ok(None) => ("absent", Found::Absent),
-            Err(error) => (error.outcome(), Found::Unreadable(error.to_string())),
-        };
-        self.count(what, outcome);
+        let answer = timeout_at(deadline, read).await.unwrap_or(Err(ReadError::TimedOut));
+        let found = answer.map(|found| found.map_or(Found::Absent, Found::Yes));
+        self.count(
+            what,
+            match &found {
+                Ok(Found::Absent) => "absent",
+                Ok(_) => "found",
+                Err(error) => error.outcome(),
+            },
+        );
         found
     }
 
@@ -374,6 +411,18 @@ mod tests {
         let started = Instant::now();
         let busy = Answer::Object(Found::Unreadable("scripted TooManyRequests".to_owned()));
         assert_eq!((answer(&script, &object("cp")).await, started.elapsed()), (busy, PAUSE * 4));
+        // DEC-106: it has not said that there is no such object, nor that it may not be read.
+        let Need::Object(reference) = object("cp") else { unreachable!() };
+        let managed = async || live(&script).managed_object(&reference, Instant::now() + Duration::from_secs(9)).await;
+        for _ in 0..ATTEMPTS {
+            script.get(OBJECT, &[], Said::error(503, "Unavailable"));
+        }
+        let overload = managed().await.unwrap_err();
+        assert_eq!(overload.reason, format!("{reference} cannot be read: scripted Unavailable"));
+        script.get(OBJECT, &[], Said::Silence);
+        assert!(managed().await.unwrap_err().reason.ends_with("did not answer in time"));
+        script.get(OBJECT, &[], Said::error(403, "Forbidden"));
+        assert_eq!(managed().await, Ok(Found::Unreadable("scripted Forbidden".to_owned())));
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! workload.rs ─► bounded.rs: a client of an API server that a tenant controls ─► controllers of machines
 //! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
-//! unlisted.rs: caches that cannot answer yet
+//! unlisted.rs: caches that cannot answer yet; overload.rs: an API server that is busy
 //! deletion_hooks.rs: which deletions may have to wait for a hook ─► webhook
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
@@ -48,6 +48,7 @@ pub mod lease;
 mod list_watch;
 mod live;
 mod namespaces;
+pub mod overload;
 mod pace;
 pub mod managed;
 pub mod metadata;

@@ -12,6 +12,7 @@ use super::extensions::Extensions;
 use super::gather::side_by_side;
 use super::live::Live;
 use super::managed::Managed;
+use super::overload::Overload;
 use super::unlisted::Unlisted;
 use crate::hub::{Definition, GROUP, Object, ObjectKey, ObjectRef};
 use crate::telemetry::metrics::Metrics;
@@ -26,6 +27,41 @@ pub struct TopologyGatherer {
     /// `None` while the feature gate is off.
     extensions: Option<Arc<Extensions>>,
     live: Live,
+}
+
+/// Why needs have no answers for now. Nothing is concluded from that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// These caches are not listed yet (DEC-100).
+    Unlisted(BTreeSet<Unlisted>),
+    /// The API server is busy (DEC-106).
+    Overload(Overload),
+}
+
+impl From<Unlisted> for Unanswered {
+    fn from(unlisted: Unlisted) -> Self {
+        Unanswered::Unlisted(BTreeSet::from([unlisted]))
+    }
+}
+
+impl From<Overload> for Unanswered {
+    fn from(overload: Overload) -> Self {
+        Unanswered::Overload(overload)
+    }
+}
+
+impl Unanswered {
+    /// Both; caches that are not listed come first, since the end of that is known.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Unanswered::Unlisted(mut all), Unanswered::Unlisted(more)) => {
+                all.extend(more);
+                Unanswered::Unlisted(all)
+            }
+            (Unanswered::Overload(one), Unanswered::Overload(other)) => Unanswered::Overload(one.and(other)),
+            (unlisted @ Unanswered::Unlisted(_), _) | (_, unlisted) => unlisted,
+        }
+    }
 }
 
 impl TopologyGatherer {
@@ -46,23 +82,25 @@ impl TopologyGatherer {
     /// The answers to needs, gathered side by side, at `deadline` at the latest.
     ///
     /// # Errors
-    /// Names the caches that are not listed yet.
+    /// Names the caches that are not listed yet, or why the API server does not answer.
     pub async fn gather_all(
         &self,
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
         deadline: Instant,
-    ) -> Result<Vec<(Need, Answer)>, BTreeSet<Unlisted>> {
+    ) -> Result<Vec<(Need, Answer)>, Unanswered> {
         let answers = side_by_side(needs, |need| async move { (self.answer(&need, deadline).await, need) }).await;
-        let (mut answered, mut unlisted) = (Vec::new(), BTreeSet::new());
+        let (mut answered, mut unanswered) = (Vec::new(), None);
         for (need, answer) in answers {
-            match answer {
-                Ok(answer) => answered.push((need, answer)),
-                Err(missing) => {
-                    unlisted.insert(missing);
+            match (answer, unanswered.take()) {
+                (Ok(answer), before) => {
+                    answered.push((need, answer));
+                    unanswered = before;
                 }
+                (Err(one), None) => unanswered = Some(one),
+                (Err(one), Some(before)) => unanswered = Some(Unanswered::and(before, one)),
             }
         }
-        if unlisted.is_empty() { Ok(answered) } else { Err(unlisted) }
+        unanswered.map_or(Ok(answered), Err)
     }
 
     /// Drops what is kept for a Cluster that is gone.
@@ -100,16 +138,16 @@ impl TopologyGatherer {
         }
     }
 
-    async fn answer(&self, need: &Need, deadline: Instant) -> Result<Answer, Unlisted> {
+    async fn answer(&self, need: &Need, deadline: Instant) -> Result<Answer, Unanswered> {
         Ok(match need {
             Need::Object(reference) => reference.answer(self.object(reference, deadline).await?),
             Need::List(selection) => selection.answer(self.managed.list(selection, deadline).await?),
             Need::Definition(name) => name.answer(match self.definitions.labels(&name.0, deadline).await {
                 Ok(labels) => Found::Yes(Arc::new(Definition { labels, ..Definition::default() })),
                 Err(DefinitionError::Missing(_)) => Found::Absent,
-                Err(DefinitionError::NotListed) => return Err(Unlisted::Definitions),
+                Err(DefinitionError::NotListed) => return Err(Unlisted::Definitions.into()),
             }),
-            Need::DryRun(call) => self.dry_runs.answer(call, deadline).await,
+            Need::DryRun(call) => self.dry_runs.answer(call, deadline).await?,
             need => {
                 if let Some(extensions) = &self.extensions
                     && let Some(answer) = extensions.answer(need, deadline).await?
@@ -123,10 +161,10 @@ impl TopologyGatherer {
 
     /// A reference leads to something until the API server says otherwise: a watch may lag, and of most kinds it shows only
     /// what belongs to topologies (CS-13). A health check is looked for by its name, and most often there is none.
-    async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Result<Found<Arc<Object>>, Unlisted> {
+    async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Result<Found<Arc<Object>>, Unanswered> {
         Ok(match self.managed.object(reference, deadline).await? {
             Found::Absent if (reference.group(), &*reference.kind) != (GROUP, "MachineHealthCheck") => {
-                self.live.managed_object(reference, deadline).await
+                self.live.managed_object(reference, deadline).await?
             }
             found => found,
         })

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::address::{self, AnotherObject, Malformed, Requests};
 use super::describe;
 use super::live::selector;
+use super::overload::Overload;
 use crate::hub::{Object, ObjectRef};
 use crate::topology::plan::MANAGER;
 use crate::world::Selection;
@@ -86,6 +87,15 @@ impl RequestError {
     /// Whether the API server refuses this for now, as it refuses evictions that a PodDisruptionBudget does not allow.
     pub(crate) fn is_too_many_requests(&self) -> bool {
         self.code() == Some(StatusCode::TOO_MANY_REQUESTS.as_u16())
+    }
+
+    /// The overload because of which there is no answer.
+    pub(super) fn overload(&self) -> Option<Overload> {
+        match self {
+            RequestError::Api(error) => Overload::of(error),
+            RequestError::TimedOut => Some(Overload::late(self)),
+            _ => None,
+        }
     }
 
     /// Whether the caller may not do this, or an admission webhook denied it.

@@ -134,6 +134,15 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         }
     }
 
+    /// Whether a failure of the present run lasts: there were some before it, for long enough (DEC-60).
+    pub(super) fn would_last(&self, key: &K) -> bool {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.get(key).is_some_and(|state| {
+            let (failures, age) = PERSISTENT;
+            state.failures.saturating_add(1) >= failures && state.since.is_some_and(|since| since.elapsed() >= age)
+        })
+    }
+
     /// Delays the next run of an object, even if a change asks for it.
     pub(super) fn damp(&self, key: &K, wait: Duration) {
         self.change(key, |state| state.damped = Some(Instant::now() + wait));
@@ -249,7 +258,13 @@ mod tests {
         let began = Instant::now();
         let (mut logged, mut shown, mut reported) = (Vec::new(), Vec::new(), Vec::new());
         while began.elapsed() < Duration::from_hours(2) {
+            let would_last = backoff.would_last(&key);
             let (at, run) = (began.elapsed().as_secs(), backoff.failed(&key, "why"));
+            assert_eq!(
+                would_last,
+                !shown.is_empty() || run.is_shown,
+                "the failure that is shown first is one that lasts"
+            );
             for (all, is_so) in
                 [(&mut logged, run.is_logged), (&mut shown, run.is_shown), (&mut reported, run.is_reported)]
             {

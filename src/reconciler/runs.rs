@@ -84,6 +84,8 @@ pub(super) enum Verdict {
     Held(Duration),
     /// It is tried again after a while that grows.
     Failed,
+    /// The same, and not sooner than the API server wants.
+    Overloaded(Duration),
 }
 
 /// Why a run of a controller did not finish.
@@ -143,15 +145,16 @@ pub(super) fn conclude<E: RunFailure>(
             }
             Conclusion::new(Action::requeue(wait), "held")
         }
-        Verdict::Failed | Verdict::Again(..) => {
+        verdict @ (Verdict::Failed | Verdict::Overloaded(_) | Verdict::Again(..)) => {
             let run = backoff.failed(key, &error.to_string());
+            let wait = if let Verdict::Overloaded(least) = verdict { run.wait.max(least) } else { run.wait };
             if run.is_logged {
-                warn!(%error, wait = ?run.wait, failures = run.failures, "{trouble}");
+                warn!(%error, ?wait, failures = run.failures, "{trouble}");
             } else {
-                debug!(%error, wait = ?run.wait, failures = run.failures, "{trouble} again");
+                debug!(%error, ?wait, failures = run.failures, "{trouble} again");
             }
             let report = run.is_reported.then(|| failing(run.failures, &error.to_string()));
-            Conclusion { action: Action::requeue(run.wait), outcome: "failed", report }
+            Conclusion { action: Action::requeue(wait), outcome: "failed", report }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of executing a plan.
 
 use crate::hub::{ObjectRef, WrongType};
+use crate::kubernetes::overload::Overload;
 use crate::kubernetes::untyped::RequestError;
 use crate::topology::ownership::Unavailable;
 
@@ -42,6 +43,17 @@ impl ApplyError {
             ApplyError::Changed { .. } => true,
             ApplyError::Several(errors) => errors.iter().all(ApplyError::is_conflict),
             other => other.source_of().is_some_and(RequestError::is_conflict),
+        }
+    }
+
+    /// The overload of the API server, if there is nothing else wrong (DEC-106).
+    pub fn overload(&self) -> Option<Overload> {
+        match self {
+            ApplyError::Several(errors) => {
+                let all: Option<Vec<_>> = errors.iter().map(ApplyError::overload).collect();
+                all?.into_iter().reduce(Overload::and)
+            }
+            other => other.source_of().and_then(RequestError::overload),
         }
     }
 
@@ -98,6 +110,17 @@ mod tests {
 
     fn object(name: &str) -> ObjectRef {
         ObjectRef::new("g.io/v1", "ForgeMachineTemplate", ObjectKey::new("ns", name))
+    }
+
+    #[test]
+    fn several_errors_are_an_overload_if_each_of_them_is_one() {
+        // DEC-106
+        let error = |code: u16| ApplyError::update(&object("blue"), said(code, "later", json!([])));
+        assert!(error(429).overload().is_some() && error(422).overload().is_none());
+        assert!(ApplyError::Several(vec![error(429), error(503)]).overload().is_some());
+        assert_eq!(ApplyError::Several(vec![error(429), error(409)]).overload(), None);
+        let changed = ApplyError::Changed { object: Box::new(object("blue")) };
+        assert_eq!(changed.overload(), None);
     }
 
     #[test]

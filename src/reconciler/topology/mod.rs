@@ -264,6 +264,7 @@ impl RunFailure for RunError {
             // An event with the newer version is on its way.
             RunError::Conflict => Verdict::Again(history::APART, "conflict"),
             RunError::Unlisted(_) => Verdict::Postponed,
+            RunError::Overloaded(overload) => Verdict::Overloaded(overload.retry_after),
             _ => Verdict::Failed,
         }
     }
@@ -273,6 +274,7 @@ impl RunFailure for RunError {
 mod tests {
     use super::*;
     use crate::kubernetes::lease::NotLeading;
+    use crate::kubernetes::overload::Overload;
 
     fn concluded(outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> (Action, &'static str) {
         let Conclusion { action, outcome, .. } = super::concluded(&ObjectKey::new("ns", "c"), outcome, backoff);
@@ -305,6 +307,13 @@ mod tests {
         assert_eq!(concluded(Ok(TopologyOutcome::LeftAlone), &backoff), left_alone);
         assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
         assert_eq!(concluded(Ok(TopologyOutcome::Gone), &backoff), (Action::await_change(), "gone"));
+        // DEC-106
+        let overloaded = |seconds| {
+            Err(RunError::Overloaded(Overload { reason: "busy".to_owned(), retry_after: Duration::from_secs(seconds) }))
+        };
+        assert_eq!(concluded(overloaded(0), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(overloaded(30), &backoff), (Action::requeue(Duration::from_secs(30)), "failed"));
+        assert_eq!(concluded(Ok(TopologyOutcome::Gone), &backoff).1, "gone");
         // DEC-60
         let not_leading = || Err(RunError::NotLeading(NotLeading::Overdue));
         assert_eq!(concluded(not_leading(), &backoff), (Action::requeue(Duration::from_secs(1)), "not-leading"));

@@ -27,7 +27,8 @@ use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
 use crate::kubernetes::moment;
-use crate::kubernetes::topology_gatherer::TopologyGatherer;
+use crate::kubernetes::overload::Overload;
+use crate::kubernetes::topology_gatherer::{TopologyGatherer, Unanswered};
 use crate::kubernetes::unlisted::{self, Unlisted};
 use crate::lifecycle::CLUSTER_FINALIZER;
 use crate::reconciler::backoff::Backoff;
@@ -103,6 +104,9 @@ pub(super) enum RunError {
     /// Nothing is concluded without these caches (DEC-100).
     #[error("{}", unlisted::join(.0))]
     Unlisted(BTreeSet<Unlisted>),
+    /// The API server is busy. The condition of the Cluster reports it once it lasts (DEC-106).
+    #[error(transparent)]
+    Overloaded(Overload),
     /// Another client wrote the Cluster since it was read.
     #[error("the Cluster has changed since it was read")]
     Conflict,
@@ -119,6 +123,8 @@ enum Interruption {
     Failure(#[from] Failure),
     #[error("{}", unlisted::join(.0))]
     Unlisted(BTreeSet<Unlisted>),
+    #[error(transparent)]
+    Overloaded(Overload),
 }
 
 impl From<Unsettled> for Interruption {
@@ -127,9 +133,12 @@ impl From<Unsettled> for Interruption {
     }
 }
 
-impl From<BTreeSet<Unlisted>> for Interruption {
-    fn from(unlisted: BTreeSet<Unlisted>) -> Self {
-        Interruption::Unlisted(unlisted)
+impl From<Unanswered> for Interruption {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Unlisted(unlisted) => Interruption::Unlisted(unlisted),
+            Unanswered::Overload(overload) => Interruption::Overloaded(overload),
+        }
     }
 }
 
@@ -144,6 +153,8 @@ struct Findings {
     error: Option<String>,
     /// Whether this is a write conflict.
     conflict: bool,
+    /// The overload of the API server because of which the run ended.
+    overload: Option<Overload>,
     /// Whether the run ended before anything was computed, so that the condition does not change (ST-17).
     is_silent: bool,
     /// The caches that the run waits for. Nothing is concluded without them.
@@ -360,10 +371,13 @@ impl Reconciler {
         cluster: &Cluster,
         findings: Findings,
     ) -> Result<TopologyOutcome, RunError> {
-        let Findings { class, tracker, observed, error, conflict, deletion, again, unlisted, .. } = findings;
+        let Findings { class, tracker, observed, error, conflict, overload, deletion, again, unlisted, .. } = findings;
         // The next run computes anew, so a conflict is not worth a condition unless the runs never get past it.
         let conflicts = self.history.conflicts(key, conflict);
-        let is_silent = findings.is_silent || !unlisted.is_empty() || (1..=SILENT_CONFLICTS).contains(&conflicts);
+        let is_silent = findings.is_silent
+            || !unlisted.is_empty()
+            || (1..=SILENT_CONFLICTS).contains(&conflicts)
+            || (overload.is_some() && !self.backoff.would_last(key));
         // The API server would refuse the writes to a Cluster that was deleted during the run.
         let is_gone = || self.managed.cluster(key).is_none_or(|current| current.uid() != cluster.metadata.uid);
         if unlisted.is_empty() && is_gone() {
@@ -391,7 +405,7 @@ impl Reconciler {
         }
         match error {
             Some(_) if conflict => Err(RunError::Conflict),
-            Some(error) => Err(RunError::Failed(error)),
+            Some(error) => Err(overload.map_or(RunError::Failed(error), RunError::Overloaded)),
             None => Ok(TopologyOutcome::Done { changed, again }),
         }
     }
@@ -460,6 +474,7 @@ impl Findings {
             observed: None,
             error: None,
             conflict: false,
+            overload: None,
             is_silent: false,
             unlisted: BTreeSet::new(),
             deletion: DeletionChange::None,
@@ -487,6 +502,9 @@ impl Findings {
             }
             Interruption::Failure(failure) => Findings { error: Some(failure.to_string()), ..self },
             Interruption::Unlisted(unlisted) => Findings { unlisted, ..self },
+            Interruption::Overloaded(overload) => {
+                Findings { error: Some(overload.to_string()), overload: Some(overload), ..self }
+            }
         }
     }
 
@@ -495,7 +513,9 @@ impl Findings {
         if conflict {
             debug!(error = %error, "Write conflict");
         }
-        Findings { conflict, error: Some(error.to_string()), ..self }
+        let reason = error.to_string();
+        let overload = error.overload().map(|overload| Overload { reason: reason.clone(), ..overload });
+        Findings { conflict, overload, error: Some(reason), ..self }
     }
 }
 

@@ -418,7 +418,7 @@ impl Stage {
                 let metadata = definition.map(|one| Definition { labels: one.labels, ..Definition::default() });
                 Answer::Definition(metadata.map_or(Found::Absent, |one| Found::Yes(Arc::new(one))))
             }
-            Need::DryRun(call) => self.dry_runs.answer(call, Instant::now() + Duration::from_secs(20)).await,
+            Need::DryRun(call) => self.dry_runs.answer(call, Instant::now() + Duration::from_secs(20)).await.unwrap(),
             other => other.unanswered("nobody is asked"),
         }
     }

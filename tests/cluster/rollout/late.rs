@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use serde_json::json;
 use topologist::telemetry::metrics::Reconcile;
 
 use super::crash::{Wish, at_rest};
@@ -11,6 +12,7 @@ use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Manager, Site,
 
 on_both![
     a_restart_writes_nothing_even_if_lists_fail_at_first,
+    an_overload_of_the_api_server_is_no_condition_unless_it_lasts,
     an_apply_that_was_given_up_and_arrives_later_is_refused,
     templates_that_are_gone_get_successors,
     conflicts_with_those_who_write_status_are_rare,
@@ -51,6 +53,47 @@ async fn a_restart_writes_nothing_even_if_lists_fail_at_first(site: Site) {
     let written: Vec<String> = wire.requests().into_iter().filter(|request| !request.starts_with("GET")).collect();
     assert!(written.is_empty(), "{written:#?}");
     manager.stop().await;
+}
+
+async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts(site: Site) {
+    // DEC-106
+    let wire = Wire::new(Trouble::None);
+    site.provide().await;
+    let manager = Manager::start(&site, &wire);
+    site.apply_file("cluster.yaml").await;
+    at_rest(&site).await;
+    let failed = || {
+        let labels = Reconcile { controller: "topology/cluster", outcome: "failed" };
+        manager.metrics.reconciles.get_or_create(&labels).get()
+    };
+    let change = async |value: &str| {
+        site.change("demo", |topology| topology["variables"][0]["value"] = json!(value)).await;
+    };
+    for (value, code) in [("one", StatusCode::TOO_MANY_REQUESTS), ("two", StatusCode::SERVICE_UNAVAILABLE)] {
+        let (before, refused) = (failed(), wire.refused());
+        wire.set(Trouble::Overload(code));
+        change(value).await;
+        let fails = || async {
+            assert_eq!(site.told("demo").await.0, "ReconcileSucceeded", "{code}");
+            (failed() >= before + 3).then_some(())
+        };
+        site.until("three runs fail", fails).await;
+        assert!(wire.refused() >= refused + 3, "{code}");
+        wire.mend();
+        at_rest(&site).await;
+    }
+    wire.set(Trouble::Overload(StatusCode::SERVICE_UNAVAILABLE));
+    change("three").await;
+    let message = site.until("the condition says so", || async {
+        let (reason, message) = site.told("demo").await;
+        (reason == "ReconcileFailed").then_some(message)
+    });
+    let message = message.await;
+    assert!(message.ends_with("failed to apply in a dry run: the wire broke"), "{message}");
+    assert!(failed() >= 4, "it failed once");
+    wire.mend();
+    at_rest(&site).await;
+    assert_eq!(site.told("demo").await.0, "ReconcileSucceeded");
 }
 
 async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {

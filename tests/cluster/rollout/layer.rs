@@ -29,6 +29,8 @@ pub(super) enum Trouble {
     Late { kind: &'static str, by: Duration },
     /// Lists of all kinds but Clusters, classes and ExtensionConfigs fail for this time, as on an API server that has just started.
     Lists { fail: Duration },
+    /// Dry runs are turned away with this code.
+    Overload(StatusCode),
     /// One of five requests fails before or after it is done, or takes its time: which, follows from a number.
     Chaos(u64),
 }
@@ -45,6 +47,8 @@ pub(super) struct Wire {
     chance: Mutex<u64>,
     /// Answers 409.
     conflicts: AtomicUsize,
+    /// Requests that were turned away.
+    refused: AtomicUsize,
     is_late: AtomicBool,
     late: Arc<Mutex<Option<StatusCode>>>,
     /// The process has died.
@@ -78,6 +82,11 @@ impl Wire {
         self.conflicts.load(Ordering::Relaxed)
     }
 
+    /// How many requests were turned away.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// What the server said to the apply that came late.
     pub(super) fn late(&self) -> Option<StatusCode> {
         *self.late.lock().unwrap()
@@ -85,7 +94,12 @@ impl Wire {
 
     /// Goes on without trouble.
     pub(super) fn mend(&self) {
-        *self.trouble.lock().unwrap() = Trouble::None;
+        self.set(Trouble::None);
+    }
+
+    /// Goes on with this trouble.
+    pub(super) fn set(&self, trouble: Trouble) {
+        *self.trouble.lock().unwrap() = trouble;
     }
 
     /// A client whose requests go over this wire.
@@ -147,6 +161,10 @@ impl Wire {
                 std::future::pending().await
             }
             Trouble::DiesAt { write } if count > write => std::future::pending().await,
+            Trouble::Overload(code) if is_dry_run => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Ok(unavailable(code))
+            }
             Trouble::Chaos(_) => self.chaos(inner, request).await,
             _ => {
                 let answer = inner.send(request).await?;
