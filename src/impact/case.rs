@@ -105,6 +105,8 @@ pub struct Case {
     pub(super) incomplete: Option<String>,
     /// What objects may hold, by the names of definitions: nothing else of them is known.
     pub(super) schemas: BTreeMap<String, Arc<Definition>>,
+    /// The ExtensionConfig of an extension that may update machines in place.
+    pub(super) updater: Option<String>,
 }
 
 impl Case {
@@ -163,6 +165,7 @@ impl Case {
             classes,
             incomplete: None,
             schemas: BTreeMap::new(),
+            updater: None,
         })
     }
 
@@ -197,6 +200,12 @@ impl Case {
     #[must_use]
     pub fn with_schemas(self, schemas: BTreeMap<String, Arc<Definition>>) -> Self {
         Case { schemas, ..self }
+    }
+
+    /// The case with the ExtensionConfig of an extension that may update machines in place.
+    #[must_use]
+    pub fn with_updater(self, updater: Option<String>) -> Self {
+        Case { updater, ..self }
     }
 
     /// The case with all that was read for it: there is nothing else.

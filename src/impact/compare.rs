@@ -14,7 +14,7 @@ use crate::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROU
 use crate::json::StringMap;
 use crate::topology::inspection::Inspected;
 use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
-use crate::topology::plan::{Fold, uid};
+use crate::topology::plan::{Fold, mark, uid};
 use crate::topology::refusals::Checks;
 use crate::topology::{Failure, Options};
 use crate::world::{Facts, Found, Record, WorkerSet};
@@ -34,7 +34,11 @@ impl Case {
                 return;
             }
             let key = twins[0].metadata.key();
-            add(twins.len(), compare(&key, &before, &after));
+            let mut change = compare(&key, &before, &after);
+            if let Some(updater) = &self.updater {
+                mark(&mut change.rolls, updater);
+            }
+            add(twins.len(), change);
         }
     }
 

@@ -94,6 +94,7 @@ pub struct Tally {
     fails: Option<ObjectKey>,
     unknown: usize,
     incomplete: Option<String>,
+    in_place: Option<String>,
 }
 
 /// What an edit does to machines.
@@ -119,6 +120,8 @@ pub struct Impact {
     pub unknown: usize,
     /// The extension that was not called, or another reason why more may change.
     pub incomplete: Option<String>,
+    /// The extension that may update machines in place instead.
+    pub in_place: Option<String>,
 }
 
 impl Tally {
@@ -134,6 +137,7 @@ impl Tally {
             fails: None,
             unknown: 0,
             incomplete,
+            in_place: None,
         }
     }
 
@@ -157,6 +161,8 @@ impl Tally {
             return;
         }
         self.affected += clusters;
+        let updater = change.rolls.iter().find_map(|roll| roll.in_place.clone());
+        self.in_place = self.in_place.take().or(updater);
         let gone = change.rolls.iter().filter(|roll| Count::of(std::slice::from_ref(*roll)).affects());
         let reasons: BTreeSet<_> = gone.map(|roll| (roll.kind.clone(), roll.reason.clone())).collect();
         let group = self.groups.entry(reasons.clone()).or_insert_with(|| Group {
@@ -205,6 +211,7 @@ impl Tally {
             fails: self.fails.clone(),
             unknown: number(self.unknown),
             incomplete: self.incomplete.clone(),
+            in_place: self.in_place.clone(),
         }
     }
 }

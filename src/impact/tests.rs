@@ -96,6 +96,29 @@ fn with_file(scene: &Scene) -> Scene {
 }
 
 #[test]
+fn machines_that_an_extension_may_update_in_place_are_counted_and_the_warning_says_so() {
+    // DEC-42, RH-1.2
+    let impact = |edited: &Scene| {
+        let case = case(&sized(), &class_edit(&sized(), edited)).unwrap().with_updater(Some("lab".to_owned()));
+        let mut tally = case.tally();
+        case.compare(OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| tally.add(clusters, change));
+        tally.impact()
+    };
+    let replaces = impact(&with_file(&sized()));
+    assert_eq!(
+        warnings(&replaces),
+        [
+            "replaces 3 machines in 1 of 1 Cluster (class ns/forge)",
+            "or machines are updated in place, if the extension lab agrees",
+            "KubeadmControlPlane: spec.kubeadmConfigSpec.files changes (patch \"files\")",
+        ]
+    );
+    let summary: Value = serde_json::from_str(&replaces.summary().unwrap()).unwrap();
+    assert_eq!((&summary["inPlace"], &summary["machines"]["replaced"]), (&json!("lab"), &json!(3)));
+    assert_eq!(warnings(&impact(&sized())), [""; 0], "no machine is replaced");
+}
+
+#[test]
 fn an_edit_of_a_class_counts_the_machines_of_all_its_clusters() {
     // DEC-42, DEC-48
     let before = with_clusters(&sized(), (0..59).map(|i| format!("blue-{i}")));

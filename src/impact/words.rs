@@ -34,6 +34,9 @@ impl Impact {
         for (verb, number, is_least) in self.machines.verbs() {
             texts.push(format!("{verb} {about}{} in {clusters} ({of})", machines(number, is_least)));
         }
+        if let Some(extension) = &self.in_place {
+            texts.push(format!("or machines are updated in place, if the extension {extension} agrees"));
+        }
         if self.failing > 0 {
             let example = self.fails.as_ref().map(|key| format!(", such as {key}")).unwrap_or_default();
             texts.push(format!("breaks the topology of {about}{}{example} ({of})", clusters_of(self.failing)));
@@ -68,6 +71,7 @@ impl Impact {
                 "machines": self.machines.summary(),
                 "failing": self.failing,
                 "unknown": self.unknown,
+                "inPlace": self.in_place,
                 "incomplete": self.incomplete.as_deref().map(|reason| shortened(reason.to_owned())),
                 "groups": groups,
                 "groupsLeftOut": left_out,

@@ -14,6 +14,7 @@ use super::schemas::Schemas;
 use crate::hub::contract::definition_name;
 use crate::hub::{Definition, ObjectKey, group_of};
 use crate::telemetry::metrics::Metrics;
+use crate::topology::plan::updater;
 use crate::world::{Answer, Ask, Class, Found, Need, World, is_settled};
 
 /// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
@@ -85,6 +86,14 @@ impl Gatherer {
         match &self.schemas {
             Some(schemas) => schemas.of(kinds, deadline).await.into_iter().map(shared).collect(),
             None => self.held(kinds).into_iter().map(shared).collect(),
+        }
+    }
+
+    /// The ExtensionConfig of an extension that may update machines in place, as far as that is known at `deadline`.
+    pub async fn updater(&self, deadline: Instant) -> Option<String> {
+        match &self.live {
+            Some(live) => live.updater(deadline).await,
+            None => self.cache.facts().objects().and_then(updater),
         }
     }
 

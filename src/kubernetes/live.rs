@@ -21,6 +21,7 @@ use super::overload::Overload;
 use super::workload::{WorkloadError, Workloads};
 use crate::hub::{Definition, Hook, Object, ObjectKey, ObjectRef};
 use crate::telemetry::metrics::{self, Metrics};
+use crate::topology::plan::updates_in_place;
 use crate::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
 /// How long the API server may take for one answer.
@@ -168,15 +169,32 @@ impl Live {
         }
     }
 
+    /// The ExtensionConfig of an extension that may update machines in place, as far as ExtensionConfigs can be read.
+    pub(super) async fn updater(&self, deadline: Instant) -> Option<String> {
+        let read = async {
+            let configs = self.extension_configs().await?;
+            let updater = configs.iter().find(|config| updates_in_place(config.pointer("/status/handlers")));
+            Ok(updater.and_then(|config| config.pointer("/metadata/name")?.as_str()).map(str::to_owned))
+        };
+        match self.found("extensions", read, deadline).await {
+            Found::Yes(name) => Some(name),
+            Found::Absent | Found::Unreadable(_) | Found::NotAsked => None,
+        }
+    }
+
+    async fn extension_configs(&self) -> Result<Vec<Value>, ReadError> {
+        let requests = Resource::known("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig").everywhere();
+        let mut list = self.client_answer(requests.list(&ListParams::default())?).await?.unwrap_or_default();
+        Ok(list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default())
+    }
+
     /// Nothing when no extension is registered for a hook (HK-04); extensions themselves are not called.
     async fn handlers(&self, hook: Hook) -> Result<Option<HookAnswer>, ReadError> {
-        let requests = Resource::known("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig").everywhere();
-        let Some(list) = self.client_answer(requests.list(&ListParams::default())?).await? else { return Ok(None) };
-        let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-        let handlers = items.filter_map(|item| item.pointer("/status/handlers")?.as_array()).flatten();
+        let configs = self.extension_configs().await?;
+        let mut handlers = configs.iter().filter_map(|config| config.pointer("/status/handlers")?.as_array()).flatten();
         let is_registered =
             |handler: &Value| handler.pointer("/requestHook/hook").and_then(Value::as_str) == Some(hook.name());
-        match handlers.into_iter().any(is_registered) {
+        match handlers.any(is_registered) {
             true => Err(ReadError::Extensions),
             false => Ok(None),
         }
@@ -537,6 +555,15 @@ mod tests {
         }
         script.get(path, &[], items(&[json!({}), handlers("BeforeClusterCreate")]));
         assert_eq!(answer(&script, &need).await, Answer::Hook(Found::Unreadable(NOT_CALLED.to_owned())));
+        let named = |hook: &str| json!({"metadata": {"name": "lab"}, "status": handlers(hook)["status"]});
+        for (said, want) in [
+            (items(&[handlers("BeforeClusterDelete"), named("UpdateMachine")]), Some("lab")),
+            (items(&[named("BeforeClusterDelete")]), None),
+            (Said::error(403, "Forbidden"), None),
+        ] {
+            script.get(path, &[], said);
+            assert_eq!(live(&script).updater(Instant::now() + Duration::from_secs(9)).await.as_deref(), want);
+        }
     }
 
     #[tokio::test]

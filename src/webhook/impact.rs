@@ -235,8 +235,13 @@ impl Assessor {
         let case = timeout_at(ends, case).await.map_err(|_| Unknown::Late)??;
         let (Some(case), edit) = case.map_err(Unknown::Unreadable)? else { return Ok(None) };
         let kinds = if edit.is_of_cluster() { case.made_kinds() } else { BTreeSet::new() };
-        let (answers, schemas) = tokio::join!(gatherer.gather_all(case.needs(), ends), gatherer.schemas(&kinds, ends));
-        let case = case.with(&edit, answers).map_err(Unknown::Unreadable)?.with_schemas(schemas);
+        let (answers, schemas, updater) = tokio::join!(
+            gatherer.gather_all(case.needs(), ends),
+            gatherer.schemas(&kinds, ends),
+            gatherer.updater(ends)
+        );
+        let case = case.with(&edit, answers).map_err(Unknown::Unreadable)?;
+        let case = case.with_schemas(schemas).with_updater(updater);
         let ceiling = Ceiling::of(&case, self.max_replaced_machines);
         Ok(Some(Prepared { edit, case, ceiling }))
     }

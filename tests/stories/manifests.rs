@@ -426,8 +426,9 @@ const READS: [&str; 15] = [
 ];
 /// Reaches workload clusters (DEC-40), with the component `workload-clusters`.
 const KUBECONFIGS: &str = "/secrets: get";
-/// Reads labels and schemas of definitions, which are in no namespace (CT-16.4).
-const DEFINITIONS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions: get"];
+/// Reads labels and schemas of definitions, which are in no namespace (CT-16.4), and the hooks of ExtensionConfigs (RH-1.2).
+const DEFINITIONS: [&str; 2] =
+    ["apiextensions.k8s.io/customresourcedefinitions: get", "runtime.cluster.x-k8s.io/extensionconfigs: list"];
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
 /// Manages its certificates: in its namespace, and everywhere.

@@ -24,18 +24,21 @@ pub fn updater(objects: &Objects) -> Option<String> {
             labels: BTreeMap::new(),
         })
     });
-    let updates = |handler: &Value| {
+    let mut configs = configs.iter().flatten();
+    configs.find(|config| updates_in_place(config.at("status.handlers"))).map(|config| config.name().to_owned())
+}
+
+/// Whether there is a handler of these hooks among the `status.handlers` of an ExtensionConfig.
+pub fn updates_in_place(handlers: Option<&Value>) -> bool {
+    let mut handlers = handlers.and_then(Value::as_array).into_iter().flatten();
+    handlers.any(|handler| {
         let hook = handler.pointer("/requestHook/hook").and_then(Value::as_str);
         hook.is_some_and(|hook| HOOKS.contains(&hook))
-    };
-    let has_handler = |config: &crate::hub::Object| {
-        config.at("status.handlers").and_then(Value::as_array).is_some_and(|handlers| handlers.iter().any(updates))
-    };
-    configs.iter().flatten().find(|config| has_handler(config)).map(|config| config.name().to_owned())
+    })
 }
 
 /// Notes on replacements that the extension may update the machines in place instead.
-pub(super) fn mark(rolls: &mut [Roll], updater: &str) {
+pub fn mark(rolls: &mut [Roll], updater: &str) {
     let is_asked = |roll: &&mut Roll| {
         let of_deployment = matches!(roll.part, Part::Worker(WorkerKind::MachineDeployment, _));
         (of_deployment || roll.part == Part::ControlPlane) && roll.machines.replaced != Some(0)

@@ -32,7 +32,7 @@ use serde_json::Value;
 
 pub use difference::{MANAGER, sent};
 pub use fold::{DryRunServer, ExtensionServer, Fold, Rollout, Round, uid};
-pub use in_place::updater;
+pub use in_place::{mark, updater, updates_in_place};
 pub use outdated::seconds;
 pub use rolls::{Machines, Roll};
 

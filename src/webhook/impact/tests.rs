@@ -77,6 +77,15 @@ async fn an_allowed_edit_tells_how_many_machines_it_replaces() {
     assert_eq!(summary["machines"]["replaced"], 4);
     let answer = of_class(&handler(&before, patient()), &before, &before).await;
     assert_eq!((answer.get("warnings"), answer.get("auditAnnotations")), (None, None));
+    // RH-1.2
+    let handlers =
+        json!([{"name": "one.lab", "requestHook": {"apiVersion": "v1alpha1", "hook": "CanUpdateMachineSet"}}]);
+    let extension = json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
+        "metadata": {"name": "lab"}, "status": {"handlers": handlers}});
+    let answer = of_class(&handler(&before.clone().with(extension), patient()), &before, &after).await;
+    let warnings = answer["warnings"].as_array().unwrap();
+    let want = json!("or machines are updated in place, if the extension lab agrees");
+    assert!(warnings.contains(&want), "{answer}");
 }
 
 #[tokio::test]
