@@ -6,6 +6,7 @@ mod endless;
 mod hooks;
 mod others;
 mod page;
+mod remediation;
 
 use std::collections::BTreeSet;
 use std::fs;

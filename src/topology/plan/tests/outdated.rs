@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{blade, rolled};
-use crate::hub::Object;
+use crate::hub::{Object, annotation};
 use crate::topology::plan::{Fold, Rollout};
 use crate::topology::testing::Scene;
 use crate::world::Objects;
@@ -121,6 +121,27 @@ fn machines_that_on_delete_has_left_outdated_go_with_another_strategy() {
     let outcome = change(&with_strategy("OnDelete"), edit, &fewer);
     let machines = outcome.rounds[0].rolls[0].machines;
     assert_eq!((machines.replaced, machines.removed), (Some(1), Some(1)), "an outdated machine is removed first");
+}
+
+#[test]
+fn machines_that_a_deferred_upgrade_has_left_outdated_go_with_its_annotation() {
+    // ROLL-10, UP-34
+    let scene = Scene::new().at("Cluster", &format!("{SET}/replicas"), json!(4));
+    let upgraded = scene.clone().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
+    let annotations = json!({"annotations": {annotation::DEFER_UPGRADE: ""}});
+    let deferred = upgraded.clone().at("Cluster", &format!("{SET}/metadata"), annotations);
+    let mut fold = scene.fold();
+    assert_eq!(fold.roll_out(&blade()).failure, None);
+    let workers = |fold: &mut Fold, scene: &Scene| {
+        let mut new = scene.fold();
+        new.take_over(&blade(), fold);
+        let all = rolled(&new.roll_out(&blade()));
+        *fold = new;
+        all.into_iter().filter(|(object, ..)| object == MD).collect::<Vec<_>>()
+    };
+    assert_eq!(workers(&mut fold, &deferred), [], "the workers stay");
+    assert_eq!(workers(&mut fold, &deferred), []);
+    assert_eq!(workers(&mut fold, &upgraded), [(MD.to_owned(), Some(4), "assumed")]);
 }
 
 #[test]
