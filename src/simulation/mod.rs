@@ -130,11 +130,13 @@ impl Simulation {
     }
 
     /// The same, whose runs end when `stop` is due: what is not done then is stuck.
+    #[must_use]
     pub fn until(self, stop: Stop) -> Self {
         Simulation { stop, ..self }
     }
 
     /// The same, with another bound of steps.
+    #[must_use]
     pub fn with_step_limit(self, step_limit: StepLimit) -> Self {
         Simulation { step_limit, ..self }
     }

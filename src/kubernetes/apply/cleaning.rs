@@ -75,7 +75,7 @@ impl Work<'_> {
                 self.outcome.cluster = Some(written);
             }
             Err(error) => {
-                warn!(%cluster, %error, "Failed to unmark the hooks of a step that the control plane did not take")
+                warn!(%cluster, %error, "Failed to unmark the hooks of a step that the control plane did not take");
             }
         }
     }

@@ -128,7 +128,7 @@ async fn before_create(
 }
 
 /// Time for every handler.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn handlers_of_a_hook_that_take_long_together_are_called_in_several_runs() {

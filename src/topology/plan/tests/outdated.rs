@@ -141,7 +141,7 @@ fn machines_that_a_deferred_upgrade_has_left_outdated_go_with_its_annotation() {
     };
     assert_eq!(workers(&mut fold, &deferred), [], "the workers stay");
     assert_eq!(workers(&mut fold, &deferred), []);
-    assert_eq!(workers(&mut fold, &upgraded), [(MD.to_owned(), Some(4), "assumed")]);
+    assert_eq!(workers(&mut fold, &upgraded), [(MD.to_owned(), Some(4), "exact")]);
 }
 
 #[test]
