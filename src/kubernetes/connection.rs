@@ -21,7 +21,8 @@ use tower::{BoxError, ServiceExt};
 /// watches, must not use up that of the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// How long a connection may take until it is encrypted. What was sent while the network was down is not sent again soon enough: pauses of TCP double.
+/// How long a connection may take until it is encrypted. TCP repeats packets that were lost while the network was down after pauses
+/// that double, so a new attempt is sooner.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// When a silent API server is noticed.

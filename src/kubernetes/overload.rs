@@ -37,7 +37,7 @@ impl Overload {
         Overload { reason: error.to_string(), retry_after: Duration::ZERO }
     }
 
-    /// The same with a reason that says what was asked for.
+    /// The same with a reason that names the request.
     #[must_use]
     pub(super) fn because(self, reason: String) -> Self {
         Overload { reason, ..self }
