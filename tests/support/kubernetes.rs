@@ -137,6 +137,21 @@ impl Kubernetes {
         self.kill("kube-apiserver");
     }
 
+    /// The answer of etcd to a request of its JSON gateway, such as `range` or `txn`.
+    pub fn etcd(&self, request: &str, body: &Value) -> Value {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail-with-body", "--data", "@-", "--unix-socket"]);
+        curl.arg(self.supervisor.directory.join("client:0")).arg(format!("http://etcd/v3/kv/{request}"));
+        let mut curl = curl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("curl runs");
+        let mut stdin = curl.stdin.take().expect("it is piped");
+        stdin.write_all(body.to_string().as_bytes()).expect("curl reads");
+        drop(stdin);
+        let output = curl.wait_with_output().expect("curl ends");
+        let answer = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{request}: {answer}");
+        serde_json::from_str(&answer).expect("etcd answers in JSON")
+    }
+
     /// Stops etcd for a moment, and copies what it stores.
     pub fn copy_etcd(&self) {
         self.kill("etcd");

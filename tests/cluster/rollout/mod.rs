@@ -31,6 +31,7 @@ mod extensions;
 mod foreseen;
 mod late;
 mod layer;
+mod many;
 mod names;
 mod process;
 pub(crate) mod provider;

@@ -21,7 +21,7 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Ground::with(overlay("alone"), &[]).await
     }
 
@@ -41,12 +41,17 @@ impl Ground {
         Ground { kubernetes, kubeconfig: kubeconfig.display().to_string(), certificates }
     }
 
-    /// A process with all controllers.
+    /// A process with all controllers, and with a Lease of three seconds.
     fn start(&self) -> Topologist {
+        self.start_with(&["--lease-duration", "3s"])
+    }
+
+    /// A process with all controllers and these flags.
+    pub(super) fn start_with(&self, more: &[&str]) -> Topologist {
         let file = |name: &str| self.certificates.path().join(name).display().to_string();
         let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), &self.kubeconfig);
         let common = ["--kubeconfig", kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--shutdown-grace", "0s"];
-        Topologist::serve(&[&common[..], &["--controllers", "all", "--lease-duration", "3s"]].concat())
+        Topologist::serve(&[&common[..], &["--controllers", "all"], more].concat())
     }
 
     /// A process with the variables of the Deployment of these manifests, which manages its certificates as well.

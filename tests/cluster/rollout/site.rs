@@ -102,6 +102,11 @@ impl Site {
         self.provider.lock().await.spawn(provider::run(self.client.clone(), self.namespace.clone(), false));
     }
 
+    /// Stops the provider and the machine controllers.
+    pub(crate) async fn stop_providing(&self) {
+        self.provider.lock().await.shutdown().await;
+    }
+
     /// Applies every object of a file of the bundle, in the namespace.
     pub(crate) async fn apply_file(&self, name: &str) {
         for object in bundle(name) {
@@ -181,14 +186,7 @@ impl Site {
     /// Waits until the topology of a Cluster as it is now is reconciled.
     pub(crate) async fn reconciled(&self, name: &str) {
         self.until(&format!("Cluster {name} is reconciled"), || async {
-            let cluster = self.cluster(name).await;
-            let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let is_done = conditions.iter().any(|condition| {
-                condition["type"] == "TopologyReconciled"
-                    && condition["status"] == "True"
-                    && condition["observedGeneration"] == cluster["metadata"]["generation"]
-            });
-            is_done.then_some(())
+            is_reconciled(&self.cluster(name).await).then_some(())
         })
         .await;
     }
@@ -331,6 +329,16 @@ pub(crate) fn bundle(name: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name);
     let text = std::fs::read_to_string(path).unwrap();
     yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect()
+}
+
+/// Whether the topology of a Cluster as it is now is reconciled.
+pub(crate) fn is_reconciled(cluster: &Value) -> bool {
+    let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|condition| {
+        condition["type"] == "TopologyReconciled"
+            && condition["status"] == "True"
+            && condition["observedGeneration"] == cluster["metadata"]["generation"]
+    })
 }
 
 /// A text of an object; empty where there is none.

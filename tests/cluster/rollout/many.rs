@@ -1,0 +1,190 @@
+//! Many Clusters: restarts of the API server and of topologist write nothing, and the leader keeps its Lease while more are created.
+//!
+//! ```text
+//! one Cluster, rolled out ──► etcd: copies of its objects, with names and uids of their own ──► kube-apiserver ──► topologist
+//! ```
+//!
+//! `TOPOLOGIST_TEST_CLUSTERS` sets the number of copies; a fifth of it is created afterwards.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::crash::at_rest;
+use super::process::Ground;
+use super::site::{CORE, Site, bundle, is_reconciled, text};
+use crate::process::Topologist;
+
+/// The API groups of a topology, as etcd has them in its keys.
+const GROUPS: [&str; 4] =
+    ["cluster.x-k8s.io", "infrastructure.topologist.dev", "controlplane.topologist.dev", "bootstrap.topologist.dev"];
+/// Number of objects in one transaction of etcd, which takes 128 of them or 1.5 MB.
+const TOGETHER: usize = 40;
+/// How long the controllers may take for each Cluster on a busy machine, besides two minutes for their start.
+const OF_A_CLUSTER: Duration = Duration::from_millis(500);
+/// After this time without a reconciliation nothing is left to do.
+const QUIET: Duration = Duration::from_secs(4);
+
+/// An object in etcd.
+struct Stored {
+    key: String,
+    object: String,
+}
+
+impl Stored {
+    /// The object of another Cluster: of the same name but for that of the Cluster, and with another uid.
+    fn copy(&self, uids: &[String], number: usize) -> Stored {
+        let name = format!("c{number:05}");
+        let mut object = self.object.replace("demo", &name);
+        for uid in uids {
+            let (_, end) = uid.split_at(8);
+            object = object.replace(uid, &format!("{number:08x}{end}"));
+        }
+        Stored { key: self.key.replace("demo", &name), object }
+    }
+}
+
+/// The objects of the Cluster `demo`.
+fn stored(ground: &Ground) -> Vec<Stored> {
+    let mut all = Vec::new();
+    for group in GROUPS {
+        let (first, end) = (format!("/registry/{group}/"), format!("/registry/{group}0"));
+        let answer =
+            ground.kubernetes.etcd("range", &json!({"key": STANDARD.encode(first), "range_end": STANDARD.encode(end)}));
+        for one in answer["kvs"].as_array().into_iter().flatten() {
+            let [key, object] = ["key", "value"].map(|part| {
+                let bytes = STANDARD.decode(one[part].as_str().expect("it is in base64")).expect("it is in base64");
+                String::from_utf8(bytes).expect("custom resources are JSON")
+            });
+            let metadata =
+                serde_json::from_str::<Value>(&object).expect("custom resources are JSON")["metadata"].take();
+            if metadata["name"] == "demo" || metadata["labels"]["cluster.x-k8s.io/cluster-name"] == "demo" {
+                all.push(Stored { key, object });
+            }
+        }
+    }
+    all
+}
+
+/// Stores copies of the Cluster `demo`, and of everything that belongs to it.
+fn store_copies(ground: &Ground, clusters: usize) {
+    let originals = stored(ground);
+    let uid = |one: &Stored| text(&serde_json::from_str(&one.object).expect("it is JSON"), "/metadata/uid");
+    let uids: Vec<String> = originals.iter().map(uid).collect();
+    assert!(originals.len() > 8, "a topology has more objects than {}", originals.len());
+    let copies = (1..=clusters).flat_map(|number| originals.iter().map(move |one| (one, number)));
+    let copies: Vec<Stored> = copies.map(|(one, number)| one.copy(&uids, number)).collect();
+    for some in copies.chunks(TOGETHER) {
+        let put = |one: &Stored| json!({"requestPut": {"key": STANDARD.encode(&one.key), "value": STANDARD.encode(&one.object)}});
+        let puts: Vec<Value> = some.iter().map(put).collect();
+        let answer = ground.kubernetes.etcd("txn", &json!({"success": puts}));
+        assert_eq!(answer["succeeded"], true, "{answer}");
+    }
+}
+
+/// What a list says of the Clusters: their versions.
+async fn versions(site: &Site) -> BTreeMap<String, String> {
+    let clusters = site.list(CORE, "Cluster").await;
+    clusters
+        .iter()
+        .map(|cluster| (text(cluster, "/metadata/name"), text(cluster, "/metadata/resourceVersion")))
+        .collect()
+}
+
+/// How often Clusters were reconciled, by outcome.
+fn reconciliations(topologist: &Topologist) -> BTreeMap<String, u64> {
+    let (_, metrics) = topologist.admin_get("/metrics");
+    let of_topologies = |line: &str| {
+        let (labels, value) =
+            line.strip_prefix("topologist_reconciles_total{controller=\"topology/cluster\",")?.split_once("} ")?;
+        Some((labels.to_owned(), value.parse().ok()?))
+    };
+    metrics.lines().filter_map(of_topologies).collect()
+}
+
+/// How long the controllers may take for so many Clusters.
+fn limit(clusters: usize) -> Duration {
+    Duration::from_mins(2) + OF_A_CLUSTER * u32::try_from(clusters).expect("a small number")
+}
+
+/// Creates Clusters like that of the bundle.
+async fn create(site: &Site, clusters: usize) {
+    let mut cluster = bundle("cluster.yaml").remove(0);
+    for number in 0..clusters {
+        let name = format!("more-{number}");
+        cluster["metadata"]["name"] = json!(name);
+        let params = PatchParams::apply("a-user").force();
+        site.api(CORE, "Cluster").patch(&name, &params, &Patch::Apply(&cluster)).await.expect("it is created");
+    }
+}
+
+/// Waits until so many Clusters were reconciled, and until nothing is left to do.
+async fn settled(topologist: &Topologist, clusters: usize) {
+    let (started, limit) = (Instant::now(), limit(clusters));
+    let (mut count, mut since) = (0, Instant::now());
+    loop {
+        let now: u64 = reconciliations(topologist).values().sum();
+        if now != count {
+            (count, since) = (now, Instant::now());
+        }
+        if count >= clusters as u64 && since.elapsed() > QUIET {
+            let outcomes = reconciliations(topologist);
+            println!("{clusters} Clusters settled after {:?}: {outcomes:?}", since.duration_since(started));
+            return;
+        }
+        assert!(started.elapsed() < limit, "{count} of {clusters}\n{}", topologist.warnings());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restarts_write_nothing_and_the_lease_is_kept_while_clusters_are_created() {
+    // DEC-100
+    let clusters = std::env::var("TOPOLOGIST_TEST_CLUSTERS").map_or(40, |number| number.parse().expect("a number"));
+    let ground = Ground::new().await;
+    let site = Site::on(ground.kubernetes.client(), "default".to_owned()).await;
+    let topologist = ground.start_with(&[]);
+    site.provide().await;
+    site.apply_file("cluster.yaml").await;
+    at_rest(&site).await;
+    drop(topologist);
+    site.stop_providing().await;
+    store_copies(&ground, clusters);
+    let before = versions(&site).await;
+    assert_eq!(before.len(), clusters + 1);
+
+    // A warm restart.
+    let topologist = ground.start_with(&[]);
+    settled(&topologist, clusters + 1).await;
+    assert_eq!(versions(&site).await, before, "{}", topologist.warnings());
+    drop(topologist);
+    // Both start together: kube-apiserver is ready before it has read the kinds of definitions.
+    ground.kubernetes.kill_api_server();
+    ground.kubernetes.start_api_server();
+    let topologist = ground.start_with(&[]);
+    settled(&topologist, clusters + 1).await;
+    assert_eq!(versions(&site).await, before, "{}", topologist.warnings());
+
+    // More Clusters are created.
+    let more = clusters / 5;
+    site.provide().await;
+    let started = Instant::now();
+    create(&site, more).await;
+    let (limit, mut done) = (limit(clusters), 0);
+    while done < more {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let all = site.list(CORE, "Cluster").await;
+        let is_new = |cluster: &&Value| text(cluster, "/metadata/name").starts_with("more-");
+        done = all.iter().filter(is_new).filter(|cluster| is_reconciled(cluster)).count();
+        assert!(started.elapsed() < limit, "{done} of {more}\n{}", topologist.warnings());
+    }
+    println!("{more} more Clusters are reconciled after {:?}", started.elapsed());
+    let lost = topologist.metric("topologist_lease_transitions_total{outcome=\"lost\"}").unwrap_or_default();
+    assert!(lost == 0.0, "{}", topologist.warnings());
+    let after = versions(&site).await;
+    assert!(before.iter().all(|(name, version)| after.get(name) == Some(version)), "{}", topologist.warnings());
+}
