@@ -113,8 +113,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         if is_logged {
             state.logged = Some(now);
         }
-        let (failures, age) = PERSISTENT;
-        let is_persistent = state.failures >= failures && now - since >= age;
+        let is_persistent = is_persistent(state.failures, now - since);
         let is_shown = is_persistent && state.shown.is_none_or(|shown| now - shown >= LOGGED_AGAIN);
         if is_shown {
             state.shown = Some(now);
@@ -138,8 +137,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     pub(super) fn would_last(&self, key: &K) -> bool {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.get(key).is_some_and(|state| {
-            let (failures, age) = PERSISTENT;
-            state.failures.saturating_add(1) >= failures && state.since.is_some_and(|since| since.elapsed() >= age)
+            state.since.is_some_and(|since| is_persistent(state.failures.saturating_add(1), since.elapsed()))
         })
     }
 
@@ -225,6 +223,12 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
             change(state);
         }
     }
+}
+
+/// Whether a failure is persistent after so many runs in a row and this time since the first of them.
+fn is_persistent(failures: u32, since_first: Duration) -> bool {
+    let (most, age) = PERSISTENT;
+    failures >= most && since_first >= age
 }
 
 #[cfg(test)]

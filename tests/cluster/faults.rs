@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::faulty::{Faulty, Mood};
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream, webhooks_at};
+use crate::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
 use crate::load::{CLASS, Load, clusters, dry};
 use crate::process::{READ_ONLY, SOON, Topologist, after, make_certificates};
 use crate::self_managed;
@@ -26,9 +26,7 @@ impl Site {
     async fn start() -> Self {
         let kubernetes = Kubernetes::start();
         let objects = overlay("alone");
-        let definitions = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned();
-        kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
-        kubernetes.apply_yaml(&stream(&permissions(objects.clone()))).await;
+        kubernetes.apply_yaml(&stream(&definitions_and_permissions(objects.clone()))).await;
         kubernetes.apply_yaml(CLASS).await;
         let certificates = tempfile::tempdir().unwrap();
         make_certificates(certificates.path());

@@ -11,7 +11,7 @@ use topologist::kubernetes::connection::{self, Pings};
 
 use crate::cut::{Cut, Network};
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream};
+use crate::kustomize::{definitions_and_permissions, overlay, stream};
 use crate::process::{SOON, Topologist, make_certificates};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,9 +46,7 @@ async fn a_silent_api_server_is_noticed_by_a_ping() {
 async fn controllers_are_back_soon_after_an_outage_that_is_longer_than_the_lease() {
     let kubernetes = Kubernetes::start();
     let objects = overlay("alone");
-    let definitions = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned();
-    kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
-    kubernetes.apply_yaml(&stream(&permissions(objects))).await;
+    kubernetes.apply_yaml(&stream(&definitions_and_permissions(objects))).await;
     let folder = tempfile::tempdir().unwrap();
     make_certificates(folder.path());
     let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;

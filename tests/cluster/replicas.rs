@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::balancer::Balancer;
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream, webhooks_at};
+use crate::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
 use crate::load::{CLASS, Load, ask, clusters, dry, good, until};
 use crate::process::{SOON, Topologist, make_certificates};
 
@@ -36,9 +36,7 @@ impl Fleet {
     async fn start(more: &[&'static str]) -> Self {
         let kubernetes = Kubernetes::start();
         let objects = overlay("alone");
-        let definitions = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned();
-        kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
-        kubernetes.apply_yaml(&stream(&permissions(objects))).await;
+        kubernetes.apply_yaml(&stream(&definitions_and_permissions(objects))).await;
         let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
         let folder = tempfile::tempdir().unwrap();
         make_certificates(folder.path());

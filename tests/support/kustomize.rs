@@ -108,6 +108,14 @@ pub fn stream(objects: &[Value]) -> String {
     objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
 }
 
+/// The definitions of an installation, and what grants its ServiceAccount its permissions.
+pub fn definitions_and_permissions(objects: Vec<Value>) -> Vec<Value> {
+    let is_definition = |object: &&Value| object["kind"] == "CustomResourceDefinition";
+    let mut all: Vec<Value> = objects.iter().filter(is_definition).cloned().collect();
+    all.extend(permissions(objects));
+    all
+}
+
 /// Those objects that say who may do what.
 pub fn permissions(objects: Vec<Value>) -> Vec<Value> {
     let is_one = |kind: &str| kind.ends_with("Role") || kind.ends_with("RoleBinding");
