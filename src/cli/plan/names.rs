@@ -1,5 +1,8 @@
 //! Names that only one Cluster has, and the placeholders for them in the change of a group.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
 use serde_json::Value;
 
 use super::report::{ChangeReport, ClusterReport};
@@ -16,43 +19,54 @@ const SETS: [&str; 2] = ["spec.topology.workers.machineDeployments[", "spec.topo
 /// The names of a Cluster and of its objects.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// With what stands in their place, the longest first.
-    all: Vec<(String, &'static str)>,
+    /// With what stands in their place.
+    all: HashMap<String, &'static str>,
+    /// How many bytes names have, the longest first.
+    lengths: BTreeSet<Reverse<usize>>,
     /// Names of templates that are replaced, or that replace them.
-    rotated: Vec<String>,
+    rotated: BTreeSet<String>,
 }
 
 impl Names {
     pub(super) fn of(report: &ClusterReport) -> Self {
         let ClusterReport { namespace, name, steps, rolls, held, .. } = report;
-        let mut objects: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
-        objects.extend(rolls.iter().map(|roll| roll.name.clone()));
-        objects.extend(held.iter().map(|held| held.name.clone()));
-        let mut rotated = Vec::new();
-        for step in steps {
-            if let Some(old) = &step.replaces {
-                rotated.extend([old.clone(), step.name.clone()]);
-            }
+        let of_steps = steps.iter().map(|step| &step.name);
+        let of_rolls = rolls.iter().map(|roll| &roll.name);
+        let of_held = held.iter().map(|held| &held.name);
+        let rotations = steps.iter().filter_map(|step| Some([step.replaces.clone()?, step.name.clone()]));
+        let rotated: BTreeSet<String> = rotations.flatten().collect();
+        let objects = of_steps.chain(of_rolls).chain(of_held).chain(&rotated);
+        let objects = objects.filter(|object| *object != name && !object.is_empty());
+        let all: Vec<_> = objects.map(|object| (object.clone(), OBJECT)).collect();
+        let of_cluster = [(format!("{namespace}/{name}"), CLUSTER), (name.clone(), CLUSTER)];
+        Names::from(all.into_iter().chain(of_cluster), rotated)
+    }
+
+    /// Of equal names the first counts.
+    fn from(names: impl IntoIterator<Item = (String, &'static str)>, rotated: BTreeSet<String>) -> Self {
+        let (mut all, mut lengths) = (HashMap::new(), BTreeSet::new());
+        for (name, with) in names {
+            lengths.insert(Reverse(name.len()));
+            all.entry(name).or_insert(with);
         }
-        rotated.sort_unstable();
-        rotated.dedup();
-        objects.extend(rotated.iter().cloned());
-        objects.retain(|object| object != name && !object.is_empty());
-        objects.sort_unstable();
-        objects.dedup();
-        let mut all: Vec<(String, &'static str)> = objects.into_iter().map(|object| (object, OBJECT)).collect();
-        all.extend([(format!("{namespace}/{name}"), CLUSTER), (name.clone(), CLUSTER)]);
-        all.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        Names { all, rotated }
+        Names { all, lengths, rotated }
+    }
+
+    /// How long the longest name is that a text begins with, of those that count, and what takes its place.
+    fn first(&self, text: &str, counts: impl Fn(&str, &str) -> bool) -> Option<(usize, &'static str)> {
+        self.lengths.iter().find_map(|Reverse(length)| {
+            let name = text.get(..*length).filter(|name| begins_with(text, name))?;
+            let with = self.all.get(name).filter(|with| counts(name, with))?;
+            Some((*length, *with))
+        })
     }
 
     /// A sentence in which no name of the Cluster is left. A name of letters alone may be a word of the sentence: it stays, unless
     /// its namespace is before it.
     pub(super) fn text(&self, text: &str) -> String {
         let is_word = |name: &str| name.chars().all(char::is_alphabetic);
-        let names = self.all.iter().map(|(name, with)| (&**name, *with));
-        let names: Vec<(&str, &str)> = names.filter(|(name, with)| *with != CLUSTER || !is_word(name)).collect();
-        without_sets(&replaced(text, &names))
+        let counts = |name: &str, with: &str| with != CLUSTER || !is_word(name);
+        without_sets(&replaced(text, |rest| self.first(rest, &counts)))
     }
 
     /// Where a change is, of an object of a worker set if it is of one. What stays is left out: of a list of files the one that
@@ -65,9 +79,8 @@ impl Names {
         let (ChangedValue { path, from, to }, ChangeReport { because, before, .. }) = (place, change);
         // The name of a set may be a word like any other: it counts as the name only where it is no part of the difference.
         let set = set.filter(|set| occurrences(from, set) == occurrences(to, set));
-        let names: Vec<(&str, &str)> = self.all.iter().map(|(name, with)| (&**name, *with)).collect();
         ChangeReport {
-            path: replaced(path, &names),
+            path: replaced(path, |rest| self.first(rest, |_, _| true)),
             from: self.value(from, to, OLD, set),
             to: self.value(to, from, NEW, set),
             because: self.text(because),
@@ -77,11 +90,13 @@ impl Names {
 
     /// A value in which a template that `other` does not name is called `only`.
     fn value(&self, value: &Value, other: &Value, only: &'static str, set: Option<&str>) -> Value {
-        let is_only_here = |name: &String| self.rotated.contains(name) && occurrences(other, name) == 0;
-        let name = |(name, with): &(String, &'static str)| if is_only_here(name) { only } else { *with };
-        let mut names: Vec<(&str, &str)> = self.all.iter().map(|one| (&*one.0, name(one))).collect();
-        names.extend(set.map(|set| (set, SET)));
-        map_texts(value, &|text| replaced(text, &names))
+        let is_only_here = |name: &str| self.rotated.contains(name) && occurrences(other, name) == 0;
+        let find = |rest: &str| {
+            let found = self.first(rest, |_, _| true);
+            let found = found.map(|(length, with)| (length, if is_only_here(&rest[..length]) { only } else { with }));
+            found.or_else(|| set.filter(|set| begins_with(rest, set)).map(|set| (set.len(), SET)))
+        };
+        map_texts(value, &|text| replaced(text, &find))
     }
 }
 
@@ -117,11 +132,8 @@ fn occurrences(value: &Value, word: &str) -> usize {
     }
 }
 
-/// A text with these words replaced; of several that begin at the same place the first counts.
-fn replaced(text: &str, names: &[(&str, &str)]) -> String {
-    if !names.iter().any(|(name, _)| text.contains(name)) {
-        return text.to_owned();
-    }
+/// A text with words replaced that `find` knows by what begins with them: how many bytes the word has, and what takes its place.
+fn replaced(text: &str, find: impl Fn(&str) -> Option<(usize, &'static str)>) -> String {
     let mut result = String::with_capacity(text.len());
     let mut done = 0;
     for rest in words(text) {
@@ -129,10 +141,10 @@ fn replaced(text: &str, names: &[(&str, &str)]) -> String {
         if at < done {
             continue;
         }
-        if let Some((name, with)) = names.iter().find(|(name, _)| begins_with(rest, name)) {
+        if let Some((length, with)) = find(rest) {
             result.push_str(&text[done..at]);
             result.push_str(with);
-            done = at + name.len();
+            done = at + length;
         }
     }
     result.push_str(&text[done..]);
@@ -159,9 +171,13 @@ mod tests {
 
     use super::*;
 
+    fn of<const N: usize>(names: [(&str, &'static str); N]) -> Names {
+        Names::from(names.map(|(name, with)| (name.to_owned(), with)), BTreeSet::new())
+    }
+
     #[test]
     fn names_are_replaced_where_they_are_words() {
-        let names = [("prod/blue", "<cluster>"), ("blue-md-x7k2p", "<name>"), ("blue", "<cluster>"), ("old", "<name>")];
+        let names = of([("prod/blue", CLUSTER), ("blue-md-x7k2p", OBJECT), ("blue", CLUSTER), ("old", OBJECT)]);
         for (text, want) in [
             ("blue", "<cluster>"),
             ("Cluster prod/blue: no", "Cluster <cluster>: no"),
@@ -172,22 +188,22 @@ mod tests {
             ("übblue blueé", "übblue blueé"),
             ("", ""),
         ] {
-            assert_eq!(replaced(text, &names), want, "{text:?}");
+            assert_eq!(replaced(text, |rest| names.first(rest, |_, _| true)), want, "{text:?}");
         }
     }
 
     #[test]
     fn placeholders_are_not_replaced_again() {
-        assert_eq!(replaced("cluster of name", &[("cluster", CLUSTER), ("name", OBJECT)]), "<cluster> of <name>");
+        let names = of([("cluster", CLUSTER), ("name", OBJECT)]);
+        let told = replaced("cluster of name", |rest| names.first(rest, |_, _| true));
+        assert_eq!(told, "<cluster> of <name>");
     }
 
     #[test]
     fn a_word_of_a_sentence_is_no_name() {
-        let all = vec![("prod/a".to_owned(), CLUSTER), ("a-md-x7k2p".to_owned(), OBJECT), ("a".to_owned(), CLUSTER)];
-        let names = Names { all, rotated: Vec::new() };
+        let names = of([("prod/a", CLUSTER), ("a-md-x7k2p", OBJECT), ("a", CLUSTER)]);
         assert_eq!(names.text("a field of a-md-x7k2p changes in prod/a"), "a field of <name> changes in <cluster>");
-        let all = vec![("blue-1".to_owned(), CLUSTER)];
-        assert_eq!(Names { all, rotated: Vec::new() }.text("no blue-1"), "no <cluster>");
+        assert_eq!(of([("blue-1", CLUSTER)]).text("no blue-1"), "no <cluster>");
     }
 
     #[test]
@@ -199,10 +215,9 @@ mod tests {
     }
 
     fn names(rotated: &[&str]) -> Names {
-        let rotated: Vec<String> = rotated.iter().map(|name| (*name).to_owned()).collect();
-        let mut all: Vec<(String, &'static str)> = rotated.iter().map(|name| (name.clone(), OBJECT)).collect();
-        all.push(("blue".to_owned(), CLUSTER));
-        Names { all, rotated }
+        let rotated: BTreeSet<String> = rotated.iter().map(|name| (*name).to_owned()).collect();
+        let all: Vec<_> = rotated.iter().map(|name| (name.clone(), OBJECT)).collect();
+        Names::from(all.into_iter().chain([("blue".to_owned(), CLUSTER)]), rotated)
     }
 
     fn change(from: Value, to: Value) -> ChangeReport {
