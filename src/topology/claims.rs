@@ -4,11 +4,11 @@
 //! Default names are random, so only the naming templates of a class can repeat a name. Where looking up costs a request, objects of
 //! other names are not looked up: creating them finds out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Failure;
 use super::blueprint::Blueprint;
-use super::current::{Current, CurrentWorker};
+use super::current::Current;
 use super::desired::{Desired, DesiredObject, DesiredWorker};
 use super::ownership::{Claimant, Owner, SameName, Taken, Unavailable};
 use super::worker::WorkerKind;
@@ -73,14 +73,17 @@ fn objects(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
 fn health_checks(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
     let control_plane = &desired.control_plane;
     let deployments = &desired.machine_deployments;
-    let checked = |name: &str| {
-        let of_worker = |worker: &DesiredWorker| worker.health_check.is_some() && worker.worker.object.name() == name;
-        control_plane.health_check.is_some() || deployments.iter().any(of_worker)
-    };
+    let checked: BTreeSet<&str> = deployments
+        .iter()
+        .filter(|worker| worker.health_check.is_some())
+        .map(|worker| worker.worker.object.name())
+        .collect();
+    let all_are_checked = control_plane.health_check.is_some();
     let of_control_plane = Part::new("the control plane", "", &control_plane.control_plane.object);
     let of_deployments = deployments.iter().map(|worker| Part::of_worker(worker, &worker.worker.object));
     let parts = [of_control_plane].into_iter().chain(of_deployments);
-    parts.filter(move |part| checked(part.name)).map(|part| Part { group: GROUP, kind: "MachineHealthCheck", ..part })
+    let parts = parts.filter(move |part| all_are_checked || checked.contains(part.name));
+    parts.map(|part| Part { group: GROUP, kind: "MachineHealthCheck", ..part })
 }
 
 fn workers(desired: &Desired) -> impl Iterator<Item = &DesiredWorker> {
@@ -94,7 +97,7 @@ pub(super) fn unavailable(
     desired: &Desired,
     world: &World,
 ) -> Vec<Unavailable> {
-    let claims = Claims { blueprint, current, world };
+    let claims = Claims { blueprint, world, leaving: leaving(blueprint, current) };
     let cluster = &*blueprint.cluster.metadata.name;
     let of_cluster = Claimant::cluster(cluster);
     let mut found = Vec::new();
@@ -134,10 +137,23 @@ pub(super) fn unavailable(
     found
 }
 
+/// Kind and name of the sets of workers that the topology no longer has.
+fn leaving<'a>(blueprint: &Blueprint, current: &'a Current) -> BTreeSet<(&'a str, &'a str)> {
+    let mut leaving = BTreeSet::new();
+    for kind in WorkerKind::ALL {
+        let entries = kind.entries(blueprint.topology());
+        let wanted: BTreeSet<&str> = entries.iter().map(|entry| entry.name).collect();
+        let left = current.workers(kind).iter().filter(|(name, _)| !wanted.contains(name.as_str()));
+        leaving.extend(left.map(|(_, worker)| (worker.object.kind(), worker.object.name())));
+    }
+    leaving
+}
+
 struct Claims<'a> {
     blueprint: &'a Blueprint,
-    current: &'a Current,
     world: &'a World,
+    /// See [`leaving`].
+    leaving: BTreeSet<(&'a str, &'a str)>,
 }
 
 impl Claims<'_> {
@@ -156,23 +172,12 @@ impl Claims<'_> {
             None
         };
         match found {
-            Some(found) if self.leaves(&found) => None,
+            // The next set of its name waits until this one is gone.
+            Some(found) if self.leaving.contains(&(found.kind(), found.name())) => None,
             Some(found) => claimant.adopt(&found).err(),
             None if is_fixed => self.generated_elsewhere(object, claimant),
             None => None,
         }
-    }
-
-    /// Whether an object is a set of workers that the topology no longer has. The next set of its name waits until it is gone.
-    fn leaves(&self, found: &Object) -> bool {
-        let is = |worker: &CurrentWorker| (worker.object.kind(), worker.object.name()) == (found.kind(), found.name());
-        let mut kinds = WorkerKind::ALL.into_iter();
-        kinds.any(|kind| {
-            let entries = kind.entries(self.blueprint.topology());
-            let mut left =
-                self.current.workers(kind).iter().filter(|(name, _)| !entries.iter().any(|entry| entry.name == **name));
-            left.any(|(_, worker)| is(worker))
-        })
     }
 
     fn is_worker_fixed(&self, worker: &DesiredWorker) -> bool {

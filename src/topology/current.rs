@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blueprint::{Blueprint, WorkerTemplates};
+use super::blueprint::Blueprint;
 use super::contract::{Contract, contract_of, version_to_read};
 use super::ownership::{Claimant, Unavailable};
 use super::worker::{API_VERSION, WorkerKind};
@@ -142,10 +142,11 @@ impl Reader<'_> {
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
             Found::NotAsked => return Err(Failure::NotAsked),
         };
+        let classes = self.classes(kind);
         let mut workers: BTreeMap<String, CurrentWorker> = BTreeMap::new();
         let mut failure = None;
         for object in objects {
-            match self.worker(kind, object) {
+            match self.worker(kind, &classes, object) {
                 Ok((name, worker)) => {
                     if let Some(first) = workers.get(&name) {
                         let (first, second) = (first.object.name().to_owned(), worker.object.name().to_owned());
@@ -161,7 +162,12 @@ impl Reader<'_> {
     }
 
     /// One worker with what it refers to (CS-10 to CS-12).
-    fn worker(&self, kind: WorkerKind, object: Arc<Object>) -> Result<(String, CurrentWorker), Failure> {
+    fn worker(
+        &self,
+        kind: WorkerKind,
+        classes: &BTreeMap<&str, &str>,
+        object: Arc<Object>,
+    ) -> Result<(String, CurrentWorker), Failure> {
         let name = object
             .label(kind.label())
             .filter(|name| !name.is_empty())
@@ -175,7 +181,9 @@ impl Reader<'_> {
             let worker = CurrentWorker { object, bootstrap: None, infrastructure: None, health_check: health_check? };
             return Ok((name, worker));
         }
-        let templates = self.templates(kind, &name)?;
+        // None once it left the topology (CS-10).
+        let class = classes.get(&*name);
+        let templates = class.map(|class| self.blueprint.templates(kind, &name, class)).transpose()?;
         let referenced = |path: &'static str, template: Option<&Arc<Object>>| {
             let reference = field_path::contract_ref(&object, path)?;
             match is_deployment {
@@ -190,11 +198,11 @@ impl Reader<'_> {
         Ok((name, CurrentWorker { object, bootstrap, infrastructure, health_check: health_check? }))
     }
 
-    /// The templates of the class that the topology names for a worker; `None` once it left the topology (CS-10).
-    fn templates(&self, kind: WorkerKind, name: &str) -> Result<Option<&WorkerTemplates>, Failure> {
+    /// The class that the topology names for each worker of a kind; the first one where it names two (CS-10).
+    fn classes(&self, kind: WorkerKind) -> BTreeMap<&str, &str> {
         let entries = kind.entries(self.blueprint.topology());
-        let Some(entry) = entries.iter().find(|entry| entry.name == name) else { return Ok(None) };
-        self.blueprint.templates(kind, entry.name, entry.class).map(Some)
+        // The last one of a name stays.
+        entries.into_iter().rev().map(|entry| (entry.name, entry.class)).collect()
     }
 
     /// The Cluster as the claimant of its parts.

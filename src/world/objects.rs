@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::{Found, Nodes, Selection};
-use crate::hub::label::CLUSTER_NAME;
+use crate::hub::label::{CLUSTER_NAME, DEPLOYMENT_NAME};
 use crate::hub::{Definition, GROUP, Kind, Object, ObjectKey, ObjectRef, group_of};
 
 /// Together with the annotation of [`CLUSTER_NAME`]: of which workload cluster a Node is.
@@ -25,6 +25,8 @@ pub struct Objects {
     missing: RedBlackTreeSetSync<Id>,
     /// The names of the objects of a Cluster, by kind.
     of_clusters: Index<Group, String>,
+    /// The names of the Machines of a Cluster, by the label with the name of their worker set.
+    of_sets: Index<(Group, String), String>,
     /// The Nodes of the workload cluster of a Cluster.
     nodes: Index<ObjectKey, ObjectKey>,
     definitions: RedBlackTreeMapSync<String, Arc<Definition>>,
@@ -43,6 +45,9 @@ impl Objects {
         let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
         self.take(&id);
         if let Some(group) = group(&id, &object) {
+            if let Some(set) = set_of_machine(&id, &object) {
+                add(&mut self.of_sets, (group.clone(), set.to_owned()), id.2.name.clone());
+            }
             add(&mut self.of_clusters, group, id.2.name.clone());
         }
         if let Some(cluster) = cluster_of_node(&id, &object) {
@@ -94,6 +99,9 @@ impl Objects {
         self.objects.remove_mut(id);
         self.conversions.remove_mut(id);
         if let Some(group) = group(id, &old) {
+            if let Some(set) = set_of_machine(id, &old) {
+                drop_from(&mut self.of_sets, (group.clone(), set.to_owned()), &id.2.name);
+            }
             drop_from(&mut self.of_clusters, group, &id.2.name);
         }
         if let Some(cluster) = cluster_of_node(id, &old) {
@@ -130,7 +138,12 @@ impl Objects {
         let has = |object: &Object| selection.labels.iter().all(|(name, value)| object.label(name) == Some(value));
         if let Some(cluster) = selection.labels.get(CLUSTER_NAME) {
             let key = (selection.namespace.clone(), cluster.clone(), group.clone(), selection.kind.clone());
-            let names = self.of_clusters.get(&key).into_iter().flat_map(RedBlackTreeSetSync::iter);
+            let set = selection.labels.get(DEPLOYMENT_NAME).filter(|_| is_machine(&group, &selection.kind));
+            let names = match set {
+                Some(set) => self.of_sets.get(&(key, set.clone())),
+                None => self.of_clusters.get(&key),
+            };
+            let names = names.into_iter().flat_map(RedBlackTreeSetSync::iter);
             let id = |name: &String| {
                 (group.clone(), selection.kind.clone(), ObjectKey::new(&selection.namespace, name.clone()))
             };
@@ -202,6 +215,14 @@ fn cluster_of_node(id: &Id, object: &Object) -> Option<ObjectKey> {
     Some(ObjectKey::new(object.annotation(CLUSTER_NAMESPACE)?, object.annotation(CLUSTER_NAME)?))
 }
 
+fn is_machine(group: &str, kind: &str) -> bool {
+    (group, kind) == (GROUP, "Machine")
+}
+
+fn set_of_machine<'a>(id: &Id, object: &'a Object) -> Option<&'a str> {
+    if is_machine(&id.0, &id.1) { object.label(DEPLOYMENT_NAME) } else { None }
+}
+
 fn group(id: &Id, object: &Object) -> Option<Group> {
     let cluster = object.label(CLUSTER_NAME)?;
     Some((id.2.namespace.clone(), cluster.to_owned(), id.0.clone(), id.1.clone()))
@@ -245,6 +266,37 @@ mod tests {
         objects.remove(&machine("d", "y", "1").reference());
         assert_eq!(names(&objects, &[(CLUSTER_NAME, "y")]), ["a"]);
         assert_eq!(names(&objects, &[(CLUSTER_NAME, "z")]), [""; 0]);
+    }
+
+    #[test]
+    fn machines_are_found_by_their_worker_set() {
+        let machine = |name: &str, cluster: &str, set: &str| {
+            let labels = json!({CLUSTER_NAME: cluster, DEPLOYMENT_NAME: set});
+            let metadata = json!({"namespace": "ns", "name": name, "labels": labels});
+            let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": metadata});
+            Arc::new(Object::try_from(object).unwrap())
+        };
+        let mut objects = Objects::default();
+        for (name, cluster, set) in [("b", "x", "1"), ("a", "x", "1"), ("c", "x", "2"), ("d", "y", "1")] {
+            objects.put(machine(name, cluster, set));
+        }
+        let names = |objects: &Objects, cluster: &str, set: &str| {
+            let labels = [(CLUSTER_NAME, cluster), (DEPLOYMENT_NAME, set)];
+            let selection = Selection {
+                api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+                kind: "Machine".to_owned(),
+                namespace: "ns".to_owned(),
+                labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            };
+            objects.list(&selection).iter().map(|object| object.name().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&objects, "x", "1"), ["a", "b"]);
+        assert_eq!(names(&objects, "y", "1"), ["d"]);
+        objects.put(machine("a", "x", "2"));
+        objects.remove(&machine("d", "y", "1").reference());
+        assert_eq!(names(&objects, "x", "1"), ["b"]);
+        assert_eq!(names(&objects, "x", "2"), ["a", "c"]);
+        assert_eq!(names(&objects, "y", "1"), [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Inline patches: definitions, selectors, conditions and JSON patches (PE-12 to PE-18).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use json_patch::PatchOperation;
@@ -29,7 +30,7 @@ impl Run<'_> {
     /// Generates and applies the definitions of a patch. What is wrong with it is collected over all items (PE-18).
     pub(super) fn inline(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let mut errors = Vec::new();
-        let mut conditions: Vec<(ScopeId, Condition)> = Vec::new();
+        let mut conditions: BTreeMap<ScopeId, Condition> = BTreeMap::new();
         let mut is_used = vec![false; patch.definitions.len()];
         for at in 0..self.items.len() {
             let mut is_broken = false;
@@ -81,14 +82,14 @@ impl Run<'_> {
         patch: &CompiledPatch,
         scope: ScopeId,
         item: &Arc<ItemName>,
-        known: &mut Vec<(ScopeId, Condition)>,
+        known: &mut BTreeMap<ScopeId, Condition>,
     ) -> Condition {
         let expression = match &patch.enabled_if {
             None => return Condition::Met,
             Some(Err(problem)) => return Condition::Wrong(problem.clone()),
             Some(Ok(expression)) => expression,
         };
-        if let Some((_, condition)) = known.iter().find(|(of, _)| *of == scope) {
+        if let Some(condition) = known.get(&scope) {
             return condition.clone();
         }
         let (result, is_new) = self.scopes.evaluate(expression, scope, &patch.visible);
@@ -104,7 +105,7 @@ impl Run<'_> {
             }
             Err(problem) => Condition::Wrong(tellable(problem, expression.is_sensitive)),
         };
-        known.push((scope, condition.clone()));
+        known.insert(scope, condition.clone());
         condition
     }
 

@@ -39,7 +39,7 @@ struct Scope<'a> {
 }
 
 /// Names a part of a topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ScopeId(usize);
 
 impl ScopeId {

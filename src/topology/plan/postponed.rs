@@ -3,28 +3,43 @@
 //! While a control plane is upgraded, and until workers have its version, their MachineSets create no machines (MA-17.2, MA-17.5). A change
 //! of their templates that comes with an upgrade reaches their machines together with the version: they are replaced once.
 
+use std::collections::BTreeMap;
+
 use super::rolls::{Machines, Roll};
 use super::{Part, Round};
 use crate::topology::worker::WorkerKind;
 
 /// Counts machines of workers whose templates change before their version once (DEC-41).
 pub(super) fn merge(rounds: &mut [Round]) {
+    let places = places(rounds);
     for last in (1..rounds.len()).rev() {
         let Some((round, before)) = rounds.get_mut(..=last).and_then(<[Round]>::split_last_mut) else { continue };
         let upgrades = round.rolls.iter_mut().filter(|roll| roll.is_upgrade && is_of_deployment(&roll.part));
         for upgrade in upgrades {
-            for roll in before.iter_mut().rev().flat_map(|round| &mut round.rolls) {
-                match roll.part == upgrade.part {
-                    true if roll.is_upgrade => break,
-                    true => postpone(roll, upgrade),
-                    false => {}
+            let earlier = places.get(&upgrade.part).into_iter().flatten();
+            for (round, at) in earlier.filter(|(round, _)| *round < last) {
+                let Some(roll) = before.get_mut(*round).and_then(|round| round.rolls.get_mut(*at)) else { continue };
+                if roll.is_upgrade {
+                    break;
                 }
+                postpone(roll, upgrade);
             }
         }
     }
     for round in rounds {
         round.rolls.retain(|roll| roll.machines != Machines::NONE);
     }
+}
+
+/// Round and position of the rolls of each machine deployment, the last round first.
+fn places(rounds: &[Round]) -> BTreeMap<Part, Vec<(usize, usize)>> {
+    let mut places: BTreeMap<Part, Vec<(usize, usize)>> = BTreeMap::new();
+    for (number, round) in rounds.iter().enumerate().rev() {
+        for (at, roll) in round.rolls.iter().enumerate().filter(|(_, roll)| is_of_deployment(&roll.part)) {
+            places.entry(roll.part.clone()).or_default().push((number, at));
+        }
+    }
+    places
 }
 
 fn is_of_deployment(part: &Part) -> bool {

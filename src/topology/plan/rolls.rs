@@ -1,5 +1,6 @@
 //! The machines that the steps of a plan replace, remove and add (DEC-42).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -79,12 +80,13 @@ pub(super) fn rolls(
     world: &World,
     now: Option<Timestamp>,
 ) -> (Vec<Roll>, Vec<Held>, Vec<String>) {
-    let scene = Scene { steps, current, world, now };
+    let scene = Scene { steps, rotated: rotated(steps), current, world, now };
     let mut rolls: Vec<Roll> = steps.iter().filter_map(|step| scene.roll(step)).collect();
+    let mut parts: BTreeSet<Part> = rolls.iter().map(|roll| roll.part.clone()).collect();
     for step in steps {
         let roll = scene.of_pools_objects(step);
         // Bootstrap and infrastructure of a pool replace its machines together.
-        rolls.extend(roll.filter(|roll| rolls.iter().all(|other| other.part != roll.part)));
+        rolls.extend(roll.filter(|roll| parts.insert(roll.part.clone())));
     }
     let mut held = Vec::new();
     for roll in rolls.iter_mut().filter(|roll| scene.object(&roll.part).is_some_and(|object| is_paused(object))) {
@@ -173,9 +175,19 @@ pub(super) fn owner(part: &Part, kind: &str) -> Option<Owner> {
 
 struct Scene<'a> {
     steps: &'a [Step],
+    /// The rotations of templates, by the worker whose machines are made from them; `None` for the control plane.
+    rotated: BTreeMap<Option<(WorkerKind, &'a str)>, Vec<&'a Step>>,
     current: &'a Current,
     world: &'a World,
     now: Option<Timestamp>,
+}
+
+fn rotated(steps: &[Step]) -> BTreeMap<Option<(WorkerKind, &str)>, Vec<&Step>> {
+    let mut rotated: BTreeMap<_, Vec<&Step>> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.action == Action::Rotate) {
+        rotated.entry(step.part.worker()).or_default().push(step);
+    }
+    rotated
 }
 
 /// A leaf that differs, with what it does.
@@ -371,14 +383,7 @@ impl Scene<'_> {
 
     /// Why a template of the machines of a part is rotated in this plan, if one is.
     fn rotation(&self, part: &Part) -> Option<String> {
-        let is_of = |step: &&Step| match (&step.part, part) {
-            (Part::ControlPlaneMachines, Part::ControlPlane) => true,
-            (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name), Part::Worker(of_kind, of)) => {
-                (kind, name) == (of_kind, of)
-            }
-            _ => false,
-        };
-        let mut rotated = self.steps.iter().filter(|step| step.action == Action::Rotate).filter(is_of);
+        let mut rotated = self.rotated.get(&part.worker()).into_iter().flatten();
         // The successor of a template that is gone differs in no field.
         let of_lost = |step: &Step| step.changes.is_empty().then(|| format!("{} {}", step.object.kind, step.reason));
         rotated.find_map(|step| of_object(step).or_else(|| of_lost(step)))

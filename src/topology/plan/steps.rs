@@ -1,6 +1,7 @@
 //! The steps of a plan, in the order in which they are taken (RS-12).
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -358,12 +359,16 @@ impl Planner<'_> {
     /// The workers of a kind: creates before updates before deletions (RS-26).
     fn workers(&mut self, kind: WorkerKind, desired: &[DesiredWorker]) -> Result<(), Failure> {
         let current = self.current.workers(kind);
-        let wanted: Vec<&String> = desired.iter().map(|worker| &worker.topology_name).collect();
+        let wanted: BTreeSet<&str> = desired.iter().map(|worker| &*worker.topology_name).collect();
+        let gone: Vec<_> = current.iter().filter(|(name, _)| !wanted.contains(name.as_str())).collect();
+        // By their generated names, the first one of each.
+        let names: BTreeMap<&str, &str> =
+            gone.iter().rev().map(|&(name, worker)| (worker.object.name(), name.as_str())).collect();
         let (existing, new): (Vec<_>, Vec<_>) =
             desired.iter().partition(|worker| current.contains_key(&worker.topology_name));
         for worker in new {
             if !self.tracker.is_pending_create(kind, &worker.topology_name)
-                && !self.waits_for_name(kind, worker, &wanted)
+                && !self.waits_for_name(kind, worker, &names)
             {
                 self.whole(|planner| planner.create_worker(kind, worker))?;
             }
@@ -373,8 +378,8 @@ impl Planner<'_> {
                 self.update_worker(kind, worker, current)?;
             }
         }
-        let mut gone: Vec<_> = current.iter().filter(|(name, _)| !wanted.contains(name)).collect();
-        gone.sort_by_key(|(_, worker)| worker.object.name().to_owned());
+        let mut gone = gone;
+        gone.sort_by_key(|(_, worker)| worker.object.name());
         for (name, worker) in gone {
             self.delete_worker(kind, name, worker);
         }
@@ -382,11 +387,9 @@ impl Planner<'_> {
     }
 
     /// Whether a worker that left the topology still has the generated name of a new one, which is created when the other is gone
-    /// (DEC-36).
-    fn waits_for_name(&mut self, kind: WorkerKind, worker: &DesiredWorker, wanted: &[&String]) -> bool {
-        let name = worker.worker.object.name();
-        let mut left = self.current.workers(kind).iter().filter(|(topology_name, _)| !wanted.contains(topology_name));
-        let Some((holder, _)) = left.find(|(_, current)| current.object.name() == name) else { return false };
+    /// (DEC-36). `gone` has the workers that left, by their generated names.
+    fn waits_for_name(&mut self, kind: WorkerKind, worker: &DesiredWorker, gone: &BTreeMap<&str, &str>) -> bool {
+        let Some(holder) = gone.get(worker.worker.object.name()) else { return false };
         let reason = format!("waits until {} {holder:?}, which has the same generated name, is deleted", kind.name());
         let (kind, name) = (kind.name().to_owned(), worker.topology_name.clone());
         self.held.push(Held { kind, name, reason });
