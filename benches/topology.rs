@@ -14,6 +14,7 @@ mod support {
 use std::fmt::Write;
 use std::fs::File;
 use std::hint::black_box;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ type Part = fn(&mut Budgets);
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let parts: [(&str, Part); 3] = [("desired", desired), ("growth", growth), ("plans", plans)];
+    let parts: [(&str, Part); 4] = [("desired", desired), ("growth", growth), ("plans", plans), ("sets", sets)];
     let mut budgets = Budgets::titled("Topologies");
     for (_, part) in parts.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name)) {
         part(&mut budgets);
@@ -97,35 +98,66 @@ fn plans(budgets: &mut Budgets) {
                 object["spec"]["template"]["spec"]["instanceType"] = json!("large");
             }
         });
-        let run = |format: &str| {
-            let out = folder.path().join("out");
-            let started = Instant::now();
-            let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
-            command.args(["plan", "-o", format, "--from"]).arg(&from).arg("--to").arg(&to);
-            let mut child = command.stdout(File::create(&out).unwrap()).spawn().unwrap();
-            let mut peak = 0.0;
-            let code = loop {
-                peak = peak_megabytes(child.id()).unwrap_or(peak);
-                if let Some(status) = child.try_wait().unwrap() {
-                    break status.code();
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            };
-            let time = started.elapsed();
-            assert_eq!(code, Some(4));
-            (std::fs::read(out).unwrap(), millis(time), peak)
-        };
-        let (said, time, _) = run("json");
+        let (said, time, _) = run("json", &from, &to);
         let said: Value = serde_json::from_slice(&said).unwrap();
         assert_eq!(said["summary"]["machines"]["replaced"], json!(clusters * 12));
         let budget = if clusters == 1000 { Budget::AtMost(2000.0) } else { Budget::None };
         budgets.note(&format!("`plan -o json` over {clusters} Clusters, all of which roll"), "ms", budget, time);
-        let (_, time, memory) = run("text");
+        let (_, time, memory) = run("text", &from, &to);
         let [most_time, most_memory] =
             if clusters == 5000 { [3000.0, 300.0].map(Budget::AtMost) } else { [Budget::None; 2] };
         budgets.note(&format!("`plan` over {clusters} Clusters, all of which roll"), "ms", most_time, time);
         budgets.note(&format!("memory of `plan` over {clusters} Clusters"), "MB", most_memory, memory);
     }
+}
+
+/// `plan` of one Cluster with many worker sets, which an upgrade of its version rolls one after the other.
+fn sets(budgets: &mut Budgets) {
+    for deployments in [200, 400, 2000] {
+        let size = Size { deployments, patches: 0 };
+        let folder = tempfile::tempdir().unwrap();
+        let (class, mut templates) = topologies::class_and_templates(size);
+        for template in templates.iter_mut().filter(|template| template["kind"] != "MachineClusterTemplate") {
+            let missing = 5_000_usize.saturating_sub(template.to_string().len());
+            template["spec"]["template"]["spec"]["userData"] = json!("x".repeat(missing));
+        }
+        let [from, to] = ["v1.33.1", "v1.34.2"].map(|version| {
+            let mut cluster = topologies::cluster(0, size);
+            cluster["spec"]["topology"]["version"] = json!(version);
+            let mut text = String::new();
+            templates.iter().chain([&class, &cluster]).for_each(|object| writeln!(text, "---\n{object}").unwrap());
+            let path = folder.path().join(version);
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        let (_, time, memory) = run("text", &from, &to);
+        let [most_time, most_memory] =
+            if deployments == 2000 { [5000.0, 300.0].map(Budget::AtMost) } else { [Budget::None; 2] };
+        let what = format!("an upgrade of {deployments} worker sets, templates of 5 KB");
+        budgets.note(&format!("`plan` of {what}"), "ms", most_time, time);
+        budgets.note(&format!("memory of `plan` of {what}"), "MB", most_memory, memory);
+    }
+}
+
+/// The output of `plan`, how many milliseconds it took, and how many megabytes.
+fn run(format: &str, from: &Path, to: &Path) -> (Vec<u8>, f64, f64) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let started = Instant::now();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
+    command.args(["plan", "-o", format, "--from"]).arg(from).arg("--to").arg(to);
+    let mut child = command.stdout(File::create(&out).unwrap()).spawn().unwrap();
+    let mut peak = 0.0;
+    let code = loop {
+        peak = peak_megabytes(child.id()).unwrap_or(peak);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let time = started.elapsed();
+    assert_eq!(code, Some(4));
+    (std::fs::read(out).unwrap(), millis(time), peak)
 }
 
 /// The most resident memory of a process so far, as Linux counts it.

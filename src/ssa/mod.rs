@@ -47,7 +47,7 @@ pub use fast_path::is_as_applied;
 pub use literal::Literal;
 pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};
 pub use owned::{field_set, has_fields};
-pub use reduce::{SENT, reduce};
+pub use reduce::{SENT, is_reduced, reduce};
 pub use schema::Schema;
 pub use set::FieldSet;
 

@@ -37,6 +37,30 @@ pub fn reduce(object: &Value, allowed: &[&[&str]], ignored: &[&[&str]]) -> Value
     }))
 }
 
+/// Whether [`reduce`] with these paths, and none to ignore, would leave all of an object.
+#[must_use]
+pub fn is_reduced(object: &Value, allowed: &[&[&str]]) -> bool {
+    match object {
+        Value::Object(members) => stays(members, &mut Vec::new(), allowed),
+        _ => true,
+    }
+}
+
+fn stays<'a>(members: &'a Map<String, Value>, path: &mut Vec<&'a str>, allowed: &[&[&str]]) -> bool {
+    members.iter().all(|(name, value)| {
+        path.push(name);
+        let is_whole = allowed.iter().any(|allowed| path.starts_with(allowed));
+        let is_above = allowed.iter().any(|allowed| allowed.starts_with(path));
+        let is_left = match value {
+            _ if is_whole => true,
+            Value::Object(members) if is_above => stays(members, path, allowed),
+            _ => is_above,
+        };
+        path.pop();
+        is_left
+    })
+}
+
 /// How much of the value at a path stays.
 enum Part {
     Whole,
@@ -88,6 +112,7 @@ mod tests {
             "spec": {"a": {}, "list": [{"status": 1}]},
         });
         assert_eq!(reduce(&object, SENT, &[]), sent);
+        assert!(!is_reduced(&object, SENT) && is_reduced(&sent, SENT));
     }
 
     /// SSA-03
@@ -112,6 +137,11 @@ mod tests {
         assert_eq!(reduce(&json!({"spec": {"a": [{"b": 1}]}}), SENT, ignored), json!({"spec": {"a": [{"b": 1}]}}));
         assert_eq!(reduce(&json!({"metadata": {"generation": 1}, "spec": {}}), SENT, &[]), json!({"spec": {}}));
         assert_eq!(reduce(&json!({"metadata": {}}), SENT, &[]), json!({"metadata": {}}));
+        for whole in [json!({"metadata": {}}), json!({"metadata": "text"}), json!({"spec": {"status": 1}}), json!([1])]
+        {
+            assert!(is_reduced(&whole, SENT) && reduce(&whole, SENT, &[]) == whole, "{whole}");
+        }
+        assert!(!is_reduced(&json!({"metadata": {"generation": 1}, "spec": {}}), SENT));
         assert_eq!(reduce(&json!([1]), SENT, ignored), json!([1]));
     }
 }

@@ -61,6 +61,19 @@ impl Computation {
         Self::from_observed(Arc::new(Observed::of(cluster, world)?), world, names, options)
     }
 
+    /// The same, for all workers at once that upgrade one after the other (see [`Planned::ahead`]).
+    ///
+    /// # Errors
+    /// See [`Computation::of`].
+    pub(super) fn ahead(
+        cluster: &Cluster,
+        world: &World,
+        names: &mut dyn Names,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        Self::planned(Arc::new(Observed::of(cluster, world)?), world, names, options, |planned| planned.ahead())
+    }
+
     /// The computation in `kept`, or a new one that is stored there. The facts that a plan needs do not change it, so it is computed
     /// once for all rounds of gathering.
     ///
@@ -94,13 +107,23 @@ impl Computation {
         names: &mut dyn Names,
         options: &Options,
     ) -> Result<Self, Failure> {
+        Self::planned(observed, world, names, options, |planned| planned)
+    }
+
+    fn planned(
+        observed: Arc<Observed>,
+        world: &World,
+        names: &mut dyn Names,
+        options: &Options,
+        pace: fn(Planned<'_>) -> Planned<'_>,
+    ) -> Result<Self, Failure> {
         let Observed { blueprint, current } = &*observed;
         let hooks = Hooks::new(&blueprint.cluster, world, options);
         let mut before = HookTracker::of(&blueprint.cluster);
         if hooks.before_cluster_create(&mut before)? == Gate::Blocked {
             return Err(Failure::CreationWaits(Box::new(before)));
         }
-        let planned = Planned::of(blueprint, current, world, options)?;
+        let planned = pace(Planned::of(blueprint, current, world, options)?);
         let (computed, decided) = desired::compute(blueprint, current, world, planned, names)?;
         let (mut desired, contract) = (computed.desired, computed.contract);
         claims::check_names(&blueprint.cluster.metadata.key(), &desired)?;

@@ -9,8 +9,11 @@
 mod corpus;
 mod cost;
 mod genes;
+mod growth;
 mod random;
 mod search;
+#[path = "../../benches/support/topologies.rs"]
+mod topologies;
 
 use std::time::{Duration, Instant};
 

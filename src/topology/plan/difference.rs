@@ -329,6 +329,9 @@ pub fn sent(desired: &Object) -> Result<Object, Failure> {
             ignored.push(PORT);
         }
     }
+    if ignored.is_empty() && ssa::is_reduced(desired.as_ref(), ssa::SENT) {
+        return Ok(desired.clone());
+    }
     let reduced: Value = ssa::reduce(desired.as_ref(), ssa::SENT, &ignored);
     Object::try_from(reduced).map_err(|found| Failure::Unreadable(format!("the object to apply is {found}")))
 }

@@ -8,27 +8,21 @@ use std::sync::Arc;
 use futures::FutureExt;
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::defaults::default_strategies;
-use super::difference::{merged, owners, schema};
 use super::in_place::{mark, updater};
-use super::rolls::{default_replicas, defaulted, notes, owner, rolls};
-use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step, postponed};
-use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
-use crate::json::StringMap;
-use crate::rollouts::Owner;
-use crate::ssa;
+use super::rolls::{default_replicas, notes, rolls};
+use super::{Action, Applied, Change, Part, Plan, Roll, Step, postponed};
+use crate::hub::{Cluster, Object, ObjectKey, annotation, label};
 use crate::topology::hooks::{Deletion, HookTracker, Hooks};
 use crate::topology::names::Derived;
 use crate::topology::patches::Trace;
-use crate::topology::refusals::{Checks, Subject, completed_in, definition_of};
+use crate::topology::refusals::{Checks, Subject};
 use crate::topology::upgrade::{Held, Tracker};
-use crate::topology::worker::{API_VERSION, WorkerKind};
-use crate::topology::{Computation, Failure, Options};
+use crate::topology::{Computation, Failure, Observed, Options};
 use crate::world::{
     Answer, Ask, DryRun, DryRunCall, Facts, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall,
-    Record, Selection, UpgradePlan, World, settle,
+    Record, UpgradePlan, World, settle,
 };
 
 /// Number of plans after which a rollout that still has steps fails.
@@ -57,15 +51,18 @@ pub trait ExtensionServer: fmt::Debug + Send + Sync {
 /// A world in which plans are executed.
 #[derive(Clone, Debug)]
 pub struct Fold {
-    facts: Facts,
-    applied: Applied,
-    options: Options,
+    pub(super) facts: Facts,
+    pub(super) applied: Applied,
+    pub(super) options: Options,
     /// The current time, for changes at a given time; `None` is before all of them.
     now: Option<Timestamp>,
     /// The server for dry runs of objects in a running cluster.
     server: Option<Arc<dyn DryRunServer>>,
     /// What calls the extensions of patches, if they can be called.
-    extensions: Option<Arc<dyn ExtensionServer>>,
+    pub(super) extensions: Option<Arc<dyn ExtensionServer>>,
+    /// Whether every step of an upgrade has a plan of its own, to compare with.
+    #[cfg(test)]
+    pub(super) is_one_by_one: bool,
 }
 
 /// One plan of a rollout, and its effect on machines.
@@ -99,6 +96,17 @@ pub struct Rollout {
     pub failure: Option<Failure>,
 }
 
+/// How often each slot was rotated while versions did not change.
+pub(super) type Rotations = BTreeMap<Part, usize>;
+
+/// The steps of a plan, and what they follow from.
+struct PlannedSteps {
+    steps: Vec<Step>,
+    observed: Arc<Observed>,
+    /// Why the plan stops after them.
+    failure: Option<Failure>,
+}
+
 impl Rollout {
     fn ended_by(self, failure: Failure) -> Self {
         Rollout { failure: Some(failure), ..self }
@@ -108,7 +116,17 @@ impl Rollout {
 impl Fold {
     /// A world with these facts, which must be complete.
     pub fn new(facts: Facts, options: Options) -> Self {
-        Fold { facts, applied: Applied::default(), options, now: None, server: None, extensions: None }
+        let applied = Applied::default();
+        Fold {
+            facts,
+            applied,
+            options,
+            now: None,
+            server: None,
+            extensions: None,
+            #[cfg(test)]
+            is_one_by_one: false,
+        }
     }
 
     /// The same world at this time.
@@ -205,9 +223,26 @@ impl Fold {
                 let noted = self.compute(cluster).and_then(|computation| self.applied.note(computation));
                 Rollout { failure: noted.err(), ..Rollout::default() }
             }
-            // A new topology needs only one plan: everything gets the version of the topology at once.
-            _ => self.roll_out_within(cluster, 1),
+            _ => self.create(cluster),
         }
+    }
+
+    /// Executes the one plan that a new topology needs: everything gets the version of the topology at once. The steps are dropped
+    /// as they are executed.
+    fn create(&mut self, cluster: &ObjectKey) -> Rollout {
+        let mut outcome = Rollout::default();
+        let planned = self.settled(|world| self.steps(cluster, world, &mut outcome));
+        let (steps, failure) = match planned {
+            Ok(Some(planned)) => (planned.steps, planned.failure),
+            Ok(None) => return outcome,
+            Err(failure) => return outcome.ended_by(failure),
+        };
+        for step in steps {
+            if let Err(failure) = self.carry_out(cluster, &step) {
+                return outcome.ended_by(failure);
+            }
+        }
+        Rollout { failure, ..outcome }
     }
 
     /// All objects of the topology of a Cluster, by group, kind and name.
@@ -218,45 +253,46 @@ impl Fold {
 
     /// Plans and executes the plan, until no step is left.
     pub fn roll_out(&mut self, cluster: &ObjectKey) -> Rollout {
-        let mut outcome = self.roll_out_within(cluster, ROUNDS);
-        if outcome.rounds.len() == ROUNDS {
-            outcome.failure = Some(Failure::Endless { cluster: cluster.clone(), rounds: ROUNDS });
-        }
+        let mut outcome = Rollout::default();
+        outcome.failure = self.roll_out_into(cluster, &mut outcome).err();
         postponed::merge(&mut outcome.rounds);
         outcome
     }
 
-    /// Plans and executes the plan, at most `rounds` times.
-    fn roll_out_within(&mut self, cluster: &ObjectKey, rounds: usize) -> Rollout {
-        let mut outcome = Rollout::default();
-        let mut rotations: BTreeMap<Part, usize> = BTreeMap::new();
-        for _ in 0..rounds {
-            let mut round = match self.plan(cluster, &mut outcome) {
-                Ok(round) => round,
-                Err(failure) => return outcome.ended_by(failure),
-            };
+    fn roll_out_into(&mut self, cluster: &ObjectKey, outcome: &mut Rollout) -> Result<(), Failure> {
+        let mut rotations = Rotations::default();
+        let mut is_certain = true;
+        for _ in 0..ROUNDS {
+            let mut round = self.plan(cluster, outcome)?;
             let failure = round.failure.take();
             if round.steps.is_empty() && failure.is_none() {
                 outcome.held.append(&mut outcome.paused);
-                return outcome;
+                return Ok(());
             }
-            if let Some(fighting) = rotates_for_ever(&round.steps, &mut rotations) {
-                return outcome.ended_by(fighting);
-            }
-            if let Err(failure) = round.steps.iter().try_for_each(|step| self.carry_out(cluster, step)) {
-                return outcome.ended_by(failure);
-            }
-            outcome.rounds.push(round);
+            self.execute(cluster, round, &mut rotations, outcome)?;
             if let Some(failure) = failure {
-                return outcome.ended_by(failure);
+                return Err(failure);
+            }
+            if is_certain && outcome.tracker.has_queue() {
+                is_certain = self.go_ahead(cluster, &mut rotations, outcome)?;
             }
         }
-        outcome
+        Err(Failure::Endless { cluster: cluster.clone(), rounds: ROUNDS })
     }
 
-    fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
-        self.write(cluster, step)?;
-        self.answer(step);
+    /// Executes the steps of a round.
+    pub(super) fn execute(
+        &mut self,
+        cluster: &ObjectKey,
+        round: Round,
+        rotations: &mut Rotations,
+        outcome: &mut Rollout,
+    ) -> Result<(), Failure> {
+        if let Some(fighting) = rotates_for_ever(&round.steps, rotations) {
+            return Err(fighting);
+        }
+        round.steps.iter().try_for_each(|step| self.carry_out(cluster, step))?;
+        outcome.rounds.push(round);
         Ok(())
     }
 
@@ -269,14 +305,8 @@ impl Fold {
     }
 
     /// Computes until every dry run and every call of an extension has its answer.
-    fn settled<T>(&self, mut compute: impl FnMut(&World) -> Result<T, Failure>) -> Result<T, Failure> {
-        let mut world = World::new(Arc::new(self.facts.clone()));
-        if self.server.is_some() {
-            world = world.with_dry_runs();
-        }
-        if self.calls_extensions() {
-            world = world.with_extensions();
-        }
+    pub(super) fn settled<T>(&self, mut compute: impl FnMut(&World) -> Result<T, Failure>) -> Result<T, Failure> {
+        let world = self.world();
         let compute = |world: World, ()| {
             ready(match compute(&world) {
                 // A failure because of a missing answer is computed again with the answer.
@@ -287,6 +317,17 @@ impl Fold {
         let gather = |needs: BTreeSet<Need>| ready(Ok(self.gathered(needs)));
         let settled = settle(world, (), compute, gather).now_or_never();
         settled.ok_or(Failure::NotAsked)??.0
+    }
+
+    pub(super) fn world(&self) -> World {
+        let mut world = World::new(Arc::new(self.facts.clone()));
+        if self.server.is_some() {
+            world = world.with_dry_runs();
+        }
+        if self.calls_extensions() {
+            world = world.with_extensions();
+        }
+        world
     }
 
     /// The answers to needs: dry runs come from the server, patches, plans and hooks from extensions, everything else from the facts.
@@ -316,24 +357,56 @@ impl Fold {
     }
 
     fn planned(&self, cluster: &ObjectKey, world: &World, outcome: &mut Rollout) -> Result<Round, Failure> {
+        match self.steps(cluster, world, outcome)? {
+            Some(PlannedSteps { steps, observed, failure }) => {
+                Ok(Round { failure, ..self.round(steps, &observed, world, outcome) })
+            }
+            None => Ok(Round::default()),
+        }
+    }
+
+    /// The steps of a plan; none for a Cluster that is skipped as a whole.
+    fn steps(
+        &self,
+        cluster: &ObjectKey,
+        world: &World,
+        outcome: &mut Rollout,
+    ) -> Result<Option<PlannedSteps>, Failure> {
         let found = match world.cluster(cluster) {
             Found::Yes(found) => found,
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
-            Found::Absent | Found::NotAsked => return Ok(Round::default()),
+            Found::Absent | Found::NotAsked => return Ok(None),
         };
         if let Some(held) = held_as_a_whole(&found) {
             outcome.held = vec![held];
             outcome.held.extend(self.held_machines(cluster, &found));
-            return Ok(Round::default());
+            return Ok(None);
         }
         let computation = Computation::of(&found, world, &mut Derived, &self.options)?;
-        let Plan { mut steps, held, failure, .. } = Plan::of(&computation, world, &self.applied, &mut Derived)?;
-        if self.server.is_some() && world.has_needs() {
-            return Err(Failure::NotAsked);
-        }
+        let Plan { steps, held, failure, .. } = self.plan_of(&computation, world)?;
         let Computation { observed, trace, warnings, assumes_contract, tracker, .. } = computation;
         outcome.tracker = tracker;
         (outcome.trace, outcome.warnings, outcome.assumes_contract) = (trace, warnings, assumes_contract);
+        outcome.held = held;
+        Ok(Some(PlannedSteps { steps, observed, failure }))
+    }
+
+    pub(super) fn plan_of(&self, computation: &Computation, world: &World) -> Result<Plan, Failure> {
+        let plan = Plan::of(computation, world, &self.applied, &mut Derived)?;
+        if self.server.is_some() && world.has_needs() {
+            return Err(Failure::NotAsked);
+        }
+        Ok(plan)
+    }
+
+    /// Steps, and their effect on machines. What else is found out about them goes into `outcome`.
+    pub(super) fn round(
+        &self,
+        mut steps: Vec<Step>,
+        observed: &Observed,
+        world: &World,
+        outcome: &mut Rollout,
+    ) -> Round {
         default_replicas(&mut steps);
         default_strategies(&mut steps);
         self.check(&steps, &observed.blueprint.class.metadata.key(), world, &mut outcome.checks);
@@ -341,10 +414,9 @@ impl Fold {
         if let Some(updater) = self.facts.objects().and_then(updater) {
             mark(&mut rolls, &updater);
         }
-        outcome.held = held;
         outcome.paused.extend(paused);
         outcome.notes.extend(notes(&steps).chain(of_certificates));
-        Ok(Round { steps, rolls, failure })
+        Round { steps, rolls, failure: None }
     }
 
     /// Checks what steps write against the schemas of definitions.
@@ -376,163 +448,10 @@ impl Fold {
         let rolls = awake.roll_out(key).rounds.into_iter().flat_map(|round| round.rolls);
         rolls.filter_map(|mut roll| roll.hold("its Cluster is paused")).collect()
     }
-
-    /// Writes the object of a step, as a server would: an existing object of the name is taken over, fields of other managers stay,
-    /// and `managedFields` are updated (RS-13, DEC-36, DEC-43).
-    ///
-    /// # Errors
-    /// When the object cannot be applied.
-    pub fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
-        let Some(sent) = &step.sent else {
-            self.delete(step);
-            return Ok(());
-        };
-        if step.part == Part::Cluster {
-            self.apply_to_cluster(cluster, sent);
-            return Ok(());
-        }
-        let world = World::new(Arc::new(self.facts.clone()));
-        let mut object = completed_in(&world, self.applied_to(&step.object, sent)?);
-        // A server would set a new one. Earlier dry runs of the object are not valid any more.
-        object.remove("metadata.resourceVersion");
-        if object.uid().is_empty() {
-            object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
-        }
-        let (sent, origins) = (sent.clone(), step.origins.clone());
-        self.applied.put(&step.object, Sent { object: sent, origins, is_rolled_out: true });
-        if let Some(objects) = self.facts.objects_mut() {
-            objects.put(Arc::new(object));
-        }
-        Ok(())
-    }
-
-    /// The result of applying `sent` to the object of that name, if it exists. What a schema refuses has been said, and is applied
-    /// all the same: machines are counted as if it were corrected.
-    fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
-        let world = World::new(Arc::new(self.facts.clone()));
-        let merged = self.merged(reference, sent);
-        match merged {
-            Err(Failure::Unreadable(_)) if definition_of(sent, &world).is_some() => {
-                self.merged_by(reference, sent, &world, &ssa::Schema::unknown())
-            }
-            merged => merged,
-        }
-    }
-
-    fn merged(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
-        let world = World::new(Arc::new(self.facts.clone()));
-        let before = world.object(reference);
-        let live = if let Found::Yes(live) = &before { Some(&**live) } else { None };
-        self.merged_by(reference, sent, &world, &schema(&world, sent, live)?)
-    }
-
-    fn merged_by(
-        &self,
-        reference: &ObjectRef,
-        sent: &Object,
-        world: &World,
-        schema: &ssa::Schema,
-    ) -> Result<Object, Failure> {
-        let before = world.object(reference);
-        let (live, managers) = match &before {
-            Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, schema)?),
-            _ => (None, Vec::new()),
-        };
-        merged(live.map(|live| Object::as_ref(live)), &managers, sent, schema)
-            .map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
-    }
-
-    /// Does at once the work of the provider and the machine controllers that follows a step.
-    pub(super) fn answer(&mut self, step: &Step) {
-        let Some(owner) = owner(&step.part, &step.object.kind) else { return };
-        let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
-            return;
-        };
-        let mut object = Object::clone(&written);
-        keep_replicas(&mut object, owner, step);
-        if owner == Owner::MachineDeployment {
-            complete_strategy(&mut object);
-            self.replace_machines(&written);
-        }
-        provide(&mut object, step);
-        if let Some(objects) = self.facts.objects_mut() {
-            objects.put(Arc::new(object));
-        }
-    }
-
-    /// Adds what admission adds to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
-    pub fn admit(&mut self, step: &Step) {
-        let owner = owner(&step.part, &step.object.kind);
-        let Some(owner) = owner.filter(|owner| matches!(owner, Owner::MachineDeployment | Owner::MachinePool)) else {
-            return;
-        };
-        let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
-            return;
-        };
-        let mut object = Object::clone(&written);
-        if object.at("spec.replicas").is_none()
-            && let Some(replicas) = defaulted(owner, &object, had_replicas(step))
-        {
-            // `spec` holds other fields.
-            let _ = object.set("spec.replicas", replicas.into());
-        }
-        if owner == Owner::MachineDeployment {
-            complete_strategy(&mut object);
-        }
-        if let Some(objects) = self.facts.objects_mut() {
-            objects.put(Arc::new(object));
-        }
-    }
-
-    fn delete(&mut self, step: &Step) {
-        self.applied.remove(&step.object);
-        if let Some(objects) = self.facts.objects_mut() {
-            objects.remove(&step.object);
-        }
-    }
-
-    /// The Cluster with the labels, annotations and references that the engine decided on.
-    fn apply_to_cluster(&mut self, key: &ObjectKey, patch: &Object) {
-        let Found::Yes(found) = self.facts.cluster(key) else { return };
-        let mut cluster = Cluster::clone(&found);
-        let texts = |path: &str| StringMap::from(patch.texts(path).unwrap_or_default());
-        cluster.metadata.labels = texts("metadata.labels");
-        cluster.metadata.annotations = texts("metadata.annotations");
-        let reference = |path: &'static str| crate::topology::field_path::contract_ref(patch, path).ok();
-        cluster.spec.infrastructure_ref = reference("spec.infrastructureRef").unwrap_or_default();
-        cluster.spec.control_plane_ref = reference("spec.controlPlaneRef").unwrap_or_default();
-        self.facts.put_cluster(key.clone(), Record::readable(cluster));
-    }
-
-    /// Replaces the machines of a machine deployment, so that they match it.
-    fn replace_machines(&mut self, deployment: &Object) {
-        let version = deployment.at("spec.template.spec.version").cloned();
-        let (Some(version), Ok(labels)) = (version, deployment.texts("spec.selector.matchLabels")) else { return };
-        if !labels.contains_key(label::CLUSTER_NAME) {
-            return;
-        }
-        let Some(objects) = self.facts.objects_mut() else { return };
-        let machines = objects.list(&Selection {
-            api_version: API_VERSION.to_owned(),
-            kind: "Machine".to_owned(),
-            namespace: deployment.namespace().to_owned(),
-            labels,
-        });
-        for machine in machines {
-            let mut machine = Object::clone(&machine);
-            let is_set = machine.set("spec.version", version.clone()).is_ok();
-            if machine.at("status.nodeInfo.kubeletVersion").is_some() {
-                let _ = machine.set("status.nodeInfo.kubeletVersion", version.clone());
-            }
-            if is_set {
-                objects.put(Arc::new(machine));
-            }
-        }
-    }
 }
 
 /// The failure of a rollout that rotates one slot again and again although no version changes.
-fn rotates_for_ever(steps: &[Step], rotations: &mut BTreeMap<Part, usize>) -> Option<Failure> {
+fn rotates_for_ever(steps: &[Step], rotations: &mut Rotations) -> Option<Failure> {
     if steps.iter().any(|step| step.changes.iter().any(Change::is_version)) {
         rotations.clear();
     }
@@ -558,57 +477,6 @@ fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
         () => return None,
     };
     Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
-}
-
-/// The number of replicas that a step changes.
-fn had_replicas(step: &Step) -> Option<i64> {
-    let change = step.changes.iter().find(|change| change.path == "spec.replicas")?;
-    change.from.as_ref()?.as_i64()
-}
-
-/// Sets the default of admission for replicas that were removed (ROLL-13).
-fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
-    let Some(had) = had_replicas(step) else { return };
-    if object.at("spec.replicas").is_none()
-        && let Some(replicas) = defaulted(owner, object, Some(had))
-    {
-        // `spec` holds other fields.
-        let _ = object.set("spec.replicas", replicas.into());
-    }
-}
-
-/// Sets the default strategy of admission in a machine deployment (MA-28.2.3).
-fn complete_strategy(object: &mut Object) {
-    const TYPE: &str = "spec.rollout.strategy.type";
-    let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or("RollingUpdate").to_owned();
-    let mut fill = |path: &str, value: Value| {
-        if object.at(path).is_none() {
-            // `spec` holds other fields, and those on the way are objects where they are at all.
-            let _ = object.set(path, value);
-        }
-    };
-    if kind == "RollingUpdate" {
-        fill(TYPE, kind.into());
-        fill("spec.rollout.strategy.rollingUpdate.maxSurge", 1.into());
-        fill("spec.rollout.strategy.rollingUpdate.maxUnavailable", 0.into());
-    }
-}
-
-/// Sets the status fields that a provider sets when it is done.
-fn provide(object: &mut Object, step: &Step) {
-    match &step.part {
-        Part::ControlPlane => {
-            let version = object.at("spec.version").cloned();
-            object.remove("status.versions");
-            if let Some(version) = version {
-                let _ = object.set("status.version", version);
-            }
-        }
-        Part::Worker(WorkerKind::MachinePool, _) => {
-            object.remove("status.nodeRefs");
-        }
-        _ => {}
-    }
 }
 
 /// A uid that is computed from group, kind and name.

@@ -10,8 +10,10 @@
 //! A field is removed if the previous desired object had it: `before.rs` records this for objects that exist, and a fold for the
 //! objects that it writes.
 //!
-//! A Plan is data: the reconciler executes it, `plan` prints it, and a fold applies it to its facts and plans again.
+//! A Plan is data: the reconciler executes it, `plan` prints it, and a fold applies it to its facts and plans again; `ahead.rs` makes one
+//! plan of many in which one worker after the other takes the same step.
 
+mod ahead;
 mod before;
 mod defaults;
 mod difference;
@@ -23,6 +25,7 @@ mod outdated;
 mod postponed;
 mod rolls;
 mod steps;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -11,6 +11,7 @@
 //! for is seen in objects, so their changes are what triggers the next one (UP-50).
 
 mod plan;
+mod sequence;
 mod tracker;
 mod workers;
 
@@ -20,16 +21,18 @@ use serde_json::{Value, json};
 
 pub use plan::{Part, PlanError, check as check_plan};
 pub use tracker::{ControlPlaneTracker, Held, Hold, Tracker, WorkerTracker};
+pub(in crate::topology) use workers::is_deployment_upgrading;
 
 use self::plan::{UpgradePlan, Way};
+use self::sequence::Sequence;
 use super::blueprint::Blueprint;
-use super::current::Current;
+use super::current::{Current, CurrentWorker};
 use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
-use super::worker::{WorkerEntry, WorkerKind};
+use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
 use crate::hub::control_plane::{is_upgrading, running_versions, written_at};
 use crate::hub::{Cluster, Hook, Object, annotation};
-use crate::version::Written;
+use crate::version::{BuildOrder, Written};
 use crate::world::{Found, PlanCall, World};
 
 /// Versions to go through, and who is upgrading; nothing is decided yet.
@@ -56,6 +59,8 @@ struct State<'a> {
     versions: Versions<'a>,
     hooks: Hooks<'a>,
     tracker: Tracker,
+    /// See [`Planned::ahead`].
+    is_ahead: bool,
 }
 
 /// The versions that there are, each of them read once.
@@ -114,7 +119,35 @@ impl<'a> Planned<'a> {
             is_planned: true,
             hooks: HookTracker::of(cluster),
         };
-        Ok(Planned(State { blueprint, current, versions, hooks: Hooks::new(cluster, world, options), tracker }))
+        Ok(Planned(State {
+            blueprint,
+            current,
+            versions,
+            hooks: Hooks::new(cluster, world, options),
+            tracker,
+            is_ahead: false,
+        }))
+    }
+
+    /// The same plan for all workers at once that take their next step one after the other, since only so many of them may upgrade
+    /// at once: those that have the lowest version, up to the first of which it is not certain. They are in
+    /// [`WorkerTracker::ahead`]. The plan does not change until the last of them has taken its step, because it follows from the
+    /// lowest version.
+    pub(super) fn ahead(mut self) -> Self {
+        let State { versions, tracker, .. } = &mut self.0;
+        let lowest = tracker.minimum_workers_version.clone();
+        for kind in WorkerKind::ALL {
+            let tracker = tracker.workers_mut(kind);
+            let is_above = |version: &Written| {
+                let order = lowest.as_ref().map(|lowest| version.version().build_order(lowest.version()));
+                order == Some(BuildOrder::Higher)
+            };
+            let is_ordered = |version: &Written| lowest.as_ref() == Some(version) || is_above(version);
+            let is_certain = tracker.plan.first().is_some_and(is_above) && versions.workers.values().all(is_ordered);
+            tracker.is_ahead_over = !is_certain;
+        }
+        self.0.is_ahead = true;
+        self
     }
 
     /// Decides the version of the control plane (UP-24).
@@ -161,9 +194,9 @@ impl<'a> ControlPlaneDecided<'a> {
     pub(super) fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
         let mut workers = BTreeMap::new();
         for kind in WorkerKind::ALL {
-            let entries = kind.entries(self.0.blueprint.topology());
-            for position in 0..entries.len() {
-                workers.insert((kind, position), self.0.worker_version(kind, &entries, position)?);
+            let sequence = Sequence::of(kind, self.0.blueprint.topology());
+            for position in 0..sequence.entries.len() {
+                workers.insert((kind, position), self.0.worker_version(&sequence, position)?);
             }
         }
         Ok(Decided { state: self.0, workers })
@@ -190,14 +223,9 @@ impl Decided<'_> {
 
 impl State<'_> {
     /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
-    fn worker_version(
-        &mut self,
-        kind: WorkerKind,
-        entries: &[WorkerEntry<'_>],
-        position: usize,
-    ) -> Result<Written, Failure> {
-        let target = self.versions.target.clone();
-        let Some(entry) = entries.get(position) else { return Ok(target) };
+    fn worker_version(&mut self, sequence: &Sequence<'_>, position: usize) -> Result<Written, Failure> {
+        let (kind, target) = (sequence.kind, self.versions.target.clone());
+        let Some(entry) = sequence.entries.get(position) else { return Ok(target) };
         let Some(worker) = self.current.workers(kind).get(entry.name) else {
             self.note_new_worker(kind, entry.name);
             return Ok(target);
@@ -207,7 +235,7 @@ impl State<'_> {
             return Ok(version);
         }
         let name = worker.object.name();
-        if let Some(hold) = self.hold_of_worker(kind, entries, position, name, &version)? {
+        if let Some(hold) = self.hold_of_worker(sequence, position, worker, &version)? {
             let tracker = self.tracker.workers_mut(kind);
             if matches!(hold, Hold::Deferred { .. }) {
                 tracker.deferred.insert(name.to_owned());
@@ -216,8 +244,12 @@ impl State<'_> {
             tracker.holds.insert(name.to_owned(), hold);
             return Ok(version);
         }
+        let is_ahead = self.is_ahead;
         let tracker = self.tracker.workers_mut(kind);
         tracker.upgrading.insert(name.to_owned());
+        if is_ahead {
+            tracker.ahead.push(entry.name.to_owned());
+        }
         Ok(tracker.plan.first().cloned().unwrap_or(version))
     }
 
@@ -376,18 +408,18 @@ impl State<'_> {
     /// Why a worker that has another version than the topology keeps it (UP-32, rows 3 to 9): it is deferred, a hook or its own
     /// kind's budget holds it, which its own machines use up as well (UP-36, UP-42), or the control plane moves (UP-37).
     fn hold_of_worker(
-        &self,
-        kind: WorkerKind,
-        entries: &[WorkerEntry<'_>],
+        &mut self,
+        sequence: &Sequence<'_>,
         position: usize,
-        name: &str,
+        worker: &CurrentWorker,
         version: &Written,
     ) -> Result<Option<Hold>, Failure> {
-        let tracker = self.tracker.workers(kind);
-        if let Some(hold) = deferral(entries, position).or_else(|| self.worker_hook_hold()) {
+        let (kind, name) = (sequence.kind, worker.object.name());
+        if let Some(hold) = sequence.deferral(position).or_else(|| self.worker_hook_hold()) {
             return Ok(Some(hold));
         }
-        if tracker.upgrading.len() >= tracker.max_concurrency {
+        let tracker = self.tracker.workers(kind);
+        if !self.is_ahead && tracker.upgrading.len() >= tracker.max_concurrency {
             return Ok(Some(match tracker.upgrading.contains(name) {
                 true => Hold::OwnMachines { version: version.clone() },
                 false => Hold::Concurrency {
@@ -411,8 +443,25 @@ impl State<'_> {
             Some(head) if head == version => {
                 Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(head), version: head.clone() }))
             }
+            Some(_) if self.is_ahead && !self.goes_along(kind, worker, version) => {
+                let (limit, names) = (tracker.max_concurrency, Vec::new());
+                self.tracker.workers_mut(kind).is_ahead_over = true;
+                Ok(Some(Hold::Concurrency { limit, names }))
+            }
             Some(_) => Ok(None),
         }
+    }
+
+    /// Whether a worker certainly takes the same step as those before it, once they are through (see [`Planned::ahead`]).
+    fn goes_along(&self, kind: WorkerKind, worker: &CurrentWorker, version: &Written) -> bool {
+        let tracker = self.tracker.workers(kind);
+        let is_whole = worker.bootstrap.is_some() && worker.infrastructure.is_some();
+        let is_lowest = self.tracker.minimum_workers_version.as_ref().is_some_and(|lowest| lowest == version);
+        is_whole
+            && is_lowest
+            && !tracker.is_ahead_over
+            && !worker.object.is_being_deleted()
+            && !tracker.upgrading.contains(worker.object.name())
     }
 
     /// What a worker waits for that waits for the control plane.
@@ -518,17 +567,6 @@ fn is_provisioning(object: &Object) -> Result<bool, Failure> {
         None => object.text("status.version")?,
     };
     Ok(running.unwrap_or_default().is_empty())
-}
-
-/// Why a worker is deferred: its own annotations, or that a worker before it holds those that follow (UP-34). Its version
-/// stays in the plan, so the control plane does not leave it behind (UP-45).
-fn deferral(entries: &[WorkerEntry<'_>], position: usize) -> Option<Hold> {
-    let has = |entry: &WorkerEntry<'_>, name: &str| entry.metadata.annotations.contains_key(name);
-    let hold = |annotation: &'static str, on: &WorkerEntry<'_>| Hold::Deferred { annotation, on: on.name.to_owned() };
-    let own = entries.get(position).filter(|own| has(own, annotation::DEFER_UPGRADE));
-    let holding = entries.iter().take(position + 1).find(|entry| has(entry, annotation::HOLD_UPGRADE_SEQUENCE));
-    own.map(|own| hold(annotation::DEFER_UPGRADE, own))
-        .or_else(|| holding.map(|holding| hold(annotation::HOLD_UPGRADE_SEQUENCE, holding)))
 }
 
 /// How many workers of a kind may upgrade at once (UP-05).

@@ -53,6 +53,10 @@ pub struct WorkerTracker {
     /// Names in the topology.
     pub pending_create: BTreeSet<String>,
     pub max_concurrency: usize,
+    /// The workers that upgrade in a plan ahead of the limit, by their names in the topology and in its order.
+    pub ahead: Vec<String>,
+    /// Whether no further worker can be planned ahead.
+    pub is_ahead_over: bool,
     /// Why workers are pending, by the names of objects, or in the topology for those that are still to be created.
     pub holds: BTreeMap<String, Hold>,
 }
@@ -183,6 +187,12 @@ impl Tracker {
     /// Whether a worker must not be created yet (UP-33).
     pub(in crate::topology) fn is_pending_create(&self, kind: WorkerKind, topology_name: &str) -> bool {
         self.workers(kind).pending_create.contains(topology_name)
+    }
+
+    /// Whether workers wait only for others of their kind, since no more may upgrade at once.
+    pub(in crate::topology) fn has_queue(&self) -> bool {
+        let of_kind = |kind: WorkerKind| self.workers(kind).holds.values();
+        WorkerKind::ALL.into_iter().flat_map(of_kind).any(|hold| matches!(hold, Hold::Concurrency { .. }))
     }
 
     /// Whether control plane and workers have the version of the topology, with all their machines (HK-21).

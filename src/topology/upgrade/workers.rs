@@ -54,7 +54,8 @@ pub(super) fn upgrading_deployments(
     Ok(upgrading)
 }
 
-fn is_deployment_upgrading(deployment: &Object, world: &World) -> Result<bool, Failure> {
+/// Whether a machine deployment has machines without its version (UP-21).
+pub(in crate::topology) fn is_deployment_upgrading(deployment: &Object, world: &World) -> Result<bool, Failure> {
     let Some(wanted) = version(deployment)? else { return Ok(false) };
     let selection = Selection {
         api_version: API_VERSION.to_owned(),

@@ -5,6 +5,7 @@ use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
 
 use super::{SIZE, SMITH, blade, change, edited, edits};
+use crate::hub::annotation;
 use crate::topology::testing::Scene;
 
 const VERSIONS: [&str; 5] = ["v1.31.0", "v1.31.4", "v1.32.1", "v1.33.0", "v1.34.2"];
@@ -215,6 +216,33 @@ proptest! {
         }
     }
 
+    /// UP-32, UP-41: what is planned ahead for workers that upgrade one after the other is what a plan for each of them comes to.
+    #[test]
+    fn upgrades_planned_ahead_are_those_planned_one_by_one(
+        one in scenes(), other in scenes(), deferred in proptest::option::of((0_usize..3, any::<bool>())), hooks in any::<bool>(),
+    ) {
+        let (before, after) = if one.1 <= other.1 { (one.0, other.0) } else { (other.0, one.0) };
+        let after = match deferred {
+            Some((at, holds)) => defer(after, at, holds),
+            None => after,
+        };
+        let rolled_out = |is_one_by_one: bool| {
+            let [mut old, mut new] =
+                [&before, &after].map(|scene| if hooks { scene.fold_with_hooks() } else { scene.fold() });
+            old.roll_out(&blade());
+            new.is_one_by_one = is_one_by_one;
+            new.take_over(&blade(), &old);
+            let outcome = new.roll_out(&blade());
+            (outcome, new.objects_of(&blade()))
+        };
+        let ((ahead, objects), (each, want)) = (rolled_out(false), rolled_out(true));
+        prop_assert_eq!(&ahead.rounds, &each.rounds);
+        prop_assert_eq!((&ahead.held, &ahead.failure), (&each.held, &each.failure));
+        prop_assert_eq!((&ahead.notes, &ahead.warnings), (&each.notes, &each.warnings));
+        prop_assert_eq!(&ahead.tracker, &each.tracker);
+        prop_assert_eq!(objects, want);
+    }
+
     /// BP-14: what admission keeps out ends in an error or in a plan, and never in a panic.
     #[test]
     fn objects_that_admission_would_deny_cause_no_panic(wrong in subsequence(nonsense(), 1..=4), is_new in any::<bool>()) {
@@ -224,6 +252,16 @@ proptest! {
             prop_assert!(!failure.to_string().is_empty());
         }
     }
+}
+
+/// The machine deployment at a position is deferred, or holds those that follow, if there is one.
+fn defer(scene: Scene, at: usize, holds: bool) -> Scene {
+    let place = format!("/spec/topology/workers/machineDeployments/{at}");
+    if scene.document("Cluster").pointer(&place).is_none() {
+        return scene;
+    }
+    let name = if holds { annotation::HOLD_UPGRADE_SEQUENCE } else { annotation::DEFER_UPGRADE };
+    scene.at("Cluster", &format!("{place}/metadata"), json!({"annotations": {name: ""}}))
 }
 
 /// What no admitted Cluster or class holds.

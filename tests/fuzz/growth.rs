@@ -1,0 +1,92 @@
+//! How the cost of a topology grows with its worker sets: an upgrade of twice as many takes about twice as long.
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use topologist::hub::Cluster;
+use topologist::topology::Options;
+use topologist::topology::plan::{Action, Fold};
+use topologist::world::{Facts, Record};
+
+use peakmem_alloc::PeakMemAllocTrait as _;
+
+use crate::topologies::{self, Size, key};
+use crate::{ALLOCATOR, PEAK};
+
+/// What an upgrade of a topology costs.
+struct Cost {
+    seconds: f64,
+    /// Bytes that were allocated, each time that they were.
+    allocated: f64,
+    /// The most bytes that were in use at a time.
+    peak: f64,
+}
+
+fn at(version: &str, size: Size) -> Facts {
+    let mut facts = topologies::facts(1, size);
+    let mut cluster = topologies::cluster(0, size);
+    cluster["spec"]["topology"]["version"] = json!(version);
+    let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+    facts.put_cluster(cluster.metadata.key(), Record::readable(cluster));
+    facts
+}
+
+/// Creates a Cluster of so many worker sets and upgrades it, as `plan` does.
+fn upgrade(deployments: usize) -> Cost {
+    let size = Size { deployments, patches: 3 };
+    let options = Options { runtime_sdk: false };
+    let [before, after] = ["v1.33.1", "v1.34.2"].map(|version| Fold::new(at(version, size), options));
+    PEAK.reset_peak_memory();
+    let (time, given) = (thread_time(), ALLOCATOR.total_allocated());
+    let mut old = before.clone();
+    assert_eq!(old.settle(&key(0)).failure, None);
+    let mut new = after.clone();
+    new.take_over(&key(0), &old);
+    let outcome = new.roll_out(&key(0));
+    let cost = Cost {
+        seconds: thread_time() - time,
+        allocated: (ALLOCATOR.total_allocated() - given) as f64,
+        peak: PEAK.get_peak_memory() as f64,
+    };
+    assert_eq!(outcome.failure, None);
+    assert_eq!(outcome.held, []);
+    // One set upgrades at a time.
+    let upgraded = outcome.rounds.iter().filter(|round| round.rolls.iter().any(|roll| roll.part.worker().is_some()));
+    assert_eq!(upgraded.count(), deployments);
+    let rotated = outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| step.action == Action::Rotate);
+    assert!(rotated.count() >= deployments);
+    cost
+}
+
+fn thread_time() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// The bytes of the templates of all worker sets, as JSON.
+fn template_bytes(deployments: usize) -> f64 {
+    let (_, templates) = topologies::class_and_templates(Size { deployments: 1, patches: 3 });
+    let is_of_workers = |template: &&Value| {
+        ["BoxMachineTemplate", "KubeadmConfigTemplate"].iter().any(|kind| template["kind"] == *kind)
+    };
+    let bytes: usize = templates.iter().filter(is_of_workers).map(|template| template.to_string().len()).sum();
+    (deployments * bytes) as f64
+}
+
+#[test]
+fn an_upgrade_of_twice_as_many_worker_sets_costs_about_twice_as_much() {
+    // Caches fill.
+    upgrade(10);
+    let (half, all) = (upgrade(200), upgrade(400));
+    let growth = all.allocated / half.allocated;
+    assert!(growth < 2.2, "{growth} times as many bytes are allocated");
+    // Other work of the machine takes part of a processor's speed.
+    let growth = all.seconds / half.seconds;
+    assert!(growth < 3.0, "it takes {growth} times as long");
+    let growth = all.peak / half.peak;
+    assert!(growth < 2.2, "it takes {growth} times as much memory");
+    let of_each = all.peak / template_bytes(400);
+    assert!(of_each < PEAK_OF_EACH, "{of_each} bytes of memory for each byte of the templates");
+}
+
+/// Bytes of memory for each byte of the templates of all sets.
+const PEAK_OF_EACH: f64 = 30.0;
