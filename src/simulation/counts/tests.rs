@@ -415,6 +415,11 @@ fn a_time_that_has_passed_replaces_machines_and_one_in_the_future_does_not() {
             assert_eq!(of_edit(&forge(), &after), want, "{part} {time}");
         }
     }
+    // The machine that was initialized is still what a machine would be that joins: nothing is replaced before the time.
+    let template = "KubeadmControlPlaneTemplate";
+    let after = forge().at(template, &format!("{CONFIG}/initConfiguration"), json!({"skipPhases": ["addon/coredns"]}));
+    let after = after.at("Cluster", "/spec/topology/controlPlane/rollout", json!({"after": FUTURE}));
+    assert_eq!(of_edit(&forge(), &after), Counts::new());
 }
 
 /// The class of the embedded provider, with a Cluster like that of [`forge`].

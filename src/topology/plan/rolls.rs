@@ -231,7 +231,7 @@ impl Scene<'_> {
         if had != wanted {
             roll.reason = "the number of its replicas changes".to_owned();
         }
-        let decisive = self.decisive(step, owner);
+        let decisive = self.decisive(step, owner, before);
         if let Some((outdated, is_estimated)) = self.outdated(step, &decisive, before, had.or(wanted)) {
             // Of machines that are too many, outdated ones are deleted first.
             let outdated = outdated.map(|outdated| (outdated - machines.removed.unwrap_or_default()).max(0));
@@ -272,7 +272,7 @@ impl Scene<'_> {
     }
 
     /// The leaves that make a controller replace machines.
-    fn decisive<'a>(&self, step: &'a Step, owner: Owner) -> Vec<Decisive<'a>> {
+    fn decisive<'a>(&self, step: &'a Step, owner: Owner, before: &Object) -> Vec<Decisive<'a>> {
         let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
         let leaves = step
             .changes
@@ -281,6 +281,7 @@ impl Scene<'_> {
         leaves
             .filter_map(|leaf| row(owner, &leaf.path).map(|row| (leaf, row)))
             .filter(|leaf| self.replaces(leaf))
+            .filter(|(_, row)| row.effect != Effect::ReplacesInitialized || !stays_initialized(step, before))
             .collect()
     }
 
@@ -313,8 +314,7 @@ impl Scene<'_> {
             return Some((all, true));
         }
         let (ran_init, is_guess) = self.ran_init(before);
-        let is_initialized_outdated = has(Effect::ReplacesInitialized) && !stays_initialized(step, before);
-        let initialized = if is_initialized_outdated { ran_init } else { 0 };
+        let initialized = if has(Effect::ReplacesInitialized) { ran_init } else { 0 };
         let joined =
             if has(Effect::ReplacesJoined) { all.map(|all| all.saturating_sub(ran_init).max(0)) } else { Some(0) };
         let expiring = if has(Effect::ReplacesExpiring) { self.expiring(decisive, before) } else { 0 };
