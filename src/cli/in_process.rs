@@ -19,7 +19,7 @@ use crate::embedded::{Admission, Asked, Phase, Webhook};
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use crate::hub::GROUP;
 use crate::hub::contract::plural;
-use crate::webhook::{extension_configs, templates};
+use crate::webhook::{extension_configs, template_deletions, templates};
 
 /// How long a review may take, in seconds.
 const TIMEOUT: u32 = 10;
@@ -65,16 +65,18 @@ fn of_extension_config(phase: Phase, asked: &Asked<'_>) -> Option<Webhook> {
     Some(Webhook { name: name.to_owned(), path: path.to_owned(), ignores_failure: false })
 }
 
-/// The webhook for templates of classes, as in `manifests/components/templates`.
-const TEMPLATES: &str = "impact.templates.topologist.dev";
-
-/// Whether a write is an edit of what may be a template of a class.
-fn is_template_edit(phase: Phase, asked: &Asked<'_>) -> bool {
-    phase == Phase::Validating
-        && asked.operation == "UPDATE"
+/// The webhook for a write of what may be a template of a class, as in `manifests/components/templates`.
+fn of_template(phase: Phase, asked: &Asked<'_>) -> Option<Webhook> {
+    let is_template = phase == Phase::Validating
         && asked.subresource.is_empty()
         && !asked.namespace.is_empty()
-        && asked.resource.ends_with("templates")
+        && asked.resource.ends_with("templates");
+    let (name, path) = match asked.operation {
+        "UPDATE" if is_template => ("impact.templates.topologist.dev", templates::PATH),
+        "DELETE" if is_template => ("deletion.templates.topologist.dev", template_deletions::PATH),
+        _ => return None,
+    };
+    Some(Webhook { name: name.to_owned(), path: path.to_owned(), ignores_failure: true })
 }
 
 /// Admission by the end points of a router.
@@ -117,12 +119,7 @@ impl Admission for InProcess {
         let asked_for = self.hooks.iter().filter(|hook| matches(hook, phase, asked));
         let hooks =
             asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
-        let of_templates = is_template_edit(phase, asked).then(|| Webhook {
-            name: TEMPLATES.to_owned(),
-            path: templates::PATH.to_owned(),
-            ignores_failure: true,
-        });
-        hooks.chain(of_templates).chain(of_extension_config(phase, asked)).collect()
+        hooks.chain(of_template(phase, asked)).chain(of_extension_config(phase, asked)).collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {

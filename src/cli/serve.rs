@@ -368,7 +368,9 @@ impl EndPoints {
             max_replaced_machines: options.max_replaced_machines,
             ..Limits::default()
         };
-        let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone()).with_events(client.clone());
+        let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone())
+            .with_events(client.clone())
+            .with_namespaces(client.clone());
         let handler = match holds {
             Some(holds) => handler.with_holds(holds),
             None => handler,

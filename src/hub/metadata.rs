@@ -105,6 +105,10 @@ pub mod annotation {
     pub const SKIP_DELETE_HOOKS: &str = "unsafe.topologist.dev/skip-delete-hooks";
     /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
+    /// On a template: it can be deleted although a ClusterClass in use refers to it (DEC-110).
+    pub const DELETE_TEMPLATE_IN_USE: &str = "unsafe.topologist.dev/delete-template-in-use";
+    /// On an object that `clusterctl move` has moved: it is deleted in the cluster that it was moved from.
+    pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
     /// On an object of v1beta1: what only its v1beta2 form has (CONV-013).
     pub const CONVERSION_DATA: &str = "cluster.x-k8s.io/conversion-data";
     /// On what is only tried: the webhooks of providers let pass what never changes otherwise (SSA-08).

@@ -308,7 +308,7 @@ pub fn is_of_a_class(stored: &Facts, group: &str, kind: &str, template: &ObjectK
 }
 
 /// The classes that refer to a template, in any version of its kind.
-fn classes_with(stored: &Facts, group: &str, kind: &str, template: &ObjectKey) -> Vec<ObjectKey> {
+pub fn classes_with(stored: &Facts, group: &str, kind: &str, template: &ObjectKey) -> Vec<ObjectKey> {
     let refers = |key: &&ObjectKey| {
         let Found::Yes(class) = stored.class(key) else { return false };
         references(&class.spec).into_iter().any(|reference| {

@@ -20,7 +20,7 @@ mod compare;
 mod tally;
 mod words;
 
-pub use case::{Case, Edit, is_of_a_class};
+pub use case::{Case, Edit, classes_with, is_of_a_class};
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES};
 pub use tally::{Count, Group, Impact, Tally};
 pub use words::with_refusals;

@@ -153,13 +153,7 @@ fn response<'a>(denial: Option<Denial>, review: &'a AdmissionRequest<'_>) -> Adm
     if let Some(denial) = denial {
         let (code, reason, _, message) = denial.parts();
         let mut status = Status::failure(code, reason, message);
-        status.details = Some(StatusDetails {
-            name: review.name.as_deref().unwrap_or_default(),
-            group: &review.kind.group,
-            kind: &review.kind.kind,
-            retry_after_seconds: None,
-            causes: Vec::new(),
-        });
+        status.details = Some(StatusDetails::from(review));
         response.status = Some(status);
     }
     response

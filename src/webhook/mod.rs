@@ -12,7 +12,8 @@
 //! routes.rs: the paths that are served
 //! extension_configs.rs: reviews of ExtensionConfigs
 //! holds.rs: holds on the deletion of Clusters; deletions.rs: reviews of deletions of what belongs to them
-//! templates.rs: reviews of the templates of classes, for their impact alone
+//! templates.rs: reviews of the templates of classes, for their impact alone; template_deletions.rs: their deletions,
+//! which template_guard.rs denies
 //! probes.rs: liveness, readiness and metrics, on a port of its own
 //! ```
 
@@ -33,6 +34,8 @@ mod refusal;
 pub mod review;
 pub mod routes;
 pub mod server;
+pub mod template_deletions;
+mod template_guard;
 pub mod templates;
 mod turns;
 mod warned;

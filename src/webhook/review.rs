@@ -26,6 +26,7 @@ use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIM
 use super::queue::{Queue, Shed};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use super::server::Peer;
+use super::template_guard::TemplateGuard;
 use super::turns::{Owner, Turns};
 use crate::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
 use crate::budget::Stop;
@@ -52,6 +53,7 @@ pub struct Handler {
     pub(super) assessor: Assessor,
     /// Holds deletions, where no other controller waits for hooks.
     pub(super) holds: Option<Holds>,
+    pub(super) template_guard: TemplateGuard,
     evaluate: Evaluate,
 }
 
@@ -69,6 +71,7 @@ impl Handler {
             metrics,
             settings: Arc::new(settings),
             holds: None,
+            template_guard: TemplateGuard::new(None),
             evaluate: Question::answer,
         }
     }
@@ -78,6 +81,12 @@ impl Handler {
     pub fn with_events(self, client: kube::Client) -> Self {
         let announcer = Announcer::new(client, self.gatherer.cache().clone());
         Handler { assessor: self.assessor.with_events(announcer), ..self }
+    }
+
+    /// The same; `client` reads the Namespaces of templates whose deletion would be denied (DEC-110).
+    #[must_use]
+    pub fn with_namespaces(self, client: kube::Client) -> Self {
+        Handler { template_guard: TemplateGuard::new(Some(client)), ..self }
     }
 
     /// The same, which holds deletions until hooks have passed (DEC-56).

@@ -11,7 +11,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::refusal::{PANICKED, refusal};
 use super::review::Handler;
-use super::{deletions, extension_configs, templates};
+use super::{deletions, extension_configs, template_deletions, templates};
 use crate::admission::{END_POINTS, EndPoint, MACHINE_END_POINTS, Settings};
 use crate::wire::conversion_review;
 
@@ -36,6 +36,9 @@ pub fn router(handler: Arc<Handler>) -> Router {
     }
     let of_templates = |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_template(request);
     let router = router.route(templates::PATH, on(MethodFilter::POST, of_templates));
+    let of_template_deletions =
+        |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_template_deletion(request);
+    let router = router.route(template_deletions::PATH, on(MethodFilter::POST, of_template_deletions));
     let of_deletions = |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_deletion(request);
     let router = router.route(deletions::PATH, on(MethodFilter::POST, of_deletions));
     let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
@@ -49,8 +52,8 @@ pub fn router(handler: Arc<Handler>) -> Router {
 async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: http::Uri) -> Response {
     let paths = end_points(&handler.settings).map(|end_point| end_point.path);
     let of_extensions = extension_configs::END_POINTS.into_iter().map(|(_, _, path)| path);
-    let paths: Vec<&str> =
-        paths.chain(of_extensions).chain([templates::PATH, deletions::PATH, conversion_review::PATH]).collect();
+    let others = [templates::PATH, template_deletions::PATH, deletions::PATH, conversion_review::PATH];
+    let paths: Vec<&str> = paths.chain(of_extensions).chain(others).collect();
     refusal(
         StatusCode::NOT_FOUND,
         &format!("{method} {} is not served; send reviews to POST {}", uri.path(), paths.join(", ")),

@@ -144,6 +144,18 @@ pub struct StatusDetails<'a> {
     pub causes: Vec<StatusCause>,
 }
 
+impl<'a> From<&'a AdmissionRequest<'_>> for StatusDetails<'a> {
+    fn from(review: &'a AdmissionRequest<'_>) -> Self {
+        StatusDetails {
+            name: review.name.as_deref().unwrap_or_default(),
+            group: &review.kind.group,
+            kind: &review.kind.kind,
+            retry_after_seconds: None,
+            causes: Vec::new(),
+        }
+    }
+}
+
 /// One field error.
 #[derive(Debug, Serialize)]
 pub struct StatusCause {

@@ -1,5 +1,5 @@
 //! Edits of classes, templates and Clusters tell in kubectl how many machines they replace, and a ceiling holds those that replace
-//! too many.
+//! too many. Templates in use are not deleted (deletions.rs).
 //!
 //! One installation serves all tests of this file, with the component for templates. In one namespace a second process is asked as
 //! well, which has a ceiling.
@@ -14,6 +14,8 @@ use crate::kubectl_client::{Kubectl, Outcome};
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, make_certificates};
+
+mod deletions;
 
 /// Where the process with the ceiling is asked as well.
 const CAPPED: &str = "capped";

@@ -339,3 +339,45 @@ fn edits_print_how_many_machines_they_replace_and_a_ceiling_holds_them() {
     let more = scaled(3);
     assert!(more.code == 0 && !more.err.contains("machine"), "{more:#?}");
 }
+
+#[test]
+fn kubectl_delete_of_a_class_and_its_templates_waits_for_their_clusters() {
+    // DEC-110
+    let served = serve();
+    let file = |name: &str| quick_start().join(name).display().to_string();
+    let (class, cluster, templates) = (file("class.yaml"), file("cluster.yaml"), file("templates.yaml"));
+    let left = || {
+        let kinds = "kubeadmconfigtemplates,kubeadmcontrolplanetemplates,devclustertemplates,devmachinetemplates,devmachinepooltemplates";
+        served.out(&["get", kinds, "-o", "name"]).lines().count()
+    };
+    let denied = served.err(&["delete", "-f", &templates, "-f", &class]);
+    assert!(
+        denied.contains(
+            "quick-start-cluster cannot be deleted because it is used by ClusterClass default/quick-start (1 Cluster)"
+        ),
+        "{denied}"
+    );
+    assert_eq!((denied.matches("delete-template-in-use").count(), left()), (7, 7), "{denied}");
+
+    served.out(&[
+        "annotate",
+        "kubeadmconfigtemplate",
+        "quick-start-pool-bootstrap",
+        "unsafe.topologist.dev/delete-template-in-use=",
+    ]);
+    served.out(&["delete", "kubeadmconfigtemplate", "quick-start-pool-bootstrap"]);
+    assert_eq!(left(), 6);
+
+    // A Cluster that is being deleted holds nothing but its class.
+    let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}}).to_string();
+    served.out(&["patch", "cluster", "demo", "--type=merge", "-p", &hold(json!(["example.com/hold"]))]);
+    let denied =
+        served.err(&["delete", "--wait=false", "-f", &cluster, "-f", &templates, "-f", &class, "--ignore-not-found"]);
+    assert!(
+        denied.contains("ClusterClass default/quick-start cannot be deleted") && !denied.contains("Template"),
+        "{denied}"
+    );
+    assert_eq!(left(), 0);
+    served.out(&["patch", "cluster", "demo", "--type=merge", "-p", &hold(Value::Null)]);
+    served.eventually(&["delete", "clusterclass", "quick-start"]);
+}

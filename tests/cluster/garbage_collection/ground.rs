@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use crate::controller_manager::ControllerManager;
 use crate::kubectl_client::Kubectl;
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
+use crate::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
 use crate::process::{Topologist, make_certificates};
 use crate::rollout::site::{CORE, Site, without_conversion};
 
@@ -43,12 +43,13 @@ impl Ground {
         }
     }
 
-    /// Everything of the overlay `alone`, as a user would have it after the installation.
+    /// Everything of the overlay `alone` and the guard of templates, as a user would have it after the installation.
     async fn real() -> Self {
         let kubernetes = Kubernetes::start();
+        let manifests = manifests();
         let definitions = topologist::crd::definitions().into_iter().map(without_conversion);
         kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
-        kubernetes.apply_yaml(&stream(&permissions(overlay("alone")))).await;
+        kubernetes.apply_yaml(&stream(&permissions(manifests.clone()))).await;
         let account = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
         let folder = tempfile::tempdir().unwrap();
         make_certificates(folder.path());
@@ -60,9 +61,9 @@ impl Ground {
         let topologist = Topologist::serve(&[&common[..], &own, &LOG].concat());
         topologist.wait_until_ready();
         let authority = std::fs::read(file("ca.crt")).unwrap();
-        let definitions = definitions_at(overlay("alone"), &topologist.conversions, &authority);
+        let definitions = definitions_at(manifests.clone(), &topologist.conversions, &authority);
         kubernetes.apply_yaml(&stream(&definitions)).await;
-        kubernetes.apply_yaml(&stream(&webhooks_at(overlay("alone"), &topologist.webhook, &authority))).await;
+        kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &topologist.webhook, &authority))).await;
         let controller_manager = ControllerManager::start(&kubernetes).await;
         let kubeconfig = kubernetes.kubeconfig().to_owned();
         Ground { topologist, kubeconfig, real: Some((kubernetes, controller_manager)), _folder: folder }
@@ -83,6 +84,19 @@ impl Ground {
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         kube::Client::try_from(config).unwrap()
     }
+}
+
+/// The component `templates` reviews templates of usual providers; those of the embedded provider are in groups of their own.
+fn manifests() -> Vec<Value> {
+    let mut objects = overlay_with("alone", &["templates"], &[]);
+    let webhooks = objects.iter_mut().filter_map(|object| object.get_mut("webhooks")?.as_array_mut()).flatten();
+    let of_templates = webhooks.filter(|webhook| webhook["name"].as_str().unwrap().contains(".templates."));
+    for groups in of_templates.filter_map(|webhook| webhook["rules"][0]["apiGroups"].as_array_mut()) {
+        groups.extend(
+            ["infrastructure", "controlplane", "bootstrap"].map(|group| json!(format!("{group}.topologist.dev"))),
+        );
+    }
+    objects
 }
 
 const LOG: [&str; 2] = ["--log", "topologist=debug"];
