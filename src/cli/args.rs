@@ -130,6 +130,15 @@ impl Rules {
     }
 }
 
+/// The ceiling of a server (DEC-53).
+#[derive(Clone, Debug, Args)]
+pub struct CeilingFlag {
+    /// Report edits that replace or remove more machines than this as denied, as serve does with the same flag. The annotation
+    /// topologist.dev/max-replaced-machines of a ClusterClass may set a lower number.
+    #[arg(long, value_name = "NUMBER")]
+    pub max_replaced_machines: Option<u32>,
+}
+
 /// `serve`
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -456,6 +465,8 @@ pub struct Validate {
     pub output: Output,
     #[command(flatten)]
     pub rules: Rules,
+    #[command(flatten)]
+    pub ceiling: CeilingFlag,
 }
 
 /// `default`
@@ -542,6 +553,8 @@ pub struct Plan {
     pub color: ColorChoice,
     #[command(flatten)]
     pub rules: Rules,
+    #[command(flatten)]
+    pub ceiling: CeilingFlag,
 }
 
 /// Whether a plan of a running cluster uses dry runs on its API server.

@@ -20,6 +20,7 @@ mod empty;
 mod errors;
 mod extensions;
 mod files;
+mod held_edits;
 mod hints;
 mod in_process;
 mod kept;

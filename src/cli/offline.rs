@@ -19,7 +19,7 @@ use super::discovered::{self, VariableServer};
 use super::errors::shown;
 use super::files::{Input, Loaded, Reader, Undecoded};
 use super::{applied, hints, kept, substitution};
-use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use crate::admission::{Edited, Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
 use crate::field::{ErrorKind, FieldError, Findings, Path};
 use crate::hub::contract::definition_name;
@@ -183,6 +183,17 @@ impl Case {
         let world = self.world.objects.iter().filter_map(Stored::of);
         let facts = self.facts_of(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
         self.with_undecoded(facts).with_objects(objects([&*self.old, &*self.world, &*self.new]))
+    }
+
+    /// The facts before the first object is applied, and what the new files create besides Clusters.
+    pub(super) fn stored(&self, subjects: &[Subject<'_>]) -> Facts {
+        let is_new_class =
+            |subject: &&Subject<'_>| subject.operation == Operation::Create && subject.kind == Kind::ClusterClass;
+        let created = subjects.iter().filter(is_new_class).filter_map(|subject| subject.new.clone());
+        let world = self.world.objects.iter().filter_map(Stored::of);
+        let old = subjects.iter().filter_map(|subject| subject.old.clone());
+        let facts = self.facts_of(world.chain(created).chain(old));
+        facts.with_objects(objects([&*self.crds, &*self.world, &*self.new, &*self.old]))
     }
 
     /// What a running cluster has stored and does not decode, unless files take its place.
@@ -439,6 +450,17 @@ impl<'a> Subject<'a> {
             old_object: self.old.as_ref().map(|old| &*old.text),
             old_version: self.old.as_ref().map_or(version, |old| old.version),
         }))
+    }
+
+    /// Whether a text is part of the stored object.
+    pub(super) fn had_text(&self, text: &str) -> bool {
+        self.old.as_ref().is_some_and(|old| old.text.contains(text))
+    }
+
+    /// The update of a stored object, as the validating end point sees it.
+    pub(super) fn edited(&self) -> Option<Edited> {
+        let question = if self.operation == Operation::Update { self.question(Phase::Validate)? } else { return None };
+        question.ok()?.into_edited()
     }
 
     /// Why the mutating end point denies the object, if it does.

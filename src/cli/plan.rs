@@ -39,6 +39,7 @@ use super::args::{DryRunMode, Input, Plan, PlanOutput};
 use super::choice;
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
+use super::held_edits::held_edits;
 use super::live::{Connection, Reach};
 use super::offline::Subject;
 use super::output;
@@ -79,6 +80,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     for (cluster, errors) in only_before {
         denials.extend(errors.iter().map(|error| format!("Cluster {cluster}, before the change: {error}")));
     }
+    let ceiling = (after.settings(), options.ceiling.max_replaced_machines);
+    let held = if denials.is_empty() { held_edits(after.case(), &new, &facts, ceiling, now) } else { Vec::new() };
     drop(new);
     let mut is = after.fold(&facts).at(now);
     if let Some(server) = &server {
@@ -98,6 +101,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     if clusters.is_empty()
         && samples.is_empty()
         && denials.is_empty()
+        && held.is_empty()
         && let Some(code) = empty::settle(Wanted::Planned, after.case(), &options.input)?
     {
         return Ok(ExitCode::from(code));
@@ -112,6 +116,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let collected = in_parallel(&twins, keep, &progress, compare);
     drop(progress);
     let mut report = collected.into_report(denials);
+    report.held_edits = held;
     samples.complete(&mut report);
     report.warnings = server.map(|server| server.untried()).unwrap_or_default();
     for extensions in extensions.into_iter().flatten() {

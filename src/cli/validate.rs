@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::UNUSABLE;
@@ -12,10 +13,12 @@ use super::args::{Output, Validate};
 use super::empty::{self, Wanted};
 use super::errors::{Shown, shown};
 use super::extensions::Extensions;
+use super::files::Loaded;
+use super::held_edits::{HeldEdit, held_edits};
 use super::offline::{Case, Review, Subject};
 use super::output::{self, Text};
 use super::schemas::{self, Inspector};
-use crate::admission::Settings;
+use crate::admission::{Operation, Settings};
 use crate::field::{RuleId, Warning};
 use crate::topology::refusals::Checks;
 use crate::world::Facts;
@@ -33,6 +36,11 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let inspector = Inspector::new(&case, &facts, &settings);
     subjects.iter().zip(&mut rows).for_each(|(subject, row)| row.inspect(subject, &inspector));
     drop(inspector);
+    // A server counts the machines of an edit that is allowed otherwise.
+    if rows.iter().all(|row| row.allowed) {
+        let ceiling = (&settings, options.ceiling.max_replaced_machines);
+        hold(&mut rows, &case, held_edits(&case, &subjects, &facts, ceiling, Timestamp::now()));
+    }
     match options.output {
         Output::Text => {
             output::text(&text(&rows))?;
@@ -51,6 +59,25 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     }
     let nothing = if rows.is_empty() { empty::settle(Wanted::Judged, &case, &options.input)? } else { None };
     Ok(ExitCode::from(nothing.unwrap_or(u8::from(denied || warned || is_faulty))))
+}
+
+/// Adds the denials of edits that a ceiling holds. Templates have rows for them alone.
+fn hold<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, held: Vec<HeldEdit>) {
+    for held in held {
+        let is_it = |kind: &str, namespace: &str, name: &str| (kind, namespace, name) == held.object();
+        let error = Shown::of_ceiling(&held.message);
+        if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
+            row.allowed = false;
+            row.errors.push(error);
+            continue;
+        }
+        let mut files = case.new.objects.iter();
+        let file = files.find(|loaded| {
+            let key = &loaded.manifest.key;
+            is_it(&loaded.manifest.kind, &key.namespace, &key.name)
+        });
+        rows.extend(file.map(|loaded| Row::of_template(loaded, error)));
+    }
 }
 
 /// Says what could not be read or is not what the user most likely meant; returns the exit code if that settles it.
@@ -135,6 +162,26 @@ impl<'a> Row<'a> {
             not_checked: review.verdict.not_checked,
             schemas_not_checked: BTreeSet::new(),
             patch,
+        }
+    }
+
+    /// The result for an edit of a template, which is denied.
+    fn of_template(loaded: &'a Loaded, error: Shown) -> Self {
+        let manifest = &loaded.manifest;
+        Row {
+            file: &loaded.file,
+            line: manifest.line,
+            api_version: &manifest.api_version,
+            kind: &manifest.kind,
+            namespace: &manifest.key.namespace,
+            name: &manifest.key.name,
+            operation: Operation::Update.name(),
+            allowed: false,
+            errors: vec![error],
+            warnings: Vec::new(),
+            not_checked: Vec::new(),
+            schemas_not_checked: BTreeSet::new(),
+            patch: json_patch::Patch::default(),
         }
     }
 

@@ -21,6 +21,7 @@ mod files;
 mod fleet_plans;
 mod floods;
 mod forecasts;
+mod held_edits;
 mod hostile_texts;
 mod kubectl;
 mod layering;

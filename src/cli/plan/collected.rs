@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::groups::Group;
 use super::report::ClusterReport;
+use crate::cli::held_edits::HeldEdit;
 use crate::hub::ObjectKey;
 use crate::topology::plan::Machines;
 
@@ -36,6 +37,9 @@ pub(super) struct Report {
     pub schemas_not_checked: BTreeSet<String>,
     /// Why the change would be denied.
     pub errors: Vec<String>,
+    /// Edits that a ceiling holds until they are approved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_edits: Vec<HeldEdit>,
 }
 
 /// Sums over all Clusters.
@@ -69,12 +73,12 @@ impl Report {
         self.groups.iter().chain(&self.classes)
     }
 
-    /// 1 denied or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3 anything else
-    /// changes, 0 nothing does (DEC-42).
+    /// 1 denied, held by a ceiling or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3
+    /// anything else changes, 0 nothing does (DEC-42).
     pub(super) fn exit_code(&self) -> u8 {
         let any = |holds: fn(&Group) -> bool| self.all().any(holds);
         match () {
-            () if !self.errors.is_empty() || any(|group| !group.errors.is_empty()) => 1,
+            () if !self.errors.is_empty() || !self.held_edits.is_empty() || any(|group| !group.errors.is_empty()) => 1,
             () if any(|group| group.deleted > 0) => 5,
             () if any(|group| group.machines.go()) => 4,
             () if any(|group| !group.steps.is_empty()) => 3,
@@ -179,6 +183,7 @@ impl Collected {
             warnings: Vec::new(),
             schemas_not_checked: self.unchecked,
             errors: denials,
+            held_edits: Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::groups::Group;
 use super::report::ChangeReport;
 use super::values::{ChangedValue, Difference, Line, places};
 use super::words::{self, MESSAGES, NAMED, Step};
+use crate::cli::held_edits::HeldEdit;
 use crate::cli::markdown;
 use crate::field::counted;
 
@@ -25,6 +26,7 @@ const LINES: usize = 30;
 pub(super) fn comment(report: &Report) -> String {
     let mut text = format!("**{}**\n", markdown::text(&words::summary(report)));
     add_messages(&mut text, "denied: ", &report.errors);
+    add_messages(&mut text, "will be held: ", &report.held_edits.iter().map(HeldEdit::text).collect::<Vec<_>>());
     let groups: Vec<&Group> = report.all().filter(|group| group.says_something()).collect();
     if groups.len() > 1 {
         add_table(&mut text, &groups);

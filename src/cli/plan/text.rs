@@ -9,6 +9,7 @@ use super::groups::Group;
 use super::report::ChangeReport;
 use super::values::{self, Difference, places};
 use super::words::{self, MESSAGES, NAMED, Step};
+use crate::cli::held_edits::HeldEdit;
 use crate::cli::output::{Line, Text};
 use crate::topology::plan::Action;
 
@@ -30,6 +31,8 @@ pub(super) fn text(report: &Report, all: bool) -> Text {
     let mut printer = Printer { text: Text::default(), lines: most(LINES) };
     let denied = Line::default().painted(RED, "denied").text(": ");
     printer.messages(&denied, &report.errors, most(MESSAGES));
+    let held: Vec<String> = report.held_edits.iter().map(HeldEdit::text).collect();
+    printer.messages(&Line::default().painted(RED, "will be held").text(": "), &held, most(MESSAGES));
     printer.line(Line::default().painted(TITLE, words::summary(report)));
     if let Some(clusters) = words::most_affected(report) {
         printer.line(format_args!("most affected: {clusters}"));

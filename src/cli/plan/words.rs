@@ -36,7 +36,11 @@ pub(super) fn summary(report: &Report) -> String {
         refused => format!("; the API server would refuse objects of {}", counted(refused, "Cluster")),
     };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
-    planned + &failed + &refused + denied
+    let held = match report.held_edits.len() {
+        0 => String::new(),
+        held => format!("; {} held by a ceiling", counted(held, "edit")),
+    };
+    planned + &failed + &refused + denied + &held
 }
 
 /// What becomes of the classes that no Cluster uses, in a few words each.
@@ -262,6 +266,7 @@ pub(super) fn origin(change: &ChangeReport) -> String {
 /// What the exit code means, unless there is nothing to say.
 pub(super) fn exit(report: &Report) -> Option<&'static str> {
     match report.exit_code() {
+        1 if only_held(report) => Some("exit code 1: a ceiling holds the change"),
         1 if report.errors.is_empty() && report.summary.failed == 0 => {
             Some("exit code 1: the API server would refuse an object")
         }
@@ -271,4 +276,10 @@ pub(super) fn exit(report: &Report) -> Option<&'static str> {
         5 => Some("exit code 5: objects are deleted and not replaced"),
         _ => None,
     }
+}
+
+/// Whether a ceiling is the only reason for exit code 1.
+fn only_held(report: &Report) -> bool {
+    let fails = report.all().any(|group| !group.errors.is_empty());
+    !report.held_edits.is_empty() && report.errors.is_empty() && !fails
 }

@@ -1,0 +1,169 @@
+//! Edits in files that a ceiling would hold (DEC-53), with the numbers of the webhook.
+//!
+//! ```text
+//! stored objects, new templates ─► each changed template ─► each changed ClusterClass ─► each changed Cluster
+//!                                     └─ Case, Impact, Ceiling: as in a review; then the edit counts as stored
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use super::offline::{Case, Subject};
+use crate::admission::{Edited, Settings};
+use crate::budget::Stop;
+use crate::field::counted;
+use crate::hub::{Kind, Object, ObjectKey, label};
+use crate::impact::{APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class};
+use crate::topology::Options;
+use crate::wire::manifest::Manifest;
+use crate::world::{Facts, Objects, Record, WorkerSet};
+
+/// An edit that replaces or removes more machines than a ceiling allows, and that is not approved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct HeldEdit {
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    pub machines: i64,
+    /// The annotation that approves the edit.
+    annotation: &'static str,
+    /// The denial.
+    pub message: String,
+}
+
+impl HeldEdit {
+    /// Kind, namespace and name of the edited object.
+    pub(super) fn object(&self) -> (&str, &str, &str) {
+        (&self.kind, &self.namespace, &self.name)
+    }
+
+    /// `180 machines; add topologist.dev/approved-impact: "180 <reason>" to ClusterClass default/quick-start`.
+    pub(super) fn text(&self) -> String {
+        let HeldEdit { kind, namespace, name, machines, annotation, .. } = self;
+        let number = counted(usize::try_from(*machines).unwrap_or(usize::MAX), "machine");
+        format!("{number}; add {annotation}: \"{machines} <reason>\" to {kind} {namespace}/{name}")
+    }
+}
+
+/// The edits of the new files of `case` that a ceiling holds: that of `flag`, or those of classes. `facts` are those after all
+/// edits. Other denials come first: no edit is denied for another reason.
+pub(super) fn held_edits(
+    case: &Case,
+    subjects: &[Subject<'_>],
+    facts: &Facts,
+    (settings, flag): (&Settings, Option<u32>),
+    now: Timestamp,
+) -> Vec<HeldEdit> {
+    let had_ceiling = |subject: &Subject<'_>| subject.had_text(MAX_REPLACED_MACHINES);
+    if !Ceiling::is_set(facts, flag) && !subjects.iter().any(had_ceiling) {
+        return Vec::new();
+    }
+    let mut stored = case.stored(subjects);
+    put_sizes(&mut stored);
+    let options = Options { runtime_sdk: settings.gates.runtime_sdk };
+    let mut held = Vec::new();
+    for edit in edits(case, subjects, &stored) {
+        held.extend(hold(&edit, &stored, flag, (options, now)));
+        store(&mut stored, edit);
+    }
+    held
+}
+
+/// The edits in the order in which they are taken to be applied.
+fn edits(case: &Case, subjects: &[Subject<'_>], stored: &Facts) -> Vec<Edit> {
+    let mut edits: Vec<Edit> = template_edits(case, stored);
+    for kind in [Kind::ClusterClass, Kind::Cluster] {
+        let of_kind = subjects.iter().filter(|subject| subject.kind == kind);
+        edits.extend(of_kind.filter_map(Subject::edited).filter_map(edit));
+    }
+    edits
+}
+
+fn edit(edited: Edited) -> Option<Edit> {
+    match edited {
+        Edited::Class { old, new } => Some(Edit::Class { old: Arc::from(old), new: Arc::from(new) }),
+        Edited::Cluster { old, new } => Some(Edit::Cluster { old: Arc::from(old), new: Arc::from(new) }),
+        Edited::NewCluster(_) => None,
+    }
+}
+
+/// Templates of the new files that a class refers to before the change.
+fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
+    let (Some(known), changed) = (stored.objects(), case.objects()) else { return Vec::new() };
+    let mut seen = BTreeSet::new();
+    let written = case.new.objects.iter().map(|loaded| &loaded.manifest);
+    let templates = written.filter(|manifest| manifest.admitted_kind().is_none()).filter_map(Manifest::object);
+    let edit = |template: Object| {
+        let (group, kind, key) = (template.group(), template.kind(), template.key());
+        // An object may be in the files more than once.
+        if !seen.insert((group.to_owned(), kind.to_owned(), key.clone())) || !is_of_a_class(stored, group, kind, &key) {
+            return None;
+        }
+        let find = |objects: &Objects| objects.in_any_version(group, kind, &key).cloned();
+        Some(Edit::Template { old: find(known)?, new: find(&changed)? })
+    };
+    templates.filter_map(edit).collect()
+}
+
+/// The edit with its denial, if a ceiling holds it.
+fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, (options, now): (Options, Timestamp)) -> Option<HeldEdit> {
+    let (case, impact) = impact(edit, stored, (options, now))?;
+    let message = Ceiling::of(&case, flag)?.denies(edit, &impact)?;
+    let (kind, ObjectKey { namespace, name }) = match edit {
+        Edit::Class { new, .. } => (Kind::ClusterClass.name(), new.metadata.key()),
+        Edit::Cluster { new, .. } | Edit::NewCluster(new) => (Kind::Cluster.name(), new.metadata.key()),
+        Edit::Template { new, .. } => (new.kind(), new.key()),
+    };
+    let machines = impact.machines.gone().max(impact.certain);
+    Some(HeldEdit { kind: kind.to_owned(), namespace, name, machines, annotation: APPROVED_IMPACT, message })
+}
+
+/// What the edit does to machines, with all facts at hand.
+fn impact(edit: &Edit, stored: &Facts, (options, now): (Options, Timestamp)) -> Option<(ImpactCase, Impact)> {
+    let case = ImpactCase::of(edit, stored)?;
+    let answers = case.needs().into_iter().map(|need| {
+        let answer = stored.answer(&need);
+        (need, answer)
+    });
+    let answers = answers.collect();
+    let case = case.with(edit, answers).ok()?;
+    let mut tally = case.tally();
+    case.compare(options, now, &Stop::never(), |clusters, change| tally.add(clusters, change));
+    let impact = tally.impact();
+    Some((case, impact))
+}
+
+/// Counts an edit as stored.
+fn store(stored: &mut Facts, edit: Edit) {
+    match edit {
+        Edit::Class { new, .. } => stored.put_class(new.metadata.key(), Record::readable(Arc::unwrap_or_clone(new))),
+        Edit::Cluster { new, .. } | Edit::NewCluster(new) => {
+            stored.put_cluster(new.metadata.key(), Record::Readable(new));
+        }
+        Edit::Template { new, .. } => {
+            if let Some(objects) = stored.objects_mut() {
+                objects.put(new);
+            }
+        }
+    }
+}
+
+/// Notes how many replicas MachineDeployments have, as the watch of a server does.
+fn put_sizes(facts: &mut Facts) {
+    let clusters: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
+    let Some(objects) = facts.objects() else { return };
+    let mut sizes = Vec::new();
+    for cluster in clusters {
+        for object in objects.of_cluster(&cluster).filter(|object| object.kind() == "MachineDeployment") {
+            let name = object.label(label::DEPLOYMENT_NAME).map(str::to_owned);
+            let replicas = object.at("spec.replicas").and_then(serde_json::Value::as_i64);
+            if let (Some(name), Some(replicas)) = (name, replicas) {
+                sizes.push((object.key(), WorkerSet { cluster: cluster.clone(), name }, replicas));
+            }
+        }
+    }
+    sizes.into_iter().for_each(|(deployment, set, replicas)| facts.put_worker_size(deployment, set, replicas));
+}
