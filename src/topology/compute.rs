@@ -52,6 +52,15 @@ pub struct Computation {
     pub unavailable: Vec<Unavailable>,
 }
 
+/// Which upgrades of workers a computation contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// Those that may begin now.
+    Now,
+    /// Those of all workers that upgrade one after the other.
+    Ahead,
+}
+
 impl Computation {
     /// Reads the inputs and computes the desired state of a Cluster's topology (RS-07 from step 1 to step 9, RS-15 and RS-16).
     ///
@@ -69,9 +78,9 @@ impl Computation {
         cluster: &Cluster,
         world: &World,
         names: &mut dyn Names,
-        options: &Options,
+        options: Options,
     ) -> Result<Self, Failure> {
-        Self::planned(Arc::new(Observed::of(cluster, world)?), world, names, options, |planned| planned.ahead())
+        Self::planned(Arc::new(Observed::of(cluster, world)?), world, names, options, Pace::Ahead)
     }
 
     /// The computation in `kept`, or a new one that is stored there. The facts that a plan needs do not change it, so it is computed
@@ -107,27 +116,28 @@ impl Computation {
         names: &mut dyn Names,
         options: &Options,
     ) -> Result<Self, Failure> {
-        Self::planned(observed, world, names, options, |planned| planned)
+        Self::planned(observed, world, names, *options, Pace::Now)
     }
 
     fn planned(
         observed: Arc<Observed>,
         world: &World,
         names: &mut dyn Names,
-        options: &Options,
-        pace: fn(Planned<'_>) -> Planned<'_>,
+        options: Options,
+        pace: Pace,
     ) -> Result<Self, Failure> {
         let Observed { blueprint, current } = &*observed;
-        let hooks = Hooks::new(&blueprint.cluster, world, options);
+        let hooks = Hooks::new(&blueprint.cluster, world, &options);
         let mut before = HookTracker::of(&blueprint.cluster);
         if hooks.before_cluster_create(&mut before)? == Gate::Blocked {
             return Err(Failure::CreationWaits(Box::new(before)));
         }
-        let planned = pace(Planned::of(blueprint, current, world, options)?);
+        let planned = Planned::of(blueprint, current, world, &options)?;
+        let planned = if pace == Pace::Ahead { planned.ahead() } else { planned };
         let (computed, decided) = desired::compute(blueprint, current, world, planned, names)?;
         let (mut desired, contract) = (computed.desired, computed.contract);
         claims::check_names(&blueprint.cluster.metadata.key(), &desired)?;
-        let trace = patches::apply(blueprint, contract, &mut desired, world, options)?;
+        let trace = patches::apply(blueprint, contract, &mut desired, world, &options)?;
         // The desired Cluster has the hooks that the upgrade marks. These hooks are called before the writes, and change the marks.
         let tracker = decided.call_due_hooks()?;
         note_pending_hooks(&mut desired, &tracker);

@@ -66,7 +66,7 @@ impl Names {
     pub(super) fn text(&self, text: &str) -> String {
         let is_word = |name: &str| name.chars().all(char::is_alphabetic);
         let counts = |name: &str, with: &str| with != CLUSTER || !is_word(name);
-        without_sets(&replaced(text, |rest| self.first(rest, &counts)))
+        without_sets(&replaced(text, |rest| self.first(rest, counts)))
     }
 
     /// Where a change is, of an object of a worker set if it is of one. What stays is left out: of a list of files the one that
@@ -96,7 +96,7 @@ impl Names {
             let found = found.map(|(length, with)| (length, if is_only_here(&rest[..length]) { only } else { with }));
             found.or_else(|| set.filter(|set| begins_with(rest, set)).map(|set| (set.len(), SET)))
         };
-        map_texts(value, &|text| replaced(text, &find))
+        map_texts(value, &|text| replaced(text, find))
     }
 }
 

@@ -64,7 +64,7 @@ impl Fold {
         }
         let Found::Yes(cluster) = self.facts.cluster(key) else { return None };
         let planned = self.settled(|world| {
-            let computation = Computation::ahead(&cluster, world, &mut Derived, &self.options)?;
+            let computation = Computation::ahead(&cluster, world, &mut Derived, self.options)?;
             let plan = self.plan_of(&computation, world)?;
             let Computation { observed, tracker, .. } = computation;
             Ok((observed, tracker, plan))
