@@ -227,6 +227,10 @@ pub struct Serve {
     /// ceiling.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = duration, env = "TOPOLOGIST_IMPACT_TIME")]
     pub impact_time: Duration,
+    /// Watch the templates of ClusterClasses, from which the replaced machines are counted; on with --embedded. The component
+    /// `templates` sets it and grants the permissions.
+    #[arg(long, env = "TOPOLOGIST_WATCH_TEMPLATES", value_parser = BoolishValueParser::new())]
+    pub watch_templates: bool,
     /// Deny edits that replace or remove more machines than this, unless the edited object carries the annotation
     /// topologist.dev/approved-impact. A ClusterClass may set a lower number.
     #[arg(long, value_name = "NUMBER", env = "TOPOLOGIST_MAX_REPLACED_MACHINES")]
@@ -284,6 +288,11 @@ impl Serve {
             "--max-replaced-machines needs the count of machines that --impact-time 0 switches off; leave one of them out"
         );
         Ok(())
+    }
+
+    /// Whether the templates of ClusterClasses are watched (DEC-57).
+    pub fn watches_templates(&self) -> bool {
+        self.watch_templates || self.embedded
     }
 
     /// Whether topologist manages machines, so that their kinds get defaults and are validated.

@@ -5,6 +5,7 @@
 //!                         │         ├─► bodies of conversions    an eighth, at most 128 MiB
 //!                         │         ├─► compiled classes         a third, at most 256 MiB
 //!                         │         ├─► schemas of providers     a twentieth, at most 32 MiB
+//!                         │         ├─► templates of classes     a tenth, at most 64 MiB
 //!                         │         └─► work in progress         the rest: so many threads for long work
 //!                         └─► 20 % ───► connections              what each may hold uncharged
 //! ```
@@ -23,6 +24,9 @@ const MOST: usize = 256 << 20;
 
 /// What compiled schemas of providers' kinds take at most.
 const MOST_SCHEMAS: usize = 32 << 20;
+
+/// What the templates of classes take at most.
+const MOST_TEMPLATES: usize = 64 << 20;
 
 /// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
 const REVIEW: usize = 80 << 20;
@@ -75,6 +79,7 @@ pub(super) struct Shares {
     pub conversions: usize,
     pub classes: usize,
     pub schemas: usize,
+    pub templates: usize,
     /// How many threads may judge large objects and ClusterClasses.
     pub threads: usize,
     /// How many threads may convert large bodies.
@@ -86,12 +91,13 @@ impl Shares {
     pub(super) fn of(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
         let (bodies, conversions, classes) = ((all / 4).min(MOST), (all / 8).min(MOST / 2), (all / 3).min(MOST));
-        let schemas = (all / 20).min(MOST_SCHEMAS);
+        let (schemas, templates) = ((all / 20).min(MOST_SCHEMAS), (all / 10).min(MOST_TEMPLATES));
         let converting = if conversions == MOST / 2 { 2.min(processors) } else { 1 };
-        let left = (all - bodies - conversions - classes - schemas).saturating_sub(converting * CONVERSION);
+        let kept = bodies + conversions + classes + schemas + templates;
+        let left = (all - kept).saturating_sub(converting * CONVERSION);
         // One processor stays with the reviews of Clusters.
         let threads = (left / REVIEW).min(processors.saturating_sub(1)).max(1);
-        Shares { bodies, conversions, classes, schemas, threads, converting }
+        Shares { bodies, conversions, classes, schemas, templates, threads, converting }
     }
 }
 
@@ -128,22 +134,24 @@ mod tests {
         // DEC-44
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 4 << 30, 64 << 30] {
             for processors in [1, 2, 8, 128] {
-                let Shares { bodies, conversions, classes, schemas, threads, converting } =
+                let Shares { bodies, conversions, classes, schemas, templates, threads, converting } =
                     Shares::of(limit, processors);
-                let sum = bodies + conversions + classes + schemas + threads * REVIEW + converting * CONVERSION;
+                let kept = bodies + conversions + classes + schemas + templates;
+                let sum = kept + threads * REVIEW + converting * CONVERSION;
                 // One review and one conversion have to be possible, however little there is.
                 assert!(sum <= limit / 100 * 60 || threads == 1, "{limit} {processors}: {sum}");
                 assert!(threads >= 1 && threads < processors.max(2) && bodies <= MOST && classes <= MOST);
             }
         }
         let shares = Shares::of(1 << 30, 8);
-        let in_mib = [shares.bodies, shares.conversions, shares.classes, shares.schemas].map(|bytes| bytes / MIB);
-        assert_eq!((in_mib, shares.threads, shares.converting), ([153, 76, 204, 30], 1, 1));
+        let kept = [shares.bodies, shares.conversions, shares.classes, shares.schemas, shares.templates];
+        assert_eq!((kept.map(|bytes| bytes / MIB), shares.threads, shares.converting), ([153, 76, 204, 30, 61], 1, 1));
         let ample = Shares {
             bodies: MOST,
             conversions: MOST / 2,
             classes: MOST,
             schemas: MOST_SCHEMAS,
+            templates: MOST_TEMPLATES,
             threads: 7,
             converting: 2,
         };

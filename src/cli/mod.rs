@@ -46,6 +46,7 @@ mod substitution;
 mod tasks;
 mod twins;
 mod validate;
+mod watches;
 mod workloads;
 
 use std::backtrace::{Backtrace, BacktraceStatus};

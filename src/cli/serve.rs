@@ -30,6 +30,7 @@ use super::memory::{self, Connections, Shares};
 use super::output::{self, Text};
 use super::progress::Progress;
 use super::tasks::supervise;
+use super::watches::Watches;
 use super::workloads::WorkloadServer;
 use super::{atomic_file, certificates};
 use crate::certificates::authority::Issued;
@@ -38,17 +39,15 @@ use crate::certificates::pair::{Files, Pair};
 use crate::certificates::tls::Identity;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::connection;
-use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::history::History;
+use crate::kubernetes::impact_facts::Watched;
 use crate::kubernetes::sizes;
 use crate::kubernetes::versions::ApiVersions;
 use crate::kubernetes::watch;
 use crate::telemetry::log::{self, Beside};
 use crate::telemetry::metrics::Metrics;
-use crate::topology::hooks::DeletionGuard;
 use crate::webhook::conversion::{self, Converter};
-use crate::webhook::holds::Holds;
 use crate::webhook::limits::Limits;
 use crate::webhook::probes::{self, Health};
 use crate::webhook::review::Handler;
@@ -137,6 +136,7 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
         conversions = shares.conversions,
         classes = shares.classes,
         schemas = shares.schemas,
+        templates = shares.templates,
         threads = shares.threads,
         connections = connections.reviews,
         files,
@@ -156,9 +156,9 @@ impl Running {
         let (shares, connections) = budgets(options)?;
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
-        let holds = holds(options, &client, &metrics, &mut tasks);
+        let watches = Watches::start(options, shares, &client, &cache, &metrics, &mut tasks);
         let EndPoints { all, reviews, conversions } =
-            EndPoints::of(options, shares, &client, &cache, &metrics, holds, &mut tasks);
+            EndPoints::of(options, shares, &client, &cache, &metrics, &watches, &mut tasks);
         if let Some(api) = &api {
             api.embedded.set_admission(Arc::new(InProcess::new(all, options.drives_machines())));
         }
@@ -221,7 +221,7 @@ impl Running {
             supervise(&mut tasks, "the watch of MachineDeployments", sizes);
         }
         supervise(&mut tasks, "watches", watch::keep_current(client, cache.clone(), metrics));
-        until_listed(options, &cache).await;
+        until_listed(options, &cache, watches.impacts.as_deref()).await;
         let (stop, last_stop) = (CancellationToken::new(), CancellationToken::new());
         let announcement = Announcement {
             server: &server,
@@ -297,10 +297,14 @@ fn health(cache: &Arc<Cache>, metrics: &Arc<Metrics>, identity: &Arc<Identity>) 
 }
 
 /// Waits until --embedded has listed its own objects, so that the first review is answered like any other.
-async fn until_listed(options: &Serve, cache: &Cache) {
+async fn until_listed(options: &Serve, cache: &Cache, impacts: Option<&Watched>) {
     if options.embedded {
+        let listed = async {
+            cache.listed().await;
+            OptionFuture::from(impacts.map(Watched::settled)).await;
+        };
         // Nothing is slow here; the log has what takes longer, and the probes say that the server is not ready.
-        let _ = tokio::time::timeout(LISTING, cache.listed()).await;
+        let _ = tokio::time::timeout(LISTING, listed).await;
     }
 }
 
@@ -348,7 +352,7 @@ impl EndPoints {
         client: &kube::Client,
         cache: &Arc<Cache>,
         metrics: &Arc<Metrics>,
-        holds: Option<Holds>,
+        watches: &Watches,
         tasks: &mut JoinSet<&'static str>,
     ) -> EndPoints {
         let versions = ApiVersions::of_cluster(client.clone());
@@ -358,8 +362,11 @@ impl EndPoints {
             ..conversion::Limits::default()
         };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
-        let gatherer =
-            Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone()).keeping_schemas(shares.schemas);
+        let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
+        let gatherer = match &watches.impacts {
+            Some(impacts) => gatherer.watching(impacts.clone()),
+            None => gatherer,
+        };
         supervise(tasks, "the connections to workload clusters", gatherer.follow_clusters());
         let limits = Limits {
             blocking: shares.threads,
@@ -371,7 +378,7 @@ impl EndPoints {
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone())
             .with_events(client.clone())
             .with_namespaces(client.clone());
-        let handler = match holds {
+        let handler = match watches.holds(options, client) {
             Some(holds) => handler.with_holds(holds),
             None => handler,
         };
@@ -381,21 +388,6 @@ impl EndPoints {
         let reviews = if options.client_ca.is_some() { reviews.merge(conversion::elsewhere()) } else { all.clone() };
         EndPoints { all, reviews, conversions: conversion::router_alone(converter) }
     }
-}
-
-/// What holds the deletion of Clusters; `None` where that is not needed (DEC-56).
-fn holds(
-    options: &Serve,
-    client: &kube::Client,
-    metrics: &Arc<Metrics>,
-    tasks: &mut JoinSet<&'static str>,
-) -> Option<Holds> {
-    if options.deletion_guard() != DeletionGuard::Hold {
-        return None;
-    }
-    let hooks = Arc::new(DeletionHooks::new(client.clone(), metrics.clone()));
-    supervise(tasks, "the watch of ExtensionConfigs", hooks.clone().follow());
-    Some(Holds::new(client.clone(), hooks))
 }
 
 /// How long open conversions may go on after everything else has stopped.

@@ -100,9 +100,19 @@ impl Definitions {
             Ok(Ok(_)) => {}
             _ => return Err(DefinitionError::NotListed),
         }
-        let found = self.store.get(&ObjectRef::new_with(name, self.resource.clone()));
-        let found = found.ok_or_else(|| DefinitionError::Missing(name.to_owned()))?;
+        let found = self.get(name)?.ok_or_else(|| DefinitionError::Missing(name.to_owned()))?;
         Ok(found.metadata.labels.clone().unwrap_or_default())
+    }
+
+    /// The metadata of a definition as it is known now.
+    ///
+    /// # Errors
+    /// When the definitions are not listed yet.
+    pub fn get(&self, name: &str) -> Result<Option<Arc<Metadata>>, DefinitionError> {
+        if !*self.is_listed.borrow() {
+            return Err(DefinitionError::NotListed);
+        }
+        Ok(self.store.get(&ObjectRef::new_with(name, self.resource.clone())))
     }
 }
 

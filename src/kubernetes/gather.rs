@@ -1,6 +1,5 @@
 //! Answers to Needs.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +8,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::cache::Cache;
+use super::impact_facts::{ImpactFacts, Watched};
 use super::live::Live;
-use super::schemas::Schemas;
-use crate::hub::contract::definition_name;
-use crate::hub::{Definition, ObjectKey, group_of};
+use crate::hub::ObjectKey;
 use crate::telemetry::metrics::Metrics;
-use crate::topology::plan::updater;
 use crate::world::{Answer, Ask, Class, Found, Need, World, is_settled};
 
 /// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
@@ -31,25 +28,26 @@ pub struct Gatherer {
     cache: Arc<Cache>,
     waiters: Semaphore,
     live: Option<Live>,
-    schemas: Option<Schemas>,
+    impact_facts: ImpactFacts,
 }
 
 impl Gatherer {
     /// A gatherer of what the cache holds, without a waiting caller.
     pub fn new(cache: Arc<Cache>) -> Self {
-        Gatherer { cache, waiters: Semaphore::new(WAITERS), live: None, schemas: None }
+        let impact_facts = ImpactFacts::Complete(cache.clone());
+        Gatherer { cache, waiters: Semaphore::new(WAITERS), live: None, impact_facts }
     }
 
     /// A gatherer that asks the API server for what the cache does not hold.
     pub fn of_cluster(cache: Arc<Cache>, client: kube::Client, metrics: Arc<Metrics>) -> Self {
-        let schemas = Some(Schemas::new(client.clone()));
-        Gatherer { live: Some(Live::new(client, metrics)), schemas, ..Gatherer::new(cache) }
+        let (live, impact_facts) = (Some(Live::new(client, metrics)), ImpactFacts::Unwatched);
+        Gatherer { live, impact_facts, ..Gatherer::new(cache) }
     }
 
-    /// The same; so many bytes of schemas are kept (DEC-44).
+    /// The same, with what is watched for impacts.
     #[must_use]
-    pub fn keeping_schemas(self, bytes: usize) -> Self {
-        Gatherer { schemas: self.schemas.map(|schemas| schemas.keeping(bytes)), ..self }
+    pub fn watching(self, watched: Arc<Watched>) -> Self {
+        Gatherer { impact_facts: ImpactFacts::Watched(watched), ..self }
     }
 
     /// The same; objects of the API server keep the record of their field managers (DEC-43).
@@ -75,37 +73,9 @@ impl Gatherer {
         side_by_side(needs, |need| async move { (self.gather(&need, deadline).await, need) }).await
     }
 
-    /// What objects of these versions of kinds (`apiVersion` and kind) may hold, by the names of their definitions, as far as that is
-    /// known at `deadline`. Nothing else of a definition is given.
-    pub async fn schemas(
-        &self,
-        kinds: &BTreeSet<(String, String)>,
-        deadline: Instant,
-    ) -> BTreeMap<String, Arc<Definition>> {
-        let shared = |(name, definition)| (name, Arc::new(definition));
-        match &self.schemas {
-            Some(schemas) => schemas.of(kinds, deadline).await.into_iter().map(shared).collect(),
-            None => self.held(kinds).into_iter().map(shared).collect(),
-        }
-    }
-
-    /// The ExtensionConfig of an extension that may update machines in place, as far as that is known at `deadline`.
-    pub async fn updater(&self, deadline: Instant) -> Option<String> {
-        match &self.live {
-            Some(live) => live.updater(deadline).await,
-            None => self.cache.facts().objects().and_then(updater),
-        }
-    }
-
-    /// The schemas that the cache holds.
-    fn held(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Definition> {
-        let facts = self.cache.facts();
-        let names = kinds.iter().map(|(version, kind)| definition_name(group_of(version), kind));
-        let found = names.filter_map(|name| match facts.objects()?.definition(&name) {
-            Found::Yes(found) => Some((name, Definition { compiled: found.compiled.clone(), ..Definition::default() })),
-            _ => None,
-        });
-        found.collect()
+    /// The facts of impacts, for which nothing is asked (DEC-57).
+    pub fn impact_facts(&self) -> ImpactFacts {
+        self.impact_facts.clone()
     }
 
     /// The workload clusters that are asked for Nodes.

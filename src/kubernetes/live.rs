@@ -21,7 +21,6 @@ use super::overload::Overload;
 use super::workload::{WorkloadError, Workloads};
 use crate::hub::{Definition, Hook, Object, ObjectKey, ObjectRef};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::topology::plan::updates_in_place;
 use crate::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
 /// How long the API server may take for one answer.
@@ -166,19 +165,6 @@ impl Live {
                 Some(overload) => Err(overload.because(format!("{reference} cannot be read: {error}"))),
                 None => Ok(Found::Unreadable(error.to_string())),
             },
-        }
-    }
-
-    /// The ExtensionConfig of an extension that may update machines in place, as far as ExtensionConfigs can be read.
-    pub(super) async fn updater(&self, deadline: Instant) -> Option<String> {
-        let read = async {
-            let configs = self.extension_configs().await?;
-            let updater = configs.iter().find(|config| updates_in_place(config.pointer("/status/handlers")));
-            Ok(updater.and_then(|config| config.pointer("/metadata/name")?.as_str()).map(str::to_owned))
-        };
-        match self.found("extensions", read, deadline).await {
-            Found::Yes(name) => Some(name),
-            Found::Absent | Found::Unreadable(_) | Found::NotAsked => None,
         }
     }
 
@@ -555,15 +541,6 @@ mod tests {
         }
         script.get(path, &[], items(&[json!({}), handlers("BeforeClusterCreate")]));
         assert_eq!(answer(&script, &need).await, Answer::Hook(Found::Unreadable(NOT_CALLED.to_owned())));
-        let named = |hook: &str| json!({"metadata": {"name": "lab"}, "status": handlers(hook)["status"]});
-        for (said, want) in [
-            (items(&[handlers("BeforeClusterDelete"), named("UpdateMachine")]), Some("lab")),
-            (items(&[named("BeforeClusterDelete")]), None),
-            (Said::error(403, "Forbidden"), None),
-        ] {
-            script.get(path, &[], said);
-            assert_eq!(live(&script).updater(Instant::now() + Duration::from_secs(9)).await.as_deref(), want);
-        }
     }
 
     #[tokio::test]

@@ -70,8 +70,8 @@ impl Objects {
 
 /// Keeps a store of metadata current, for ever or until nothing serves the kind, and tells of each change after it is in the store.
 ///
-/// Only what controllers look at is kept: names, labels, owners, versions, finalizers, and whether objects are paused or being
-/// deleted.
+/// Only what controllers and reviews look at is kept: names, labels, owners, versions, generations, finalizers, and whether objects are
+/// paused or being deleted.
 pub(crate) fn follow(
     api: Api<Metadata>,
     resource: ApiResource,
@@ -102,6 +102,7 @@ fn prune(object: &mut Metadata) {
         name: full.name,
         namespace: full.namespace,
         uid: full.uid,
+        generation: full.generation,
         resource_version: full.resource_version,
         labels: full.labels,
         owner_references: full.owner_references,

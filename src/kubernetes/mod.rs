@@ -5,12 +5,13 @@
 //!                             │                └─ changes ─► gather.rs (Needs answered, with patience)
 //!                             ├─► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
 //!                             └─► managed/ (what topologies made) ─► topology_gatherer.rs (Needs of a topology answered)
-//!       gather.rs ─► schemas.rs (schemas of definitions)
+//!       gather.rs ─► impact_facts.rs (what impacts need, all in memory) ─┬─► contract.rs, extension_configs.rs, schemas.rs
+//!                                                                        └─► class_templates.rs ─► template_store.rs
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! workload.rs ─► bounded.rs: a client of an API server that a tenant controls ─► controllers of machines
 //! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
 //! unlisted.rs: caches that cannot answer yet; overload.rs: an API server that is busy
-//! deletion_hooks.rs: which deletions may have to wait for a hook ─► webhook
+//! extension_configs.rs: hooks of ExtensionConfigs, in each replica ─► deletion_hooks.rs: which deletions may have to wait ─► webhook
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
@@ -31,15 +32,19 @@ pub mod address;
 pub mod apply;
 pub(crate) mod bounded;
 pub mod cache;
+mod class_templates;
+mod class_uses;
 pub mod connection;
 pub mod contract;
 pub mod deletion_hooks;
 pub mod dry_run;
 pub(crate) mod events;
+pub mod extension_configs;
 pub mod extensions;
 pub(crate) mod follow;
 pub mod gather;
 pub mod history;
+pub mod impact_facts;
 pub mod incumbent;
 mod kept;
 mod kubeconfig;
@@ -58,6 +63,7 @@ mod schemas;
 pub mod sizes;
 #[cfg(test)]
 pub(crate) mod scripted;
+mod template_store;
 pub mod templates;
 pub mod unlisted;
 #[cfg(test)]

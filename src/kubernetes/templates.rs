@@ -25,10 +25,10 @@ use crate::telemetry::metrics::{self, Metrics};
 pub(super) const MOST_KINDS: usize = 128;
 
 /// Templates that belong to the topology of a Cluster do not interest a class.
-const NOT_OWNED: &str = "!topology.cluster.x-k8s.io/owned";
+pub(super) const NOT_OWNED: &str = "!topology.cluster.x-k8s.io/owned";
 
 /// A version of a kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKind {
     pub group: String,
     pub version: String,
@@ -42,6 +42,18 @@ impl ObjectKind {
     /// When group, version or kind cannot be a part of a path (DEC-45).
     pub fn resource(&self) -> Result<Resource, Malformed> {
         Resource::new(&self.group, &self.version, &self.kind)
+    }
+
+    /// Logs that templates of this kind are not watched.
+    pub(super) fn log_limit(&self) {
+        let ObjectKind { group, version, kind } = self;
+        warn!(
+            group,
+            version,
+            kind,
+            limit = MOST_KINDS,
+            "Limit of watched kinds reached; not watching this kind of templates"
+        );
     }
 }
 
@@ -136,14 +148,7 @@ impl Templates {
                 return Ok(shown(known));
             }
             if kinds.len() >= MOST_KINDS {
-                let ObjectKind { group, version, kind } = kind;
-                warn!(
-                    group,
-                    version,
-                    kind,
-                    limit = MOST_KINDS,
-                    "Limit of watched kinds reached; not watching this kind of templates"
-                );
+                kind.log_limit();
                 return Ok(None);
             }
             let followed = self.follow(kind, resource)?;

@@ -277,7 +277,9 @@ impl Store {
     fn watch(&mut self, path: &str) -> Response<Body> {
         let (sender, receiver) = mpsc::unbounded();
         self.watches.push((path.to_owned(), sender));
-        let lines = receiver.map(|event: Value| Ok::<_, Infallible>(Bytes::from(format!("{event}\n"))));
+        // The type comes first, as API servers write events.
+        let line = |event: &Value| format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"]);
+        let lines = receiver.map(move |event: Value| Ok::<_, Infallible>(Bytes::from(line(&event))));
         Response::new(Body::from_stream(lines))
     }
 

@@ -17,11 +17,14 @@ use super::limits::{Gone, LAST_ROUND, Limits};
 use crate::admission::{Edited, Outcome, Verdict};
 use crate::budget::Stop;
 use crate::field::{Warning, shortened};
+use crate::hub::label;
 use crate::impact::{Case, Ceiling, Count, Edit, Impact, Tally, with_refusals};
 use crate::kubernetes::gather::Gatherer;
+use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::Options;
 use crate::topology::refusals::Checks;
+use crate::world::{Answer, Facts, Found};
 
 /// Computes impacts, a few at a time.
 #[derive(Debug)]
@@ -67,6 +70,8 @@ struct Prepared {
     edit: Edit,
     case: Case,
     ceiling: Option<Ceiling>,
+    /// About templates that are not watched.
+    warnings: Vec<Warning>,
 }
 
 /// What is known of an edit.
@@ -143,7 +148,7 @@ impl Assessor {
         match outcome {
             Ok(None) => Assessment::default(),
             Ok(Some(Assessed { prepared, impact, checks })) => Assessment {
-                warnings: with_refusals(impact.warnings(), &checks),
+                warnings: with_refusals([impact.warnings(), prepared.warnings.clone()].concat(), &checks),
                 summary: impact.summary(),
                 denial: prepared.ceiling.as_ref().and_then(|ceiling| ceiling.denies(&prepared.edit, &impact)),
                 event: Announcement::of(&impact),
@@ -203,23 +208,23 @@ impl Assessor {
     /// Without schemas it costs next to nothing.
     async fn inspected(&self, edit: Edit, gatherer: &Gatherer, deadline: Instant) -> Option<Checks> {
         let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
-        let facts = gatherer.cache().facts();
+        let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
         let kinds = edit.made_kinds(&facts);
         if self.time.is_zero() || kinds.is_empty() {
             return None;
         }
-        let schemas = gatherer.schemas(&kinds, ends).await;
+        let schemas = known.schemas(&kinds);
         if schemas.is_empty() {
             return None;
         }
         let turn = timeout_at(ends, self.threads.clone().acquire_owned()).await.ok()?.ok()?;
-        let (turn, edit) = (Arc::new(turn), Arc::new(edit));
-        let of = edit.clone();
-        let case = timeout_at(ends, on_thread(turn.clone(), move || Case::of(&of, &facts))).await.ok()?.ok()??;
-        let answers = gatherer.gather_all(case.needs(), ends).await;
-        let case = case.with(&edit, answers).ok()?.with_schemas(schemas);
         let options = self.options;
-        timeout_at(ends, on_thread(turn, move || case.checks(options))).await.ok()?.ok()
+        let checks = move || {
+            let case = Case::of(&edit, &facts)?;
+            let answers = known.answers(case.needs());
+            Some(case.with(&edit, answers).ok()?.with_schemas(schemas).checks(options))
+        };
+        timeout_at(ends, on_thread(Arc::new(turn), checks)).await.ok()?.ok()?
     }
 
     async fn prepared(
@@ -229,21 +234,11 @@ impl Assessor {
         turn: &Arc<OwnedSemaphorePermit>,
         ends: Instant,
     ) -> Result<Option<Prepared>, Unknown> {
-        let facts = gatherer.cache().facts();
-        // Variables of an edited class are compiled.
-        let case = on_thread(turn.clone(), move || decode().map(|edit| (Case::of(&edit, &facts), edit)));
-        let case = timeout_at(ends, case).await.map_err(|_| Unknown::Late)??;
-        let (Some(case), edit) = case.map_err(Unknown::Unreadable)? else { return Ok(None) };
-        let kinds = if edit.is_of_cluster() { case.made_kinds() } else { BTreeSet::new() };
-        let (answers, schemas, updater) = tokio::join!(
-            gatherer.gather_all(case.needs(), ends),
-            gatherer.schemas(&kinds, ends),
-            gatherer.updater(ends)
-        );
-        let case = case.with(&edit, answers).map_err(Unknown::Unreadable)?;
-        let case = case.with_schemas(schemas).with_updater(updater);
-        let ceiling = Ceiling::of(&case, self.max_replaced_machines);
-        Ok(Some(Prepared { edit, case, ceiling }))
+        let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
+        let limit = self.max_replaced_machines;
+        // Variables of an edited class are compiled, and templates are decoded.
+        let prepare = on_thread(turn.clone(), move || decode().and_then(|edit| prepare(edit, &stored, &known, limit)));
+        timeout_at(ends, prepare).await.map_err(|_| Unknown::Late)??.map_err(Unknown::Unreadable)
     }
 
     /// What is known of the impact when all Clusters are compared, or the time is over.
@@ -273,6 +268,26 @@ impl Assessor {
         let impact = locked(&tally).impact();
         Ok((impact, checks))
     }
+}
+
+/// An edit with the facts that its impact follows from; `None` for one that cannot do anything to machines.
+fn prepare(edit: Edit, stored: &Facts, known: &ImpactFacts, limit: Option<u32>) -> Result<Option<Prepared>, String> {
+    let Some(case) = Case::of(&edit, stored) else { return Ok(None) };
+    let kinds = if edit.is_of_cluster() { case.made_kinds() } else { BTreeSet::new() };
+    let answers = known.answers(case.needs());
+    let warnings = answers.iter().filter_map(|(_, answer)| of_copy(answer)).collect();
+    let case = case.with(&edit, answers)?.with_schemas(known.schemas(&kinds)).with_updater(known.updater());
+    let ceiling = Ceiling::of(&case, limit);
+    Ok(Some(Prepared { edit, case, ceiling, warnings }))
+}
+
+/// The warning about a template of a class that has the label of copies. The watch of templates leaves copies out.
+fn of_copy(answer: &Answer) -> Option<Warning> {
+    let Answer::Object(Found::Yes(template)) = answer else { return None };
+    template.label(label::OWNED)?;
+    let (kind, key) = (template.kind(), template.key());
+    let text = format!("{kind} {key} has the label {}, so its edits are not watched: remove it", label::OWNED);
+    Some(Warning { rule: "DEC-57", text: shortened(&text).into_owned() })
 }
 
 fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {

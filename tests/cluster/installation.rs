@@ -139,6 +139,8 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("any", "get kubeadmcontrolplanes.controlplane.cluster.x-k8s.io one", true),
         ("any", "get azuremanagedcontrolplanes.infrastructure.cluster.x-k8s.io one", true),
         ("", "get customresourcedefinitions.apiextensions.k8s.io one", true),
+        ("", "watch customresourcedefinitions.apiextensions.k8s.io", true),
+        ("", "watch extensionconfigs.runtime.cluster.x-k8s.io", true),
         ("any", "get secrets one-kubeconfig", false),
         (NAMESPACE, "get secrets one-kubeconfig", false),
         ("any", "patch clusterclasses.cluster.x-k8s.io one", false),
@@ -174,13 +176,12 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("any", "watch machines.cluster.x-k8s.io"),
         ("any", "create configmaps"),
         ("any", "delete configmaps one-shim"),
-        ("", "watch extensionconfigs.runtime.cluster.x-k8s.io"),
         ("", "patch extensionconfigs.runtime.cluster.x-k8s.io one"),
         ("", "patch extensionconfigs.runtime.cluster.x-k8s.io/status one"),
         ("", "get namespaces one"),
         ("any", "patch dockermachinetemplates.infrastructure.cluster.x-k8s.io one"),
         ("any", "get kubeadmconfigs.bootstrap.cluster.x-k8s.io one"),
-        ("", "watch customresourcedefinitions.apiextensions.k8s.io"),
+        ("any", "watch kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io"),
         ("capi-system", "watch leases.coordination.k8s.io controller-leader-election-capi"),
     ];
     let kubernetes = Kubernetes::start();

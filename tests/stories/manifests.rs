@@ -407,28 +407,38 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Follows Clusters, ClusterClasses and sizes of MachineDeployments, and looks at what belongs to a Cluster whose version changes.
-const READS: [&str; 15] = [
+const READS: [&str; 8] = [
     "cluster.x-k8s.io/clusterclasses: list watch",
     "cluster.x-k8s.io/clusters: list watch",
     "cluster.x-k8s.io/machinedeployments: list watch",
     "cluster.x-k8s.io/machinepools: list",
     "cluster.x-k8s.io/machines: list",
     "controlplane.cluster.x-k8s.io/*: get",
-    "bootstrap.cluster.x-k8s.io/eksconfigtemplates: get",
-    "bootstrap.cluster.x-k8s.io/k0sworkerconfigtemplates: get",
-    "bootstrap.cluster.x-k8s.io/kubeadmconfigtemplates: get",
-    "bootstrap.cluster.x-k8s.io/microk8sconfigtemplates: get",
-    "bootstrap.cluster.x-k8s.io/nodeadmconfigtemplates: get",
-    "bootstrap.cluster.x-k8s.io/rke2configtemplates: get",
-    "bootstrap.cluster.x-k8s.io/talosconfigtemplates: get",
     "infrastructure.cluster.x-k8s.io/*: get",
     "/events: create patch",
 ];
 /// Reaches workload clusters (DEC-40), with the component `workload-clusters`.
 const KUBECONFIGS: &str = "/secrets: get";
-/// Reads labels and schemas of definitions, which are in no namespace (CT-16.4), and the hooks of ExtensionConfigs (RH-1.2).
-const DEFINITIONS: [&str; 2] =
-    ["apiextensions.k8s.io/customresourcedefinitions: get", "runtime.cluster.x-k8s.io/extensionconfigs: list"];
+/// Reads Namespaces before the deletion of a template is denied (DEC-110), with the component `templates`.
+const NAMESPACES: &str = "/namespaces: get";
+/// Watches the templates of classes (DEC-57), with the component `templates`.
+const TEMPLATES: [&str; 9] = [
+    "bootstrap.cluster.x-k8s.io/eksconfigtemplates: get list watch",
+    "bootstrap.cluster.x-k8s.io/k0sworkerconfigtemplates: get list watch",
+    "bootstrap.cluster.x-k8s.io/kubeadmconfigtemplates: get list watch",
+    "bootstrap.cluster.x-k8s.io/microk8sconfigtemplates: get list watch",
+    "bootstrap.cluster.x-k8s.io/nodeadmconfigtemplates: get list watch",
+    "bootstrap.cluster.x-k8s.io/rke2configtemplates: get list watch",
+    "bootstrap.cluster.x-k8s.io/talosconfigtemplates: get list watch",
+    "controlplane.cluster.x-k8s.io/*: get list watch",
+    "infrastructure.cluster.x-k8s.io/*: get list watch",
+];
+/// Watches labels of definitions and reads their schemas, which are in no namespace (CT-16.4), and the hooks of ExtensionConfigs
+/// (RH-1.2).
+const DEFINITIONS: [&str; 2] = [
+    "apiextensions.k8s.io/customresourcedefinitions: get list watch",
+    "runtime.cluster.x-k8s.io/extensionconfigs: list watch",
+];
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
 /// Manages its certificates: in its namespace, and everywhere.
@@ -543,6 +553,25 @@ fn in_one_namespace_roles_grant_everything_except_cluster_scoped_objects() {
         assert_eq!(permissions(&objects), want, "{name}");
         assert_eq!(variables(&objects)["TOPOLOGIST_NAMESPACE"], "team-a");
         assert!(!stream(&objects).contains(":\"scope\""), "{name}: the placeholder is left over");
+    }
+}
+
+#[test]
+fn templates_of_classes_are_watched_with_one_component_on_each_way() {
+    // DEC-57
+    let help = String::from_utf8(command(&["serve", "--help"]).output().unwrap().stdout).unwrap();
+    assert!(help.contains("TOPOLOGIST_WATCH_TEMPLATES"));
+    let objects = overlay_with("beside", &["templates"], &[]);
+    let want = places(vec![("*", [&READS[..], &TEMPLATES, &[NAMESPACES], &DEFINITIONS, &BUNDLES].concat()), own()]);
+    assert_eq!(permissions(&objects), want);
+    assert_eq!(variables(&objects)["TOPOLOGIST_WATCH_TEMPLATES"], "true");
+    assert!(!variables(&overlay("beside")).contains_key("TOPOLOGIST_WATCH_TEMPLATES"));
+    let file = scope("team-a");
+    let everywhere = ("*", [&[NAMESPACES][..], &DEFINITIONS, &BUNDLES].concat());
+    let want = places(vec![everywhere, ("team-a", [&READS[..], &TEMPLATES].concat()), own()]);
+    for components in [["namespaced", "templates"], ["templates", "namespaced"]] {
+        let objects = overlay_with("beside", &components, &[("scope.yaml", &*file)]);
+        assert_eq!(permissions(&objects), want, "{components:?}");
     }
 }
 

@@ -3,7 +3,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::scripted::{Answer, Script};
-use crate::telemetry::metrics::Metrics;
 use crate::testing::Lines;
 
 fn cluster(metadata: Value) -> Cluster {
@@ -78,7 +77,7 @@ async fn denied(holds: &Holds, script: &Script, answer: Answer) -> &'static str 
 
 /// Holds of a process that has not listed ExtensionConfigs yet, so any hook may block.
 fn holds(script: &Script) -> Holds {
-    let hooks = DeletionHooks::new(script.client(), Arc::new(Metrics::default()));
+    let hooks = DeletionHooks::new(script.client(), Arc::default());
     Holds::new(script.client(), Arc::new(hooks))
 }
 

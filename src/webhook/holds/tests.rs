@@ -2,14 +2,13 @@ use http::Method;
 
 use super::*;
 use crate::kubernetes::scripted::{Answer, Script};
-use crate::telemetry::metrics::Metrics;
 
 const PATH: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusters/c";
 
 /// Holds, where ExtensionConfigs are not listed yet: any hook may block.
 fn holds(script: &Script) -> Holds {
     let client = script.client();
-    let hooks = Arc::new(DeletionHooks::new(client.clone(), Arc::new(Metrics::default())));
+    let hooks = Arc::new(DeletionHooks::new(client.clone(), Arc::default()));
     Holds::new(client, hooks)
 }
 

@@ -88,6 +88,18 @@ async fn an_allowed_edit_tells_how_many_machines_it_replaces() {
     assert!(warnings.contains(&want), "{answer}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_of_a_class_with_the_label_of_copies_is_warned_of() {
+    // DEC-57
+    let owned = json!({"topology.cluster.x-k8s.io/owned": ""});
+    let before = scene().at("ForgeMachineTemplate smith", "/metadata/labels", owned);
+    let answer = of_class(&handler(&before, patient()), &before, &with_other_workers(&before)).await;
+    let warnings = answer["warnings"].as_array().unwrap();
+    let want = "ForgeMachineTemplate ns/smith has the label topology.cluster.x-k8s.io/owned, so its edits are not watched: remove it";
+    assert_eq!(warnings[0], "replaces 4 machines in 1 of 1 Cluster (class ns/forge)");
+    assert!(answer["allowed"] == true && warnings.iter().any(|warning| warning == want), "{answer}");
+}
+
 #[tokio::test]
 async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
     // DEC-42

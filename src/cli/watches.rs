@@ -1,0 +1,72 @@
+//! The watches of each replica whose facts reviews need.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tracing::info;
+
+use super::args::Serve;
+use super::memory::Shares;
+use super::tasks::supervise;
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::deletion_hooks::DeletionHooks;
+use crate::kubernetes::extension_configs::ExtensionConfigs;
+use crate::kubernetes::impact_facts::{Bounds, Watched};
+use crate::telemetry::metrics::Metrics;
+use crate::topology::hooks::DeletionGuard;
+use crate::webhook::holds::Holds;
+
+/// What each replica watches for its reviews besides classes and Clusters.
+pub(super) struct Watches {
+    /// Of ExtensionConfigs, where deletions are held or impacts computed.
+    configs: Option<Arc<ExtensionConfigs>>,
+    /// `None` where impacts are switched off.
+    pub impacts: Option<Arc<Watched>>,
+}
+
+impl Watches {
+    /// Starts the watches that reviews need.
+    pub(super) fn start(
+        options: &Serve,
+        shares: Shares,
+        client: &kube::Client,
+        cache: &Arc<Cache>,
+        metrics: &Arc<Metrics>,
+        tasks: &mut JoinSet<&'static str>,
+    ) -> Watches {
+        let has_impacts = !options.impact_time.is_zero();
+        if !has_impacts && options.deletion_guard() != DeletionGuard::Hold {
+            return Watches { configs: None, impacts: None };
+        }
+        let configs = Arc::<ExtensionConfigs>::default();
+        let follow = configs.clone().follow(client.clone(), metrics.clone());
+        supervise(tasks, "the watch of ExtensionConfigs", follow);
+        let impacts = has_impacts.then(|| {
+            let (definitions, follow) = Definitions::follow(client.clone(), metrics.clone());
+            supervise(tasks, "the watch of CustomResourceDefinitions", follow);
+            let bounds = bounds(options, shares);
+            let watched = Arc::new(Watched::new(client, cache, definitions, configs.clone(), bounds, metrics));
+            supervise(tasks, "the watches of schemas and templates", watched.clone().follow());
+            watched
+        });
+        Watches { configs: Some(configs), impacts }
+    }
+
+    /// What holds the deletion of Clusters; `None` where that is not needed (DEC-56).
+    pub(super) fn holds(&self, options: &Serve, client: &kube::Client) -> Option<Holds> {
+        if options.deletion_guard() != DeletionGuard::Hold {
+            return None;
+        }
+        let hooks = Arc::new(DeletionHooks::new(client.clone(), self.configs.clone()?));
+        Some(Holds::new(client.clone(), hooks))
+    }
+}
+
+/// The memory for the facts of impacts.
+fn bounds(options: &Serve, shares: Shares) -> Bounds {
+    if !options.watches_templates() {
+        info!("Not watching templates (--watch-templates, component templates): replaced machines are not counted");
+    }
+    Bounds { schemas: shares.schemas, templates: options.watches_templates().then_some(shares.templates) }
+}
