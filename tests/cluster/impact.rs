@@ -4,16 +4,19 @@
 //! One installation serves all tests of this file, with the component for templates. In one namespace a second process is asked as
 //! well, which has a ceiling.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use topologist::crd;
 
+use crate::faulty::Faulty;
 use crate::kubectl_client::{Kubectl, Outcome};
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, make_certificates};
+use crate::tls_client::{Connection, Protocol};
 
 mod deletions;
 
@@ -23,6 +26,8 @@ const APPROVAL: &str = "topologist.dev/approved-impact";
 const CEILING: &str = "topologist.dev/max-replaced-machines";
 
 struct Installation {
+    /// The certificate of both processes, and its CA.
+    certificates: PathBuf,
     /// Fields end in this order: processes do not outlive their API server.
     topologist: Topologist,
     capped: Topologist,
@@ -53,6 +58,7 @@ async fn install() -> Installation {
     let kubeconfig = kubeconfig.to_str().unwrap();
     // A debug build is slow.
     let own = ["--kubeconfig", kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--impact-time", "20s"];
+    let own = [&own[..], &["--watch-templates"]].concat();
     let topologist = Topologist::serve(&own);
     let capped = Topologist::serve(&[&own[..], &["--max-replaced-machines", "4"]].concat());
     [&topologist, &capped].iter().for_each(|process| process.wait_until_ready());
@@ -67,7 +73,7 @@ async fn install() -> Installation {
         }
     }
     kubernetes.apply_yaml(&stream(&more)).await;
-    Installation { topologist, capped, kubernetes }
+    Installation { certificates: folder, topologist, capped, kubernetes }
 }
 
 /// The kinds of a provider, in two versions.
@@ -470,5 +476,90 @@ fn with_server_side_apply_an_approval_belongs_to_the_manager_that_gave_it() {
         (true, "5 CHG0002".to_owned()),
         "{printed:?}"
     );
+    was_never_refused();
+}
+
+/// A review of an edit, as kube-apiserver sends it.
+fn review(kubectl: &Kubectl, old: &Value, new: &Value) -> String {
+    let within = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(kubectl.namespace);
+        object
+    };
+    let (group, version) = new["apiVersion"].as_str().unwrap().split_once('/').unwrap();
+    let old = if old.is_null() { Value::Null } else { within(old) };
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": {"group": group, "version": version, "kind": new["kind"]}, "name": new["metadata"]["name"],
+        "namespace": kubectl.namespace, "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "dryRun": true,
+        "object": within(new), "oldObject": old,
+    }})
+    .to_string()
+}
+
+/// The first warning about an edit that is allowed.
+async fn first_warning(connection: &mut Connection, path: &str, review: &str) -> String {
+    let (code, body) = connection.post(&format!("{path}?timeout=30s"), review.to_owned()).await.unwrap();
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((code.as_u16(), &answer["response"]["allowed"]), (200, &json!(true)), "{answer}");
+    answer["response"]["warnings"][0].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_hundred_reviews_of_edits_send_no_request() {
+    // DEC-57: everything that the process sends passes a proxy, which counts.
+    let fleet = Fleet::of(3, &class());
+    let (installation, folder) = (installation(), tempfile::tempdir().unwrap());
+    let mut fewer = cluster("blue-0");
+    fewer["spec"]["topology"]["workers"]["machineDeployments"][0]["replicas"] = json!(1);
+    let class_path = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";
+    let cluster_path = "/validate-cluster-x-k8s-io-v1beta2-cluster";
+    let edits = [
+        (class_path, class(), with_file("/a"), "replaces 9 machines in 3 of 3 Clusters"),
+        ("/validate-templates", machine_template("small"), machine_template("large"), "replaces 6 machines in 3 of 3"),
+        (cluster_path, cluster("blue-0"), fewer, "removes 1 machine in 1 of 1 Cluster"),
+        (cluster_path, Value::Null, cluster("green"), ""),
+    ];
+    runtime().block_on(async {
+        let account = installation.kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+        let proxy = Faulty::start(&account, folder.path()).await;
+        let kubeconfig = proxy.kubeconfig.display().to_string();
+        let [cert, key] = ["tls.crt", "tls.key"].map(|name| installation.certificates.join(name).display().to_string());
+        let topologist = Topologist::serve(&[
+            "--kubeconfig",
+            &kubeconfig,
+            "--tls-cert",
+            &cert,
+            "--tls-key",
+            &key,
+            "--impact-time",
+            "20s",
+            "--watch-templates",
+        ]);
+        topologist.wait_until_ready();
+        let authority = std::fs::read(installation.certificates.join("ca.crt")).unwrap();
+        let mut connection = Connection::open(&topologist.webhook, &authority, Protocol::Http2).await.unwrap();
+        // Watches begin, and schemas are read.
+        let (deadline, mut quiet) = (Instant::now() + SOON, 0);
+        while quiet < 20 {
+            let before = proxy.requests();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let warning =
+                first_warning(&mut connection, class_path, &review(&fleet.kubectl, &edits[0].1, &edits[0].2)).await;
+            quiet = if proxy.requests() == before && warning.starts_with(edits[0].3) { quiet + 1 } else { 0 };
+            assert!(Instant::now() < deadline, "{warning}: {}", topologist.log_text());
+        }
+        let reads = || {
+            let (_, metrics) = topologist.admin_get("/metrics");
+            metrics.lines().filter(|line| line.starts_with("topologist_live_reads_total")).collect::<Vec<_>>().join(" ")
+        };
+        let before = (proxy.requests(), reads());
+        for _ in 0..25 {
+            for (path, old, new, want) in &edits {
+                let warning = first_warning(&mut connection, path, &review(&fleet.kubectl, old, new)).await;
+                assert!(warning.starts_with(want), "{warning}");
+            }
+        }
+        assert_eq!((proxy.requests(), reads()), before);
+    });
     was_never_refused();
 }

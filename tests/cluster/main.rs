@@ -49,9 +49,10 @@ mod support {
     pub mod lab;
     pub mod process;
     pub mod recorder;
+    pub mod tls_client;
     pub mod upgrade_hooks;
 }
 use support::{
     balancer, controller_manager, cut, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, lab, process,
-    recorder, upgrade_hooks,
+    recorder, tls_client, upgrade_hooks,
 };
