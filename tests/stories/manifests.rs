@@ -264,8 +264,9 @@ fn everything_can_be_found_by_its_label_or_its_namespace() {
 fn each_way_sets_its_flags() {
     let common = [("TOPOLOGIST_LOG_FORMAT", "json"), ("TOPOLOGIST_SHUTDOWN_GRACE", "10s")];
     let own = ("TOPOLOGIST_MANAGE_CERTIFICATES", "true");
+    let templates = ("TOPOLOGIST_WATCH_TEMPLATES", "true");
     for (name, more) in [
-        ("alone", vec![own, ("TOPOLOGIST_CONTROLLERS", "all")]),
+        ("alone", vec![own, templates, ("TOPOLOGIST_CONTROLLERS", "all")]),
         ("beside", vec![own, ("TOPOLOGIST_CONTROLLERS", "none")]),
         (
             "cert-manager",
@@ -276,7 +277,7 @@ fn each_way_sets_its_flags() {
             ],
         ),
         ("namespaced", vec![own, ("TOPOLOGIST_CONTROLLERS", "none"), ("TOPOLOGIST_NAMESPACE", "default")]),
-        ("take-over", vec![own, ("TOPOLOGIST_CONTROLLERS", "all"), ("TOPOLOGIST_TAKE_OVER", "true")]),
+        ("take-over", vec![own, templates, ("TOPOLOGIST_CONTROLLERS", "all"), ("TOPOLOGIST_TAKE_OVER", "true")]),
     ] {
         let want = common.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(variables(&overlay(name)), want.collect(), "{name}");
