@@ -10,7 +10,7 @@ use topologist::world::{Facts, Record};
 use peakmem_alloc::PeakMemAllocTrait as _;
 
 use crate::topologies::{self, Size, key};
-use crate::{ALLOCATOR, PEAK};
+use crate::{ALLOCATOR, MEASURING, PEAK};
 
 /// What an upgrade of a topology costs.
 struct Cost {
@@ -74,6 +74,7 @@ fn template_bytes(deployments: usize) -> f64 {
 
 #[test]
 fn an_upgrade_of_twice_as_many_worker_sets_costs_about_twice_as_much() {
+    let _alone = MEASURING.lock();
     // Caches fill.
     upgrade(10);
     let (half, all) = (upgrade(200), upgrade(400));

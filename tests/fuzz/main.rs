@@ -15,6 +15,7 @@ mod search;
 #[path = "../../benches/support/topologies.rs"]
 mod topologies;
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use cap::Cap;
@@ -30,6 +31,9 @@ static PEAK: PeakMemAlloc<MiMalloc> = PeakMemAlloc::new(MiMalloc);
 /// The same, with a count of all bytes that were allocated.
 #[global_allocator]
 static ALLOCATOR: Cap<&PeakMemAlloc<MiMalloc>> = Cap::new(&PEAK, usize::MAX);
+
+/// Memory is that of the whole process, so one test runs at a time.
+static MEASURING: Mutex<()> = Mutex::new(());
 
 /// Seconds that the search takes, unless `TOPOLOGIST_FUZZ_SECONDS` says otherwise.
 const SECONDS: u64 = 20;
@@ -49,6 +53,7 @@ const ALLOWED: (f64, f64) = (if cfg!(debug_assertions) { 40.0 } else { 1.0 }, 1.
 #[test]
 fn nothing_that_is_found_costs_more_than_the_bounds() {
     // DEC-44
+    let _alone = MEASURING.lock();
     let (seed, seconds) = (number("TOPOLOGIST_FUZZ_SEED", 44), number("TOPOLOGIST_FUZZ_SECONDS", SECONDS));
     let until = Instant::now() + Duration::from_secs(seconds);
     let corpus = std::env::var_os("TOPOLOGIST_FUZZ_CORPUS").map(Corpus::at);

@@ -178,8 +178,8 @@ impl Fold {
     }
 }
 
-/// Whether an object has what was sent and nothing else, apart from its uid and the record of its field managers: then it stands for
-/// what was sent, so that there are no two copies of it.
+/// Whether an object consists of the sent fields, its uid and the record of its field managers. Then it takes the place of the sent
+/// object, so that there is one copy.
 fn has_only(stored: &Object, sent: &Object) -> bool {
     let is_of_server = |name: &str| matches!(name, "uid" | "managedFields");
     let (stored, sent) = (stored.members(), sent.members());
