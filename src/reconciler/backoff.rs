@@ -225,7 +225,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 }
 
-/// Whether a failure is persistent after so many runs in a row and this time since the first of them.
+/// Whether a failure is persistent, by the number of failed runs in a row and the time since the first of them.
 fn is_persistent(failures: u32, since_first: Duration) -> bool {
     let (most, age) = PERSISTENT;
     failures >= most && since_first >= age

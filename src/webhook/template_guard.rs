@@ -79,7 +79,6 @@ impl TemplateGuard {
         cache: &Cache,
         deadline: Instant,
     ) -> Option<String> {
-        let (name, namespace) = (review.name.as_deref()?, review.namespace.as_deref()?);
         let object: Template = json::decode(review.old_object?.get()).ok()?;
         if review.operation != "DELETE"
             || is_exempt(&object.metadata)
@@ -87,12 +86,13 @@ impl TemplateGuard {
         {
             return None;
         }
-        let (group, kind, key) = (&*review.kind.group, &*review.kind.kind, ObjectKey::new(namespace, name));
+        // The deletion of a collection is reviewed for each object, and the request has no name.
+        let (group, kind, key) = (&*review.kind.group, &*review.kind.kind, object.metadata.key());
         let deadline = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         // Before the first look at the facts, so that no change is missed.
         let mut changes = cache.changes();
         let in_use = || classes_in_use(&cache.facts(), group, kind, &key);
-        if in_use().is_empty() || self.is_terminating(namespace, deadline).await {
+        if in_use().is_empty() || self.is_terminating(&key.namespace, deadline).await {
             return None;
         }
         let waiter = self.waiters.try_acquire();

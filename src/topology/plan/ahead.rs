@@ -1,4 +1,4 @@
-//! Upgrades of many workers, of which only so many may upgrade at once: one plan for all of them instead of one for each.
+//! Upgrades of many workers, of which a limited number may upgrade at once: one plan for all of them instead of one for each.
 //!
 //! Each plan looks at all workers, so that as many plans as there are workers cost the square of their number. Here one plan is made in
 //! which all of them upgrade that wait for nothing but others, and its steps are executed in as many rounds as if each had been planned.
@@ -81,8 +81,8 @@ impl Fold {
 /// The worker of a part.
 type Worker<'a> = (WorkerKind, &'a str);
 
-/// The rounds in which workers upgrade, counted from zero: so many in each as may upgrade at once, less those whose machines do not
-/// have their version.
+/// The rounds in which workers upgrade, counted from zero. A round has as many workers as the limit allows, less those whose machines
+/// do not have their version yet.
 fn numbers(tracker: &Tracker) -> Option<BTreeMap<Worker<'_>, usize>> {
     let mut numbers = BTreeMap::new();
     for kind in WorkerKind::ALL {

@@ -129,8 +129,8 @@ impl<'a> Planned<'a> {
         }))
     }
 
-    /// The same plan for all workers at once that take their next step one after the other, since only so many of them may upgrade
-    /// at once: those that have the lowest version, up to the first of which it is not certain. They are in
+    /// The same plan for all workers at once that take their next step one after the other, since the number of workers that upgrade
+    /// at a time is limited: those that have the lowest version, up to the first of which it is not certain. They are in
     /// [`WorkerTracker::ahead`]. The plan does not change until the last of them has taken its step, because it follows from the
     /// lowest version.
     pub(super) fn ahead(mut self) -> Self {

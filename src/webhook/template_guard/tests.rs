@@ -49,6 +49,10 @@ async fn templates_of_classes_with_clusters_stay() {
         let denied = denial_by(&TemplateGuard::new(None), &cache(&Scene::new()), &review).await;
         assert_eq!(denied.is_some(), want, "{kind} {name}: {denied:?}");
     }
+    let mut of_collection = review_of("ForgeMachineTemplate", "smith", &json!({}));
+    of_collection.as_object_mut().unwrap().remove("name");
+    let denied = denial_by(&TemplateGuard::new(None), &cache(&Scene::new()), &of_collection).await;
+    assert_eq!(denied.as_deref(), Some(DENIED));
     let mut elsewhere = review_of("ForgeMachineTemplate", "smith", &json!({"namespace": "other"}));
     elsewhere["namespace"] = json!("other");
     assert_eq!(denial_by(&TemplateGuard::new(None), &cache(&Scene::new()), &elsewhere).await, None);

@@ -216,7 +216,7 @@ proptest! {
         }
     }
 
-    /// UP-32, UP-41: what is planned ahead for workers that upgrade one after the other is what a plan for each of them comes to.
+    /// UP-32, UP-41: one plan for workers that upgrade one after the other has the same steps as a plan for each of them.
     #[test]
     fn upgrades_planned_ahead_are_those_planned_one_by_one(
         one in scenes(), other in scenes(), deferred in proptest::option::of((0_usize..3, any::<bool>())), hooks in any::<bool>(),
