@@ -19,6 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::memory;
 use crate::admission::{Dependents, Deprecated, Enforce, FeatureGates, Settings};
 use crate::hub::{LabelRequirements, ObjectKey};
+use crate::impact::UnknownImpact;
 use crate::telemetry::log::Format;
 use crate::topology::hooks::DeletionGuard;
 use crate::world::Scope;
@@ -235,6 +236,10 @@ pub struct Serve {
     /// topologist.dev/approved-impact. A ClusterClass may set a lower number.
     #[arg(long, value_name = "NUMBER", env = "TOPOLOGIST_MAX_REPLACED_MACHINES")]
     pub max_replaced_machines: Option<u32>,
+    /// How machines count against the ceiling whose number is not known: bound counts all machines of the Clusters that cannot be
+    /// computed, warn counts none of them and warns.
+    #[arg(long, value_name = "HOW", default_value = "bound", env = "TOPOLOGIST_IMPACT_UNKNOWN")]
+    pub impact_unknown: UnknownImpact,
     /// Whether topologist creates, upgrades and deletes machines, as Cluster API's machine controllers do; auto means only with
     /// --embedded. With --embedded it also does what providers do; elsewhere only for the kinds of the embedded provider.
     #[arg(long, value_name = "WHEN", default_value = "auto", env = "TOPOLOGIST_LIFECYCLE")]
@@ -684,6 +689,19 @@ impl ValueEnum for Deprecated {
             Deprecated::Deny => {
                 PossibleValue::new("deny").help("Deny new uses; warn about uses that the Cluster had before")
             }
+        })
+    }
+}
+
+impl ValueEnum for UnknownImpact {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[UnknownImpact::Bound, UnknownImpact::Warn]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            UnknownImpact::Bound => PossibleValue::new("bound").help("Count all machines that may go"),
+            UnknownImpact::Warn => PossibleValue::new("warn").help("Count none of them, with a warning"),
         })
     }
 }

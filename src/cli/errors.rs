@@ -26,12 +26,6 @@ impl Shown {
             rendered: error.to_string(),
         }
     }
-
-    /// The denial of an edit that a ceiling holds.
-    pub(super) fn of_ceiling(message: &str) -> Self {
-        let (detail, rendered) = (message.to_owned(), message.to_owned());
-        Shown { rule: "DEC-53", r#type: "Forbidden", field: String::new(), detail, rendered }
-    }
 }
 
 /// The errors of a verdict.

@@ -1,4 +1,4 @@
-//! Edits in files that a ceiling would hold (DEC-53), with the numbers of the webhook.
+//! Edits in files that a ceiling would hold (DEC-59), with the numbers of the webhook.
 //!
 //! ```text
 //! stored objects, new templates ─► each changed template ─► each changed ClusterClass ─► each changed Cluster
@@ -14,12 +14,13 @@ use serde::Serialize;
 use super::offline::{Case, Subject};
 use crate::admission::{Edited, Settings};
 use crate::budget::Stop;
-use crate::field::counted;
-use crate::hub::{Kind, Object, ObjectKey, label};
+use crate::field::{FieldError, counted};
+use crate::hub::{Kind, Object, ObjectKey};
+use crate::kubernetes::sizes::worker_state;
 use crate::impact::{APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class};
 use crate::topology::Options;
 use crate::wire::manifest::Manifest;
-use crate::world::{Facts, Objects, Record, WorkerSet};
+use crate::world::{Facts, Objects, Record};
 
 /// An edit that replaces or removes more machines than a ceiling allows, and that is not approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,8 +31,10 @@ pub(super) struct HeldEdit {
     pub machines: i64,
     /// The annotation that approves the edit.
     annotation: &'static str,
-    /// The denial.
-    pub message: String,
+    /// The detail of the denial.
+    message: String,
+    #[serde(skip)]
+    pub error: FieldError,
 }
 
 impl HeldEdit {
@@ -111,14 +114,15 @@ fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
 /// The edit with its denial, if a ceiling holds it.
 fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, (options, now): (Options, Timestamp)) -> Option<HeldEdit> {
     let (case, impact) = impact(edit, stored, (options, now))?;
-    let message = Ceiling::of(&case, flag)?.denies(edit, &impact)?;
+    let error = Ceiling::of(&case, flag)?.denies(edit, &impact)?;
     let (kind, ObjectKey { namespace, name }) = match edit {
         Edit::Class { new, .. } => (Kind::ClusterClass.name(), new.metadata.key()),
         Edit::Cluster { new, .. } | Edit::NewCluster(new) => (Kind::Cluster.name(), new.metadata.key()),
-        Edit::Template { new, .. } => (new.kind(), new.key()),
+        Edit::Template { new, .. } | Edit::NewTemplate(new) => (new.kind(), new.key()),
     };
-    let machines = impact.machines.gone().max(impact.certain);
-    Some(HeldEdit { kind: kind.to_owned(), namespace, name, machines, annotation: APPROVED_IMPACT, message })
+    let machines = impact.machines.gone().max(impact.at_most);
+    let message = error.detail.clone();
+    Some(HeldEdit { kind: kind.to_owned(), namespace, name, machines, annotation: APPROVED_IMPACT, message, error })
 }
 
 /// What the edit does to machines, with all facts at hand.
@@ -143,7 +147,7 @@ fn store(stored: &mut Facts, edit: Edit) {
         Edit::Cluster { new, .. } | Edit::NewCluster(new) => {
             stored.put_cluster(new.metadata.key(), Record::Readable(new));
         }
-        Edit::Template { new, .. } => {
+        Edit::Template { new, .. } | Edit::NewTemplate(new) => {
             if let Some(objects) = stored.objects_mut() {
                 objects.put(new);
             }
@@ -151,19 +155,16 @@ fn store(stored: &mut Facts, edit: Edit) {
     }
 }
 
-/// Notes how many replicas MachineDeployments have, as the watch of a server does.
+/// Notes the machines that MachineDeployments have, as the watch of a server does.
 fn put_sizes(facts: &mut Facts) {
     let clusters: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
     let Some(objects) = facts.objects() else { return };
-    let mut sizes = Vec::new();
-    for cluster in clusters {
-        for object in objects.of_cluster(&cluster).filter(|object| object.kind() == "MachineDeployment") {
-            let name = object.label(label::DEPLOYMENT_NAME).map(str::to_owned);
-            let replicas = object.at("spec.replicas").and_then(serde_json::Value::as_i64);
-            if let (Some(name), Some(replicas)) = (name, replicas) {
-                sizes.push((object.key(), WorkerSet { cluster: cluster.clone(), name }, replicas));
-            }
-        }
-    }
-    sizes.into_iter().for_each(|(deployment, set, replicas)| facts.put_worker_size(deployment, set, replicas));
+    let of_clusters = clusters.iter().flat_map(|cluster| objects.of_cluster(cluster));
+    let deployments = of_clusters.filter(|object| object.kind() == "MachineDeployment");
+    let states = deployments.filter_map(|object| {
+        let (set, state) = worker_state(object.namespace(), &object.as_ref().to_string())?;
+        Some((object.key(), set, state))
+    });
+    let states: Vec<_> = states.collect();
+    states.into_iter().for_each(|(deployment, set, state)| facts.put_worker_state(deployment, set, state));
 }

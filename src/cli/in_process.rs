@@ -72,7 +72,7 @@ fn of_template(phase: Phase, asked: &Asked<'_>) -> Option<Webhook> {
         && !asked.namespace.is_empty()
         && asked.resource.ends_with("templates");
     let (name, path) = match asked.operation {
-        "UPDATE" if is_template => ("impact.templates.topologist.dev", templates::PATH),
+        "CREATE" | "UPDATE" if is_template => ("impact.templates.topologist.dev", templates::PATH),
         "DELETE" if is_template => ("deletion.templates.topologist.dev", template_deletions::PATH),
         _ => return None,
     };

@@ -373,6 +373,7 @@ impl EndPoints {
             held: shares.bodies,
             impact: options.impact_time,
             max_replaced_machines: options.max_replaced_machines,
+            unknown_impact: options.impact_unknown,
             ..Limits::default()
         };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone())

@@ -65,7 +65,7 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
 fn hold<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, held: Vec<HeldEdit>) {
     for held in held {
         let is_it = |kind: &str, namespace: &str, name: &str| (kind, namespace, name) == held.object();
-        let error = Shown::of_ceiling(&held.message);
+        let error = Shown::of(&held.error);
         if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
             row.allowed = false;
             row.errors.push(error);

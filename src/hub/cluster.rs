@@ -112,6 +112,13 @@ lenient! {
         pub observed_generation: i64,
         pub phase: String,
         pub conditions: List<Condition>,
+        pub control_plane: ReplicaCounts,
+    }
+
+    /// The machines of a control plane, as its Cluster reports them.
+    pub struct ReplicaCounts {
+        pub replicas: Option<i64>,
+        pub up_to_date_replicas: Option<i64>,
     }
 }
 

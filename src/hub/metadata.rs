@@ -103,6 +103,8 @@ pub mod annotation {
     pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
     /// On a Cluster: it is deleted without a call of its hooks `BeforeClusterDelete` (DEC-56).
     pub const SKIP_DELETE_HOOKS: &str = "unsafe.topologist.dev/skip-delete-hooks";
+    /// On a Cluster: a record of what its objects were made from when they were last rolled out (DEC-59).
+    pub const ROLLED_OUT: &str = "topologist.dev/rolled-out";
     /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
     /// On a template: it can be deleted although a ClusterClass in use refers to it (DEC-110).

@@ -7,22 +7,26 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::bound::machines;
 use super::case::Case;
+use super::released::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
 use super::tally::{Change, Tally};
 use crate::budget::Stop;
-use crate::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, Object, ObjectKey, label};
+use crate::field::{ErrorKind, enumerated};
+use crate::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, ObjectKey, ReplicaCounts};
 use crate::json::StringMap;
 use crate::topology::inspection::Inspected;
 use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
-use crate::topology::plan::{Fold, mark, uid};
+use crate::topology::plan::{Fold, Roll, mark, outlasts_certificates, uid};
 use crate::topology::refusals::Checks;
 use crate::topology::{Failure, Options};
-use crate::world::{Facts, Found, Record, WorkerSet};
-
-const REPLICAS: &str = "spec.replicas";
+use crate::world::{Facts, Found, Record, WorkerSet, WorkerState};
 
 /// Clusters with equal inputs: the first stands for all.
 type Twins<'a> = Vec<&'a Arc<Cluster>>;
+
+/// What is watched of the machines of a Cluster: of its sets in their order, and of its control plane.
+type States = (Vec<Option<WorkerState>>, ReplicaCounts);
 
 impl Case {
     /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result at once, with the number of Clusters that it
@@ -38,6 +42,7 @@ impl Case {
             if let Some(updater) = &self.updater {
                 mark(&mut change.rolls, updater);
             }
+            change.machines = twins.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
             add(twins.len(), change);
         }
     }
@@ -65,12 +70,21 @@ impl Case {
 
     /// An empty tally of this case.
     pub fn tally(&self) -> Tally {
-        Tally::of(self.subject.clone(), self.clusters.len(), self.incomplete.clone())
+        let machines = self.clusters.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
+        Tally::of(self.subject.clone(), (self.clusters.len(), machines), self.incomplete.clone())
+    }
+
+    /// How many machines a Cluster has at the most.
+    fn machines(&self, cluster: &Cluster) -> i64 {
+        match self.before.cluster(&cluster.metadata.key()) {
+            Found::Yes(old) => machines(&old, cluster, &self.before),
+            _ => 0,
+        }
     }
 
     fn twins(&self) -> Vec<Twins<'_>> {
         let nameless = self.nameless_classes();
-        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<(Cluster, Vec<Option<i64>>), usize>::new());
+        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<(Cluster, States), usize>::new());
         for cluster in &self.clusters {
             let stands_for_others = is_read_as_text(&cluster.metadata.name)
                 && has_short_names(cluster)
@@ -79,7 +93,7 @@ impl Case {
                 groups.push(vec![cluster]);
                 continue;
             }
-            let at = *known.entry((without_name(cluster), self.sizes(cluster))).or_insert(groups.len());
+            let at = *known.entry((without_name(cluster), self.states(cluster))).or_insert(groups.len());
             match groups.get_mut(at) {
                 Some(twins) => twins.push(cluster),
                 None => groups.push(vec![cluster]),
@@ -90,12 +104,18 @@ impl Case {
         groups
     }
 
-    /// What is known of the sizes of sets whose number of machines the topology does not say.
-    fn sizes(&self, cluster: &Cluster) -> Vec<Option<i64>> {
+    /// What is known of the machines of a Cluster, apart from its topology.
+    fn states(&self, cluster: &Cluster) -> States {
         let sets = cluster.topology().into_iter().flat_map(|topology| topology.workers.machine_deployments.iter());
         let key = cluster.metadata.key();
-        let of = |name: &str| WorkerSet { cluster: key.clone(), name: name.to_owned() };
-        sets.filter(|set| set.replicas.is_none()).map(|set| self.before.worker_size(&of(&set.name))).collect()
+        let sets = sets.map(|set| {
+            let state = self.before.worker_state(&WorkerSet { cluster: key.clone(), name: set.name.clone() })?;
+            // The topology says the number of replicas, and all machines are as it says.
+            let is_plain =
+                set.replicas.is_some() && state.outdated == Some(0) && *state.version == *cluster.spec.topology.version;
+            (!is_plain).then(|| state.clone())
+        });
+        (sets.collect(), cluster.status.control_plane.clone())
     }
 
     /// The classes that look at no names on either side.
@@ -122,8 +142,9 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
     let mut new = after.clone();
     as_written(&mut old, key);
     as_written(&mut new, key);
+    let resumed = Resumed::of(&mut old, &new, key);
     let settled = old.settle(key);
-    put_sizes(&mut old, key);
+    put_states(&mut old, key);
     new.take_over(key, &old);
     let rollout = new.roll_out(key);
     let not_asked = match &rollout.failure {
@@ -132,28 +153,44 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
         }
         _ => None,
     };
+    // An edit that restores the last state that was rolled out.
+    if settled.failure.is_some() && rollout.failure.is_none() && is_as_rolled_out(&new, key) {
+        return Change::none(key.clone());
+    }
     // What cannot be computed on either side is no consequence of the edit, nor is an extension that was not asked.
     let fails = rollout.failure.is_some() && settled.failure.is_none() && not_asked.is_none();
     let is_known = settled.failure.is_none() && (rollout.failure.is_none() || not_asked.is_some());
     let not_called = rollout.trace.not_asked.first().map(ToString::to_string);
-    let incomplete = not_asked.or(not_called);
-    let rolls = rollout.rounds.into_iter().flat_map(|round| round.rolls).collect();
-    Change { cluster: key.clone(), rolls, fails, is_known, incomplete }
-}
-
-/// Gives MachineDeployments whose number of machines the topology does not say the number that they have (DEC-53).
-fn put_sizes(old: &mut Fold, cluster: &ObjectKey) {
-    let facts = old.facts().clone();
-    let Some(objects) = old.facts_mut().objects_mut() else { return };
-    let unsized_ones = |object: &&Arc<Object>| object.kind() == "MachineDeployment" && object.at(REPLICAS).is_none();
-    let deployments: Vec<_> = objects.of_cluster(cluster).filter(unsized_ones).cloned().collect();
-    for mut deployment in deployments {
-        let Some(name) = deployment.label(label::DEPLOYMENT_NAME).map(str::to_owned) else { continue };
-        let Some(size) = facts.worker_size(&WorkerSet { cluster: cluster.clone(), name }) else { continue };
-        if Arc::make_mut(&mut deployment).set(REPLICAS, size.into()).is_ok() {
-            objects.put(deployment);
+    let incomplete = not_asked.or(not_called).or_else(|| resumed.unknown());
+    let was_edited_in_pause = resumed.was_edited(&new, key);
+    // Of a Cluster that is resumed, only its record says that machines go: `clusterctl move` resumes all Clusters.
+    let failure = settled.failure.or(rollout.failure).filter(|_| (fails || !is_known) && resumed == Resumed::No);
+    let failure = failure.map(|failure| text(&failure));
+    let endless = endless(&new, key).filter(|now| endless(&old, key).is_none_or(|before| before.0 != now.0));
+    let mut rolls: Vec<Roll> = rollout.rounds.into_iter().flat_map(|round| round.rolls).collect();
+    if let (Found::Yes(was), Found::Yes(is)) = (before.facts().cluster(key), after.facts().cluster(key)) {
+        discount(&mut rolls, &old, &was);
+        if is_known && !is.is_paused() {
+            add(&mut rolls, upgrades(&was, &is, before.facts()));
         }
     }
+    Change { rolls, fails, is_known, failure, was_edited_in_pause, endless, incomplete, ..Change::none(key.clone()) }
+}
+
+/// The `certificatesExpiryDays` of a control plane that no certificate reaches, and for how many days certificates are valid.
+fn endless(fold: &Fold, key: &ObjectKey) -> Option<(i64, i64)> {
+    let mut objects = fold.facts().objects()?.of_cluster(key);
+    objects.find_map(|object| outlasts_certificates(object))
+}
+
+/// Why a topology cannot be computed, without values of variables (DEC-34).
+fn text(failure: &Failure) -> String {
+    let Failure::InvalidCluster(errors) = failure else { return failure.to_string() };
+    let texts = errors.iter().map(|error| match error.kind {
+        ErrorKind::Required => format!("{}: {}", error.path, error.message()),
+        kind => format!("{}: {}", error.path, kind.words()),
+    });
+    format!("the variables of the Cluster are not valid for its ClusterClass: {}", enumerated(texts))
 }
 
 /// The Cluster as its user wrote it: current objects play no part.

@@ -8,21 +8,29 @@
 //!
 //! The objects of one edited or new Cluster are also checked against the schemas of their definitions, as far as these are known.
 //!
+//! What cannot be computed has an upper bound (bound.rs), and machines that are outdated before the edit count only if it releases
+//! them (released.rs).
+//!
 //! A ceiling (ceiling.rs), which is opt-in, turns an impact into a denial unless the edited object approves of it.
 //!
-//! Both sides are desired states, computed and compared as `plan --from --to` does; current objects are never read. A
+//! Both sides are desired states, computed and compared as `plan --from --to` does; machines are never read. A
 //! review has little time, so the work can end at any Cluster: the sums so far are scaled up then, and the
 //! impact says that it is an estimate.
 
+mod bound;
 mod case;
 mod ceiling;
 mod compare;
+mod edit;
+mod released;
 mod tally;
 mod words;
 
-pub use case::{Case, Edit, classes_with, is_of_a_class};
-pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES};
-pub use tally::{Count, Group, Impact, Tally};
+pub use bound::Extent;
+pub use case::Case;
+pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES, UnknownImpact, endless, endless_template};
+pub use edit::{Edit, EditId, classes_with, is_of_a_class};
+pub use tally::{Completeness, Count, Group, Impact, Tally};
 pub use words::with_refusals;
 
 #[cfg(test)]

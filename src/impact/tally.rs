@@ -15,8 +15,33 @@ pub struct Change {
     pub fails: bool,
     /// Whether both sides could be computed.
     pub is_known: bool,
+    /// Why a side could not be computed.
+    pub failure: Option<String>,
+    /// The Cluster is resumed, and what its objects are made from has changed while it was paused.
+    pub was_edited_in_pause: bool,
+    /// The `certificatesExpiryDays` that no certificate of its control plane reaches, and for how many days these are valid.
+    pub endless: Option<(i64, i64)>,
+    /// How many machines the Cluster, and those equal to it, have at the most.
+    pub machines: i64,
     /// The extension that was not called, so that more may change.
     pub incomplete: Option<String>,
+}
+
+impl Change {
+    /// An edit after which a Cluster is as it was rolled out.
+    pub(super) fn none(cluster: ObjectKey) -> Self {
+        Change {
+            cluster,
+            rolls: Vec::new(),
+            fails: false,
+            is_known: true,
+            failure: None,
+            was_edited_in_pause: false,
+            endless: None,
+            machines: 0,
+            incomplete: None,
+        }
+    }
 }
 
 /// Numbers of machines.
@@ -86,7 +111,15 @@ pub struct Tally {
     subject: String,
     /// All Clusters that the edit concerns.
     clusters: usize,
+    /// How many machines they have at the most.
+    all_machines: i64,
     compared: usize,
+    /// How many machines those that were compared have at the most.
+    compared_machines: i64,
+    /// How many machines more than those that are counted may go from them.
+    uncounted: i64,
+    /// Why these are not counted.
+    uncounted_because: Option<Uncounted>,
     affected: usize,
     machines: Count,
     groups: BTreeMap<BTreeSet<(String, String)>, Group>,
@@ -95,6 +128,34 @@ pub struct Tally {
     unknown: usize,
     incomplete: Option<String>,
     in_place: Option<String>,
+    endless: Option<(i64, i64)>,
+}
+
+/// Why some machines are not counted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Uncounted {
+    #[error("the topology of Cluster {cluster} cannot be computed: {reason}")]
+    Failure { cluster: ObjectKey, reason: String },
+    #[error("Cluster {0}, its class or their templates were edited while it was paused")]
+    Pause(ObjectKey),
+    #[error("the number of machines of some worker sets is not known")]
+    Sizes,
+    #[error("only {0} of {1} Clusters were computed in time")]
+    Time(usize, usize),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// How much of an impact is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    Complete,
+    /// An extension was not called, or there is another reason why more may change.
+    Incomplete,
+    /// The sums are scaled up from a part of the Clusters.
+    Estimated,
+    /// Machines of some Clusters are not counted, and there is an upper bound for them.
+    Bound,
 }
 
 /// What an edit does to machines.
@@ -111,6 +172,10 @@ pub struct Impact {
     pub machines: Count,
     /// Machines that go for certain: those of Clusters that were compared.
     pub certain: i64,
+    /// Machines that may go at the most: those that go for certain, and all of Clusters that are not known (DEC-59).
+    pub at_most: i64,
+    /// Why these are more than those that go for certain.
+    pub uncounted: Option<Uncounted>,
     /// Those with most machines first.
     pub groups: Vec<Group>,
     /// Clusters whose topology can no longer be computed, and one of them.
@@ -122,14 +187,22 @@ pub struct Impact {
     pub incomplete: Option<String>,
     /// The extension that may update machines in place instead.
     pub in_place: Option<String>,
+    /// The `certificatesExpiryDays` with which machines of a control plane are replaced for ever, and for how many days certificates
+    /// are valid.
+    pub endless: Option<(i64, i64)>,
 }
 
 impl Tally {
-    pub(super) fn of(subject: String, clusters: usize, incomplete: Option<String>) -> Self {
+    /// A tally of so many Clusters, with so many machines at the most.
+    pub(super) fn of(subject: String, (clusters, machines): (usize, i64), incomplete: Option<String>) -> Self {
         Tally {
             subject,
             clusters,
+            all_machines: machines,
             compared: 0,
+            compared_machines: 0,
+            uncounted: 0,
+            uncounted_because: None,
             affected: 0,
             machines: Count::default(),
             groups: BTreeMap::new(),
@@ -138,12 +211,20 @@ impl Tally {
             unknown: 0,
             incomplete,
             in_place: None,
+            endless: None,
         }
     }
 
     /// Adds what becomes of a Cluster, and of others that are equal to it.
     pub fn add(&mut self, clusters: usize, change: Change) {
         self.compared += clusters;
+        self.compared_machines = self.compared_machines.saturating_add(change.machines);
+        if let Some(reason) = change.failure {
+            self.uncounted = self.uncounted.saturating_add(change.machines);
+            if !matches!(self.uncounted_because, Some(Uncounted::Failure { .. })) {
+                self.uncounted_because = Some(Uncounted::Failure { cluster: change.cluster.clone(), reason });
+            }
+        }
         if change.fails {
             self.failing += clusters;
             self.fails.get_or_insert(change.cluster);
@@ -157,6 +238,18 @@ impl Tally {
         let count = Count::of(&change.rolls);
         let times = i64::try_from(clusters).unwrap_or(i64::MAX);
         self.machines.add(count, times);
+        self.endless = self.endless.or(change.endless);
+        if change.was_edited_in_pause {
+            let more = change.machines.saturating_sub(count.gone().saturating_mul(times)).max(0);
+            self.uncounted = self.uncounted.saturating_add(more);
+            self.uncounted_because.get_or_insert(Uncounted::Pause(change.cluster));
+            return;
+        }
+        if count.is_least || count.removed_is_least {
+            let more = change.machines.saturating_sub(count.gone().saturating_mul(times)).max(0);
+            self.uncounted = self.uncounted.saturating_add(more);
+            self.uncounted_because.get_or_insert(Uncounted::Sizes);
+        }
         if !count.affects() {
             return;
         }
@@ -199,24 +292,46 @@ impl Tally {
         groups.sort_by(|one, other| {
             other.machines.gone().cmp(&one.machines.gone()).then_with(|| one.example.cmp(&other.example))
         });
+        let certain = self.machines.gone();
+        let left = self.all_machines.saturating_sub(self.compared_machines).max(0);
+        let late = (self.compared < self.clusters).then_some(Uncounted::Time(self.compared, self.clusters));
         Impact {
             subject: self.subject.clone(),
             clusters: self.clusters,
+            at_most: certain.saturating_add(self.uncounted).saturating_add(left),
+            uncounted: self.uncounted_because.clone().or(late),
             compared: self.compared,
             affected: number(self.affected),
             machines: count(self.machines),
-            certain: self.machines.gone(),
+            certain,
             groups,
             failing: number(self.failing),
             fails: self.fails.clone(),
             unknown: number(self.unknown),
             incomplete: self.incomplete.clone(),
             in_place: self.in_place.clone(),
+            endless: self.endless,
         }
     }
 }
 
 impl Impact {
+    /// The impact of an edit of which nothing is known but how many Clusters it concerns, and how many machines they have.
+    pub fn unknown(subject: String, (clusters, machines): (usize, i64), reason: String) -> Self {
+        let uncounted_because = Some(Uncounted::Other(reason));
+        Tally { uncounted_because, ..Tally::of(subject, (clusters, machines), None) }.impact()
+    }
+
+    /// How much of the impact is known.
+    pub fn completeness(&self) -> Completeness {
+        match self.uncounted {
+            Some(Uncounted::Time(..)) => Completeness::Estimated,
+            Some(_) => Completeness::Bound,
+            None if self.incomplete.is_some() => Completeness::Incomplete,
+            None => Completeness::Complete,
+        }
+    }
+
     /// Whether sums are scaled up from a part of the Clusters.
     pub fn is_estimate(&self) -> bool {
         self.compared < self.clusters

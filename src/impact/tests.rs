@@ -12,9 +12,11 @@ use crate::hub::{Cluster, ClusterClass, Object, ObjectKey};
 use crate::topology::Options;
 use crate::topology::plan::Machines;
 use crate::topology::testing::Scene;
-use crate::world::{Facts, Found, WorkerSet};
+use crate::world::{Facts, Found, WorkerSet, WorkerState};
 
 mod properties;
+mod released;
+mod unknown;
 
 const OPTIONS: Options = Options { runtime_sdk: false };
 const WORKER: &str = "/spec/topology/workers/machineDeployments/0";
@@ -323,7 +325,8 @@ fn what_cannot_do_anything_to_machines_costs_nothing() {
     let mut referring = Cluster::clone(&old);
     referring.spec.infrastructure_ref.name = "made".to_owned();
     referring.metadata.resource_version = "2".to_owned();
-    let noted = json!({"topology.cluster.x-k8s.io/upgrade-step": "v1.34.0", "cluster.x-k8s.io/cluster-name": "blade"});
+    let noted =
+        json!({"topology.internal.cluster.x-k8s.io/upgrade-step": "v1.34.0", "cluster.x-k8s.io/cluster-name": "blade"});
     referring.metadata.annotations = serde_json::from_value(noted.clone()).unwrap();
     referring.metadata.labels = serde_json::from_value(noted).unwrap();
     assert!(case(&scene, &Edit::Cluster { old: old.clone(), new: Arc::new(referring) }).is_none());
@@ -345,6 +348,11 @@ fn what_cannot_do_anything_to_machines_costs_nothing() {
     assert!(case(&looking, &labels).is_some());
     let unused = scene.clone().without("Cluster");
     assert!(case(&unused, &class_edit(&scene, &with_file(&scene))).is_none(), "no Cluster uses the class");
+}
+
+/// A MachineDeployment at the version of the topology, with so many machines that are outdated.
+fn state(replicas: i64, outdated: i64) -> WorkerState {
+    WorkerState { replicas, outdated: Some(outdated), version: "v1.33.0".into() }
 }
 
 /// The Cluster with a MachineDeployment whose number of machines an autoscaler decides: 2 to 9.
@@ -372,15 +380,15 @@ fn sets_with_an_autoscaler_count_with_the_machines_that_they_have() {
     };
     let newer = of_cluster("/spec/topology/version", json!("v1.34.0"));
     let without = of_cluster("/spec/topology/workers/machineDeployments", json!([]));
-    stored.put_worker_size(ObjectKey::new("ns", "blade-md"), set("blade"), 6);
+    stored.put_worker_state(ObjectKey::new("ns", "blade-md"), set("blade"), state(6, 0));
     assert!(first(&stored, &newer).starts_with("replaces 11 machines"), "3 + 6 + 2");
     assert!(first(&stored, &without).starts_with("removes 6 machines"));
     let template = "/spec/workers/machineDeployments/0/infrastructure/templateRef/name";
     let other_workers = class_edit(&scene, &scene.clone().at("ClusterClass", template, json!("brain")));
-    stored.put_worker_size(ObjectKey::new("ns", "other-md"), set("other"), 3);
+    stored.put_worker_state(ObjectKey::new("ns", "other-md"), set("other"), state(3, 0));
     let text = first(&stored, &other_workers);
     assert!(text.starts_with("replaces 9 machines in 2 of 2 Clusters"), "equal but for their sizes: {text}");
-    stored.remove_worker_size(&ObjectKey::new("ns", "other-md"));
+    stored.remove_worker_state(&ObjectKey::new("ns", "other-md"));
     let text = first(&stored, &other_workers);
     assert!(text.starts_with("replaces at least 8 machines in 2 of 2 Clusters"), "{text}");
 }
@@ -410,7 +418,12 @@ fn numbers_that_are_not_known_and_topologies_that_break_are_named() {
     );
     let impact = impact(&sized(), &class_edit(&sized(), &broken)).unwrap();
     assert_eq!((impact.failing, impact.machines), (1, Count::default()));
-    assert_eq!(warnings(&impact), ["breaks the topology of 1 Cluster, such as ns/blade (class ns/forge)"]);
+    let texts = warnings(&impact);
+    assert_eq!((texts.len(), &*texts[0]), (2, "breaks the topology of 1 Cluster, such as ns/blade (class ns/forge)"));
+    assert!(
+        texts[1].starts_with("Cluster ns/blade: ") && texts[1].contains("has no \"nothing\""),
+        "the reason: {texts:?}"
+    );
 }
 
 #[test]
@@ -487,7 +500,7 @@ fn an_impact_is_what_a_plan_says() {
 
 fn ceiling(edit: &Edit, stored: &Scene, flag: Option<u32>) -> Option<String> {
     let impact = impact(stored, edit).unwrap();
-    Ceiling::of(&case(stored, edit).unwrap(), flag)?.denies(edit, &impact)
+    Ceiling::of(&case(stored, edit).unwrap(), flag)?.denies(edit, &impact).map(|error| error.detail)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::tally::{Count, Group, Impact};
+use super::tally::{Count, Group, Impact, Uncounted};
 use crate::field::Warning;
 use crate::topology::origin::Origin;
 use crate::topology::refusals::{Checks, Refusal};
@@ -16,6 +16,8 @@ const MOST_CHARS: usize = 120;
 const MOST_TEXT: usize = 4_096;
 /// How many bytes the summary has at most.
 const MOST_SUMMARY: usize = 8 << 10;
+/// How many characters of the reason the summary has, why machines are not counted.
+const MOST_REASON: usize = 1_024;
 /// The rule that gives these warnings.
 const RULE: &str = "DEC-42";
 /// The rule that gives warnings about fields.
@@ -25,6 +27,11 @@ impl Impact {
     /// The warnings, the most important first; none when no machine goes.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut texts = Vec::new();
+        if self.compared == 0 {
+            let reason = self.uncounted.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            texts.push(format!("the number of replaced machines is not known{reason}"));
+            return within(texts.into_iter().map(|text| shortened_in_middle(&text, MOST_CHARS)));
+        }
         let about = if self.is_estimate() { "about " } else { "" };
         let of = match self.is_estimate() {
             true => format!("{}; estimated from {}", self.subject, grouped(self.compared)),
@@ -41,6 +48,9 @@ impl Impact {
             let example = self.fails.as_ref().map(|key| format!(", such as {key}")).unwrap_or_default();
             texts.push(format!("breaks the topology of {about}{}{example} ({of})", clusters_of(self.failing)));
         }
+        if let Some(Uncounted::Failure { cluster, reason }) = self.uncounted.as_ref().filter(|_| self.failing > 0) {
+            texts.push(shortened_in_middle(&format!("Cluster {cluster}: {reason}"), MOST_CHARS));
+        }
         match self.groups.as_slice() {
             // The total has said how many.
             [one] => texts.extend(one.reason("")),
@@ -50,7 +60,11 @@ impl Impact {
             texts.push(format!("the number of machines is incomplete: {reason}"));
         }
         if self.unknown > 0 {
-            texts.push(format!("no number for {about}{}: the topology cannot be computed", clusters_of(self.unknown)));
+            let mut text = format!("no number for {about}{}", clusters_of(self.unknown));
+            if let Some(Uncounted::Failure { cluster, reason }) = &self.uncounted {
+                text = format!("{text}, such as {cluster}: {reason}");
+            }
+            texts.push(shortened_in_middle(&text, MOST_CHARS));
         }
         within(texts.into_iter().map(shortened))
     }
@@ -71,6 +85,8 @@ impl Impact {
                 "machines": self.machines.summary(),
                 "failing": self.failing,
                 "unknown": self.unknown,
+                "atMost": self.at_most,
+                "uncounted": self.uncounted.as_ref().map(|reason| shortened_in_middle(&reason.to_string(), MOST_REASON)),
                 "inPlace": self.in_place,
                 "incomplete": self.incomplete.as_deref().map(|reason| shortened(reason.to_owned())),
                 "groups": groups,
@@ -221,13 +237,22 @@ pub(super) fn grouped(number: impl ToString) -> String {
     text
 }
 
+/// A text of at most so many characters: the middle of a longer one is left out, since its end says what is wrong.
+fn shortened_in_middle(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let (first, last) = (kept / 2, kept - kept / 2);
+    let begin: String = text.chars().take(first).collect();
+    let end: String = text.chars().skip(length - last).collect();
+    format!("{begin}…{end}")
+}
+
 /// A text of as many characters as a warning may have.
 fn shortened(text: String) -> String {
-    if text.chars().count() <= MOST_CHARS {
-        return text;
-    }
-    let kept: String = text.chars().take(MOST_CHARS - 3).collect();
-    format!("{kept}...")
+    shortened_in_middle(&text, MOST_CHARS)
 }
 
 /// A reason without the position of the operation in its patch; `plan` has it.

@@ -1,5 +1,5 @@
-//! The watch of MachineDeployments, of which only the number of replicas is kept: an autoscaler decides it where a topology does not
-//! (DEC-53).
+//! The watch of MachineDeployments, of which the number of replicas is kept, which an autoscaler decides where a topology does not
+//! (DEC-53), and how many of them are outdated (DEC-59).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::hub::{GROUP, ObjectKey, label};
 use crate::json::StringMap;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::Version;
-use crate::world::WorkerSet;
+use crate::world::{WorkerSet, WorkerState};
 
 const KIND: &str = "MachineDeployment";
 /// How long until an API server that does not serve the kind is asked again.
@@ -46,7 +46,7 @@ async fn follow(client: kube::Client, cache: &Cache, metrics: Arc<Metrics>) {
 
 fn take(cache: &Cache, seen: Observation<Written>) {
     match seen {
-        Observation::There { object, .. } => put(cache, object.key(), size(&object)),
+        Observation::There { object, .. } => put(cache, object.key(), state(&object)),
         Observation::Gone(object) => put(cache, object.key(), None),
         Observation::Listed { keys, .. } => {
             let facts = cache.facts();
@@ -60,37 +60,70 @@ fn take(cache: &Cache, seen: Observation<Written>) {
 }
 
 /// Most events change other fields, and the facts stay as they are.
-fn put(cache: &Cache, deployment: ObjectKey, size: Option<(WorkerSet, i64)>) {
+fn put(cache: &Cache, deployment: ObjectKey, state: Option<(WorkerSet, WorkerState)>) {
     let facts = cache.facts();
-    let known = facts.sized_set(&deployment).and_then(|set| Some((set.clone(), facts.worker_size(set)?)));
-    match size {
-        size if size == known => {}
-        Some((set, replicas)) => cache.update(|facts| facts.put_worker_size(deployment, set, replicas)),
-        None => cache.update(|facts| facts.remove_worker_size(&deployment)),
+    let known = facts.sized_set(&deployment).and_then(|set| Some((set.clone(), facts.worker_state(set)?.clone())));
+    match state {
+        state if state == known => {}
+        Some((set, state)) => cache.update(|facts| facts.put_worker_state(deployment, set, state)),
+        None => cache.update(|facts| facts.remove_worker_state(&deployment)),
     }
 }
 
-/// The worker set that a MachineDeployment is, and its number of replicas; `None` for one that belongs to no topology.
-fn size(deployment: &Written) -> Option<(WorkerSet, i64)> {
+/// The worker set that a MachineDeployment is, and its state; `None` for one that belongs to no topology.
+fn state(deployment: &Written) -> Option<(WorkerSet, WorkerState)> {
+    worker_state(&deployment.key().namespace, deployment.text())
+}
+
+/// The same, of the JSON of a MachineDeployment.
+pub fn worker_state(namespace: &str, deployment: &str) -> Option<(WorkerSet, WorkerState)> {
     #[derive(Deserialize)]
     struct Deployment {
         metadata: Metadata,
         spec: Spec,
+        #[serde(default)]
+        status: Status,
     }
     #[derive(Deserialize)]
     struct Metadata {
         #[serde(default)]
         labels: StringMap,
+        #[serde(default)]
+        generation: i64,
     }
     #[derive(Deserialize)]
     struct Spec {
         replicas: i64,
+        #[serde(default)]
+        template: Template,
+    }
+    #[derive(Default, Deserialize)]
+    struct Template {
+        #[serde(default)]
+        spec: MachineSpec,
+    }
+    #[derive(Default, Deserialize)]
+    struct MachineSpec {
+        #[serde(default)]
+        version: Box<str>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Status {
+        observed_generation: Option<i64>,
+        replicas: Option<i64>,
+        up_to_date_replicas: Option<i64>,
     }
 
-    let Deployment { metadata: Metadata { labels }, spec } = serde_json::from_str(deployment.text()).ok()?;
-    let cluster = ObjectKey::new(&deployment.key().namespace, labels.get(label::CLUSTER_NAME)?);
+    let Deployment { metadata: Metadata { labels, generation }, spec, status } =
+        serde_json::from_str(deployment).ok()?;
+    let cluster = ObjectKey::new(namespace, labels.get(label::CLUSTER_NAME)?);
     let name = labels.get(label::DEPLOYMENT_NAME)?.to_owned();
-    Some((WorkerSet { cluster, name }, spec.replicas))
+    let counts =
+        status.replicas.zip(status.up_to_date_replicas).filter(|_| status.observed_generation == Some(generation));
+    let outdated = counts.map(|(all, current)| all.saturating_sub(current).max(0));
+    let state = WorkerState { replicas: spec.replicas, outdated, version: spec.template.spec.version };
+    Some((WorkerSet { cluster, name }, state))
 }
 
 #[cfg(test)]
@@ -139,5 +172,23 @@ mod tests {
         assert_eq!(sizes(), [None, Some(6), None]);
         [Event::Init, Event::InitDone].into_iter().for_each(&mut seen);
         assert_eq!(sizes(), [None; 3], "a list without them");
+    }
+
+    #[test]
+    fn outdated_machines_are_known_once_the_controller_has_seen_the_last_change() {
+        // DEC-59
+        let of = |generation: i64, status: Value| {
+            let mut written: Value = serde_json::from_str(deployment("a", json!(3)).text()).unwrap();
+            written["metadata"]["generation"] = json!(generation);
+            written["spec"]["template"] = json!({"spec": {"version": "v1.33.0"}});
+            written["status"] = status;
+            state(&serde_json::from_value(written).unwrap()).unwrap().1
+        };
+        let status = json!({"observedGeneration": 4, "replicas": 3, "upToDateReplicas": 1});
+        let want = |outdated| WorkerState { replicas: 3, outdated, version: "v1.33.0".into() };
+        assert_eq!(of(4, status.clone()), want(Some(2)));
+        assert_eq!(of(5, status), want(None));
+        assert_eq!(of(4, json!({"observedGeneration": 4})), want(None));
+        assert_eq!(of(4, json!({"observedGeneration": 4, "replicas": 1, "upToDateReplicas": 3})), want(Some(0)));
     }
 }

@@ -40,6 +40,7 @@ pub mod ownership;
 pub mod patches;
 pub mod plan;
 pub mod refusals;
+pub mod rolled_out;
 pub mod rotations;
 pub mod shim;
 pub mod status;

@@ -1,7 +1,8 @@
 //! The impact of an allowed edit, computed in little time and on threads of its own: it does not delay the reviews of others, and
-//! only a ceiling that was asked for makes it a reason to deny (DEC-42, DEC-53).
+//! only a ceiling that was asked for makes it a reason to deny (DEC-42, DEC-53). A ceiling counts all machines of Clusters that cannot
+//! be computed (DEC-59).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -9,22 +10,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::announced::{Announcement, Announcer};
 use super::limits::{Gone, LAST_ROUND, Limits};
+use super::turns::{Owner, Turn, Turns};
 use crate::admission::{Edited, Outcome, Verdict};
 use crate::budget::Stop;
-use crate::field::{Warning, shortened};
+use crate::field::{FieldError, Warning, shortened};
 use crate::hub::label;
-use crate::impact::{Case, Ceiling, Count, Edit, Impact, Tally, with_refusals};
+use crate::impact::{
+    Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, Tally, UnknownImpact, endless, with_refusals,
+};
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::Options;
 use crate::topology::refusals::Checks;
+use crate::wire::review::AdmissionRequest;
 use crate::world::{Answer, Facts, Found};
+
+/// How many edits are remembered, so that none is counted twice.
+const LATEST: usize = 256;
 
 /// Computes impacts, a few at a time.
 #[derive(Debug)]
@@ -33,23 +41,28 @@ pub(super) struct Assessor {
     /// How long one edit may take, waiting for its turn included; zero switches impacts off.
     time: Duration,
     max_replaced_machines: Option<u32>,
-    threads: Arc<Semaphore>,
+    unknown: UnknownImpact,
+    /// Shared fairly by users, and for each user by namespaces.
+    threads: Turns<String>,
+    /// The latest edits that were counted.
+    latest: Mutex<VecDeque<EditId>>,
     metrics: Arc<Metrics>,
     /// Writes events on classes, where there is an API server.
     announcer: Option<Arc<Announcer>>,
 }
 
 /// What a review says of the machines that an edit replaces or removes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Assessment {
     pub warnings: Vec<Warning>,
     /// For the audit log.
     pub summary: Option<String>,
     /// Why the edit is denied.
-    pub denial: Option<String>,
+    pub denial: Option<FieldError>,
     /// For the edited class, once it is stored.
     event: Option<Announcement>,
     machines: Count,
+    id: EditId,
 }
 
 /// Why there is no impact.
@@ -76,19 +89,32 @@ struct Prepared {
 
 /// What is known of an edit.
 struct Assessed {
-    prepared: Arc<Prepared>,
+    id: EditId,
     impact: Impact,
     checks: Checks,
+    denial: Option<FieldError>,
+    /// About templates that are not watched.
+    warnings: Vec<Warning>,
+}
+
+impl Assessment {
+    /// An edit that is denied before its impact is computed.
+    pub(super) fn denied(error: FieldError) -> Self {
+        Assessment { denial: Some(error), ..Assessment::default() }
+    }
 }
 
 impl Assessor {
     pub(super) fn new(options: Options, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "impacts" }).clone();
         Assessor {
             options,
             time: limits.impact,
             max_replaced_machines: limits.max_replaced_machines,
-            threads: Arc::new(Semaphore::new((cores / 2).max(1))),
+            unknown: limits.unknown_impact,
+            threads: Turns::new((cores / 2).max(1), limits.aside_queue, waiting),
+            latest: Mutex::default(),
             metrics,
             announcer: None,
         }
@@ -106,28 +132,29 @@ impl Assessor {
         mut verdict: Verdict,
         edited: Edited,
         gatherer: &Gatherer,
-        (deadline, is_dry_run): (Instant, bool),
+        (review, deadline): (&AdmissionRequest<'_>, Instant),
     ) -> Verdict {
+        let (owner, is_dry_run) = (owner(review), review.dry_run == Some(true));
         let edit = edit(edited);
         if !edit.matters() {
             return verdict;
         }
         if let Edit::NewCluster(_) = edit {
-            let checks = self.inspected(edit, gatherer, deadline).await.unwrap_or_default();
+            let checks = self.inspected(edit, gatherer, (owner, deadline)).await.unwrap_or_default();
             verdict.warnings = with_refusals(verdict.warnings, &checks);
             return verdict;
         }
         let class = if let Edit::Class { new, .. } = &edit { Some(new.clone()) } else { None };
-        let assessment = self.assess(move || Ok(edit), gatherer, deadline).await;
-        self.count(&assessment, verdict.kind.name(), is_dry_run);
+        let assessment = self.assess(move || Ok(edit.clone()), gatherer, (owner, deadline)).await;
+        let counts = self.count(&assessment, verdict.kind.name(), is_dry_run);
         let Assessment { warnings, summary, denial, event, .. } = assessment;
-        if let (Some(class), Some(event), Some(announcer), false) = (class, event, &self.announcer, is_dry_run) {
+        if let (Some(class), Some(event), Some(announcer), true) = (class, event, &self.announcer, counts) {
             announcer.announce(class, event);
         }
         verdict.warnings.extend(warnings);
         verdict.impact = summary;
-        if let Some(message) = denial {
-            verdict.outcome = Outcome::Forbidden { rule: "DEC-53", message, names_object: true };
+        if let Some(error) = denial {
+            verdict.outcome = Outcome::Invalid(vec![error]);
         }
         verdict
     }
@@ -135,24 +162,28 @@ impl Assessor {
     /// What an edit does to machines; `decode` is called on a thread for such work.
     pub(super) async fn assess(
         &self,
-        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        decode: impl Fn() -> Result<Edit, String> + Clone + Send + 'static,
         gatherer: &Gatherer,
-        deadline: Instant,
+        (owner, deadline): (Owner<'_, String>, Instant),
     ) -> Assessment {
         if self.time.is_zero() {
             return Assessment::default();
         }
         let started = Instant::now();
-        let outcome = self.impact(decode, gatherer, deadline).await;
+        let outcome = match Box::pin(self.impact(decode.clone(), gatherer, (owner, deadline))).await {
+            Err(unknown) => Box::pin(self.bounded(decode, gatherer, &unknown, deadline)).await.ok_or(unknown),
+            outcome => outcome,
+        };
         self.note(&outcome, started);
         match outcome {
             Ok(None) => Assessment::default(),
-            Ok(Some(Assessed { prepared, impact, checks })) => Assessment {
-                warnings: with_refusals([impact.warnings(), prepared.warnings.clone()].concat(), &checks),
+            Ok(Some(Assessed { id, impact, checks, denial, warnings })) => Assessment {
+                warnings: with_refusals([impact.warnings(), warnings].concat(), &checks),
                 summary: impact.summary(),
-                denial: prepared.ceiling.as_ref().and_then(|ceiling| ceiling.denies(&prepared.edit, &impact)),
+                denial,
                 event: Announcement::of(&impact),
                 machines: impact.machines,
+                id,
             },
             Err(unknown) => {
                 let text = shortened(&format!("the number of replaced machines is not known: {unknown}")).into_owned();
@@ -161,52 +192,107 @@ impl Assessor {
         }
     }
 
+    /// What a ceiling says of an edit whose impact is not known: all machines of its Clusters may go (DEC-59). `None` without a
+    /// ceiling, and for an edit that cannot be decoded.
+    async fn bounded(
+        &self,
+        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        gatherer: &Gatherer,
+        unknown: &Unknown,
+        deadline: Instant,
+    ) -> Option<Option<Assessed>> {
+        let facts = gatherer.cache().facts();
+        if !Ceiling::is_set(&facts, self.max_replaced_machines) {
+            return None;
+        }
+        // The threads for impacts may be busy, and only the largest templates take longer than a millisecond.
+        let edit = timeout_at(deadline, tokio::task::spawn_blocking(decode)).await.ok()?.ok()?.ok()?;
+        let Some(extent) = Extent::of(&edit, &facts) else { return Some(None) };
+        let machines = extent.machines(&edit, &facts);
+        let impact = Impact::unknown(edit.subject(), (extent.clusters(), machines), unknown.to_string());
+        let ceiling = Ceiling::of_edit(&edit, &extent, &facts, self.max_replaced_machines)?;
+        let denial = ceiling.with_unknown(self.unknown).denies(&edit, &impact);
+        Some(Some(Assessed { id: edit.id(), impact, checks: Checks::default(), denial, warnings: Vec::new() }))
+    }
+
     fn note(&self, outcome: &Result<Option<Assessed>, Unknown>, started: Instant) {
         let outcome = match outcome {
             Ok(None) => return,
-            Ok(Some(assessed)) if assessed.impact.is_estimate() => "estimated",
-            Ok(Some(_)) => "complete",
+            Ok(Some(assessed)) if assessed.denial.is_some() => "held",
+            Ok(Some(assessed)) => match assessed.impact.completeness() {
+                Completeness::Complete => "complete",
+                Completeness::Incomplete => "incomplete",
+                Completeness::Estimated => "estimated",
+                Completeness::Bound => "bound",
+            },
             Err(_) => "unknown",
         };
         self.metrics.impacts.get_or_create(&metrics::Outcome { outcome }).inc();
         self.metrics.impact_duration.observe(started.elapsed().as_secs_f64());
     }
 
-    /// Counts what a review comes to: machines that go with an edit that is stored, or an edit that is denied.
-    pub(super) fn count(&self, assessment: &Assessment, kind: &'static str, is_dry_run: bool) {
+    /// Counts an edit that is denied, or the machines that go with an edit that is stored. Returns whether the edit counts: one that
+    /// the API server repeats after a conflict counts once.
+    pub(super) fn count(&self, assessment: &Assessment, kind: &'static str, is_dry_run: bool) -> bool {
         if assessment.denial.is_some() {
             self.metrics.held_edits.get_or_create(&metrics::Kind { kind }).inc();
-        } else if !is_dry_run {
-            let Count { replaced, removed, .. } = assessment.machines;
-            for (action, machines) in [("replaced", replaced), ("removed", removed)] {
-                let machines = u64::try_from(machines).unwrap_or_default();
-                self.metrics.announced_machines.get_or_create(&metrics::Action { action }).inc_by(machines);
-            }
+            return false;
         }
+        if is_dry_run || !self.is_new(&assessment.id) {
+            return false;
+        }
+        let Count { replaced, removed, .. } = assessment.machines;
+        for (action, machines) in [("replaced", replaced), ("removed", removed)] {
+            let machines = u64::try_from(machines).unwrap_or_default();
+            self.metrics.announced_machines.get_or_create(&metrics::Action { action }).inc_by(machines);
+        }
+        true
+    }
+
+    /// Whether an edit is none of the latest ones, of which it is one from now on.
+    fn is_new(&self, id: &EditId) -> bool {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !latest.contains(id);
+        if is_new {
+            latest.truncate(LATEST - 1);
+            latest.push_front(id.clone());
+        }
+        is_new
     }
 
     async fn impact(
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        deadline: Instant,
+        (owner, deadline): (Owner<'_, String>, Instant),
     ) -> Result<Option<Assessed>, Unknown> {
         let last = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let soon = (Instant::now() + self.time).min(last);
         // A number that may decide is worth more time.
         let by = if Ceiling::is_set(&gatherer.cache().facts(), self.max_replaced_machines) { last } else { soon };
-        let turn = timeout_at(by, self.threads.clone().acquire_owned()).await;
-        let turn = Arc::new(turn.ok().and_then(Result::ok).ok_or(Unknown::Busy)?);
+        let turn = Arc::new(self.threads.turn(owner, by).await.map_err(|_| Unknown::Busy)?);
         let Some(prepared) = self.prepared(decode, gatherer, &turn, by).await? else { return Ok(None) };
         let ends = if prepared.ceiling.is_some() { last } else { soon };
         let prepared = Arc::new(prepared);
         let (impact, checks) = self.compared(&prepared, turn, ends).await?;
-        if impact.compared == 0 { Err(Unknown::Late) } else { Ok(Some(Assessed { prepared, impact, checks })) }
+        if impact.compared == 0 {
+            return Err(Unknown::Late);
+        }
+        let ceiling = prepared.ceiling.clone().map(|ceiling| ceiling.with_unknown(self.unknown));
+        let held = || ceiling.and_then(|ceiling| ceiling.denies(&prepared.edit, &impact));
+        let denial = endless(&prepared.edit, &impact).or_else(held);
+        let warnings = prepared.warnings.clone();
+        Ok(Some(Assessed { id: prepared.edit.id(), impact, checks, denial, warnings }))
     }
 
     /// What the schemas of definitions refuse of the objects of a new Cluster, as far as the schemas are known and there is time.
     /// Without schemas it costs next to nothing.
-    async fn inspected(&self, edit: Edit, gatherer: &Gatherer, deadline: Instant) -> Option<Checks> {
+    async fn inspected(
+        &self,
+        edit: Edit,
+        gatherer: &Gatherer,
+        (owner, deadline): (Owner<'_, String>, Instant),
+    ) -> Option<Checks> {
         let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
         let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
         let kinds = edit.made_kinds(&facts);
@@ -217,7 +303,7 @@ impl Assessor {
         if schemas.is_empty() {
             return None;
         }
-        let turn = timeout_at(ends, self.threads.clone().acquire_owned()).await.ok()?.ok()?;
+        let turn = self.threads.turn(owner, ends).await.ok()?;
         let options = self.options;
         let checks = move || {
             let case = Case::of(&edit, &facts)?;
@@ -231,7 +317,7 @@ impl Assessor {
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        turn: &Arc<OwnedSemaphorePermit>,
+        turn: &Arc<Turn<String>>,
         ends: Instant,
     ) -> Result<Option<Prepared>, Unknown> {
         let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
@@ -245,7 +331,7 @@ impl Assessor {
     async fn compared(
         &self,
         prepared: &Arc<Prepared>,
-        turn: Arc<OwnedSemaphorePermit>,
+        turn: Arc<Turn<String>>,
         ends: Instant,
     ) -> Result<(Impact, Checks), Unknown> {
         let tally = Arc::new(Mutex::new(prepared.case.tally()));
@@ -296,7 +382,7 @@ fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
 
 /// Does work on a thread of its own, which keeps its turn until the work ends.
 async fn on_thread<T: Send + 'static>(
-    turn: Arc<OwnedSemaphorePermit>,
+    turn: Arc<Turn<String>>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Unknown> {
     let (done, result) = oneshot::channel();
@@ -307,6 +393,12 @@ async fn on_thread<T: Send + 'static>(
     };
     std::thread::Builder::new().name("impact".to_owned()).spawn(work).map_err(|_| Unknown::Busy)?;
     result.await.unwrap_or(Err(Unknown::Panicked))
+}
+
+/// Whose edit a review is about.
+pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Owner<'a, String> {
+    let namespace = review.namespace.as_deref().unwrap_or_default();
+    Owner { peer: review.user_info.username.clone().into_owned(), namespace }
 }
 
 /// The edit that a review asks about.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::impact::UnknownImpact;
+
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -24,6 +26,8 @@ pub struct Limits {
     pub impact: Duration,
     /// How many machines one edit may replace or remove, unless it is approved (DEC-53).
     pub max_replaced_machines: Option<u32>,
+    /// How machines count whose number is not known (DEC-59).
+    pub unknown_impact: UnknownImpact,
     /// How many bytes of bodies may be held at a time.
     pub held: usize,
 }
@@ -41,6 +45,7 @@ impl Default for Limits {
             aside_queue: 256,
             impact: Duration::from_millis(300),
             max_replaced_machines: None,
+            unknown_impact: UnknownImpact::default(),
             held: 256 * 1024 * 1024,
         }
     }

@@ -251,10 +251,7 @@ impl Handler {
     ) -> Verdict {
         let edited = question.filter(|_| verdict.is_allowed()).and_then(Question::into_edited);
         match edited {
-            Some(edited) => {
-                let is_dry_run = review.dry_run == Some(true);
-                self.assessor.judge(verdict, edited, &self.gatherer, (deadline, is_dry_run)).await
-            }
+            Some(edited) => self.assessor.judge(verdict, edited, &self.gatherer, (review, deadline)).await,
             None => verdict,
         }
     }

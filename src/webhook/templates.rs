@@ -12,17 +12,18 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::asked::is_looked_after;
-use super::impact::Assessment;
-use super::limits::patience;
+use super::impact::{Assessment, owner};
+use super::limits::{LAST_ROUND, patience};
 use super::refusal::{Refusal, request_of};
 use super::review::Handler;
 use crate::admission::Enforce;
+use crate::field::FieldError;
 use crate::hub::{Object, ObjectKey};
-use crate::impact::{Edit, is_of_a_class};
+use crate::impact::{Edit, endless_template, is_of_a_class};
 use crate::json;
-use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
+use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
 
-/// Where updates of templates are reviewed.
+/// Where new and edited templates are reviewed.
 pub const PATH: &str = "/validate-templates";
 
 impl Handler {
@@ -54,26 +55,54 @@ impl Handler {
         let facts = self.gatherer.cache().facts();
         let part = |name: &Option<std::borrow::Cow<'_, str>>| name.as_deref().unwrap_or_default().to_owned();
         let key = ObjectKey::new(part(&review.namespace), part(&review.name));
-        let [Some(old), Some(new)] = [review.old_object, review.object] else { return Assessment::default() };
-        if review.operation != "UPDATE"
-            || !is_looked_after(review, facts.scope())
+        let (old, new) = match (&*review.operation, review.old_object, review.object) {
+            ("UPDATE", Some(old), Some(new)) => (Some(old), new),
+            ("CREATE", _, Some(new)) => (None, new),
+            _ => return Assessment::default(),
+        };
+        if !is_looked_after(review, facts.scope())
             || !is_of_a_class(&facts, &review.kind.group, &review.kind.kind, &key)
         {
             return Assessment::default();
         }
-        let Ok(_place) = self.places.place(deadline).await else { return Assessment::default() };
-        let texts = [old, new].map(|text: &RawValue| body.slice_ref(text.get().as_bytes()));
-        self.assessor.assess(move || decoded(&texts), &self.gatherer, deadline).await
+        let place = self.places.place(deadline).await;
+        // Without a place nothing is computed, and a ceiling counts all machines.
+        let deadline = if place.is_ok() { deadline } else { Instant::now() + LAST_ROUND };
+        let text = |text: &RawValue| body.slice_ref(text.get().as_bytes());
+        let (old, new) = (old.map(text), text(new));
+        if has_days(&new)
+            && let Some(error) = endless_days(old.as_ref(), &new)
+        {
+            return Assessment::denied(error);
+        }
+        self.assessor.assess(move || decoded(old.as_ref(), &new), &self.gatherer, (owner(review), deadline)).await
     }
 }
 
-fn decoded([old, new]: &[Bytes; 2]) -> Result<Edit, String> {
+/// Whether a template may set the days before the end of certificates, after which machines are replaced.
+fn has_days(text: &Bytes) -> bool {
+    const NAME: &[u8] = b"certificatesExpiryDays";
+    text.windows(NAME.len()).any(|part| part == NAME)
+}
+
+fn endless_days(old: Option<&Bytes>, new: &Bytes) -> Option<FieldError> {
+    match decoded(old, new).ok()? {
+        Edit::Template { old, new } => endless_template(Some(&old), &new),
+        Edit::NewTemplate(new) => endless_template(None, &new),
+        _ => None,
+    }
+}
+
+fn decoded(old: Option<&Bytes>, new: &Bytes) -> Result<Edit, String> {
     let object = |text: &Bytes| {
         let value = json::value(str::from_utf8(text).map_err(|error| error.to_string())?);
         let value = value.map_err(|error| format!("the template: {error}"))?;
         Object::try_from(value).map(Arc::new).map_err(|found| format!("the template: it is {found}"))
     };
-    Ok(Edit::Template { old: object(old)?, new: object(new)? })
+    Ok(match old {
+        Some(old) => Edit::Template { old: object(old)?, new: object(new)? },
+        None => Edit::NewTemplate(object(new)?),
+    })
 }
 
 fn response<'a>(assessment: Assessment, review: &'a AdmissionRequest<'_>, enforce: Enforce) -> AdmissionResponse<'a> {
@@ -83,15 +112,20 @@ fn response<'a>(assessment: Assessment, review: &'a AdmissionRequest<'_>, enforc
     response.audit_annotations = summary.into_iter().map(|text| ("impact", text)).collect();
     match denial {
         None => {}
-        Some(message) if enforce == Enforce::Warn => response.warnings.push(format!("would be denied: {message}")),
-        Some(message) => {
-            let mut status = Status::failure(403, "Forbidden", message);
+        Some(error) if enforce == Enforce::Warn => response.warnings.push(format!("would be denied: {}", error.detail)),
+        Some(error) => {
+            let kind = &*review.kind.kind;
+            let name = review.name.as_deref().unwrap_or_default();
+            let message = format!("{kind}.{} {name:?} is invalid: {error}", review.kind.group);
+            let cause =
+                StatusCause { reason: error.kind.reason(), message: error.message(), field: error.path.to_string() };
+            let mut status = Status::failure(422, "Invalid", message);
             status.details = Some(StatusDetails {
-                name: review.name.as_deref().unwrap_or_default(),
+                name,
                 group: &review.kind.group,
-                kind: &review.kind.kind,
+                kind,
                 retry_after_seconds: None,
-                causes: Vec::new(),
+                causes: vec![cause],
             });
             (response.allowed, response.status) = (false, Some(status));
         }

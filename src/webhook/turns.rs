@@ -16,47 +16,53 @@ use tokio::time::{Instant, timeout_at};
 use super::queue::Shed;
 use crate::telemetry::metrics::Raised;
 
+/// What tells callers apart: the address of a peer, or the name of a user.
+pub(super) trait Caller: Ord + Clone {}
+
+impl<C: Ord + Clone> Caller for C {}
+
 /// A fixed number of turns.
 #[derive(Clone, Debug)]
-pub(super) struct Turns {
-    shared: Arc<Mutex<State>>,
+pub(super) struct Turns<C: Caller = Peer> {
+    shared: Arc<Mutex<State<C>>>,
     /// How many reviews may wait.
     room: usize,
     waiting: Gauge,
 }
 
+/// The address of a caller, if it is not this process.
+pub(super) type Peer = Option<IpAddr>;
+
 /// A turn; it is free again when this is dropped.
-pub(super) struct Turn(Turns);
+pub(super) struct Turn<C: Caller = Peer>(Turns<C>);
 
-type Waiter = oneshot::Sender<Result<Turn, Shed>>;
+type Waiter<C> = oneshot::Sender<Result<Turn<C>, Shed>>;
 
-/// Whose review it is: namespaces are fair to each other among the reviews of one peer, since a caller may invent them.
+/// Whose review it is: namespaces are fair to each other among the reviews of one caller, who may invent them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner<'a> {
-    /// The address of the caller, if it is not this process.
-    pub(super) peer: Option<IpAddr>,
+pub(super) struct Owner<'a, C = Peer> {
+    pub(super) peer: C,
     pub(super) namespace: &'a str,
 }
 
 /// Free turns, and the reviews that wait for one; none waits while a turn is free.
-struct State {
+struct State<C: Caller> {
     free: usize,
     count: usize,
-    peers: BTreeMap<Option<IpAddr>, Waiting>,
+    peers: BTreeMap<C, Waiting<C>>,
     /// The peers that wait, in the order of their next turns.
-    order: VecDeque<Option<IpAddr>>,
+    order: VecDeque<C>,
 }
 
 /// The reviews of a peer that wait.
-#[derive(Default)]
-struct Waiting {
+struct Waiting<C: Caller> {
     count: usize,
-    namespaces: BTreeMap<String, VecDeque<Waiter>>,
+    namespaces: BTreeMap<String, VecDeque<Waiter<C>>>,
     /// The namespaces that wait, in the order of their next turns.
     order: VecDeque<String>,
 }
 
-impl Turns {
+impl<C: Caller> Turns<C> {
     /// That many turns, and room for so many who wait; `waiting` counts those.
     pub(super) fn new(turns: usize, room: usize, waiting: Gauge) -> Self {
         let state = State { free: turns, count: 0, peers: BTreeMap::new(), order: VecDeque::new() };
@@ -64,7 +70,7 @@ impl Turns {
     }
 
     /// A turn for a review, at `deadline` at the latest.
-    pub(super) async fn turn(&self, owner: Owner<'_>, deadline: Instant) -> Result<Turn, Shed> {
+    pub(super) async fn turn(&self, owner: Owner<'_, C>, deadline: Instant) -> Result<Turn<C>, Shed> {
         let Some(turn) = self.with(|state| state.enter(owner, self.room)) else { return Ok(Turn(self.clone())) };
         let _counted = Raised::new(&self.waiting);
         match timeout_at(deadline, turn?).await {
@@ -73,23 +79,28 @@ impl Turns {
         }
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut State<C>) -> R) -> R {
         act(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl State {
+impl<C: Caller> State<C> {
     /// Takes a free turn, which gives nothing to wait for; otherwise what is waited for, or the reason why not.
-    fn enter(&mut self, owner: Owner<'_>, room: usize) -> Option<Result<oneshot::Receiver<Result<Turn, Shed>>, Shed>> {
+    #[expect(clippy::type_complexity, reason = "it is used once")]
+    fn enter(
+        &mut self,
+        owner: Owner<'_, C>,
+        room: usize,
+    ) -> Option<Result<oneshot::Receiver<Result<Turn<C>, Shed>>, Shed>> {
         if self.free > 0 {
             self.free -= 1;
             return None;
         }
-        if self.count >= room && !self.make_room(owner) {
+        if self.count >= room && !self.make_room(&owner) {
             return Some(Err(Shed::Full));
         }
         let (waiter, turn) = oneshot::channel();
-        let own = self.peers.entry(owner.peer).or_default();
+        let own = self.peers.entry(owner.peer.clone()).or_default();
         if own.count == 0 {
             self.order.push_back(owner.peer);
         }
@@ -100,13 +111,13 @@ impl State {
 
     /// Sends away the latest review of the peer that has most of them waiting, and there of the namespace that has; says
     /// whether there is room now.
-    fn make_room(&mut self, owner: Owner<'_>) -> bool {
+    fn make_room(&mut self, owner: &Owner<'_, C>) -> bool {
         self.forget_gone();
         let own = self.peers.get(&owner.peer).map_or(0, |waiting| waiting.count);
         let most = self.peers.iter().max_by_key(|(_, waiting)| waiting.count);
-        let Some((most, count)) = most.map(|(peer, waiting)| (*peer, waiting.count)) else { return true };
+        let Some((most, count)) = most.map(|(peer, waiting)| (peer.clone(), waiting.count)) else { return true };
         // Of its own reviews one of another namespace goes.
-        let peer = if count > own + 1 { most } else { owner.peer };
+        let peer = if count > own + 1 { most } else { owner.peer.clone() };
         let least = if peer == owner.peer { self.waiting(owner) + 1 } else { 0 };
         let waiter = self.peers.get_mut(&peer).and_then(|waiting| waiting.pop_longest(least));
         let Some(waiter) = waiter else { return false };
@@ -117,7 +128,7 @@ impl State {
     }
 
     /// How many reviews of this namespace and peer wait.
-    fn waiting(&self, owner: Owner<'_>) -> usize {
+    fn waiting(&self, owner: &Owner<'_, C>) -> usize {
         let own = self.peers.get(&owner.peer).and_then(|waiting| waiting.namespaces.get(owner.namespace));
         own.map_or(0, VecDeque::len)
     }
@@ -131,7 +142,7 @@ impl State {
     }
 
     /// The review whose turn is next; if none waits, the turn is free.
-    fn next(&mut self) -> Option<Waiter> {
+    fn next(&mut self) -> Option<Waiter<C>> {
         while let Some(peer) = self.order.pop_front() {
             let Some(waiting) = self.peers.get_mut(&peer) else { continue };
             let waiter = waiting.next();
@@ -150,8 +161,14 @@ impl State {
     }
 }
 
-impl Waiting {
-    fn push(&mut self, namespace: &str, waiter: Waiter) {
+impl<C: Caller> Default for Waiting<C> {
+    fn default() -> Self {
+        Waiting { count: 0, namespaces: BTreeMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<C: Caller> Waiting<C> {
+    fn push(&mut self, namespace: &str, waiter: Waiter<C>) {
         let own = self.namespaces.entry(namespace.to_owned()).or_default();
         if own.is_empty() {
             self.order.push_back(namespace.to_owned());
@@ -161,7 +178,7 @@ impl Waiting {
     }
 
     /// The latest review of the namespace with most of them, if they are more than `least`.
-    fn pop_longest(&mut self, least: usize) -> Option<Waiter> {
+    fn pop_longest(&mut self, least: usize) -> Option<Waiter<C>> {
         let longest = self.namespaces.iter().max_by_key(|(_, waiters)| waiters.len());
         let longest = longest.filter(|(_, waiters)| waiters.len() > least)?.0.clone();
         let waiters = self.namespaces.get_mut(&longest)?;
@@ -183,7 +200,7 @@ impl Waiting {
         self.count = self.namespaces.values().map(VecDeque::len).sum();
     }
 
-    fn next(&mut self) -> Option<Waiter> {
+    fn next(&mut self) -> Option<Waiter<C>> {
         while let Some(namespace) = self.order.pop_front() {
             let Some(waiters) = self.namespaces.get_mut(&namespace) else { continue };
             let waiter = waiters.pop_front();
@@ -201,7 +218,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Turn {
+impl<C: Caller> Drop for Turn<C> {
     fn drop(&mut self) {
         if let Some(waiter) = self.0.with(State::next) {
             // A turn whose receiver is gone is dropped, and so goes to the next.
@@ -210,7 +227,7 @@ impl Drop for Turn {
     }
 }
 
-impl fmt::Debug for State {
+impl<C: Caller> fmt::Debug for State<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").field("free", &self.free).field("waiting", &self.count).finish_non_exhaustive()
     }
@@ -309,5 +326,24 @@ mod tests {
             .collect();
         assert_eq!(honest, [(2, "tenant"), (4, "other"), (6, "tenant")]);
         assert_eq!(shed.into_iter().sum::<usize>(), 24);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_with_many_edits_delays_only_their_own() {
+        // DEC-59
+        let turns = Turns::<String>::new(1, 100, Gauge::default());
+        let (start, order) = (Instant::now(), Mutex::new(Vec::new()));
+        let edits = ["tenant", "tenant", "tenant", "tenant", "admin"].map(|user| (user.to_owned(), "ns"));
+        join_all(edits.map(|(user, namespace)| {
+            let (turns, order) = (&turns, &order);
+            async move {
+                let owner = Owner { peer: user.clone(), namespace };
+                let Ok(_turn) = turns.turn(owner, start + Duration::from_secs(100)).await else { return };
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                order.lock().unwrap().push(user);
+            }
+        }))
+        .await;
+        assert_eq!(order.into_inner().unwrap(), ["tenant", "tenant", "admin", "tenant", "tenant"]);
     }
 }

@@ -51,6 +51,15 @@ pub struct AdmissionRequest<'a> {
     pub old_object: Option<&'a RawValue>,
     #[serde(default)]
     pub dry_run: Option<bool>,
+    #[serde(borrow, default)]
+    pub user_info: UserInfo<'a>,
+}
+
+/// Who sent the request.
+#[derive(Debug, Default, Deserialize)]
+pub struct UserInfo<'a> {
+    #[serde(borrow, default)]
+    pub username: Cow<'a, str>,
 }
 
 /// Which kind an object has.

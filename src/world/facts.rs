@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::Scope;
-use super::sizes::{Sizes, WorkerSet};
+use super::sizes::{Sizes, WorkerSet, WorkerState};
 use super::{Class, Found, Objects};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
 use crate::variables::Library;
@@ -212,18 +212,23 @@ impl Facts {
         }
     }
 
-    /// Notes how many replicas the MachineDeployment of a worker set has.
-    pub fn put_worker_size(&mut self, deployment: ObjectKey, set: WorkerSet, replicas: i64) {
-        self.sizes.put(deployment, set, replicas);
+    /// Notes the state of the MachineDeployment of a worker set.
+    pub fn put_worker_state(&mut self, deployment: ObjectKey, set: WorkerSet, state: WorkerState) {
+        self.sizes.put(deployment, set, state);
     }
 
     /// Forgets a MachineDeployment.
-    pub fn remove_worker_size(&mut self, deployment: &ObjectKey) {
+    pub fn remove_worker_state(&mut self, deployment: &ObjectKey) {
         self.sizes.remove(deployment);
     }
 
     /// How many replicas the MachineDeployment of a worker set has, if there is one and it is known.
     pub fn worker_size(&self, set: &WorkerSet) -> Option<i64> {
+        self.worker_state(set).map(|state| state.replicas)
+    }
+
+    /// The state of the MachineDeployment of a worker set, if there is one and it is known.
+    pub fn worker_state(&self, set: &WorkerSet) -> Option<&WorkerState> {
         self.sizes.of(set)
     }
 

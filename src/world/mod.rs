@@ -34,7 +34,7 @@ pub use need::{
 pub use objects::Objects;
 pub use scope::Scope;
 pub use settle::{Computed, Unsettled, settle, settle_at_once};
-pub use sizes::WorkerSet;
+pub use sizes::{WorkerSet, WorkerState};
 
 use ask::Pinned;
 

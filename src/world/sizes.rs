@@ -1,4 +1,5 @@
-//! How many machines worker sets have where their topology leaves the number to an autoscaler (DEC-53).
+//! What is watched of the machines of worker sets: their number, which their topology may leave to an autoscaler (DEC-53), and how many
+//! of them are outdated (DEC-59).
 
 use rpds::RedBlackTreeMapSync;
 
@@ -12,30 +13,40 @@ pub struct WorkerSet {
     pub name: String,
 }
 
-/// The replicas of MachineDeployments that belong to topologies. A clone costs O(1), a change O(log n).
+/// What is watched of the MachineDeployment of a worker set.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerState {
+    pub replicas: i64,
+    /// How many machines are not up to date; `None` while its controller has not seen its last change.
+    pub outdated: Option<i64>,
+    /// The Kubernetes version of its template; empty if it has none.
+    pub version: Box<str>,
+}
+
+/// The states of MachineDeployments that belong to topologies. A clone costs O(1), a change O(log n).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sizes {
     /// Which set a MachineDeployment is.
     sets: RedBlackTreeMapSync<ObjectKey, WorkerSet>,
-    replicas: RedBlackTreeMapSync<WorkerSet, i64>,
+    states: RedBlackTreeMapSync<WorkerSet, WorkerState>,
 }
 
 impl Sizes {
-    pub(super) fn put(&mut self, deployment: ObjectKey, set: WorkerSet, replicas: i64) {
+    pub(super) fn put(&mut self, deployment: ObjectKey, set: WorkerSet, state: WorkerState) {
         self.remove(&deployment);
         self.sets.insert_mut(deployment, set.clone());
-        self.replicas.insert_mut(set, replicas);
+        self.states.insert_mut(set, state);
     }
 
     pub(super) fn remove(&mut self, deployment: &ObjectKey) {
         if let Some(set) = self.sets.get(deployment) {
-            self.replicas.remove_mut(set);
+            self.states.remove_mut(set);
             self.sets.remove_mut(deployment);
         }
     }
 
-    pub(super) fn of(&self, set: &WorkerSet) -> Option<i64> {
-        self.replicas.get(set).copied()
+    pub(super) fn of(&self, set: &WorkerSet) -> Option<&WorkerState> {
+        self.states.get(set)
     }
 
     pub(super) fn set_of(&self, deployment: &ObjectKey) -> Option<&WorkerSet> {

@@ -6,6 +6,7 @@ mod admission_fixtures;
 mod advisories;
 mod agreement;
 mod authors;
+mod ceilings;
 mod check_provider;
 mod commands;
 mod connections;

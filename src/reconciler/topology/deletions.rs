@@ -90,7 +90,7 @@ mod tests {
 
     fn written(raw: &Object, change: &DeletionChange) -> Value {
         let mut after = Object::as_ref(raw).clone();
-        json_patch::patch(&mut after, &of_cluster(raw, &decoded(raw), None, change)).unwrap();
+        json_patch::patch(&mut after, &of_cluster(raw, &decoded(raw), None, change, None)).unwrap();
         after["metadata"]["annotations"].clone()
     }
 

@@ -39,6 +39,7 @@ use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::hooks::{Deletion, HookTracker, Hooks};
 use crate::topology::plan::{Applied, Plan};
+use crate::topology::rolled_out;
 use crate::topology::rotations::{Generations, Rotations};
 use crate::topology::shim::Shim;
 use crate::topology::upgrade::Tracker;
@@ -160,6 +161,8 @@ struct Findings {
     /// The caches that the run waits for. Nothing is concluded without them.
     unlisted: BTreeSet<Unlisted>,
     deletion: DeletionChange,
+    /// The record of what the objects are made from, if nothing is left to do.
+    rolled_out: Option<String>,
     changed: bool,
     again: Option<Duration>,
 }
@@ -253,11 +256,14 @@ impl Reconciler {
         let generations = Generations::of(&observed.blueprint);
         plan.shim = self.history.shim(&cluster.metadata.key(), plan.shim);
         let held = self.hold_endless_rotations(cluster, &mut plan, &generations).await;
+        let is_settled = plan.steps.is_empty() && plan.failure.is_none() && held.is_none() && !tracker.is_upgrading();
+        let rolled_out = is_settled.then(|| rolled_out::record(&observed.blueprint));
         let written = self.write(cluster, &plan, &generations).await;
         let findings = Findings {
             again: retry(&tracker.hooks),
             tracker,
             observed: Some(observed),
+            rolled_out: rolled_out.filter(|_| written.error.is_none()),
             changed: written.changed,
             raw: written.cluster.map_or(findings.raw, Arc::new),
             ..findings
@@ -371,7 +377,9 @@ impl Reconciler {
         cluster: &Cluster,
         findings: Findings,
     ) -> Result<TopologyOutcome, RunError> {
-        let Findings { class, tracker, observed, error, conflict, overload, deletion, again, unlisted, .. } = findings;
+        let Findings {
+            class, tracker, observed, error, conflict, overload, deletion, rolled_out, again, unlisted, ..
+        } = findings;
         // The next run computes anew, so a conflict is not worth a condition unless the runs never get past it.
         let conflicts = self.history.conflicts(key, conflict);
         let is_silent = findings.is_silent
@@ -385,7 +393,7 @@ impl Reconciler {
         }
         let (mut raw, mut changed) = (findings.raw, findings.changed);
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
-        let operations = write::of_cluster(&raw, cluster, defaulted, &deletion);
+        let operations = write::of_cluster(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
         if !operations.is_empty() {
             raw = Arc::new(self.patch(key, &raw, operations, false).await?);
             changed = true;
@@ -477,6 +485,7 @@ impl Findings {
             overload: None,
             is_silent: false,
             unlisted: BTreeSet::new(),
+            rolled_out: None,
             deletion: DeletionChange::None,
             changed: false,
             again: None,

@@ -11,12 +11,14 @@ use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
 use crate::kubernetes::address::Resource;
 use crate::reconciler::{add, in_our_name, remove};
 
-/// The patch of everything but the status: defaults of variables, and permission for a deletion or its hold (RS-06, HK-22, DEC-56).
+/// The patch of everything but the status: defaults of variables, permission for a deletion or its hold, and the record of what its
+/// objects are made from (RS-06, HK-22, DEC-56, DEC-59).
 pub(super) fn of_cluster(
     raw: &Object,
     cluster: &Cluster,
     defaulted: Option<&Cluster>,
     deletion: &DeletionChange,
+    rolled_out: Option<&str>,
 ) -> Vec<PatchOperation> {
     let mut operations = defaulted.map(|defaulted| defaulted::operations(raw, cluster, defaulted)).unwrap_or_default();
     let mut annotate = |name, value: Value| {
@@ -25,6 +27,10 @@ pub(super) fn of_cluster(
         }
         operations.push(add(["metadata", "annotations", name], value));
     };
+    // A Cluster that is being deleted is not rolled out.
+    if let Some(record) = rolled_out.filter(|record| raw.annotation(annotation::ROLLED_OUT) != Some(record)) {
+        annotate(annotation::ROLLED_OUT, json!(record));
+    }
     match deletion {
         DeletionChange::None | DeletionChange::DropHold => {}
         DeletionChange::Permit => annotate(annotation::OK_TO_DELETE, json!("")),

@@ -280,7 +280,7 @@ fn put_metadata(members: &mut Map<String, Value>, object: &Object) {
 }
 
 fn metadata(labels: Map<String, Value>, mut annotations: Map<String, Value>) -> Value {
-    for name in [annotation::LAST_APPLIED, annotation::CONVERSION_DATA] {
+    for name in [annotation::LAST_APPLIED, annotation::CONVERSION_DATA, annotation::ROLLED_OUT] {
         annotations.remove(name);
     }
     let maps = [("labels", labels), ("annotations", annotations)];

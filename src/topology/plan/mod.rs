@@ -18,6 +18,7 @@ mod before;
 mod defaults;
 mod difference;
 mod fold;
+mod health;
 mod immutable;
 mod in_place;
 mod lost;
@@ -36,7 +37,7 @@ use serde_json::Value;
 pub use difference::{MANAGER, sent};
 pub use fold::{DryRunServer, ExtensionServer, Fold, Rollout, Round, uid};
 pub use in_place::{mark, updater, updates_in_place};
-pub use outdated::seconds;
+pub use outdated::{outlasts_certificates, seconds};
 pub use rolls::{Machines, Roll};
 
 use super::Failure;

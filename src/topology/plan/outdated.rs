@@ -72,6 +72,24 @@ fn is_outdated(machine: &Object, deployment: &Object, world: &World) -> bool {
     }
 }
 
+/// The `certificatesExpiryDays` of a control plane.
+fn days_of(object: &Object) -> Option<i64> {
+    DAYS.iter().find_map(|path| object.at(path)?.as_i64())
+}
+
+/// Whether the controller of a control plane replaces machines before their certificates expire (ROLL-6).
+fn renews_certificates(control_plane: &Object) -> bool {
+    matches!(Owner::control_plane(control_plane.kind()), Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane)
+}
+
+/// The `certificatesExpiryDays` of a control plane whose new certificates are valid for no longer than that, and for how many days they
+/// are: all its machines are replaced again and again (ROLL-6).
+pub fn outlasts_certificates(control_plane: &Object) -> Option<(i64, i64)> {
+    let validity = control_plane.at(VALIDITY).and_then(Value::as_i64).unwrap_or(VALID_DAYS);
+    let days = days_of(control_plane).filter(|_| renews_certificates(control_plane))?;
+    (days >= validity).then_some((days, validity))
+}
+
 /// A note on machines that a number of days before the end of their certificates replaces: when they are due, or that no
 /// certificate is valid for as long (ROLL-6). `machines` are those of a control plane.
 pub(super) fn certificate_note(
@@ -80,13 +98,10 @@ pub(super) fn certificate_note(
     machines: &[Arc<Object>],
     now: Option<Timestamp>,
 ) -> Option<String> {
-    let days_of = |object: &Object| DAYS.iter().find_map(|path| object.at(path)?.as_i64());
     let sent = step.sent.as_deref().filter(|_| step.part == Part::ControlPlane && step.action != Action::Delete)?;
-    let is_kubeadm = Owner::control_plane(sent.kind()) == Owner::KubeadmControlPlane;
-    let days = days_of(sent).filter(|days| is_kubeadm && before.and_then(days_of) != Some(*days))?;
+    let days = days_of(sent).filter(|days| renews_certificates(sent) && before.and_then(days_of) != Some(*days))?;
     let object = format!("{} {}", sent.kind(), sent.name());
-    let validity = sent.at(VALIDITY).and_then(Value::as_i64).unwrap_or(VALID_DAYS);
-    if days >= validity {
+    if let Some((days, validity)) = outlasts_certificates(sent) {
         return Some(format!(
             "{object} replaces its machines again and again: certificatesExpiryDays is {days}, and new certificates are valid for \
              {validity} days (ROLL-6)"

@@ -7,7 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::outdated::{begins_to_replace, certificate_note, outdated_already};
+use super::health::called_unhealthy;
+use super::outdated::{begins_to_replace, certificate_note, outdated_already, outlasts_certificates};
 use super::{Action, Certainty, Change, Part, Step};
 use crate::hub::{Object, annotation, group_of, label};
 use crate::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, is_stricter, row};
@@ -87,6 +88,10 @@ pub(super) fn rolls(
         let roll = scene.of_pools_objects(step);
         // Bootstrap and infrastructure of a pool replace its machines together.
         rolls.extend(roll.filter(|roll| parts.insert(roll.part.clone())));
+    }
+    for step in steps {
+        let roll = scene.of_health_check(step);
+        rolls.extend(roll.filter(|roll| rolls.iter().all(|other| other.part != roll.part)));
     }
     let mut held = Vec::new();
     for roll in rolls.iter_mut().filter(|roll| scene.object(&roll.part).is_some_and(|object| is_paused(object))) {
@@ -307,6 +312,9 @@ impl Scene<'_> {
         if has(Effect::ReplacesAfter) && was_made_before(decisive, before) {
             return Some((all, true));
         }
+        if has(Effect::ReplacesExpiring) && step.sent.as_deref().and_then(outlasts_certificates).is_some() {
+            return Some((all, false));
+        }
         let (ran_init, is_guess) = self.ran_init(before);
         let initialized = if has(Effect::ReplacesInitialized) { ran_init } else { 0 };
         let joined =
@@ -381,6 +389,15 @@ impl Scene<'_> {
         // The successor of a template that is gone differs in no field.
         let of_lost = |step: &Step| step.changes.is_empty().then(|| format!("{} {}", step.object.kind, step.reason));
         rotated.find_map(|step| of_object(step).or_else(|| of_lost(step)))
+    }
+
+    /// The machines of a part whose health check remediates healthy machines (ROLL-17).
+    fn of_health_check(&self, step: &Step) -> Option<Roll> {
+        let (part, reason) = called_unhealthy(step)?;
+        let object = self.object(&part)?;
+        let replaced = replicas(owner(&part, object.kind())?, object);
+        let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
+        Some(Roll { part, machines, certainty: Certainty::Assumed, reason, ..blank(step) })
     }
 
     /// A machine pool whose objects change in place, after which its provider may replace machines (ROLL-15).

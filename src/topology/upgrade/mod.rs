@@ -31,7 +31,7 @@ use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
 use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
 use crate::hub::control_plane::{is_upgrading, running_versions, written_at};
-use crate::hub::{Cluster, Hook, Object, annotation};
+use crate::hub::{Cluster, Hook, Object, Topology, annotation};
 use crate::version::{BuildOrder, Written};
 use crate::world::{Found, PlanCall, World};
 
@@ -567,6 +567,13 @@ fn is_provisioning(object: &Object) -> Result<bool, Failure> {
         None => object.text("status.version")?,
     };
     Ok(running.unwrap_or_default().is_empty())
+}
+
+/// The workers of a topology whose upgrade is deferred by annotations (UP-34), by name.
+pub fn deferred(kind: WorkerKind, topology: &Topology) -> BTreeSet<&str> {
+    let sequence = Sequence::of(kind, topology);
+    let entries = sequence.entries.iter().enumerate();
+    entries.filter(|(position, _)| sequence.deferral(*position).is_some()).map(|(_, entry)| entry.name).collect()
 }
 
 /// How many workers of a kind may upgrade at once (UP-05).

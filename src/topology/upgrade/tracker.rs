@@ -22,6 +22,17 @@ pub struct Tracker {
     pub hooks: HookTracker,
 }
 
+impl Tracker {
+    /// Whether parts still go to another version, apart from workers whose upgrade is deferred.
+    pub fn is_upgrading(&self) -> bool {
+        let ControlPlaneTracker { is_pending, is_waiting_for_workers, is_upgrading, .. } = &self.control_plane;
+        let workers = [&self.machine_deployments, &self.machine_pools];
+        let are_upgrading =
+            |of: &&WorkerTracker| !(of.upgrading.is_empty() && of.pending.is_empty() && of.pending_create.is_empty());
+        *is_pending || *is_waiting_for_workers || *is_upgrading || workers.iter().any(are_upgrading)
+    }
+}
+
 /// The control plane in an upgrade.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControlPlaneTracker {

@@ -19,6 +19,7 @@ use crate::webhook::routes::router;
 use crate::webhook::templates;
 use crate::world::{Found, Record};
 
+const FIELD: &str = "metadata.annotations[topologist.dev/approved-impact]";
 const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";
 
 /// Cluster `blade` with 3 + 4 machines, in a class that reviews let through.
@@ -161,7 +162,11 @@ async fn templates_of_classes_are_reviewed_for_their_impact_alone() {
     );
     let limited = Limits { max_replaced_machines: Some(3), ..patient() };
     let answer = edit(&handler(&before, limited), "smith").await;
-    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(403)), "{answer}");
+    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(422)), "{answer}");
+    assert_eq!(
+        answer["status"]["details"]["causes"],
+        json!([{"reason": "FieldValueRequired", "message": answer["status"]["details"]["causes"][0]["message"], "field": FIELD}])
+    );
     assert_eq!(answer["status"]["details"]["kind"], "ForgeMachineTemplate");
     let unused = before.clone().without("ClusterClass");
     let answer = edit(&handler(&unused, patient()), "smith").await;
@@ -174,7 +179,8 @@ async fn a_ceiling_denies_an_allowed_edit() {
     let (before, after) = (scene(), with_other_workers(&scene()));
     let limited = Limits { max_replaced_machines: Some(3), ..patient() };
     let answer = of_class(&handler(&before, limited), &before, &after).await;
-    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(403)));
+    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(422)));
+    assert_eq!(answer["status"]["details"]["causes"][0]["field"], FIELD);
     let message = answer["status"]["message"].as_str().unwrap();
     assert!(message.contains("more than the 3 of --max-replaced-machines"), "{message}");
     let approval = json!({"topologist.dev/approved-impact": "4 CHG0007"});
@@ -197,11 +203,128 @@ async fn without_time_there_is_no_number_and_no_failure() {
     );
     // A review waits no longer than that for its turn.
     let busy = handler(&before, Limits { impact: Duration::from_millis(50), ..patient() });
-    let turns: Vec<_> = std::iter::from_fn(|| busy.assessor.threads.clone().try_acquire_owned().ok()).collect();
-    assert!(!turns.is_empty());
+    let turns = all_threads(&busy).await;
     let answer = of_class(&busy, &before, &after).await;
     let warning = answer["warnings"][0].as_str().unwrap();
     assert!(answer["allowed"] == true && warning.contains("other edits are being computed"), "{answer}");
+    drop(turns);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_that_is_reviewed_again_counts_once() {
+    // DEC-42: the API server repeats an edit after a conflict.
+    let (before, after) = (scene(), with_other_workers(&scene()));
+    let handler = handler(&before, patient());
+    let replaced = || {
+        let action = metrics::Action { action: "replaced" };
+        handler.assessor.metrics.announced_machines.get_or_create(&action).get()
+    };
+    for _ in 0..3 {
+        assert_eq!(of_class(&handler, &before, &after).await["allowed"], true);
+    }
+    assert_eq!(replaced(), 4);
+    let [before, after] = [before, after].map(|scene| scene.at("ClusterClass", "/metadata/generation", json!(7)));
+    assert_eq!(of_class(&handler, &before, &after).await["allowed"], true);
+    assert_eq!(replaced(), 8, "the same edit later");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_of_days_that_no_certificate_reaches_is_denied() {
+    // DEC-59, ROLL-6: the machines would be replaced for ever.
+    let before = scene();
+    let handler = handler(&before, patient());
+    let rollout = |days: i64| json!({"before": {"certificatesExpiryDays": days}});
+    let patched = |days: i64| {
+        let selector = json!({
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlaneTemplate",
+            "matchResources": {"controlPlane": true},
+        });
+        let operations = json!([{"op": "add", "path": "/spec/template/spec/rollout", "value": rollout(days)}]);
+        let patches = json!([{"name": "renews", "definitions": [{"selector": selector, "jsonPatches": operations}]}]);
+        before.clone().at("ClusterClass", "/spec/patches", patches)
+    };
+    let template = |days: i64| {
+        let mut template = before.document("KubeadmControlPlaneTemplate brain").clone();
+        template["spec"]["template"]["spec"]["rollout"] = rollout(days);
+        template
+    };
+    let answer = async |days: i64| {
+        let old = before.document("KubeadmControlPlaneTemplate brain");
+        [
+            review(&handler, templates::PATH, old, &template(days)).await,
+            of_class(&handler, &before, &patched(days)).await,
+        ]
+    };
+    let fields = ["spec.template.spec.rollout.before.certificatesExpiryDays", "spec.patches"];
+    for (answer, field) in answer(9999).await.iter().zip(fields) {
+        let cause = &answer["status"]["details"]["causes"][0];
+        assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(422)), "{answer}");
+        assert_eq!(cause["field"], field, "{answer}");
+        let message = cause["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("Invalid value: 9999: certificates of machines are valid for 365 days"),
+            "{message}"
+        );
+    }
+    for answer in answer(60).await {
+        assert_eq!(answer["allowed"], true, "{answer}");
+    }
+    // One that is stored stays.
+    let stored = template(9999);
+    let mut noted = stored.clone();
+    noted["spec"]["template"]["spec"]["rollout"]["after"] = json!("2020-01-01T00:00:00Z");
+    assert_eq!(review(&handler, templates::PATH, &stored, &noted).await["allowed"], true);
+}
+
+/// Takes all threads for impacts.
+async fn all_threads(handler: &Arc<Handler>) -> Vec<Turn<String>> {
+    let mut turns = Vec::new();
+    let owner = || Owner { peer: "other".to_owned(), namespace: "other" };
+    while let Ok(turn) = handler.assessor.threads.turn(owner(), Instant::now()).await {
+        turns.push(turn);
+    }
+    assert!(!turns.is_empty());
+    turns
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ceiling_counts_all_machines_of_an_edit_that_finds_no_thread_in_time() {
+    // DEC-59
+    let rolled_out = |scene: Scene| {
+        let reference =
+            json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ForgeCluster", "name": "blade-x"});
+        scene.at("Cluster", "/spec/infrastructureRef", reference)
+    };
+    let (before, after) = (rolled_out(scene()), rolled_out(with_other_workers(&scene())));
+    let short = Duration::from_millis(700);
+    let limited = |machines, unknown_impact| Limits {
+        max_replaced_machines: Some(machines),
+        unknown_impact,
+        time: short,
+        ..patient()
+    };
+    for (machines, unknown, is_allowed) in
+        [(6, UnknownImpact::Bound, false), (7, UnknownImpact::Bound, true), (6, UnknownImpact::Warn, true)]
+    {
+        let busy = handler(&before, limited(machines, unknown));
+        let _turns = all_threads(&busy).await;
+        let answer = of_class(&busy, &before, &after).await;
+        assert_eq!(answer["allowed"], is_allowed, "{answer}");
+        let warning = answer["warnings"][0].as_str().unwrap();
+        assert!(warning.contains("other edits are being computed"), "{answer}");
+        if !is_allowed {
+            let message = answer["status"]["message"].as_str().unwrap();
+            assert!(message.contains("may replace or remove up to 7 machines in 1 Cluster (other edits"), "{message}");
+        }
+        let [smith, larger] =
+            [&before, &larger(&before)].map(|scene| scene.document("ForgeMachineTemplate smith").clone());
+        let answer = review(&busy, templates::PATH, &smith, &larger).await;
+        assert_eq!(answer["allowed"], is_allowed, "a template: {answer}");
+        let mut noted = smith.clone();
+        noted["metadata"]["annotations"] = json!({"a": "b"});
+        let answer = review(&busy, templates::PATH, &smith, &noted).await;
+        assert_eq!(answer["allowed"], true, "its spec does not change: {answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

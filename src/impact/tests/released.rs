@@ -1,0 +1,149 @@
+//! Machines that are outdated before an edit (DEC-59).
+
+use super::*;
+
+const SET: &str = "md-0";
+
+fn set_name(scene: &Scene) -> String {
+    let set = &scene.document("Cluster")["spec"]["topology"]["workers"]["machineDeployments"][0];
+    set["name"].as_str().unwrap_or(SET).to_owned()
+}
+
+fn with_state(scene: &Scene, state: WorkerState) -> Facts {
+    let mut stored = facts(scene);
+    let set = WorkerSet { cluster: ObjectKey::new("ns", "blade"), name: set_name(scene) };
+    stored.put_worker_state(ObjectKey::new("ns", "blade-md"), set, state);
+    stored
+}
+
+fn cluster_edit(before: &Scene, after: &Scene) -> Edit {
+    Edit::Cluster { old: cluster(before), new: cluster(after) }
+}
+
+fn strategy(scene: Scene, strategy: &str) -> Scene {
+    scene.at("Cluster", &format!("{WORKER}/rollout"), json!({"strategy": {"type": strategy}}))
+}
+
+#[test]
+fn a_strategy_that_replaces_outdated_machines_counts_them() {
+    // ROLL-11
+    let (before, after) = (strategy(sized(), "OnDelete"), strategy(sized(), "RollingUpdate"));
+    let counted = |state: WorkerState| {
+        impact_among(&with_state(&before, state), &cluster_edit(&before, &after)).map(|impact| impact.certain)
+    };
+    assert_eq!(counted(state(4, 3)), Some(3));
+    assert_eq!(counted(state(4, 0)), Some(0));
+    assert_eq!(counted(WorkerState { outdated: None, ..state(4, 0) }), Some(4), "they may all be outdated");
+}
+
+#[test]
+fn machines_that_are_replaced_already_are_not_counted_again() {
+    // An upgrade of 3 + 4 + 2 machines; two workers and one of the control plane are outdated before it.
+    let after = sized().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
+    let counted = |before: &Scene, after: &Scene, outdated: i64| {
+        impact_among(&with_state(before, state(4, outdated)), &cluster_edit(before, after)).unwrap().certain
+    };
+    assert_eq!(counted(&sized(), &after, 0), 9);
+    assert_eq!(counted(&sized(), &after, 2), 7);
+    let rolling = sized().at("Cluster", "/status", json!({"controlPlane": {"replicas": 3, "upToDateReplicas": 2}}));
+    assert_eq!(counted(&rolling, &after, 2), 6);
+    let [patient, later] = [sized(), after].map(|scene| strategy(scene, "OnDelete"));
+    assert_eq!(counted(&patient, &later, 2), 5, "the four workers stay");
+}
+
+#[test]
+fn an_upgrade_counts_when_it_is_not_deferred_any_more() {
+    // UP-34
+    let defers = |name: &str| {
+        let annotations = json!({"annotations": {format!("topology.cluster.x-k8s.io/{name}"): ""}});
+        sized().at("Cluster", &format!("{WORKER}/metadata"), annotations)
+    };
+    for before in [defers("defer-upgrade"), defers("hold-upgrade-sequence")] {
+        let counted = |version: &str, after: &Scene| {
+            let state = WorkerState { version: version.into(), ..state(4, 0) };
+            impact_among(&with_state(&before, state), &cluster_edit(&before, after)).unwrap().certain
+        };
+        let version = sized().document("Cluster")["spec"]["topology"]["version"].as_str().unwrap().to_owned();
+        assert_eq!(counted("v1.32.0", &sized()), 4);
+        assert_eq!(counted(&version, &sized()), 0, "nothing waits");
+        let newer = sized().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
+        assert_eq!(counted("v1.32.0", &newer), 9, "each machine counts once");
+    }
+}
+
+/// Cluster `blade` as it is paused, with a record of what its objects were made from.
+fn paused(scene: &Scene, record: Option<&str>) -> Scene {
+    let annotations = record.map_or(json!({}), |record| json!({"topologist.dev/rolled-out": record}));
+    let reference = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ForgeCluster", "name": "blade-x"});
+    let scene = scene.clone().at("Cluster", "/spec/infrastructureRef", reference);
+    scene.at("Cluster", "/spec/paused", json!(true)).at("Cluster", "/metadata/annotations", annotations)
+}
+
+#[test]
+fn a_cluster_that_is_resumed_counts_if_it_was_edited_while_it_was_paused() {
+    let key = ObjectKey::new("ns", "blade");
+    let recorded =
+        |scene: &Scene| crate::topology::rolled_out::record(&scene.fold().compute(&key).unwrap().observed.blueprint);
+    let own = recorded(&sized());
+    assert_eq!(own, recorded(&sized()));
+    assert_ne!(own, recorded(&with_file(&sized())));
+    let large = |scene: Scene| scene.at("ForgeMachineTemplate smith", "/spec/template/spec/size", json!("large"));
+    let scaled = |scene: Scene| scene.at("Cluster", &format!("{WORKER}/replicas"), json!(1));
+    let resume = |scene: &Scene, record: Option<&str>| {
+        let before = paused(scene, record);
+        let after = before.clone().at("Cluster", "/spec/paused", json!(false));
+        impact(&before, &cluster_edit(&before, &after)).unwrap()
+    };
+    assert_eq!(resume(&sized(), Some(&own)).at_most, 0, "nothing was edited");
+    for (edited, machines) in [(with_file(&sized()), 9), (large(sized()), 9), (scaled(sized()), 6)] {
+        let impact = resume(&edited, Some(&own));
+        assert_eq!((impact.certain, impact.at_most), (0, machines));
+        assert!(impact.uncounted.unwrap().to_string().contains("were edited while it was paused"));
+    }
+    for other in [None, Some("0.0.1-0123456789abcdef"), Some("by hand")] {
+        let impact = resume(&large(sized()), other);
+        assert_eq!(impact.at_most, 0, "{other:?}");
+        assert!(warnings(&impact)[0].contains("the Cluster was paused"), "{impact:?}");
+    }
+}
+
+#[test]
+fn what_else_an_edit_changes_that_resumes_a_cluster_counts() {
+    let before = paused(&sized(), None);
+    let newer = before.clone().at("Cluster", "/spec/paused", json!(false)).at(
+        "Cluster",
+        "/spec/topology/version",
+        json!("v1.34.0"),
+    );
+    assert_eq!(impact(&before, &cluster_edit(&before, &newer)).unwrap().certain, 9);
+}
+
+#[test]
+fn templates_with_more_days_than_certificates_are_valid_for_are_invalid() {
+    // ROLL-6
+    let template = |kind: &str, days: i64, validity: Option<i64>| {
+        let mut spec = json!({"rollout": {"before": {"certificatesExpiryDays": days}}});
+        if let Some(validity) = validity {
+            spec["kubeadmConfigSpec"] = json!({"clusterConfiguration": {"certificateValidityPeriodDays": validity}});
+        }
+        let document = json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": kind,
+            "metadata": {"namespace": "ns", "name": "a"}, "spec": {"template": {"spec": spec}}});
+        Object::try_from(document).unwrap()
+    };
+    let kubeadm = "KubeadmControlPlaneTemplate";
+    for (new, old, is_invalid) in [
+        (template(kubeadm, 9999, None), None, true),
+        (template(kubeadm, 365, None), None, true),
+        (template(kubeadm, 364, None), None, false),
+        (template(kubeadm, 400, Some(800)), None, false),
+        (template(kubeadm, 100, Some(90)), None, true),
+        (template(kubeadm, 9999, None), Some(template(kubeadm, 9999, None)), false),
+        (template(kubeadm, 9998, None), Some(template(kubeadm, 9999, None)), true),
+        (template("ForgeControlPlaneTemplate", 9999, None), None, false),
+    ] {
+        let error = endless_template(old.as_ref(), &new);
+        assert_eq!(error.is_some(), is_invalid, "{new:?}");
+        let path = "spec.template.spec.rollout.before.certificatesExpiryDays";
+        assert!(error.is_none_or(|error| error.path.to_string() == path));
+    }
+}
