@@ -16,14 +16,14 @@ use crate::admission::{Edited, Settings};
 use crate::budget::Stop;
 use crate::field::{FieldError, counted};
 use crate::hub::{Kind, Object, ObjectKey};
-use crate::kubernetes::sizes::worker_state;
 use crate::impact::{APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class};
+use crate::kubernetes::sizes::worker_state;
 use crate::topology::Options;
 use crate::wire::manifest::Manifest;
 use crate::world::{Facts, Objects, Record};
 
 /// An edit that replaces or removes more machines than a ceiling allows, and that is not approved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct HeldEdit {
     pub kind: String,
     pub namespace: String,
@@ -162,7 +162,8 @@ fn put_sizes(facts: &mut Facts) {
     let of_clusters = clusters.iter().flat_map(|cluster| objects.of_cluster(cluster));
     let deployments = of_clusters.filter(|object| object.kind() == "MachineDeployment");
     let states = deployments.filter_map(|object| {
-        let (set, state) = worker_state(object.namespace(), &object.as_ref().to_string())?;
+        let (set, state) =
+            worker_state(object.namespace(), &AsRef::<serde_json::Value>::as_ref(&**object).to_string())?;
         Some((object.key(), set, state))
     });
     let states: Vec<_> = states.collect();

@@ -237,7 +237,7 @@ impl Scene<'_> {
             roll.reason = "the number of its replicas changes".to_owned();
         }
         let decisive = self.decisive(step, owner, before);
-        if let Some((outdated, is_estimated)) = self.outdated(&decisive, before, had.or(wanted)) {
+        if let Some((outdated, is_estimated)) = self.outdated(step, &decisive, before, had.or(wanted)) {
             // Of machines that are too many, outdated ones are deleted first.
             let outdated = outdated.map(|outdated| (outdated - machines.removed.unwrap_or_default()).max(0));
             let at_least = outdated.unwrap_or_else(|| least(step, before));
@@ -304,7 +304,13 @@ impl Scene<'_> {
     }
 
     /// How many machines are not what they should be, and whether that is a guess; `None` when all are.
-    fn outdated(&self, decisive: &[Decisive<'_>], before: &Object, all: Option<i64>) -> Option<(Option<i64>, bool)> {
+    fn outdated(
+        &self,
+        step: &Step,
+        decisive: &[Decisive<'_>],
+        before: &Object,
+        all: Option<i64>,
+    ) -> Option<(Option<i64>, bool)> {
         let has = |effect: Effect| decisive.iter().any(|(_, row)| row.effect == effect);
         if has(Effect::Replaces) || has(Effect::ReplacesByGroup) {
             return Some((all, false));
