@@ -117,8 +117,8 @@ lenient! {
 
     /// The machines of a control plane, as its Cluster reports them.
     pub struct ReplicaCounts {
-        pub replicas: Option<i64>,
-        pub up_to_date_replicas: Option<i64>,
+        pub replicas: Option<i32>,
+        pub up_to_date_replicas: Option<i32>,
     }
 }
 

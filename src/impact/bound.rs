@@ -81,7 +81,7 @@ pub(super) fn machines(old: &Cluster, new: &Cluster, facts: &Facts) -> i64 {
     let seen = old.status.control_plane.replicas;
     // A control plane without machine templates has no machines (ROLL-14).
     let has_machines = class.is_none_or(|class| class.spec.has_control_plane_machines());
-    let control_plane = asked.max(seen).unwrap_or(i64::from(has_machines));
+    let control_plane = asked.max(seen.map(i64::from)).unwrap_or(i64::from(has_machines));
     let deployments = topology.workers.machine_deployments.iter().map(|set| {
         let name = set.name.clone();
         let seen = facts.worker_size(&WorkerSet { cluster: key.clone(), name });

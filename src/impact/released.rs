@@ -52,8 +52,10 @@ pub(super) fn discount(rolls: &mut [Roll], settled: &Fold, cluster: &Cluster) {
     let key = cluster.metadata.key();
     let counts = &cluster.status.control_plane;
     let outdated = |all: i64, current: i64| all.saturating_sub(current).max(0);
-    let mut of_control_plane =
-        counts.replicas.zip(counts.up_to_date_replicas).map_or(0, |(all, current)| outdated(all, current));
+    let mut of_control_plane = counts
+        .replicas
+        .zip(counts.up_to_date_replicas)
+        .map_or(0, |(all, current)| outdated(all.into(), current.into()));
     for roll in rolls {
         match &roll.part {
             Part::ControlPlane => of_control_plane -= without(roll, of_control_plane),
