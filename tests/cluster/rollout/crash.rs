@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use regex::Regex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::layer::{Trouble, Wire};
 use super::site::{CORE, INFRASTRUCTURE, MADE, Manager, Site, text};
@@ -108,6 +108,11 @@ pub(super) async fn everything(site: &Site) -> Vec<String> {
             // What rolls twice is written twice. The Cluster is written whenever a run goes on.
             if kind == "Cluster" {
                 metadata.remove("generation");
+                // It is written last, and may still be about to be.
+                metadata
+                    .get_mut("annotations")
+                    .and_then(Value::as_object_mut)
+                    .map(|all| all.remove("topologist.dev/rolled-out"));
                 managers.clear();
                 let upgrade = object["status"]["controlPlane"]["upgradePlan"].take();
                 object["status"] = json!({"upgradePlan": upgrade});

@@ -39,7 +39,8 @@ impl Stored {
     /// The object of another Cluster: of the same name but for that of the Cluster, and with another uid.
     fn copy(&self, uids: &[String], number: usize) -> Stored {
         let name = format!("c{number:05}");
-        let mut object = self.object.replace("demo", &name);
+        // A variable of the topology says "welcome to demo", and what was rolled out is recorded with its variables.
+        let mut object = self.object.replace("to demo", "to \u{0}").replace("demo", &name).replace('\u{0}', "demo");
         for uid in uids {
             let (_, end) = uid.split_at(8);
             object = object.replace(uid, &format!("{number:08x}{end}"));

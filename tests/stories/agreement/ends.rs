@@ -14,7 +14,7 @@ static RANDOM: LazyLock<Regex> =
 static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$").unwrap());
 
 /// Fields that differ from one server to another, and what follows from how many writes there were, names and times.
-const OF_A_SERVER: [&str; 10] = [
+const OF_A_SERVER: [&str; 11] = [
     "begun",
     "controlPlaneEndpoint",
     "creationTimestamp",
@@ -24,6 +24,8 @@ const OF_A_SERVER: [&str; 10] = [
     "managedFields",
     "observedGeneration",
     "resourceVersion",
+    // The controller's record of what it has rolled out; a simulation keeps none.
+    "topologist.dev/rolled-out",
     "uid",
 ];
 
@@ -65,9 +67,9 @@ fn comparable(value: &Value) -> Value {
         },
         Value::Array(all) => all.iter().map(comparable).collect(),
         Value::Object(members) => {
-            let is_empty = |value: &Value| value == &json!({});
-            let kept = members.iter().filter(|(name, value)| !OF_A_SERVER.contains(&name.as_str()) && !is_empty(value));
-            kept.map(|(name, value)| (masked(name), of_member(name, value))).collect::<serde_json::Map<_, _>>().into()
+            let kept = members.iter().filter(|(name, _)| !OF_A_SERVER.contains(&name.as_str()));
+            let kept = kept.map(|(name, value)| (masked(name), of_member(name, value)));
+            kept.filter(|(_, value)| value != &json!({})).collect::<serde_json::Map<_, _>>().into()
         }
         other => other.clone(),
     }

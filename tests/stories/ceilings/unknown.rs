@@ -51,7 +51,7 @@ fn a_class_that_names_a_missing_template_is_held_and_so_is_the_template() {
         class["spec"]["workers"]["machineDeployments"][0]["bootstrap"]["templateRef"]["name"] = json!("missing")
     };
     let said = held(&fleet.edit(CLASS, names_missing));
-    assert!(said.contains("up to 3 machines") && said.contains("was not found"), "{said}");
+    assert!(said.contains("up to 3 machines") && said.contains("EmbeddedConfigTemplate default/missing"), "{said}");
     fleet.approve(CLASS, "3 CHG0001", names_missing);
     let mut missing = fleet.stored(TEMPLATE);
     missing["metadata"] = json!({"name": "missing"});

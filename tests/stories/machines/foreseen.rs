@@ -46,7 +46,7 @@ fn what_is_foreseen_of_a_running_cluster_then_happens() {
     let ground = Ground::start(&[]);
     let before = cluster(1, &json!([workers("a", 2)]), &json!([{"class": "pool", "name": "p", "replicas": 2}]));
     ground.run_cluster(&before);
-    ground.wait("cluster/demo", "condition=TopologyReconciled");
+    ground.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
     let versions = || -> BTreeMap<String, String> {
         let all = ["clusters", "machines", "machinesets", "machinedeployments", "embeddedmachines"];
         let of = |kind: &&str| ground.list(kind);
