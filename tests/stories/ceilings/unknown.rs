@@ -48,7 +48,7 @@ fn a_class_that_names_a_missing_template_is_held_and_so_is_the_template() {
     let fleet = Fleet::start();
     let before = fleet.machines("a");
     let names_missing = |class: &mut Value| {
-        class["spec"]["workers"]["machineDeployments"][0]["bootstrap"]["templateRef"]["name"] = json!("missing")
+        class["spec"]["workers"]["machineDeployments"][0]["bootstrap"]["templateRef"]["name"] = json!("missing");
     };
     let said = held(&fleet.edit(CLASS, names_missing));
     assert!(said.contains("up to 3 machines") && said.contains("EmbeddedConfigTemplate default/missing"), "{said}");
