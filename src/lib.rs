@@ -18,13 +18,7 @@
 
 // Leaves: nothing specific to Cluster API.
 pub mod field;
-pub mod json;
 pub mod budget;
-pub mod calendar;
-pub mod version;
-pub mod goregex;
-pub mod yaml;
-pub mod gotemplate;
 pub mod cel;
 pub mod schema;
 pub mod ssa;
@@ -55,5 +49,4 @@ pub mod reconciler;
 pub mod telemetry;
 pub mod cli;
 
-#[cfg(test)]
-mod testing;
+pub use golang::{calendar, json, regexp, template, version, yaml};

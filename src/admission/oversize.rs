@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::{Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::Kind;
-use crate::json::Size;
+use golang::json::Size;
 
 /// The most that the spec or the metadata of an object may hold.
 const MOST: Size = Size { objects: 25_000, values: 250_000 };

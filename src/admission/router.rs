@@ -14,7 +14,7 @@ use super::{Outcome, Settings, Verdict, defaults};
 use crate::budget::Stop;
 use crate::crd;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
-use crate::json;
+use golang::json;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, as_hub_json, references};
 use crate::world::{Facts, Found, World, settle_at_once};

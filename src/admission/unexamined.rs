@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::oversize::Oversize;
 use crate::hub::{Kind, Metadata, annotation, deletion_hold};
-use crate::json;
+use golang::json;
 
 /// Whether an update is not examined: of an object that is being deleted whose spec stays, so that finalizers can always be removed
 /// (DEC-16), or of the hold on the deletion of a Cluster alone (DEC-56).

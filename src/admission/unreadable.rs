@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::json;
+use golang::json;
 
 /// Whether two states of an object differ in their metadata alone.
 pub(super) fn changes_metadata_alone(old: &str, new: &str) -> bool {

@@ -11,7 +11,7 @@ use super::node::{Node, Op};
 use super::parse::{Expr, Kind, Selection, parse};
 use super::types::{Decl, Type};
 use crate::field::closest;
-use crate::goregex::Regex;
+use golang::regexp::Regex;
 
 /// Compiles the pattern of a search, or says why it cannot be compiled.
 pub(crate) type Patterns<'p> = &'p mut dyn FnMut(&str) -> Result<Regex, String>;

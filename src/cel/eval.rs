@@ -12,7 +12,7 @@ use super::node::{Node, Op, Repeat, Unit};
 use super::parse::{Form, Selection};
 use super::types::{Field, Structure, Type};
 use super::value::{List, Map, Table, Text, Val, view};
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 
 /// Runs a program; the stack holds `self` and `oldSelf`.
 pub(super) fn run<'v>(root: &'v Node, this: Val<'v>, old: Val<'v>, meter: &mut Meter) -> Result<Val<'v>, Fault> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::fault::Fault;
 use crate::budget::Stop;
-use crate::goregex::Regex;
+use golang::regexp::Regex;
 
 /// Cost units per evaluation of one expression.
 pub(super) const PER_EXPRESSION: u64 = 1_000_000;

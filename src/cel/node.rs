@@ -4,7 +4,7 @@ use super::lex::Literal;
 use super::library::Function;
 use super::parse::{Form, Selection};
 use super::types::Type;
-use crate::goregex::Regex;
+use golang::regexp::Regex;
 
 /// A piece of a program.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ use super::extended::{Cidr, NamedFormat, Quantity, Url};
 use super::fault::Fault;
 use super::meter::Meter;
 use super::types::{Decl, Reading, Structure, Type};
-use crate::calendar::{self, DAY, Moment};
+use golang::calendar::{self, DAY, Moment};
 
 /// A value.
 #[derive(Debug, Clone)]

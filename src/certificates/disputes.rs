@@ -90,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::Lines;
+    use testing::Lines;
 
     #[tokio::test(start_paused = true)]
     async fn another_writer_is_named_and_each_object_has_pauses_of_its_own() {

@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::Lines;
+    use testing::Lines;
 
     #[test]
     fn a_configuration_that_is_deleted_or_calls_another_service_is_reported_once() {

@@ -36,7 +36,7 @@ impl Before {
     fn of(stored: &Value) -> Option<Self> {
         let annotations = stored.pointer("/metadata/annotations");
         let text = annotations.and_then(|all| all.get(annotation::LAST_APPLIED)).and_then(Value::as_str);
-        if let Some(configuration) = text.and_then(|text| crate::json::value(text).ok()) {
+        if let Some(configuration) = text.and_then(|text| golang::json::value(text).ok()) {
             return Some(Before::Configuration(configuration));
         }
         let entries = ManagedFields::all_of(stored).ok()?.into_iter();
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::wire::manifest;
-    use crate::yaml::Document;
+    use golang::yaml::Document;
 
     fn template(metadata: &Value, spec: &Value) -> Manifest {
         let mut value = json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec});

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::admission::usable_variables;
 use crate::hub::{ClusterClass, Kind, ObjectKey};
-use crate::json;
+use golang::json;
 use crate::topology::class_status;
 use crate::topology::class_variables::Discovered;
 use crate::topology::plan::ExtensionServer;

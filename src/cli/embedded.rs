@@ -313,7 +313,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml;
+    use golang::yaml;
 
     fn manifests(text: &str) -> Vec<Manifest> {
         let documents = yaml::documents(text).into_iter().map(Result::unwrap);

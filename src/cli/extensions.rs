@@ -40,7 +40,7 @@ use crate::extensions::{
     registered_name,
 };
 use crate::hub::{Hook, Object, ObjectKey, annotation};
-use crate::json::StringMap;
+use golang::json::StringMap;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::port_forward::Forward;
 use crate::topology::plan::ExtensionServer;

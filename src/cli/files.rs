@@ -13,7 +13,7 @@ use super::sources::{Refused, Sources};
 use super::substitution::{self, Lookup};
 use crate::hub::{Kind, Object, ObjectKey, ObjectRef};
 use crate::wire::manifest::{self, Manifest};
-use crate::yaml::{self, Repeated};
+use golang::yaml::{self, Repeated};
 
 /// An object and the file that it came from.
 #[derive(Clone, Debug)]

@@ -148,7 +148,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::yaml;
+    use golang::yaml;
 
     /// What the configurations say, in the order in which it stands there.
     fn configured() -> Vec<Value> {

@@ -39,7 +39,7 @@ use crate::topology::{Computation, Options, class_status};
 use crate::wire::manifest;
 use crate::wire::{Decode, Version};
 use crate::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record, World, settle};
-use crate::yaml::Document;
+use golang::yaml::Document;
 
 /// What stands in the place of a file name.
 const SOURCE: &str = "<cluster>";

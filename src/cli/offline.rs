@@ -24,7 +24,7 @@ use crate::crd;
 use crate::field::{ErrorKind, FieldError, Findings, Path};
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, Definition, Kind, Object, ObjectKey};
-use crate::json;
+use golang::json;
 use crate::topology::class_status;
 use crate::topology::refusals::completed;
 use crate::topology::worker::API_VERSION;
@@ -32,7 +32,7 @@ use crate::variables;
 use crate::wire::conversion::{Versions, convert};
 use crate::wire::{Decode, Version, as_hub_json};
 use crate::world::{Facts, Found, Objects, Record};
-use crate::yaml::Repeated;
+use golang::yaml::Repeated;
 
 /// What a command reads.
 #[derive(Debug, Default)]

@@ -44,7 +44,7 @@ use super::rollout::Side;
 use super::twins::Twins;
 use super::validate::{complain, denials};
 use crate::budget::Stop;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::settings::{InjectedFailure, TimingsFile};
 use crate::lifecycle::{GroupKind, ObjectId, Settings};

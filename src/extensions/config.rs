@@ -10,7 +10,7 @@ use super::wire::ExtensionConfigSpec;
 use super::{Address, AddressError, Handler, Registration};
 use crate::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
 use crate::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
-use crate::json::{StringMap, decode};
+use golang::json::{StringMap, decode};
 use crate::topology::conditions::{Condition, Shape, Status, condition, cut};
 
 /// The group of ExtensionConfigs (RH-2.1).

@@ -34,7 +34,7 @@ pub use texts::told;
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
-use crate::json::Size;
+use golang::json::Size;
 
 /// The group of all hooks.
 pub const GROUP: &str = "hooks.runtime.cluster.x-k8s.io";

@@ -12,7 +12,7 @@ use super::answers::with_settings;
 use super::wire::{PatchItem, PatchResponse};
 use super::{FailurePolicy, Handler, MAX_DECODED, check_size, cut, told};
 use crate::hub::ObjectKey;
-use crate::json::decode;
+use golang::json::decode;
 use crate::topology::plan::uid;
 use crate::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
 

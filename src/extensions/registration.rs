@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::wire::{DiscoveredHandler, DiscoveryResponse};
 use super::{GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, told};
 use crate::hub::{Hook, naming};
-use crate::json::decode;
+use golang::json::decode;
 
 /// Seconds that a call may take when the handler does not say (RH-4.6, RH-6.3).
 const DEFAULT_TIMEOUT: u32 = 10;

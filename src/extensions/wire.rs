@@ -1,7 +1,7 @@
 //! ExtensionConfigs, and answers of extensions as they are on the wire. Unknown fields are ignored, and `apiVersion` and `kind` are not checked (RH-4.10).
 
 use crate::hub::LabelSelector;
-use crate::json::{List, RawJson, lenient};
+use golang::json::{List, RawJson, lenient};
 
 lenient! {
     /// What an ExtensionConfig says (RH-2.2). `settings` is read where maps of texts are.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
-use crate::json::{List, Rare, RawJson, StringMap, lenient};
+use golang::json::{List, Rare, RawJson, StringMap, lenient};
 
 lenient! {
     /// Labels and annotations that are handed down to generated objects (F-META).

@@ -5,7 +5,7 @@ use super::{
     Condition, ContractRef, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, ObjectKey, Rollout, Taint,
     TopologyMetadata, VariableOverrides, VariableValue, annotation,
 };
-use crate::json::{List, Rare, lenient};
+use golang::json::{List, Rare, lenient};
 
 lenient! {
     /// A Cluster.

@@ -6,7 +6,7 @@ use super::{
     Condition, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, Naming, Rollout, Taint, TemplateHolder,
     TemplateRef, TopologyMetadata,
 };
-use crate::json::{List, RawJson, Shared, StringMap, lenient};
+use golang::json::{List, RawJson, Shared, StringMap, lenient};
 use crate::schema;
 
 lenient! {

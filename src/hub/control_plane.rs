@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Object, WrongType};
-use crate::version::{BuildOrder, KubeVersion, VersionError, Written};
+use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
 
 /// Why a control plane's versions are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

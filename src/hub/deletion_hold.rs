@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{Metadata, annotation};
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 
 /// What every hold begins with.
 pub const PREFIX: &str = "topologist.dev/before-cluster-delete";

@@ -1,7 +1,7 @@
 //! Machines, MachineSets, MachineDeployments and MachineHealthChecks, with the fields that admission reads (MA-1).
 
 use super::{ContractRef, Deletion, HealthChecks, Metadata, Naming, Remediation, Rollout, Taint, TopologyMetadata};
-use crate::json::{List, StringMap, lenient};
+use golang::json::{List, StringMap, lenient};
 
 /// The fields of `status.nodeInfo` of a Node and of its Machine.
 pub const NODE_INFO: [&str; 10] = [

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::json::{StringMap, lenient};
+use golang::json::{StringMap, lenient};
 
 lenient! {
     /// The part of ObjectMeta that the program reads.

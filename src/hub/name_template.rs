@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gotemplate::{Functions, Limits, Template};
+use golang::template::{Functions, Limits, Template};
 
 /// The longest name in bytes (NAM-002).
 const LONGEST: usize = 63;

@@ -7,7 +7,7 @@ use super::tally::Impact;
 use super::words::{clusters_of, grouped, machines};
 use crate::field::{ErrorKind, FieldError, Path, RuleId, Shown};
 use crate::hub::{ClusterClass, Object, ObjectKey};
-use crate::json::StringMap;
+use golang::json::StringMap;
 use crate::topology::plan::outlasts_certificates;
 use crate::world::{Facts, Found};
 

@@ -14,7 +14,7 @@ use super::tally::{Change, Tally};
 use crate::budget::Stop;
 use crate::field::{ErrorKind, enumerated};
 use crate::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, ObjectKey, ReplicaCounts};
-use crate::json::StringMap;
+use golang::json::StringMap;
 use crate::topology::inspection::Inspected;
 use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
 use crate::topology::plan::{Fold, Roll, mark, outlasts_certificates, uid};

@@ -178,7 +178,7 @@ pub fn unreadable(object: &ObjectRef, error: &DryRunError) -> String {
 }
 
 fn object(text: &str) -> Result<Object, DryRunError> {
-    let value = crate::json::value(text).map_err(|_| DryRunError::NoObject)?;
+    let value = golang::json::value(text).map_err(|_| DryRunError::NoObject)?;
     Object::try_from(value).map_err(|_| DryRunError::NoObject)
 }
 

@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Map, Value, json};
 
-use crate::yaml;
+use golang::yaml;
 
 /// Why a kubeconfig is not used. No variant holds a value of the file: values may be credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -23,7 +23,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::field::chain;
 
 pub(crate) use list_watch::Selection;

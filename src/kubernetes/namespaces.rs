@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::kept::Kept;
 use super::{address, describe};
 use crate::extensions::Selector;
-use crate::json::StringMap;
+use golang::json::StringMap;
 
 /// How long the labels of a Namespace are remembered.
 const LABELS: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ use super::describe;
 use super::written::Written;
 use crate::hub::contract::definition_name;
 use crate::hub::{ClusterClass, Compiled, Definition, ObjectKey, group_of, version_of};
-use crate::json::{self, in_memory};
+use golang::json::{self, in_memory};
 use crate::schema::without_descriptions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::class_references::made_kinds;

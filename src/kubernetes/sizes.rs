@@ -13,7 +13,7 @@ use super::follow::{self, Observation, WatchedKind};
 use super::list_watch::Selection;
 use super::written::Written;
 use crate::hub::{GROUP, ObjectKey, label};
-use crate::json::StringMap;
+use golang::json::StringMap;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::Version;
 use crate::world::{WorkerSet, WorkerState};

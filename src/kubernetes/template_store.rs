@@ -16,7 +16,7 @@ use super::templates::ObjectKind;
 use super::written::Written;
 use crate::admission::Oversize;
 use crate::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
-use crate::json::{self, Size};
+use golang::json::{self, Size};
 use crate::world::Found;
 
 /// A template of a version of a kind.

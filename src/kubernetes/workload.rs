@@ -364,7 +364,7 @@ mod tests {
     use crate::certificates::tls::Identity;
     use crate::kubernetes::scripted::{Answer as Said, Script};
     use crate::telemetry::metrics::Metrics;
-    use crate::testing::Lines;
+    use testing::Lines;
     use crate::webhook::server::{Limits, Server};
 
     const TOKEN: &str = "s3cret-t0ken";

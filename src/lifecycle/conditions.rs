@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::fields::{items, list_mut, set, stamp, text};
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, condition};
 
 /// The order in which conditions stand in an object, before all others (MA-13.2).

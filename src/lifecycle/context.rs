@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::objects::{GroupKind, ObjectId, Objects, Workload};
 use super::settings::Settings;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{ContractRef, Object, ObjectKey, WrongType};
 use crate::topology::contract::Contract;
 

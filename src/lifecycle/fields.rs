@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
-use crate::calendar::{Moment, SECOND};
+use golang::calendar::{Moment, SECOND};
 use crate::hub::deletion_hold::is_pause;
 use crate::hub::{ContractRef, GROUP, Object, ObjectKey, annotation, group_of, label};
 

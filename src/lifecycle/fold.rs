@@ -14,7 +14,7 @@ use super::objects::{GroupKind, ObjectId, Objects};
 use super::settings::Settings;
 use super::step::{Event, Outcome, Step, Write};
 use super::wake::concerned;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::contract::definition_name;
 use crate::hub::{GROUP, Object, ObjectKey, version_of};
 use crate::topology::contract::{Contract, assumed, listed};

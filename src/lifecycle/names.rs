@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Named, Object, ObjectKey, default_name, label, name_from};
 use crate::topology::names::{LENGTH, end_of};
 

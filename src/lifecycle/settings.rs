@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::objects::GroupKind;
-use crate::calendar::{Moment, go_duration};
+use golang::calendar::{Moment, go_duration};
 use crate::hub::{ObjectKey, type_of};
-use crate::yaml;
+use golang::yaml;
 
 /// What steps are told besides the objects.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::fold::Fold;
 use super::objects::{GroupKind, ObjectId};
 use super::settings::Settings;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::topology::contract::Contract;
 

@@ -62,7 +62,7 @@ impl Postponed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Lines;
+    use testing::Lines;
 
     #[test]
     fn thousands_of_clusters_wait_for_a_kind_with_one_warning() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::admission::Oversize;
 use crate::hub::{ClusterClass, Kind, Metadata, ObjectKey};
-use crate::json::Plain;
+use golang::json::Plain;
 use crate::kubernetes::follow::key_of;
 use crate::wire::{Decode, Version};
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Owner;
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 
 /// A leaf that differs.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use super::validate::Violation;
 use crate::budget::{Exceeded, Pool, Stop};
 use crate::cel::{Budget, CelCost};
 use crate::field::Path;
-use crate::goregex::{Regex, RegexError};
+use golang::regexp::{Regex, RegexError};
 
 /// Bytes of all compiled nodes, patterns, rules and templates of a set.
 const MAX_COMPILED_BYTES: usize = 32 << 20;

@@ -14,7 +14,7 @@ use super::{Allowance, Definition, SENSITIVE, Schema, Step, Unusable, rules};
 use crate::budget::Stop;
 use crate::cel::Budget;
 use crate::field::{Findings, Path};
-use crate::json::{self, RawJson};
+use golang::json::{self, RawJson};
 
 /// Checks a definition whose root stands at `path`, and compiles it if nothing is wrong. What exceeds the allowance is noted there
 /// and no finding (DEC-44).

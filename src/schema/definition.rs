@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::format::Format;
 use crate::field::Path;
-use crate::json::{List, Members, OfNull, Rare, RawJson, StringMap, lenient};
+use golang::json::{List, Members, OfNull, Rare, RawJson, StringMap, lenient};
 
 lenient! {
     /// A node of an OpenAPI v3 schema (F-SCHEMA); every nested node has the same shape.

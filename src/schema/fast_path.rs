@@ -13,7 +13,7 @@ use serde_json::{Number, Value};
 
 use super::validate::STEPS_OF_NODE;
 use super::{Effort, Schema};
-use crate::json;
+use golang::json;
 
 /// What the fast check finds out about a value. It does not evaluate CEL rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

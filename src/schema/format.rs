@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::calendar::{self, Moment};
+use golang::calendar::{self, Moment};
 use crate::cel::{is_base64, is_request_uri, is_uuid};
 
 /// A known format.

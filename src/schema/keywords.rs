@@ -6,7 +6,7 @@ use super::kind::Kind;
 use super::validate::Violation;
 use super::{Allowance, Definition, SENSITIVE, Schema};
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
-use crate::json;
+use golang::json;
 
 /// The type, example and enum of a node (VAR-S-040 to VAR-S-044), be it a junctor node. Says whether what is below must be
 /// looked at.

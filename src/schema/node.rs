@@ -11,8 +11,8 @@ use super::validations::Rules;
 use super::{Allowance, Definition};
 use crate::budget::Exceeded;
 use crate::field::Shown;
-use crate::goregex::{Regex, RegexError};
-use crate::json::{ALLOCATION, in_memory};
+use golang::regexp::{Regex, RegexError};
+use golang::json::{ALLOCATION, in_memory};
 
 /// What stands in the place of a value that may hold a password (DEC-34).
 pub const SENSITIVE: &str = "(sensitive)";
@@ -103,7 +103,7 @@ impl FromIterator<(Box<str>, Schema)> for Properties {
     fn from_iter<I: IntoIterator<Item = (Box<str>, Schema)>>(properties: I) -> Self {
         let mut properties: Vec<_> = properties.into_iter().collect();
         properties.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Properties(crate::json::exact(properties))
+        Properties(golang::json::exact(properties))
     }
 }
 
@@ -278,9 +278,9 @@ fn each(definitions: &[Definition], keyword: &str, allowance: &mut Allowance) ->
 }
 
 /// A literal; an explicit `null` is the same as none (VAR-S-010).
-fn literal(raw: Option<&crate::json::RawJson>, keyword: &'static str) -> Result<Option<Value>, Unusable> {
+fn literal(raw: Option<&golang::json::RawJson>, keyword: &'static str) -> Result<Option<Value>, Unusable> {
     let Some(raw) = raw else { return Ok(None) };
-    let value = crate::json::value(raw.get()).map_err(|_| Unusable::Literal(keyword))?;
+    let value = golang::json::value(raw.get()).map_err(|_| Unusable::Literal(keyword))?;
     Ok(Some(value).filter(|value| !value.is_null()))
 }
 

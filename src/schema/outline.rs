@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::kind::Kind;
 use super::{Allowance, Schema, Unusable};
 use crate::budget::Exceeded;
-use crate::json::in_memory;
+use golang::json::in_memory;
 
 /// What the fast check needs of a node, computed once per schema.
 #[derive(Clone, Copy, Debug, Default)]

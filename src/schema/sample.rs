@@ -189,7 +189,7 @@ fn describe(schema: &Schema, violation: &super::Violation) -> String {
 
 /// Defaults, examples and the entries of `enum`, as they are written.
 fn literals(all: &[Node<'_>]) -> Vec<Value> {
-    let example = |node: &Node<'_>| crate::json::value(node.written.example.as_ref()?.get()).ok();
+    let example = |node: &Node<'_>| golang::json::value(node.written.example.as_ref()?.get()).ok();
     let defaults = all.iter().filter_map(|node| node.schema.default.clone());
     let examples = all.iter().filter_map(example).filter(|value| !value.is_null());
     let entries = all.iter().flat_map(|node| node.schema.values.iter().cloned());

@@ -9,7 +9,7 @@ use super::{Allowance, Definition, Schema, Step, Unusable, ValidationRule, Viola
 use crate::budget::{Exceeded, Stop};
 use crate::cel::{Budget, CelCost, Decl, Fault, Program, Wanted};
 use crate::field::{ErrorKind, lengthen, point, shortened};
-use crate::goregex::Regex;
+use golang::regexp::Regex;
 
 /// How many violations of one value are kept.
 const KEPT: usize = 1000;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Simulation;
 use super::timeline::owner_of;
-use crate::calendar::{Moment, SECOND, of_seconds};
+use golang::calendar::{Moment, SECOND, of_seconds};
 use crate::hub::ObjectKey;
 use crate::lifecycle::fold::StoredChange;
 use crate::lifecycle::objects::cluster_of;

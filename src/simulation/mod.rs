@@ -28,7 +28,7 @@ use self::endless::{Replacements, STEPS};
 pub use self::stuck::STOPPED;
 use self::timeline::Timeline;
 use crate::budget::Stop;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::contract::{definition_name, names_contracts};
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
 use crate::lifecycle::conditions;

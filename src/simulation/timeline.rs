@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::calendar::{Moment, SECOND};
+use golang::calendar::{Moment, SECOND};
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::conditions::{self, Status};
 use crate::lifecycle::fold::StoredChange;

@@ -32,9 +32,9 @@ impl Element {
         let Some((kind, rest)) = text.split_once(':') else { return Err(wrong(&"no type")) };
         Ok(match kind {
             "f" => Some(Element::field(rest)),
-            "v" => Some(Element::Value(Literal(crate::json::value(rest).map_err(|error| wrong(&error))?))),
+            "v" => Some(Element::Value(Literal(golang::json::value(rest).map_err(|error| wrong(&error))?))),
             "i" => Some(Element::Index(rest.parse().map_err(|error| wrong(&error))?)),
-            "k" => match crate::json::value(rest).map_err(|error| wrong(&error))? {
+            "k" => match golang::json::value(rest).map_err(|error| wrong(&error))? {
                 Value::Object(keys) => Some(Element::keys(keys)),
                 _ => return Err(wrong(&"the keys are no object")),
             },

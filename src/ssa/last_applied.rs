@@ -28,7 +28,7 @@ pub(super) fn remaining(live: &Value, conflicts: Vec<Conflict>, request: &Reques
 
 /// The fields that are as kubectl applied them; none if that cannot be known.
 fn own(live: &Value, request: &Request<'_>) -> Option<FieldSet> {
-    let applied = crate::json::value(annotations(live)?.get(ANNOTATION)?.as_str()?).ok()?;
+    let applied = golang::json::value(annotations(live)?.get(ANNOTATION)?.as_str()?).ok()?;
     let fits = |object: &Value| validate(object, &request.schema.0, Repetitions::Refused).is_ok();
     let is_here = applied.get("apiVersion").and_then(Value::as_str) == Some(request.api_version);
     if !is_here || !fits(&applied) || !fits(live) {

@@ -101,7 +101,7 @@ impl Literal {
     /// The value as JSON in the way of Go: integral floats are integers, and what HTML would misread is escaped.
     pub(super) fn go_json(&self) -> String {
         let mut value = self.0.clone();
-        crate::json::with_integers(&mut value);
+        golang::json::with_integers(&mut value);
         let mut text = String::new();
         for c in value.to_string().chars() {
             match c {

@@ -8,7 +8,7 @@ use super::worker::WorkerKind;
 use crate::field::{Findings, Path};
 use crate::hub::{Cluster, ObjectKey, ObjectRef, TemplateRef, Topology, VariableValue};
 use crate::hub::{MachineDeploymentClass, MachinePoolClass, Object};
-use crate::json::{List, RawJson};
+use golang::json::{List, RawJson};
 use crate::variables::{self, Mode, ValueBudget, ValueChange, Variables};
 use crate::world::{Class, Found, World};
 

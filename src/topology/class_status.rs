@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::class_references::Outdated;
 use super::class_variables::{Discovered, Variables, inline_variables};
 use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
-use crate::json;
+use golang::json;
 use crate::wire::Version;
 
 /// The annotation that pauses an object, regardless of its value.

@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use super::worker::API_VERSION;
 use super::{Failure, Options};
 use crate::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation};
-use crate::json::List;
-use crate::version::Written;
+use golang::json::List;
+use golang::version::Written;
 use crate::world::{Found, HookAnswer, HookCall, World};
 
 /// The version of the hooks (RH-1.1).

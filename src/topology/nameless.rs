@@ -1,6 +1,6 @@
 //! What does not depend on the names of Clusters: the plan for one Cluster then holds for others with the same topology.
 
-use crate::gotemplate::{Functions, Template};
+use golang::template::{Functions, Template};
 use crate::hub::{ClassUpgrade, Cluster, ClusterClass, ClusterClassSpec, Naming, Patch};
 use crate::world::Class;
 

@@ -9,7 +9,7 @@ use super::hooks::DeletionGuard;
 use super::upgrade::{Tracker, WorkerTracker};
 use super::worker::WorkerKind;
 use crate::hub::{Cluster, ClusterClass, Hook, annotation};
-use crate::version::Written;
+use golang::version::Written;
 
 /// The type of the condition, in both forms.
 pub(super) const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";

@@ -20,7 +20,7 @@ use super::{Failure, Options};
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey};
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Objects, World, settle_at_once};
-use crate::yaml;
+use golang::yaml;
 
 /// A class of every kind of part. Its providers follow the contract v1beta2.
 const DOCUMENTS: &str = r#"

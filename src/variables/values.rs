@@ -10,7 +10,7 @@ use super::{Variable, Variables};
 use crate::budget::{Exceeded, Stop};
 use crate::field::{Findings, Path, closest, enumerated, shortened};
 use crate::hub::VariableValue;
-use crate::json;
+use golang::json;
 use crate::schema::{CelCost, Effort, FastAnswer, Growth, SENSITIVE, Schema, Violation};
 
 /// Whether variables that a list lacks are added to it.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::limits::INLINE;
 use crate::admission::{EndPoint, Operation, Question, Request, Verdict};
 use crate::hub::{GROUP, Kind, Metadata};
-use crate::json;
+use golang::json;
 use crate::wire::Version;
 use crate::wire::review::AdmissionRequest;
 use crate::world::Scope;

@@ -28,7 +28,7 @@ use super::limits::{Gone, patience};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
-use crate::json::{self, Size};
+use golang::json::{self, Size};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;

@@ -17,7 +17,7 @@ use super::limits::{LAST_ROUND, patience};
 use super::refusal::{Refusal, request_of};
 use super::review::Handler;
 use crate::hub::{Cluster, ContractRef, GROUP, Kind, Metadata, ObjectKey, annotation, label};
-use crate::json;
+use golang::json;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::describe;
 use crate::telemetry::metrics;

@@ -21,7 +21,7 @@ use crate::extensions::ExtensionConfig;
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND, SERVICE_PORT, Selector};
 use crate::field::RuleId;
 use crate::hub::Object;
-use crate::json;
+use golang::json;
 use crate::telemetry::metrics;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
 

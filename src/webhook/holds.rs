@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use crate::hub::deletion_hold::lacks_hold;
 use crate::hub::{Cluster, DeletionHold, GROUP, Kind, Metadata, ObjectKey, annotation};
-use crate::json;
+use golang::json;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::{describe, moment};

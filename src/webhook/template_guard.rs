@@ -22,7 +22,7 @@ use super::limits::LAST_ROUND;
 use crate::field::{a_few, counted};
 use crate::hub::{Metadata, ObjectKey, annotation, label};
 use crate::impact::classes_with;
-use crate::json;
+use golang::json;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::{address, describe};
 use crate::wire::review::AdmissionRequest;

@@ -20,7 +20,7 @@ use crate::admission::Enforce;
 use crate::field::FieldError;
 use crate::hub::{Object, ObjectKey};
 use crate::impact::{Edit, endless_template, is_of_a_class};
-use crate::json;
+use golang::json;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
 
 /// Where new and edited templates are reviewed.

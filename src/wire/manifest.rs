@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Version;
 use crate::field::closest;
 use crate::hub::{Kind, Object, ObjectKey, group_of};
-use crate::yaml::Document;
+use golang::yaml::Document;
 
 /// An object as a file has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +124,7 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml::documents;
+    use golang::yaml::documents;
 
     fn read(text: &str) -> Result<Vec<Manifest>, ManifestError> {
         documents(text)

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 pub use references::{Reference, references};
 
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck};
-use crate::json::{self, Plain};
+use golang::json::{self, Plain};
 
 /// A version of the group `cluster.x-k8s.io` in which objects arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -222,7 +222,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::cases(512))]
+        #![proptest_config(testing::cases(512))]
 
         #[test]
         fn no_object_makes_a_decoder_panic(spec in object(), status in object()) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Version;
 use crate::field::Path;
-use crate::json;
+use golang::json;
 
 /// A template reference of a v1beta1 ClusterClass as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

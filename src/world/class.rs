@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::budget::Stop;
-use crate::gotemplate::Template;
+use golang::template::Template;
 use crate::hub::ClusterClass;
-use crate::json::Size;
+use golang::json::Size;
 use crate::schema::{Allowance, Unusable};
 use crate::variables::{self, Library, Slot, Variables};
 

@@ -14,7 +14,7 @@ use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId, Shown, a_few};
 use crate::hub::{ClusterClass, Kind};
 use crate::schema::{Breach, Taken, Violation};
-use crate::version::{BuildOrder, KubeVersion};
+use golang::version::{BuildOrder, KubeVersion};
 use crate::wire::Reference;
 use crate::world::World;
 

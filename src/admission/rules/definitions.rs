@@ -10,7 +10,7 @@ use super::shared;
 use crate::admission::{Listed, Settings};
 use crate::field::{Findings, Path, join};
 use crate::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
-use crate::json::decode;
+use golang::json::decode;
 use crate::schema::{self, Allowance, Breach, Definition};
 use crate::world::World;
 

@@ -7,7 +7,7 @@ use crate::admission::lists::{Values, lists};
 use crate::admission::{Deprecated, Listed};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::{Cluster, Kind, Topology, VariableValue};
-use crate::json;
+use golang::json;
 use crate::schema::{DeprecatedPart, Effort, Schema};
 use crate::variables::Variables;
 use crate::world::Class;

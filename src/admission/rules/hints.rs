@@ -1,7 +1,7 @@
 //! Hints about templates that do not parse.
 
 use crate::field::closest;
-use crate::gotemplate::{Functions, ParseError};
+use golang::template::{Functions, ParseError};
 
 /// Functions of Helm that people expect here, with what does the same.
 const OF_HELM: [(&str, &str); 6] = [
@@ -92,7 +92,7 @@ fn of_function<'a>(name: &str, functions: Functions, mut variables: impl Iterato
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gotemplate::Template;
+    use golang::template::Template;
 
     #[test]
     fn errors_have_hints_what_to_write() {

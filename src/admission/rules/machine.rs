@@ -5,7 +5,7 @@ use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{Listed, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::{Kind, Machine, MachineSpec, label};
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 
 /// A Machine that is created (`old` is `None`) or updated.
 struct MachineChange<'a> {

@@ -5,7 +5,7 @@ use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;
 use crate::admission::Listed;
 use crate::field::{Findings, Path};
-use crate::gotemplate::{Functions, Template};
+use golang::template::{Functions, Template};
 use crate::hub::naming::subdomain_faults;
 use crate::hub::{Kind, NameParts, Named, name_from};
 

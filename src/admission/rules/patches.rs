@@ -9,7 +9,7 @@ use super::class_change::ClassChange;
 use super::hints;
 use crate::admission::Listed;
 use crate::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
-use crate::gotemplate::{Functions, Template};
+use golang::template::{Functions, Template};
 use crate::hub::naming::{decimal_integer, label_key_faults};
 use crate::hub::{
     ClassNames, ClusterClassSpec, JsonPatch, JsonPatchValue, Kind, Patch, PatchDefinition, PatchSelector, TemplateRef,

@@ -11,7 +11,7 @@ use crate::admission::rule::{Rule, listed, rules, run};
 use crate::field::{Findings, Path, RuleId, a_few};
 use crate::hub::naming::decimal_integer;
 use crate::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation};
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 use crate::world::{Class, Found, is_settled};
 
 type TopologyRule = Rule<fn(&TopologyChange<'_>, &mut Findings)>;

@@ -17,7 +17,7 @@ use crate::field::{Findings, RuleId, enumerated, shortened};
 use crate::hub::contract::{definition_name, newest_version};
 use crate::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 use crate::world::{Found, Nodes, NodesOf, Selection, World};
 
 const READY: RuleId = "UPG-008";

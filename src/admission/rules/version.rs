@@ -7,7 +7,7 @@ use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules};
 use crate::field::{Findings, RuleId};
 use crate::hub::{Cluster, Kind, annotation};
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 
 /// A topology that goes from one version to another.
 struct VersionChange<'a> {

@@ -1,7 +1,7 @@
 //! Named formats, and the messages for texts that do not have them.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::calendar::{self, Moment};
+use golang::calendar::{self, Moment};
 use crate::cel::extended::NamedFormat;
 use crate::cel::fault::Fault;
 use crate::cel::meter::Meter;

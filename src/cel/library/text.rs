@@ -5,7 +5,7 @@ use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unf
 use crate::cel::fault::Fault;
 use crate::cel::meter::{Meter, PER_ELEMENT};
 use crate::cel::value::{Text, Val};
-use crate::goregex::Regex;
+use golang::regexp::Regex;
 
 type Made<'v> = Result<Val<'v>, Fault>;
 

@@ -1,7 +1,7 @@
 //! Durations and points in time.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::calendar::{DAY, Moment, RANGE, SECOND, days, go_duration};
+use golang::calendar::{DAY, Moment, RANGE, SECOND, days, go_duration};
 use crate::cel::fault::Fault;
 use crate::cel::value::Val;
 

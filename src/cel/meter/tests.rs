@@ -12,9 +12,9 @@ use crate::cel::check::{Wanted, compile};
 use crate::cel::meter::{PER_ELEMENT, PER_ENTRY};
 use crate::cel::types::Decl;
 use crate::cel::value::Val;
-use crate::goregex::Regex;
+use golang::regexp::Regex;
 use crate::schema::{Definition, Schema};
-use crate::testing::timed;
+use testing::timed;
 
 fn schema(mut schema: Value, rule: &str) -> Schema {
     schema["x-kubernetes-validations"] = json!([{"rule": rule}]);
@@ -248,7 +248,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(crate::testing::cases(2000))]
+    #![proptest_config(testing::cases(2000))]
 
     #[test]
     fn no_rule_and_no_value_panics(rule in pieces(), value in values(), old in values()) {

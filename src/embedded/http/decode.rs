@@ -57,7 +57,7 @@ pub(super) fn unsupported_media_type(accepted: &[&str]) -> Failure {
 
 /// Reads JSON; keys that come twice are complaints.
 pub(super) fn json_body(text: &str) -> Result<Body, Failure> {
-    let read = crate::json::value_and_repeats(text);
+    let read = golang::json::value_and_repeats(text);
     let (value, repeated) = read.map_err(|error| Failure::bad_request(format!("error decoding JSON: {error}")))?;
     let complaints = repeated.iter().map(|place| format!("duplicate field {place:?}")).collect();
     Ok(Body { value, complaints })
@@ -70,7 +70,7 @@ fn yaml_body(text: &str) -> Result<Body, Failure> {
         return Ok(body);
     }
     let wrong = |error: &dyn fmt::Display| Failure::bad_request(format!("error decoding YAML: {error}"));
-    let document = crate::yaml::documents(text).into_iter().next().ok_or_else(|| wrong(&"there is no document"))?;
+    let document = golang::yaml::documents(text).into_iter().next().ok_or_else(|| wrong(&"there is no document"))?;
     let document = document.map_err(|error| wrong(&error))?;
     let complaints = document.repeated.iter();
     let complaints = complaints.map(|again| format!("line {}: key {:?} already set in map", again.line, again.key));

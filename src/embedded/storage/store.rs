@@ -22,7 +22,7 @@ use super::log::Log;
 use super::registry::{Registry, Resource};
 use crate::embedded::Options;
 use crate::hub::label::CLUSTER_NAME;
-use crate::json::in_memory;
+use golang::json::in_memory;
 
 /// An object as it is stored: in its storage version, with its resourceVersion in it.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use proptest::proptest;
 use serde_json::json;
 
 use super::*;
-use crate::testing::cases;
+use testing::cases;
 
 /// What could be a part of a path, and what would like to be more than one.
 fn part() -> impl Strategy<Value = String> {

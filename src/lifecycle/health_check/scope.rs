@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::hub::{HealthChecks, LabelSelector, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation};
-use crate::json::StringMap;
+use golang::json::StringMap;
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::objects::GroupKind;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::scope::Scope;
-use crate::calendar::{Moment, of_seconds};
+use golang::calendar::{Moment, of_seconds};
 use crate::hub::{Object, UnhealthyCondition, label};
 use crate::lifecycle::conditions::{get, is_true, since};
 use crate::lifecycle::context::Context;

@@ -19,7 +19,7 @@ use super::fields::{
     cluster_of, controller, owner, owner_name, owners, remove_finalizer, set, set_label, set_owner, stamp, text,
 };
 use super::step::Step;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, label};
 
 mod bootstrap;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::drain_rules::{Behavior, Rule};
-use crate::calendar::{Moment, SECOND};
+use golang::calendar::{Moment, SECOND};
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{controller, items, text, time};

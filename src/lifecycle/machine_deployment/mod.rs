@@ -35,7 +35,7 @@ use super::machine_set::{
 };
 use super::objects::GroupKind;
 use super::step::Step;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey, label};
 
 /// What keeps a deployment until its sets are gone (MA-1.7). The finalizer for the templates of topologies is that of other

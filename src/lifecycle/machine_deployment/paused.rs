@@ -100,7 +100,7 @@ fn intend(set: &mut Sized, wanted: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calendar::Moment;
+    use golang::calendar::Moment;
 
     fn set(name: &str, spec: i64, max: Option<i64>) -> Sized {
         let day = 1 + name.bytes().next().unwrap_or_default() % 28;

@@ -1,6 +1,6 @@
 //! How many replicas each set gets in one round of a rollout: pure functions of numbers (MA-22, MA-23).
 
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 
 use super::limits::Limits;
 
@@ -302,7 +302,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::cases(512))]
+        #![proptest_config(testing::cases(512))]
 
         /// MA-30.5: as many machines stay available as must, and there are never more than may be; the rollout ends.
         #[test]

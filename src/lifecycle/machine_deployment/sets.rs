@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::rollout::Numbers;
 use super::template::differences;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::fields::{controller, created, number, owner, set_owner};

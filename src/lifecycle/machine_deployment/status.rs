@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::limits::Limits;
 use super::sets::Draft;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::Object;
 use crate::lifecycle::conditions::{Condition, Status, get, is_false, put};
 use crate::lifecycle::fields::{created, items, number, set, text};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::Object;
 use crate::lifecycle::conditions::is_false;
 use crate::lifecycle::context::Fault;
@@ -83,7 +83,7 @@ mod tests {
 
     fn machine(name: &str, age_in_days: i64, change: Value) -> Object {
         let now = Moment::read("2030-01-01T00:00:00Z").unwrap();
-        let born = now.plus(-age_in_days * 86_400 * crate::calendar::SECOND).unwrap();
+        let born = now.plus(-age_in_days * 86_400 * golang::calendar::SECOND).unwrap();
         let mut object = json!({
             "kind": "Machine", "metadata": {"name": name, "creationTimestamp": born.to_string()},
             "status": {"nodeRef": {"name": "node"}, "conditions": [{"type": "NodeHealthy", "status": "True"}]},

@@ -8,7 +8,7 @@ use crate::hub::control_plane::{is_upgrading, running_versions, version_at};
 use crate::hub::{Object, annotation};
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::fields::{reference, text};
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 
 /// How long until failing checks are made again (MA-17.7).
 pub(super) const AGAIN: Duration = Duration::from_secs(15);

@@ -7,11 +7,11 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{LabelSelector, Object};
 use crate::lifecycle::conditions::{Condition, Reasons, aggregate, is_true, observe_generation, put, status};
 use crate::lifecycle::fields::{created, remaining, set, text};
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 
 use super::remediation;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::Object;
 use crate::lifecycle::conditions::{Condition, put};
 use crate::lifecycle::fields::set;

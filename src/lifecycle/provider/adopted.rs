@@ -13,7 +13,7 @@ use super::infrastructure_machine::parts;
 use super::infrastructure_pool::bring_up;
 use super::scene::PROVISIONED;
 use super::virtual_node::provider_id;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{Condition, get, put};
 use crate::lifecycle::fields::{controller, flag, is_of_kind, map_mut, number, reference, set, set_annotation, text};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::delays::delay;
 use super::scene::Scene;
 use super::virtual_node::{Described, provider_id};
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, prefixed_name};
 use crate::lifecycle::conditions::{Condition, put};
 use crate::lifecycle::context::Fault;

@@ -8,7 +8,7 @@ use core::time::Duration;
 use serde_json::{Value, json};
 
 use super::flow::{CLUSTER_FLOW, MACHINE_FLOW};
-use crate::calendar::SECOND;
+use golang::calendar::SECOND;
 use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{self, Condition, is_true};
 use crate::lifecycle::fields::{self, flag, owner, reference, set, set_annotation, set_label, set_owner, text};
@@ -153,7 +153,7 @@ fn see(machine: &mut Object, node: &Object) {
     set(machine, "status.nodeInfo", node.at("status.nodeInfo").cloned().unwrap());
     let conditions = fields::items(node, "status.conditions");
     let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
-    let now = crate::calendar::Moment::read("2030-01-01T00:00:00Z").unwrap();
+    let now = golang::calendar::Moment::read("2030-01-01T00:00:00Z").unwrap();
     for name in ["NodeReady", "Ready", "Available"] {
         conditions::put(machine, name, &Condition::new(is_ready, "Played", ""), now);
     }

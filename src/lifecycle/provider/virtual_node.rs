@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, made};
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::fields::{items, map_mut, set_annotation, stamp, text};
 use crate::lifecycle::names;

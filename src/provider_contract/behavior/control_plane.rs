@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Change, Secret, Verdict, infrastructure, members};
 use crate::hub::{Object, label};
 use crate::topology::contract::Contract;
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 
 const KUBECONFIG: &str = "CT-10.10";
 

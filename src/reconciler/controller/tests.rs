@@ -10,7 +10,7 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::{ApiServer, Failure, Received};
 use crate::telemetry::metrics;
-use crate::testing::Lines;
+use testing::Lines;
 use crate::world::Facts;
 
 const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusterclasses/base";

@@ -13,7 +13,7 @@ use super::hooks_of;
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION};
 use crate::extensions::{ExtensionConfig, Selector};
 use crate::hub::{Object, ObjectKey, ObjectRef};
-use crate::json::Plain;
+use golang::json::Plain;
 
 /// An ExtensionConfig with its metadata as the client knows it.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::store::{Store, number};
 use crate::hub::{Object, ObjectKey};
-use crate::json::Plain;
+use golang::json::Plain;
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::follow::{self, Observation, WatchedKind};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::deletion_hold::lacks_hold;
 use crate::hub::{Cluster, DeletionHold};
 use crate::topology::hooks::DeletionGuard;

@@ -145,7 +145,7 @@ fn case() -> impl Strategy<Value = (Value, String)> {
 }
 
 proptest! {
-    #![proptest_config(crate::testing::cases(4096))]
+    #![proptest_config(testing::cases(4096))]
 
     #[test]
     fn values_that_the_fast_check_accepts_are_valid((schema, text) in case()) {

@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 
 use super::super::node::Bound;
 use super::{Offer, Parts};
-use crate::goregex::{Regex, Wish};
+use golang::regexp::{Regex, Wish};
 
 /// The longest text that is made.
 const LONGEST: usize = 100_000;

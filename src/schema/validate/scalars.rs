@@ -22,7 +22,7 @@ impl Schema {
         if !report.effort.take((text.len() / 16).saturating_add(of_format).saturating_add(of_pattern)) {
             return;
         }
-        let fits_pattern = |pattern: &crate::goregex::Regex| pattern.is_match(text);
+        let fits_pattern = |pattern: &golang::regexp::Regex| pattern.is_match(text);
         // Of these three only the first that is violated is reported.
         if let Some(most) = self.max_length.filter(|most| length > *most) {
             report.violation(

@@ -6,7 +6,7 @@ use super::draft::{contract_ref, labels_of_all};
 use super::layers::{Given as _, Layers, moment};
 use super::metadata::{Entry, Given};
 use super::{Basis, DesiredObject, clone, name_of, naming};
-use crate::calendar;
+use golang::calendar;
 use crate::hub::contract::definition_name;
 use crate::hub::{ControlPlaneClass, ControlPlaneTopology, Named, Object, group_of, version_of};
 use crate::topology::contract::{Contract, contract_of, note_without_label};

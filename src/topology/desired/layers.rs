@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::DesiredObject;
-use crate::calendar;
+use golang::calendar;
 use crate::hub::{Gate, IntOrString, Taint};
-use crate::json::List;
+use golang::json::List;
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
 

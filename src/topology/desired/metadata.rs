@@ -2,7 +2,7 @@
 
 use crate::field::Path;
 use crate::hub::TopologyMetadata;
-use crate::json::StringMap;
+use golang::json::StringMap;
 use crate::topology::origin::Origin;
 
 /// A label or an annotation, and what gives it.

@@ -15,7 +15,7 @@ use crate::topology::origin::Origin;
 use crate::topology::upgrade::Decided;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
 use crate::topology::{Failure, field_path};
-use crate::version::Written;
+use golang::version::Written;
 
 /// The workers of a kind, in the order of the topology (DS-24 to DS-38).
 pub(super) fn compute(

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::pointer::{Make, Pointer};
 use super::trace::OperationPosition;
-use crate::gotemplate::{Functions, Template};
+use golang::template::{Functions, Template};
 use crate::hub::{
     ClassNames, ClusterClass, ExternalPatch, JsonPatch, Patch, PatchSelector, StatusVariable, TemplateRef,
 };
-use crate::json;
+use golang::json;
 use crate::schema::Schema;
 use crate::topology::origin::PatchOrigin;
 use crate::variables::{self, INLINE, VariablePath, Variables};

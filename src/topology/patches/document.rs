@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::pointer::{self, Location, Make, Pointer};
 use crate::field::{Path, shortened};
 use crate::hub::type_of;
-use crate::json;
+use golang::json;
 use crate::topology::origin::PatchOrigin;
 
 /// The places that patches can change; as dotted paths and as pointers (PE-21).

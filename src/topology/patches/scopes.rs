@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::compiled::{Expression, Visible};
-use crate::gotemplate::{Limits, Rendered};
+use golang::template::{Limits, Rendered};
 use crate::hub::{Cluster, Object, VariableValue, annotation};
-use crate::json;
+use golang::json;
 use crate::topology::blueprint::Blueprint;
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredWorker};
 use crate::topology::worker::WorkerKind;

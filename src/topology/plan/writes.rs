@@ -8,7 +8,7 @@ use super::difference::{merged, owners, schema};
 use super::rolls::{defaulted, owner};
 use super::{Fold, Part, Sent, Step, uid};
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, label};
-use crate::json::StringMap;
+use golang::json::StringMap;
 use crate::rollouts::Owner;
 use crate::ssa;
 use crate::topology::Failure;

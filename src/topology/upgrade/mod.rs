@@ -32,7 +32,7 @@ use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
 use crate::hub::control_plane::{is_upgrading, running_versions, written_at};
 use crate::hub::{Cluster, Hook, Object, Topology, annotation};
-use crate::version::{BuildOrder, Written};
+use golang::version::{BuildOrder, Written};
 use crate::world::{Found, PlanCall, World};
 
 /// Versions to go through, and who is upgrading; nothing is decided yet.

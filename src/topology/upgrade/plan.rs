@@ -8,7 +8,7 @@
 use std::fmt;
 
 use crate::field::shortened;
-use crate::version::{BuildOrder, KubeVersion, VersionError, Written};
+use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
 use crate::world;
 
 /// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are

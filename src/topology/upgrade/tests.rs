@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::testing::{Fleet, MD, MP, Round};
 use super::*;
-use crate::version::{BuildOrder, KubeVersion};
+use golang::version::{BuildOrder, KubeVersion};
 use crate::world::HookAnswer;
 
 const V31: &str = "v1.31.0";

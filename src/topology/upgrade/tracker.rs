@@ -6,7 +6,7 @@ use std::fmt;
 use crate::hub::Hook;
 use crate::topology::hooks::HookTracker;
 use crate::topology::worker::WorkerKind;
-use crate::version::Written;
+use golang::version::Written;
 
 /// What is known and decided of an upgrade during one computation (UP-04).
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,7 @@ use crate::hub::{Object, ObjectKey};
 use crate::topology::Failure;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
-use crate::version::Written;
+use golang::version::Written;
 use crate::world::{Found, NodesOf, Selection, World};
 
 /// Where the version of a worker stands.

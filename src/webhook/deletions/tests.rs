@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::scripted::{Answer, Script};
-use crate::testing::Lines;
+use testing::Lines;
 
 fn cluster(metadata: Value) -> Cluster {
     let mut all = json!({"metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::table::Form;
 use super::{ConversionError, Members, Versions};
-use crate::calendar;
+use golang::calendar;
 
 type Rewritten = Result<Option<Value>, ConversionError>;
 

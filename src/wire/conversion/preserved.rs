@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Members, Versions, moves};
 use crate::hub::{Kind, annotation};
-use crate::json;
+use golang::json;
 
 /// What the API server allows all keys and values of annotations to have in bytes.
 const ROOM: usize = 256 * 1024;

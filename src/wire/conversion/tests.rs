@@ -802,8 +802,8 @@ mod shaped {
             }
             Value::Array(entries) => entries.into_iter().map(|entry| normal("", entry)).collect(),
             Value::String(text) if name.ends_with("imeout") => {
-                let seconds = crate::calendar::whole_seconds(&text).unwrap();
-                json!(crate::calendar::of_seconds(seconds.into()))
+                let seconds = golang::calendar::whole_seconds(&text).unwrap();
+                json!(golang::calendar::of_seconds(seconds.into()))
             }
             other => other,
         }
@@ -815,7 +815,7 @@ mod shaped {
     }
 
     proptest! {
-        #![proptest_config(crate::testing::cases(48))]
+        #![proptest_config(testing::cases(48))]
 
         #[test]
         fn v1beta2_round_trips_exactly((kind, new) in any_shaped(Version::V1Beta2)) {

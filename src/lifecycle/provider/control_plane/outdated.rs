@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::scene::Scene;
 use super::member::Member;
-use crate::calendar::Moment;
+use golang::calendar::Moment;
 use crate::hub::{ContractRef, Object, annotation};
 use crate::lifecycle::fields::{created, number, seconds_between, text, time};
 use crate::lifecycle::names::short_hash;
@@ -153,7 +153,7 @@ fn due(scene: &Scene<'_>, member: &Member, step: &mut Step) -> Option<String> {
     let paths = ["spec.rollout.before.certificatesExpiryDays", "spec.rolloutBefore.certificatesExpiryDays"];
     let days = times(scene.object, Effect::ReplacesExpiring, paths).and_then(|path| number(scene.object, path))?;
     let expires = time(&member.machine, "status.certificatesExpiryDate")?;
-    let begins = expires.plus(days.checked_mul(24 * 60 * 60)?.checked_mul(crate::calendar::SECOND)?.checked_neg()?)?;
+    let begins = expires.plus(days.checked_mul(24 * 60 * 60)?.checked_mul(golang::calendar::SECOND)?.checked_neg()?)?;
     has_come(scene, begins, step).then(|| format!("certificates expire within {days} days"))
 }
 

@@ -16,7 +16,7 @@ use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::set;
 use crate::topology::contract::Contract;
-use crate::version::KubeVersion;
+use golang::version::KubeVersion;
 
 /// Writes the status.
 pub(super) fn report(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::super::scene::Scene;
-use crate::calendar::go_duration;
+use golang::calendar::go_duration;
 use crate::hub::{ContractRef, Object, group_of};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{number, text, texts};
@@ -67,5 +67,5 @@ pub(super) fn settings(object: &Object, contract: Contract) -> Vec<(&'static str
 
 /// The whole seconds of a duration (CT-5.7).
 fn seconds(text: &str) -> Option<Value> {
-    Some(json!(go_duration(text)? / crate::calendar::SECOND))
+    Some(json!(go_duration(text)? / golang::calendar::SECOND))
 }

@@ -218,7 +218,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::testing::Lines;
+    use testing::Lines;
 
     fn doubt(owner: &str) -> Doubt {
         let owners = json!([{"kind": "MachineSet", "name": "ms", "uid": owner, "controller": true}]);

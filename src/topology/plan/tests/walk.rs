@@ -8,7 +8,7 @@ use crate::hub::{Cluster, annotation, label};
 use crate::topology::hooks::DeletionGuard;
 use crate::topology::status::{Run, topology_reconciled};
 use crate::topology::testing::Scene;
-use crate::version::Written;
+use golang::version::Written;
 use crate::world::{Found, Record};
 
 pub(super) const V31: &str = "v1.31.0";

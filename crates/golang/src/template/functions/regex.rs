@@ -5,7 +5,7 @@ use super::super::error::Failure;
 use super::super::value::{Elements, Value};
 use super::Parameter::{Int, Text};
 use super::{Arguments, Function};
-use crate::goregex::{Captures, Match, Regex};
+use crate::regexp::{Captures, Match, Regex};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("regexMatch", &[Text, Text], |context, arguments| match compiled(context, arguments, 1) {

@@ -1,6 +1,7 @@
 //! How long properties are tried, how long something takes, and what is logged.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// So many cases, unless `PROPTEST_CASES` asks for others: CI is in a hurry, a night is not (`docs/testing.md`).
-pub(crate) fn cases(usual: u32) -> Config {
+pub fn cases(usual: u32) -> Config {
     let config = Config::default();
     let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
     Config { cases: if is_asked { config.cases } else { usual }, ..config }
@@ -17,7 +18,7 @@ pub(crate) fn cases(usual: u32) -> Config {
 
 /// What `act` returns, and how long this thread was at it: the time of the processor where the system tells, since other
 /// tests want it as well.
-pub(crate) fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
+pub fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
     let (begun, before) = (Instant::now(), on_processor());
     let result = act();
     let taken = before.zip(on_processor()).map(|(before, after)| after.saturating_sub(before));
@@ -31,19 +32,19 @@ fn on_processor() -> Option<Duration> {
 }
 
 /// The log lines of a thread.
-#[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+#[derive(Clone, Debug, Default)]
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
     /// Collects what this thread logs, until the guard is dropped.
-    pub(crate) fn collect() -> (Self, DefaultGuard) {
+    pub fn collect() -> (Self, DefaultGuard) {
         let lines = Lines::default();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
         let subscriber = subscriber.with_writer(lines.clone()).finish();
         (lines, tracing::subscriber::set_default(subscriber))
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
@@ -64,4 +65,9 @@ impl<'a> MakeWriter<'a> for Lines {
     fn make_writer(&'a self) -> Lines {
         self.clone()
     }
+}
+
+/// A file or folder of `fixtures/`, which all crates share.
+pub fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)
 }

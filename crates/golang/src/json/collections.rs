@@ -243,7 +243,7 @@ fn by_name<T>(mut entries: Vec<(Box<str>, T)>) -> Vec<(Box<str>, T)> {
 }
 
 /// The items in a block of their size; one that shrinks in place would keep what it had.
-pub(crate) fn exact<T>(mut items: Vec<T>) -> Box<[T]> {
+pub fn exact<T>(mut items: Vec<T>) -> Box<[T]> {
     let mut exact = Vec::with_capacity(items.len());
     exact.append(&mut items);
     exact.into_boxed_slice()

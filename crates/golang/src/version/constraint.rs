@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     /// One line per constraint and version: whether it matches, or the error (Masterminds/semver 3.4.0).
-    const VECTORS: &str = include_str!("../../fixtures/version/constraints.jsonl");
+    const VECTORS: &str = include_str!("../../../../fixtures/version/constraints.jsonl");
 
     fn answer(constraint: &str, version: &str) -> Result<bool, String> {
         let constraint = Constraint::parse(constraint).map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::Failure;
 use super::value::{Elements, Heap, Map, Value};
-use crate::goregex::{Regex, RegexError};
+use crate::regexp::{Regex, RegexError};
 
 /// What one rendering may take; beyond it, it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

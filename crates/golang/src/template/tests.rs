@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::timed;
+use testing::timed;
 
 /// Recorded as `fixtures/gotemplate/README.md` tells: first line the data, then a template and what came of it.
-const LANGUAGE: &str = include_str!("../../fixtures/gotemplate/lang.jsonl");
-const SPRIG: &str = include_str!("../../fixtures/gotemplate/sprig.jsonl");
-const NAMES: &str = include_str!("../../fixtures/gotemplate/names.jsonl");
+const LANGUAGE: &str = include_str!("../../../../fixtures/gotemplate/lang.jsonl");
+const SPRIG: &str = include_str!("../../../../fixtures/gotemplate/sprig.jsonl");
+const NAMES: &str = include_str!("../../../../fixtures/gotemplate/names.jsonl");
 
 /// What became of a template.
 #[derive(Debug, PartialEq)]
@@ -399,10 +399,9 @@ fn ordinary_nesting_is_accepted() {
 #[test]
 fn templates_of_providers_parse() {
     // PAT-004, PAT-018
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut templates = Vec::new();
     for pattern in ["providers", "quick-start"] {
-        collect(&folder.join(pattern), &mut templates);
+        collect(&testing::fixture(pattern), &mut templates);
     }
     assert!(templates.len() > 20, "{}", templates.len());
     for text in templates {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 /// One line per pattern: what it matches and misses, or Go's error.
-const VECTORS: &str = include_str!("../../fixtures/goregex/vectors.jsonl");
+const VECTORS: &str = include_str!("../../../../fixtures/goregex/vectors.jsonl");
 
 fn texts(vector: &serde_json::Value, field: &str) -> Vec<String> {
     let texts = vector[field].as_array().into_iter().flatten();

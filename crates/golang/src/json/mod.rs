@@ -8,7 +8,7 @@ mod collections;
 mod plain;
 mod size;
 
-pub(crate) use collections::exact;
+pub use collections::exact;
 pub use collections::{Blank, List, Members, OfNull, Rare, RawJson, Shared, StringMap};
 pub use plain::{Plain, value, value_and_repeats, with_integers};
 pub use size::{ALLOCATION, Size, in_memory};
@@ -19,6 +19,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// Declares structs that decode as the module header says.
+#[macro_export]
 macro_rules! lenient {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident : $type:ty),* $(,)? })*) => {
         $(
@@ -26,24 +27,24 @@ macro_rules! lenient {
             #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
             #[serde(rename_all = "camelCase", default, remote = "Self")]
             pub struct $name {
-                $($(#[$field_meta])* #[serde(deserialize_with = "crate::json::null_as_default")] pub $field: $type,)*
+                $($(#[$field_meta])* #[serde(deserialize_with = "golang::json::null_as_default")] pub $field: $type,)*
             }
 
             // The derived reader takes arrays for structs as well; an object it must be.
             impl<'de> serde::Deserialize<'de> for $name {
                 fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                    deserializer.deserialize_map(crate::json::Object(std::marker::PhantomData))
+                    deserializer.deserialize_map($crate::json::Object(std::marker::PhantomData))
                 }
             }
 
-            impl crate::json::Blank for $name {
+            impl $crate::json::Blank for $name {
                 fn blank() -> &'static Self {
                     static BLANK: std::sync::LazyLock<$name> = std::sync::LazyLock::new($name::default);
                     &BLANK
                 }
             }
 
-            impl crate::json::FromMembers for $name {
+            impl $crate::json::FromMembers for $name {
                 fn from_members<'de, A: serde::de::MapAccess<'de>>(members: A) -> Result<Self, A::Error> {
                     $name::deserialize(serde::de::value::MapAccessDeserializer::new(members))
                 }
@@ -51,13 +52,13 @@ macro_rules! lenient {
         )*
     };
 }
-pub(crate) use lenient;
+pub use crate::lenient;
 
 /// Visits a JSON object, and nothing else, with the function it holds.
-pub(crate) struct Object<T>(pub std::marker::PhantomData<T>);
+pub struct Object<T>(pub std::marker::PhantomData<T>);
 
 /// What `lenient!` structs do with the members of an object.
-pub(crate) trait FromMembers: Sized {
+pub trait FromMembers: Sized {
     /// Reads the struct from the members of an object.
     fn from_members<'de, A: MapAccess<'de>>(members: A) -> Result<Self, A::Error>;
 }
@@ -75,7 +76,7 @@ impl<'de, T: FromMembers> Visitor<'de> for Object<T> {
 }
 
 /// Reads a value in whose place an explicit `null` counts as absent.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,

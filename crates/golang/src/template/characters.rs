@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::goregex::Regex;
+use crate::regexp::Regex;
 
 /// A class of single characters beyond ASCII.
 struct Class(LazyLock<Regex>);

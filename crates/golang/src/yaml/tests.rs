@@ -15,7 +15,7 @@ struct Vector {
 
 #[test]
 fn texts_read_as_in_go() {
-    let vectors = include_str!("../../fixtures/yaml/vectors.jsonl");
+    let vectors = include_str!("../../../../fixtures/yaml/vectors.jsonl");
     let differences: Vec<String> = vectors
         .lines()
         .map(|line| serde_json::from_str::<Vector>(line).unwrap())
