@@ -17,11 +17,6 @@
 //! uses only modules that are listed before it; `tests/stories/layering.rs` has a row for each.
 
 // Leaves: nothing specific to Cluster API.
-pub mod field;
-pub mod budget;
-pub mod cel;
-pub mod schema;
-pub mod ssa;
 
 // Pure core.
 pub mod hub;
@@ -50,3 +45,4 @@ pub mod telemetry;
 pub mod cli;
 
 pub use golang::{calendar, json, regexp, template, version, yaml};
+pub use schema::{budget, cel, field, openapi, ssa};

@@ -1,8 +1,8 @@
 //! The lists of variable values of a Cluster.
 
-use crate::field::Path;
 use crate::hub::{Topology, VariableOverrides, VariableValue};
 use crate::variables::Mode;
+use schema::field::Path;
 
 /// A list of values, with its error path and its place in the object.
 pub(super) struct Values<'a> {

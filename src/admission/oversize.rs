@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Settings, Verdict};
-use crate::field::{Findings, Path};
 use crate::hub::Kind;
 use golang::json::Size;
+use schema::field::{Findings, Path};
 
 /// The most that the spec or the metadata of an object may hold.
 const MOST: Size = Size { objects: 25_000, values: 250_000 };

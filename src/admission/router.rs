@@ -11,13 +11,13 @@ use super::rules::{class, cluster, machine, machine_group, machine_health_check}
 use super::unexamined::is_unexamined;
 use super::unreadable::changes_metadata_alone;
 use super::{Outcome, Settings, Verdict, defaults};
-use crate::budget::Stop;
 use crate::crd;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
-use golang::json;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, as_hub_json, references};
 use crate::world::{Facts, Found, World, settle_at_once};
+use golang::json;
+use schema::budget::Stop;
 
 /// The operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

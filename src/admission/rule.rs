@@ -1,7 +1,7 @@
 //! Rules, tables of rules, and the list of all of them.
 
-use crate::field::{Findings, RuleId};
 use crate::hub::Kind;
+use schema::field::{Findings, RuleId};
 
 /// A rule: the fact that holds for good objects, as a function that reports where it does not.
 ///

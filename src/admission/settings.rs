@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::field::RuleId;
+use schema::field::RuleId;
 
 /// What an installation can switch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use json_patch::Patch;
 
-use crate::field::{FieldError, Findings, RuleId, Warning, join, shortened};
 use crate::hub::{GROUP, Kind};
 use crate::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
 use crate::world::Unsettled;
+use schema::field::{FieldError, Findings, RuleId, Warning, join, shortened};
 
 /// Whether a request is allowed, and why not.
 #[derive(Clone, Debug, PartialEq)]
@@ -239,7 +239,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::field::{Findings, Path};
+    use schema::field::{Findings, Path};
 
     fn json(verdict: &Verdict) -> Value {
         serde_json::to_value(verdict.response("u-1").unwrap().into_review()).unwrap()

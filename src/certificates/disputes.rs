@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::bundles::Holder;
-use crate::field::shortened;
 use crate::telemetry::metrics::Metrics;
+use schema::field::shortened;
 
 /// The pause after a first write, and the longest one.
 const PAUSE: Duration = Duration::from_secs(1);

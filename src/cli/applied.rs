@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 
 use crate::hub::annotation;
-use crate::ssa::{Element, FieldSet, ManagedFields, Operation};
 use crate::wire::manifest::Manifest;
+use schema::ssa::{Element, FieldSet, ManagedFields, Operation};
 
 /// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
 /// tells which fields were applied. Without a record the file is used unchanged.

@@ -13,8 +13,8 @@ use super::args::{CheckProvider, Output, Variables};
 use super::empty;
 use super::files::{Input, Reader};
 use super::output::{self, Text};
-use crate::field::{counted, enumerated};
 use crate::provider_contract::{self, Checked, Finding, Level};
+use schema::field::{counted, enumerated};
 
 /// Prints the findings about each definition, or what objects of a running cluster do.
 pub(super) fn run(options: &CheckProvider) -> Result<ExitCode> {

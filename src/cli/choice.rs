@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 
 use crate::cli::args::ClusterPattern;
 use crate::cli::rollout;
-use crate::field::closest;
 use crate::hub::{LabelRequirements, ObjectKey};
 use crate::world::{Facts, Found};
+use schema::field::closest;
 
 /// How many names a message lists.
 const NAMES: usize = 8;

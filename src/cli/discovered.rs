@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::admission::usable_variables;
 use crate::hub::{ClusterClass, Kind, ObjectKey};
-use golang::json;
 use crate::topology::class_status;
 use crate::topology::class_variables::Discovered;
 use crate::topology::plan::ExtensionServer;
 use crate::wire::{Decode, Version, as_hub_json};
 use crate::world::Found;
+use golang::json;
 
 /// What calls extensions of files, for variables too.
 pub(super) trait VariableServer: ExtensionServer {

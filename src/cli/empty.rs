@@ -9,7 +9,7 @@ use super::args;
 use super::files::{Input, Loaded};
 use super::offline::Case;
 use super::output;
-use crate::field::enumerated;
+use schema::field::enumerated;
 
 /// What a command looks for in its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::admission::{Outcome, Verdict};
-use crate::field::{FieldError, RuleId};
+use schema::field::{FieldError, RuleId};
 
 /// One error, as `-o json` prints it.
 #[derive(Debug, PartialEq, Serialize)]
@@ -44,7 +44,7 @@ pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
 
 #[cfg(test)]
 mod tests {
-    use crate::field::chain;
+    use schema::field::chain;
 
     #[test]
     fn a_cause_is_not_repeated() {

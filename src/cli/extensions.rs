@@ -40,11 +40,11 @@ use crate::extensions::{
     registered_name,
 };
 use crate::hub::{Hook, Object, ObjectKey, annotation};
-use golang::json::StringMap;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::port_forward::Forward;
 use crate::topology::plan::ExtensionServer;
 use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+use golang::json::StringMap;
 
 /// The format of recordings.
 const FORMAT: &str = "topologist.dev/extension-recording/v1";

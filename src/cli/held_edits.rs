@@ -13,14 +13,14 @@ use serde::Serialize;
 
 use super::offline::{Case, Subject};
 use crate::admission::{Edited, Settings};
-use crate::budget::Stop;
-use crate::field::{FieldError, counted};
 use crate::hub::{Kind, Object, ObjectKey};
 use crate::impact::{APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class};
 use crate::kubernetes::sizes::worker_state;
 use crate::topology::Options;
 use crate::wire::manifest::Manifest;
 use crate::world::{Facts, Objects, Record};
+use schema::budget::Stop;
+use schema::field::{FieldError, counted};
 
 /// An edit that replaces or removes more machines than a ceiling allows, and that is not approved.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,9 +1,9 @@
 //! Hints about mistakes in copied examples: gaps, quotes of word processors, lines that lost their breaks.
 
-use crate::field::closest;
 use crate::hub::{ExternalPatch, ObjectKey, Patch};
 use crate::topology::Failure;
 use crate::world::{Facts, Found};
+use schema::field::closest;
 
 /// A sign that a text holds, and what it means.
 type Hint = (fn(&str) -> bool, &'static str);

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::field::plain;
+use schema::field::plain;
 
 /// Is not seen, and no part of an address or a name.
 const JOINER: char = '\u{2060}';

@@ -57,8 +57,8 @@ use args::{Arguments, Command};
 use clap::builder::{OsStr, Resettable};
 use clap::{Arg, CommandFactory as _, Parser as _};
 
-use crate::field::chain;
 use crate::telemetry::log;
+use schema::field::chain;
 
 /// Wrong usage or unreadable input.
 pub const UNUSABLE: u8 = 2;

@@ -21,10 +21,8 @@ use super::files::{Input, Loaded, Reader, Undecoded};
 use super::{applied, hints, kept, substitution};
 use crate::admission::{Edited, Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
-use crate::field::{ErrorKind, FieldError, Findings, Path};
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, Definition, Kind, Object, ObjectKey};
-use golang::json;
 use crate::topology::class_status;
 use crate::topology::refusals::completed;
 use crate::topology::worker::API_VERSION;
@@ -32,7 +30,9 @@ use crate::variables;
 use crate::wire::conversion::{Versions, convert};
 use crate::wire::{Decode, Version, as_hub_json};
 use crate::world::{Facts, Found, Objects, Record};
+use golang::json;
 use golang::yaml::Repeated;
+use schema::field::{ErrorKind, FieldError, Findings, Path};
 
 /// What a command reads.
 #[derive(Debug, Default)]

@@ -13,10 +13,10 @@ use super::offline::{Case, Subject};
 use crate::admission::Settings;
 use crate::crd;
 use crate::hub::{Cluster, Kind, Object, ObjectKey};
-use crate::schema::Violation;
 use crate::topology::Options;
 use crate::topology::plan::{Fold, uid};
 use crate::world::{Facts, Found, Record};
+use schema::openapi::Violation;
 
 /// The files of one side, and what is said of the objects in them.
 #[derive(Debug)]

@@ -43,8 +43,6 @@ use super::output;
 use super::rollout::Side;
 use super::twins::Twins;
 use super::validate::{complain, denials};
-use crate::budget::Stop;
-use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::settings::{InjectedFailure, TimingsFile};
 use crate::lifecycle::{GroupKind, ObjectId, Settings};
@@ -52,6 +50,8 @@ use crate::simulation::timeline::{ClusterTimeline, Timeline};
 use crate::simulation::{End, Simulation};
 use crate::topology::plan::Fold;
 use crate::world::{Found, Record};
+use golang::calendar::Moment;
+use schema::budget::Stop;
 
 /// Simulates a rollout, or the one of a change.
 pub(super) fn run(options: &Simulate) -> Result<ExitCode> {

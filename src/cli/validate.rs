@@ -19,9 +19,9 @@ use super::offline::{Case, Review, Subject};
 use super::output::{self, Text};
 use super::schemas::{self, Inspector};
 use crate::admission::{Operation, Settings};
-use crate::field::{RuleId, Warning};
 use crate::topology::refusals::Checks;
 use crate::world::Facts;
+use schema::field::{RuleId, Warning};
 
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &Validate) -> Result<ExitCode> {

@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::blocks::{NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE, OWN_CONDITIONS};
 use super::{Shape, schema};
-use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::hub::Kind;
 use crate::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
-use crate::schema::{Definition, Schema, Violation};
+use ::schema::field::{ErrorKind, Findings, Path, RuleId, Shown};
+use ::schema::openapi::{Definition, Schema, Violation};
 
 /// Every error of the layer bears this id.
 const LAYER: RuleId = "DEC-32";

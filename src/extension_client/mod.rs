@@ -32,7 +32,7 @@ use tunnel::Connector;
 use verifier::BundleVerifier;
 
 use crate::extensions::{MAX_BODY, SHOWN, Target, cut};
-use crate::field::chain;
+use schema::field::chain;
 
 /// How long an idle connection is kept for the next call (RH-4.11).
 const IDLE: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
 use super::{FailurePolicy, GROUP, Handler, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut, told};
-use golang::json::decode;
 use crate::world::{HookAnswer, UpgradePlan};
+use golang::json::decode;
 
 /// The smallest time to wait, in seconds: an extension that asks for a negative one blocks (RH-5.5).
 const SMALLEST: u32 = 1;

@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{MESSAGE, Question, cut};
-use crate::field::Level;
 use crate::topology::patches::patched;
 use crate::world::PatchAnswer;
+use schema::field::Level;
 
 /// Milliseconds that a call should not exceed: patches are computed in every run.
 pub const SLOW: u64 = 200;

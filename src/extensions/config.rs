@@ -10,8 +10,8 @@ use super::wire::ExtensionConfigSpec;
 use super::{Address, AddressError, Handler, Registration};
 use crate::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
 use crate::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
-use golang::json::{StringMap, decode};
 use crate::topology::conditions::{Condition, Shape, Status, condition, cut};
+use golang::json::{StringMap, decode};
 
 /// The group of ExtensionConfigs (RH-2.1).
 pub const CONFIG_GROUP: &str = "runtime.cluster.x-k8s.io";

@@ -12,9 +12,9 @@ use super::answers::with_settings;
 use super::wire::{PatchItem, PatchResponse};
 use super::{FailurePolicy, Handler, MAX_DECODED, check_size, cut, told};
 use crate::hub::ObjectKey;
-use golang::json::decode;
 use crate::topology::plan::uid;
 use crate::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
+use golang::json::decode;
 
 /// A request that is complete.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::{MESSAGE, cut};
-use crate::field::plain;
+use schema::field::plain;
 
 /// Parts of messages that differ between two calls with the same result: UUIDs, identifiers of requests and traces, addresses of
 /// memory, local ports, points in time, and measured durations.

@@ -7,7 +7,7 @@ use super::{
     TemplateRef, TopologyMetadata,
 };
 use golang::json::{List, RawJson, Shared, StringMap, lenient};
-use crate::schema;
+use schema::openapi;
 
 lenient! {
     /// A ClusterClass.
@@ -94,7 +94,7 @@ lenient! {
     /// The schema of a variable.
     pub struct VariableSchema {
         #[serde(rename = "openAPIV3Schema")]
-        pub open_api_v3_schema: Shared<schema::Definition>,
+        pub open_api_v3_schema: Shared<openapi::Definition>,
     }
 
     /// A patch: inline definitions, or an extension that computes them.

@@ -4,7 +4,7 @@
 //! its version and its template, not its group or kind.
 
 use super::{ClusterClassSpec, TemplateRef};
-use crate::field::{Findings, Path, RuleId};
+use schema::field::{Findings, Path, RuleId};
 
 /// Reports everything that keeps `desired` from taking the place of `current` (CMP-010).
 pub fn check(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {

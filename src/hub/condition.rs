@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::field::plain_lines;
+use schema::field::plain_lines;
 
 /// How long the message of a condition may be, in bytes. The API server counts characters, which are no more.
 pub const MESSAGE: usize = 32_768;

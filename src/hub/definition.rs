@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use crate::budget::Stop;
-use crate::schema::{Allowance, ResourceSchema};
-use crate::ssa;
+use schema::budget::Stop;
+use schema::openapi::{Allowance, ResourceSchema};
+use schema::ssa;
 
 /// What is known of a kind: the labels that name its contracts (CT-3.3) and the schemas of its versions.
 #[derive(Clone, Debug, Default)]

@@ -92,7 +92,7 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Definition, Schema};
+    use schema::openapi::{Definition, Schema};
 
     /// A new field belongs here as well: what is seldom written is `Rare`, what several have in common is `Shared`.
     #[test]

@@ -5,11 +5,11 @@ use super::case::Case;
 use super::edit::Edit;
 use super::tally::Impact;
 use super::words::{clusters_of, grouped, machines};
-use crate::field::{ErrorKind, FieldError, Path, RuleId, Shown};
 use crate::hub::{ClusterClass, Object, ObjectKey};
-use golang::json::StringMap;
 use crate::topology::plan::outlasts_certificates;
 use crate::world::{Facts, Found};
+use golang::json::StringMap;
+use schema::field::{ErrorKind, FieldError, Path, RuleId, Shown};
 
 /// On a ClusterClass: how many machines one edit may replace or remove.
 pub const MAX_REPLACED_MACHINES: &str = "topologist.dev/max-replaced-machines";

@@ -11,16 +11,16 @@ use super::bound::machines;
 use super::case::Case;
 use super::released::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
 use super::tally::{Change, Tally};
-use crate::budget::Stop;
-use crate::field::{ErrorKind, enumerated};
 use crate::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, ObjectKey, ReplicaCounts};
-use golang::json::StringMap;
 use crate::topology::inspection::Inspected;
 use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
 use crate::topology::plan::{Fold, Roll, mark, outlasts_certificates, uid};
 use crate::topology::refusals::Checks;
 use crate::topology::{Failure, Options};
 use crate::world::{Facts, Found, Record, WorkerSet, WorkerState};
+use golang::json::StringMap;
+use schema::budget::Stop;
+use schema::field::{ErrorKind, enumerated};
 
 /// Clusters with equal inputs: the first stands for all.
 type Twins<'a> = Vec<&'a Arc<Cluster>>;

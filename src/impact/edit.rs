@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::hub::deletion_hold::is_pause;
 use crate::hub::{Cluster, ClusterClass, Object, ObjectKey, TemplateRef, annotation, label};
-use golang::json::StringMap;
 use crate::topology::class_references::{group_version, made_kinds, references};
 use crate::world::{Facts, Found};
+use golang::json::StringMap;
 
 /// An update that is allowed so far.
 #[derive(Clone, Debug)]

@@ -7,12 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::budget::Stop;
 use crate::hub::{Cluster, ClusterClass, Object, ObjectKey};
 use crate::topology::Options;
 use crate::topology::plan::Machines;
 use crate::topology::testing::Scene;
 use crate::world::{Facts, Found, WorkerSet, WorkerState};
+use schema::budget::Stop;
 
 mod properties;
 mod released;

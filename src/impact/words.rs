@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::tally::{Count, Group, Impact, Uncounted};
-use crate::field::Warning;
 use crate::topology::origin::Origin;
 use crate::topology::refusals::{Checks, Refusal};
+use schema::field::Warning;
 
 /// How many characters a warning has at most, as the API conventions of Kubernetes ask for.
 const MOST_CHARS: usize = 120;
@@ -292,9 +292,9 @@ fn within(texts: impl Iterator<Item = String>) -> Vec<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::ErrorKind;
     use crate::hub::ObjectKey;
     use crate::topology::origin::PatchOrigin;
+    use schema::field::ErrorKind;
 
     fn refusal(field: &str, detail: &str, patch: Option<&str>) -> Refusal {
         let origin = |patch: &str| PatchOrigin {

@@ -20,10 +20,10 @@ use kube::core::{DynamicResourceScope, PartialObjectMeta, Request, request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::field::shortened;
 use crate::hub::naming::{dns_label_faults, kind_faults, resource_part_faults, subdomain_faults};
 use crate::hub::{Object, ObjectKey, ObjectRef, contract, group_of, version_of};
 use crate::world::Scope;
+use schema::field::shortened;
 
 /// A text that cannot be a part of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

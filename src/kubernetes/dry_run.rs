@@ -26,10 +26,10 @@ use super::address::{self, Resource};
 use super::overload::Overload;
 use super::untyped::{self, RequestError};
 use crate::hub::{Object, ObjectRef, WrongType, annotation};
-use crate::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
 use crate::telemetry::metrics::{Controller, Metrics};
 use crate::topology::plan::MANAGER;
 use crate::world::{Answer, Ask, DryRun, DryRunCall, Found};
+use schema::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
 
 /// How long "nothing changes" is remembered since it was last asked for (PERF-01).
 const MEMORY: Duration = Duration::from_mins(30);

@@ -18,8 +18,8 @@ use tracing::warn;
 
 use super::address::{self, Malformed, One};
 use super::describe;
-use crate::field::plain;
 use crate::hub::{ObjectKey, ObjectRef};
+use schema::field::plain;
 
 /// How long all events of a run may take together: they hold nothing up.
 const PATIENCE: Duration = Duration::from_secs(5);

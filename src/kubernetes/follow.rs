@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
 use super::list_watch::{Fault, Report, Selection, list_watch};
-use crate::field::shortened;
 use crate::hub::ObjectKey;
 use crate::telemetry::metrics::{self, Metrics};
+use schema::field::shortened;
 
 /// What a watch has shown.
 #[derive(Debug)]

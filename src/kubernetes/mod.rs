@@ -24,7 +24,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use golang::calendar::Moment;
-use crate::field::chain;
+use schema::field::chain;
 
 pub(crate) use list_watch::Selection;
 

@@ -24,11 +24,11 @@ use super::describe;
 use super::written::Written;
 use crate::hub::contract::definition_name;
 use crate::hub::{ClusterClass, Compiled, Definition, ObjectKey, group_of, version_of};
-use golang::json::{self, in_memory};
-use crate::schema::without_descriptions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::class_references::made_kinds;
 use crate::world::Found;
+use golang::json::{self, in_memory};
+use schema::openapi::without_descriptions;
 
 /// How long the API server may take for one definition.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,10 +13,10 @@ use super::follow::{self, Observation, WatchedKind};
 use super::list_watch::Selection;
 use super::written::Written;
 use crate::hub::{GROUP, ObjectKey, label};
-use golang::json::StringMap;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::Version;
 use crate::world::{WorkerSet, WorkerState};
+use golang::json::StringMap;
 
 const KIND: &str = "MachineDeployment";
 /// How long until an API server that does not serve the kind is asked again.

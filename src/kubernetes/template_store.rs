@@ -16,8 +16,8 @@ use super::templates::ObjectKind;
 use super::written::Written;
 use crate::admission::Oversize;
 use crate::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
-use golang::json::{self, Size};
 use crate::world::Found;
+use golang::json::{self, Size};
 
 /// A template of a version of a kind.
 pub(super) type TemplateKey = (ObjectKind, ObjectKey);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::templates::ObjectKind;
-use crate::field::shortened;
+use schema::field::shortened;
 
 /// A cache that has not been filled since this process began to lead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

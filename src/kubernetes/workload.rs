@@ -28,9 +28,9 @@ use tracing::warn;
 
 use super::address::{self, Malformed};
 use super::{describe, kubeconfig};
-use crate::field::shortened;
 use crate::hub::{Object, ObjectKey};
 use crate::world::Nodes;
+use schema::field::shortened;
 
 /// How long a workload cluster may take, all its Nodes together.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -364,8 +364,8 @@ mod tests {
     use crate::certificates::tls::Identity;
     use crate::kubernetes::scripted::{Answer as Said, Script};
     use crate::telemetry::metrics::Metrics;
-    use testing::Lines;
     use crate::webhook::server::{Limits, Server};
+    use testing::Lines;
 
     const TOKEN: &str = "s3cret-t0ken";
     const SECRET: &str = "/api/v1/namespaces/ns/secrets/one-kubeconfig";

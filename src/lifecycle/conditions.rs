@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::fields::{items, list_mut, set, stamp, text};
-use golang::calendar::Moment;
 use crate::hub::{Object, condition};
+use golang::calendar::Moment;
 
 /// The order in which conditions stand in an object, before all others (MA-13.2).
 const FIRST: [&str; 35] = [

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
-use golang::calendar::{Moment, SECOND};
 use crate::hub::deletion_hold::is_pause;
 use crate::hub::{ContractRef, GROUP, Object, ObjectKey, annotation, group_of, label};
+use golang::calendar::{Moment, SECOND};
 
 /// The text at a path; empty when there is none.
 pub(super) fn text<'a>(object: &'a Object, path: &str) -> &'a str {

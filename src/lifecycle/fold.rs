@@ -14,10 +14,10 @@ use super::objects::{GroupKind, ObjectId, Objects};
 use super::settings::Settings;
 use super::step::{Event, Outcome, Step, Write};
 use super::wake::concerned;
-use golang::calendar::Moment;
 use crate::hub::contract::definition_name;
 use crate::hub::{GROUP, Object, ObjectKey, version_of};
 use crate::topology::contract::{Contract, assumed, listed};
+use golang::calendar::Moment;
 
 /// How soon a step that failed is tried again at first, and at most.
 const FIRST_RETRY: Duration = Duration::from_secs(1);

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
-use golang::calendar::Moment;
 use crate::hub::{Named, Object, ObjectKey, default_name, label, name_from};
 use crate::topology::names::{LENGTH, end_of};
+use golang::calendar::Moment;
 
 /// The end of a name of the object that is number `number` of those that `owner` makes at a time (CT-14.3).
 pub(super) fn end(owner: &Object, purpose: &str, number: usize, now: Moment) -> String {

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::objects::GroupKind;
-use golang::calendar::{Moment, go_duration};
 use crate::hub::{ObjectKey, type_of};
+use golang::calendar::{Moment, go_duration};
 use golang::yaml;
 
 /// What steps are told besides the objects.

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::fold::Fold;
 use super::objects::{GroupKind, ObjectId};
 use super::settings::Settings;
-use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::topology::contract::Contract;
+use golang::calendar::Moment;
 
 /// The namespace of everything.
 pub(super) const NAMESPACE: &str = "ns";

@@ -1,6 +1,6 @@
 //! One finding: what does not hold, where, and what to do.
 
-pub use crate::field::Level;
+pub use schema::field::Level;
 
 /// What does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

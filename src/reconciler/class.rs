@@ -18,8 +18,6 @@ use super::raw::RawClass;
 use super::runs::{self, RunOutcome};
 use super::{add, in_our_name, now};
 use crate::admission::{clusters_that_break, usable_variables};
-use crate::budget::Stop;
-use crate::field::{a_few, counted, shortened};
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, ObjectRef, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
 use crate::kubernetes::cache::Cache;
@@ -37,6 +35,8 @@ use crate::topology::class_status::{self, References};
 use crate::topology::class_variables::{Discovered, Variables};
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Found, Record, World};
+use schema::budget::Stop;
+use schema::field::{a_few, counted, shortened};
 
 /// How long a run waits for watches that have just begun.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::admission::Oversize;
 use crate::hub::{ClusterClass, Kind, Metadata, ObjectKey};
-use golang::json::Plain;
 use crate::kubernetes::follow::key_of;
 use crate::wire::{Decode, Version};
+use golang::json::Plain;
 
 /// A ClusterClass: everything that was written, to the letter, and what it means.
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Simulation;
 use super::timeline::owner_of;
-use golang::calendar::{Moment, SECOND, of_seconds};
 use crate::hub::ObjectKey;
 use crate::lifecycle::fold::StoredChange;
 use crate::lifecycle::objects::cluster_of;
+use golang::calendar::{Moment, SECOND, of_seconds};
 
 /// How often a rollout may replace each machine of an owner. The chain of an upgrade from one minor version to the next replaces each
 /// machine of a control plane once for a version.

@@ -27,8 +27,6 @@ pub use self::endless::StepLimit;
 use self::endless::{Replacements, STEPS};
 pub use self::stuck::STOPPED;
 use self::timeline::Timeline;
-use crate::budget::Stop;
-use golang::calendar::Moment;
 use crate::hub::contract::{definition_name, names_contracts};
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
 use crate::lifecycle::conditions;
@@ -43,6 +41,8 @@ use crate::topology::upgrade::Held;
 use crate::topology::worker::API_VERSION;
 use crate::wire::{Decode, Version};
 use crate::world::{Found, Objects, Record};
+use golang::calendar::Moment;
+use schema::budget::Stop;
 
 /// After how many runs of a topology at one time a simulation ends: it would go on for ever.
 const RUNS: usize = 10_000;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use golang::calendar::{Moment, SECOND};
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::conditions::{self, Status};
 use crate::lifecycle::fold::StoredChange;
@@ -10,6 +9,7 @@ use crate::lifecycle::objects::cluster_of;
 use crate::lifecycle::{PoolInstance, instances};
 use crate::topology::plan::{Action, Part, Step};
 use crate::topology::upgrade::Held;
+use golang::calendar::{Moment, SECOND};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

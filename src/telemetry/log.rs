@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-use crate::field::plain;
+use schema::field::plain;
 
 /// How many lines may wait to be written. Their places are there from the start, and under load a line has 300 bytes.
 const BACKLOG: usize = 16 * 1024;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::Failure;
 use super::worker::WorkerKind;
-use crate::field::{Findings, Path};
 use crate::hub::{Cluster, ObjectKey, ObjectRef, TemplateRef, Topology, VariableValue};
 use crate::hub::{MachineDeploymentClass, MachinePoolClass, Object};
-use golang::json::{List, RawJson};
 use crate::variables::{self, Mode, ValueBudget, ValueChange, Variables};
 use crate::world::{Class, Found, World};
+use golang::json::{List, RawJson};
+use schema::field::{Findings, Path};
 
 /// The immutable input of one computation (BP-08).
 #[derive(Clone, Debug, PartialEq)]

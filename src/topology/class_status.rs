@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::class_references::Outdated;
 use super::class_variables::{Discovered, Variables, inline_variables};
 use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
-use golang::json;
 use crate::wire::Version;
+use golang::json;
 
 /// The annotation that pauses an object, regardless of its value.
 pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";

@@ -6,10 +6,10 @@ use super::hooks::HookTracker;
 use super::ownership::{SameName, Unavailable};
 use super::patches::{PatchError, told};
 use super::upgrade::PlanError;
-use crate::field::FieldError;
 use crate::hub::control_plane::UnclearVersion;
 use crate::hub::{Hook, ObjectKey, ObjectRef, WrongType};
 use crate::world::Unsettled;
+use schema::field::FieldError;
 
 /// Why a topology could not be computed; nothing is written then. What admission keeps out can be there all the same, and ends
 /// here as well (BP-14).
@@ -34,7 +34,7 @@ pub enum Failure {
     #[error("ClusterClass {class} is not ready: {expected}")]
     ClassNotReady { class: ObjectKey, expected: String },
     /// BP-03: a variable does not fit the class.
-    #[error("the variables of the Cluster are not valid for its ClusterClass: {}", crate::field::join(.0))]
+    #[error("the variables of the Cluster are not valid for its ClusterClass: {}", schema::field::join(.0))]
     InvalidCluster(Vec<FieldError>),
     /// BP-07, CS-02 to CS-12.
     #[error("{what} {object} was not found")]

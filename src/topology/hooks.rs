@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 use super::worker::API_VERSION;
 use super::{Failure, Options};
 use crate::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation};
+use crate::world::{Found, HookAnswer, HookCall, World};
 use golang::json::List;
 use golang::version::Written;
-use crate::world::{Found, HookAnswer, HookCall, World};
 
 /// The version of the hooks (RH-1.1).
 const HOOKS_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";

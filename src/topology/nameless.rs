@@ -1,8 +1,8 @@
 //! What does not depend on the names of Clusters: the plan for one Cluster then holds for others with the same topology.
 
-use golang::template::{Functions, Template};
 use crate::hub::{ClassUpgrade, Cluster, ClusterClass, ClusterClassSpec, Naming, Patch};
 use crate::world::Class;
+use golang::template::{Functions, Template};
 
 /// The longest name of a Cluster and of a worker set together: those of templates have 58 characters before their end.
 const LONGEST: usize = 48;

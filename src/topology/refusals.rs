@@ -13,12 +13,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::origin::{Origin, Origins};
-use crate::budget::Stop;
-use crate::field::{ErrorKind, Path};
 use crate::hub::contract::definition_name;
 use crate::hub::{Definition, GROUP, Object, ObjectKey, version_of};
-use crate::schema::{Effort, Growth, ResourceSchema, Violation};
 use crate::world::{Found, World};
+use schema::budget::Stop;
+use schema::field::{ErrorKind, Path};
+use schema::openapi::{Effort, Growth, ResourceSchema, Violation};
 
 /// How many refused fields of one object are named.
 const NAMED: usize = 20;

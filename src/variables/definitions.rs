@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Library;
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
 use golang::json::Shared;
-use crate::schema::{Allowance, Definition, Extent, Footprint, Schema, Unusable};
+use schema::openapi::{Allowance, Definition, Extent, Footprint, Schema, Unusable};
 
 /// Where a definition of the class itself says that it comes from (CCR-06).
 pub const INLINE: &str = "inline";

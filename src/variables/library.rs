@@ -13,7 +13,7 @@ use ring::digest;
 use super::Variables;
 use super::definitions::{Charge, Content, Variable};
 use crate::hub::StatusVariable;
-use crate::schema::{Allowance, Unusable};
+use schema::openapi::{Allowance, Unusable};
 
 /// How many bytes of compiled classes are kept, unless something else is said. An installation has some dozens of classes of
 /// some dozens of variables each, most of them the same; each takes some hundred kilobytes.
@@ -228,8 +228,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::budget::Stop;
     use crate::hub::ClusterClass;
+    use schema::budget::Stop;
 
     fn definitions(default: usize) -> Vec<StatusVariable> {
         let class: ClusterClass = serde_json::from_value(json!({"status": {"variables": [

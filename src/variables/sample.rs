@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Variables;
 use crate::hub::StatusVariable;
-use crate::schema::{Breadth, NoSample};
+use schema::openapi::{Breadth, NoSample};
 
 /// Which variables get a value. Those with a default get it from their class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::hub::ClusterClass;
-    use crate::schema::Allowance;
+    use schema::openapi::Allowance;
 
     #[test]
     fn variables_without_a_default_get_a_value() {

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::definitions::Addition;
 use super::{Variable, Variables};
-use crate::budget::{Exceeded, Stop};
-use crate::field::{Findings, Path, closest, enumerated, shortened};
 use crate::hub::VariableValue;
 use golang::json;
-use crate::schema::{CelCost, Effort, FastAnswer, Growth, SENSITIVE, Schema, Violation};
+use schema::budget::{Exceeded, Stop};
+use schema::field::{Findings, Path, closest, enumerated, shortened};
+use schema::openapi::{CelCost, Effort, FastAnswer, Growth, SENSITIVE, Schema, Violation};
 
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +253,7 @@ fn definitions_are_settled(variables: &Variables, path: &Path, found: &mut Findi
         found.run("VAR-V-002", |found| {
             let unsettled = enumerated(unsettled);
             let detail = format!("the ClusterClass has no definition, or conflicting ones, of {unsettled}");
-            found.error(crate::field::ErrorKind::TypeInvalid, path.clone(), "", detail);
+            found.error(schema::field::ErrorKind::TypeInvalid, path.clone(), "", detail);
         });
     }
     unsettled.is_empty()

@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use super::limits::INLINE;
 use crate::admission::{EndPoint, Operation, Question, Request, Verdict};
 use crate::hub::{GROUP, Kind, Metadata};
-use golang::json;
 use crate::wire::Version;
 use crate::wire::review::AdmissionRequest;
 use crate::world::Scope;
+use golang::json;
 
 /// Whether the object of a review is in the scope of this installation, before or after the change (DEC-37).
 pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {

@@ -26,15 +26,15 @@ use tracing::{debug, info, warn};
 use super::body::{Bodies, Bounds};
 use super::limits::{Gone, patience};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
-use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
-use golang::json::{self, Size};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
 use crate::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
 use crate::wire::conversion::{self, ConversionError, GroupKind, Versions, extension_config};
 use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
+use golang::json::{self, Size};
+use schema::budget::Stop;
 
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

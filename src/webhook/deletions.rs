@@ -17,13 +17,13 @@ use super::limits::{LAST_ROUND, patience};
 use super::refusal::{Refusal, request_of};
 use super::review::Handler;
 use crate::hub::{Cluster, ContractRef, GROUP, Kind, Metadata, ObjectKey, annotation, label};
-use golang::json;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::describe;
 use crate::telemetry::metrics;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use crate::wire::{Decode, Version};
 use crate::world::Scope;
+use golang::json;
 
 /// Where deletions of managed objects are reviewed.
 pub const PATH: &str = "/validate-deletions";

@@ -19,11 +19,11 @@ use super::review::{Handler, operation_label};
 use crate::admission::{Enforce, Oversize, Phase};
 use crate::extensions::ExtensionConfig;
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND, SERVICE_PORT, Selector};
-use crate::field::RuleId;
 use crate::hub::Object;
-use golang::json;
 use crate::telemetry::metrics;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
+use golang::json;
+use schema::field::RuleId;
 
 /// Where ExtensionConfigs are reviewed. The versions have the same spec, and the review says which one it is about.
 pub const END_POINTS: [(Phase, &str, &str); 4] = [

@@ -24,12 +24,12 @@ use tracing::{info, warn};
 
 use crate::hub::deletion_hold::lacks_hold;
 use crate::hub::{Cluster, DeletionHold, GROUP, Kind, Metadata, ObjectKey, annotation};
-use golang::json;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::{describe, moment};
 use crate::wire::review::AdmissionRequest;
 use crate::wire::{Decode, Version};
+use golang::json;
 
 /// How often a hold is written again after a conflict: controllers write the status of a Cluster at any time.
 const ATTEMPTS: usize = 8;

@@ -17,8 +17,6 @@ use super::announced::{Announcement, Announcer};
 use super::limits::{Gone, LAST_ROUND, Limits};
 use super::turns::{Owner, Turn, Turns};
 use crate::admission::{Edited, Outcome, Verdict};
-use crate::budget::Stop;
-use crate::field::{FieldError, Warning, shortened};
 use crate::hub::label;
 use crate::impact::{
     Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, Tally, UnknownImpact, endless, with_refusals,
@@ -30,6 +28,8 @@ use crate::topology::Options;
 use crate::topology::refusals::Checks;
 use crate::wire::review::AdmissionRequest;
 use crate::world::{Answer, Facts, Found};
+use schema::budget::Stop;
+use schema::field::{FieldError, Warning, shortened};
 
 /// How many edits are remembered, so that none is counted twice.
 const LATEST: usize = 256;

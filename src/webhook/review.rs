@@ -29,13 +29,13 @@ use super::server::Peer;
 use super::template_guard::TemplateGuard;
 use super::turns::{Owner, Turns};
 use crate::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
-use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::topology::Options;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use crate::world::{Computed, Unsettled, World, settle};
+use schema::budget::Stop;
 
 /// The function that answers a question. It is a field of the handler so that a test can replace it by one that fails.
 type Evaluate = fn(&Question, &World, &Settings) -> Verdict;

@@ -19,14 +19,14 @@ use tracing::warn;
 
 use super::asked::is_looked_after;
 use super::limits::LAST_ROUND;
-use crate::field::{a_few, counted};
 use crate::hub::{Metadata, ObjectKey, annotation, label};
 use crate::impact::classes_with;
-use golang::json;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::{address, describe};
 use crate::wire::review::AdmissionRequest;
 use crate::world::{Facts, Found};
+use golang::json;
+use schema::field::{a_few, counted};
 
 /// How long a denial waits for the watches.
 const PATIENCE: Duration = Duration::from_millis(500);

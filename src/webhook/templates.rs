@@ -17,11 +17,11 @@ use super::limits::{LAST_ROUND, patience};
 use super::refusal::{Refusal, request_of};
 use super::review::Handler;
 use crate::admission::Enforce;
-use crate::field::FieldError;
 use crate::hub::{Object, ObjectKey};
 use crate::impact::{Edit, endless_template, is_of_a_class};
-use golang::json;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
+use golang::json;
+use schema::field::FieldError;
 
 /// Where new and edited templates are reviewed.
 pub const PATH: &str = "/validate-templates";

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Version;
-use crate::field::closest;
 use crate::hub::{Kind, Object, ObjectKey, group_of};
 use golang::yaml::Document;
+use schema::field::closest;
 
 /// An object as a file has it.
 #[derive(Clone, Debug, PartialEq)]

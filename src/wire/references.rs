@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::Version;
-use crate::field::Path;
 use golang::json;
+use schema::field::Path;
 
 /// A template reference of a v1beta1 ClusterClass as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

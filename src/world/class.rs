@@ -4,12 +4,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use crate::budget::Stop;
-use golang::template::Template;
 use crate::hub::ClusterClass;
-use golang::json::Size;
-use crate::schema::{Allowance, Unusable};
 use crate::variables::{self, Library, Slot, Variables};
+use golang::json::Size;
+use golang::template::Template;
+use schema::budget::Stop;
+use schema::openapi::{Allowance, Unusable};
 
 /// A ClusterClass. Its variables are compiled once, and again only if they were not used for long and their memory was needed
 /// for other classes (DEC-44).

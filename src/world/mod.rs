@@ -38,10 +38,10 @@ pub use sizes::{WorkerSet, WorkerState};
 
 use ask::Pinned;
 
-use crate::budget::Stop;
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, StatusVariable};
-use crate::schema::{Allowance, Unusable};
 use crate::variables::Variables;
+use schema::budget::Stop;
+use schema::openapi::{Allowance, Unusable};
 
 /// The answer to a lookup.
 #[derive(Clone, Debug, PartialEq)]

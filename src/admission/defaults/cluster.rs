@@ -11,10 +11,10 @@ use super::{add, pointer};
 use crate::admission::lists::{Values, lists};
 use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, Path};
 use crate::hub::{Cluster, Kind, Topology};
 use crate::variables::{self, ValueBudget, ValueChange, Variables};
 use crate::world::{Class, Found, World};
+use schema::field::{Findings, Path};
 
 /// The rules of this file in the order in which they run.
 pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::{add, pointer};
 use crate::admission::{Outcome, Settings, Verdict};
-use crate::field::Findings;
 use crate::hub::Kind;
 use crate::wire::Reference;
+use schema::field::Findings;
 
 /// The mutating end point for ClusterClasses: references without a namespace get that of the class (DEC-3).
 pub(in crate::admission) fn default(namespace: &str, references: &[Reference], settings: &Settings) -> Verdict {

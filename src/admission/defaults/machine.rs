@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::edits::Edits;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, RuleId};
 use crate::hub::{Kind, Machine, Metadata, label};
+use schema::field::{Findings, RuleId};
 
 /// Default node deletion timeout.
 const NODE_DELETION_TIMEOUT_SECONDS: i32 = 10;

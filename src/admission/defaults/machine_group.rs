@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::edits::Edits;
 use super::machine::{label_names_the_cluster, version_starts_with_v};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, Path, RuleId};
 use crate::hub::naming::{decimal_integer, label_value_of};
 use crate::hub::{Kind, MachineGroup, RollingUpdate, annotation, label};
+use schema::field::{Findings, Path, RuleId};
 
 const REPLICAS: RuleId = "MA-28.3.1";
 const STRATEGY: RuleId = "MA-28.2.3";

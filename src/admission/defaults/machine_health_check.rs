@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::edits::Edits;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, RuleId};
 use crate::hub::{Kind, MachineHealthCheck};
+use schema::field::{Findings, RuleId};
 
 /// Default node startup timeout.
 const NODE_STARTUP_TIMEOUT_SECONDS: i32 = 600;

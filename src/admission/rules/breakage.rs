@@ -12,11 +12,11 @@ use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::Dependents;
 use crate::admission::lists::lists;
-use crate::budget::Stop;
-use crate::field::{ErrorKind, FieldError, Findings, Path, Shown, a_few};
 use crate::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation};
 use crate::variables::{self, ValueBudget, Variables};
 use crate::world::World;
+use schema::budget::Stop;
+use schema::field::{ErrorKind, FieldError, Findings, Path, Shown, a_few};
 
 /// How many Clusters a message about a removed variable names.
 const NAMED_CLUSTERS: usize = 5;

@@ -11,12 +11,12 @@ use super::patches::patches_are_usable;
 use super::{definitions, dependents, names, patches, references, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, Path, RuleId, Shown, a_few};
 use crate::hub::{ClusterClass, Kind};
-use crate::schema::{Breach, Taken, Violation};
-use golang::version::{BuildOrder, KubeVersion};
 use crate::wire::Reference;
 use crate::world::World;
+use golang::version::{BuildOrder, KubeVersion};
+use schema::field::{Findings, Path, RuleId, Shown, a_few};
+use schema::openapi::{Breach, Taken, Violation};
 
 type ClassRule = Rule<fn(&ClassChange<'_>, &mut Findings)>;
 

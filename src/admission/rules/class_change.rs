@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 
 use crate::admission::Settings;
-use crate::field::Path;
 use crate::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition};
-use crate::schema::Allowance;
 use crate::wire::Reference;
 use crate::world::World;
+use schema::field::Path;
+use schema::openapi::Allowance;
 
 /// A ClusterClass that is created or updated.
 pub(super) struct ClassChange<'a> {

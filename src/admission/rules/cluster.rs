@@ -6,10 +6,10 @@ use super::topology_change::TopologyChange;
 use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, Path, Warning};
 use crate::hub::naming::label_value_faults;
 use crate::hub::{Cluster, Kind, NetworkRanges, annotation};
 use crate::world::World;
+use schema::field::{Findings, Path, Warning};
 
 /// A Cluster that is created (`old` is `None`) or updated.
 pub(super) struct ClusterChange<'a> {

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::{Listed, Settings};
-use crate::field::{Findings, Path, join};
 use crate::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
-use golang::json::decode;
-use crate::schema::{self, Allowance, Breach, Definition};
 use crate::world::World;
+use golang::json::decode;
+use schema::field::{Findings, Path, join};
+use schema::openapi::{self, Allowance, Breach, Definition};
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -130,7 +130,7 @@ fn definition_is_usable(variable: &VariableDefinition, allowance: &mut Allowance
     });
     let (definition, path) = (&variable.schema.open_api_v3_schema, path.child("schema.openAPIV3Schema"));
     found.run("VAR-S-006", |found| metadata_is_well_formed(definition, &path, found));
-    schema::check(definition, &path, allowance, found);
+    openapi::check(definition, &path, allowance, found);
 }
 
 /// Labels and annotations of a node and of the core nodes below it are well-formed (VAR-S-006).

@@ -10,8 +10,8 @@ use super::class_change::{ClassChange, control_plane_health_check, machine_deplo
 use super::shared;
 use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::field::{Findings, Path, RuleId};
 use crate::hub::{Cluster, ClusterClass, ClusterClassSpec, Kind, compatibility};
+use schema::field::{Findings, Path, RuleId};
 
 /// A class that is updated, with the Clusters that use it.
 struct Dependents<'a> {

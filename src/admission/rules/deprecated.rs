@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use super::topology_change::TopologyChange;
 use crate::admission::lists::{Values, lists};
 use crate::admission::{Deprecated, Listed};
-use crate::field::{Findings, Path, RuleId};
 use crate::hub::{Cluster, Kind, Topology, VariableValue};
-use golang::json;
-use crate::schema::{DeprecatedPart, Effort, Schema};
 use crate::variables::Variables;
 use crate::world::Class;
+use golang::json;
+use schema::field::{Findings, Path, RuleId};
+use schema::openapi::{DeprecatedPart, Effort, Schema};
 
 const RULE: RuleId = "VAR-V-040";
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::topology_change::ClassifiedChange;
 use crate::admission::Listed;
-use crate::field::{Findings, Path, RuleId};
 use crate::hub::{
     Cluster, ClusterClassSpec, GROUP, HealthCheck, Kind, MachineDeploymentTopology, NameParts, Named, label, name_from,
 };
 use crate::world::{Found, Selection, World};
+use schema::field::{Findings, Path, RuleId};
 
 const RULE: RuleId = "DEC-36";
 

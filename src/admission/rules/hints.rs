@@ -1,7 +1,7 @@
 //! Hints about templates that do not parse.
 
-use crate::field::closest;
 use golang::template::{Functions, ParseError};
+use schema::field::closest;
 
 /// Functions of Helm that people expect here, with what does the same.
 const OF_HELM: [(&str, &str); 6] = [

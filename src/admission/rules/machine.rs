@@ -3,9 +3,9 @@
 use super::shared;
 use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{Listed, Settings, Verdict};
-use crate::field::{Findings, Path, RuleId};
 use crate::hub::{Kind, Machine, MachineSpec, label};
 use golang::version::KubeVersion;
+use schema::field::{Findings, Path, RuleId};
 
 /// A Machine that is created (`old` is `None`) or updated.
 struct MachineChange<'a> {

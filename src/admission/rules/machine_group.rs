@@ -3,9 +3,9 @@
 use super::{machine, shared};
 use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{Listed, Settings, Verdict};
-use crate::field::{Findings, Path};
 use crate::hub::naming::{label_value_faults, subdomain_faults};
 use crate::hub::{Kind, MachineGroup, Named, annotation, name_from};
+use schema::field::{Findings, Path};
 
 /// A group that is created (`old` is `None`) or updated.
 struct MachineGroupChange<'a> {

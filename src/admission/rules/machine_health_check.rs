@@ -3,8 +3,8 @@
 use super::{machine, references, shared};
 use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{Listed, Settings, Verdict};
-use crate::field::{Findings, Path};
 use crate::hub::{HealthCheck, Kind, MachineHealthCheck};
+use schema::field::{Findings, Path};
 
 /// A health check that is created (`old` is `None`) or updated.
 struct HealthCheckChange<'a> {

@@ -4,10 +4,10 @@
 use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;
 use crate::admission::Listed;
-use crate::field::{Findings, Path};
-use golang::template::{Functions, Template};
 use crate::hub::naming::subdomain_faults;
 use crate::hub::{Kind, NameParts, Named, name_from};
+use golang::template::{Functions, Template};
+use schema::field::{Findings, Path};
 
 /// What stands for the parts of a name that are not known yet.
 const CLUSTER: &str = "cluster";

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use super::class_change::ClassChange;
 use super::hints;
 use crate::admission::Listed;
-use crate::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
-use golang::template::{Functions, Template};
 use crate::hub::naming::{decimal_integer, label_key_faults};
 use crate::hub::{
     ClassNames, ClusterClassSpec, JsonPatch, JsonPatchValue, Kind, Patch, PatchDefinition, PatchSelector, TemplateRef,
 };
-use crate::schema::Allowance;
+use golang::template::{Functions, Template};
+use schema::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
+use schema::openapi::Allowance;
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {

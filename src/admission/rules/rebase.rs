@@ -2,9 +2,9 @@
 
 use super::topology_change::{ClassifiedChange, class};
 use crate::admission::Listed;
-use crate::field::{Findings, RuleId};
 use crate::hub::{Cluster, Kind, annotation, compatibility};
 use crate::world::Found;
+use schema::field::{Findings, RuleId};
 
 const STARTS: RuleId = "CL-V-060";
 const OLD_CLASS: RuleId = "CL-V-061";

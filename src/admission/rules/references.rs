@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::class_change;
-use crate::field::{Findings, Path, RuleId, shortened};
 use crate::hub::naming::{dns_label_faults, group_version_faults, kind_faults, subdomain_faults};
 use crate::hub::{Cluster, ClusterClass, ContractRef, MachineHealthCheck, Remediation, TemplateRef};
+use schema::field::{Findings, Path, RuleId, shortened};
 
 pub(super) const RULE: RuleId = "DEC-45";
 

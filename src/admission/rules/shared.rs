@@ -1,12 +1,12 @@
 //! Checks that several rules use, each under its own id.
 
 use crate::admission::Settings;
-use crate::field::{Findings, Path, RuleId};
 use crate::hub::naming::{is_int_or_percentage, label_key_faults, label_value_faults};
 use crate::hub::{
     Cluster, ClusterClassSpec, HealthCheck, IntOrString, RolloutStrategy, Taint, TemplateRef, TopologyMetadata,
     annotation,
 };
+use schema::field::{Findings, Path, RuleId};
 
 /// The ids of this file, with the facts that they stand for.
 pub(in crate::admission) const LISTED: &[(RuleId, &str)] = &[

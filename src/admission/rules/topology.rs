@@ -8,11 +8,11 @@ use super::{deprecated, generated_names, rebase, shared, version};
 use crate::admission::Listed;
 use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::field::{Findings, Path, RuleId, a_few};
 use crate::hub::naming::decimal_integer;
 use crate::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation};
-use golang::version::KubeVersion;
 use crate::world::{Class, Found, is_settled};
+use golang::version::KubeVersion;
+use schema::field::{Findings, Path, RuleId, a_few};
 
 type TopologyRule = Rule<fn(&TopologyChange<'_>, &mut Findings)>;
 type ClassifiedRule = Rule<fn(&ClassifiedChange<'_>, &mut Findings)>;

@@ -1,9 +1,9 @@
 //! What a review changes of a topology, and paths into one.
 
 use crate::admission::Settings;
-use crate::field::Path;
 use crate::hub::{Cluster, ClusterClass, ObjectKey, Topology};
 use crate::world::World;
+use schema::field::Path;
 
 /// A Cluster with a defined topology that is created or updated.
 pub(super) struct TopologyChange<'a> {

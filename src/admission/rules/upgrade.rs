@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use super::topology_change::version_path;
 use crate::admission::Listed;
-use crate::field::{Findings, RuleId, enumerated, shortened};
 use crate::hub::contract::{definition_name, newest_version};
 use crate::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
-use golang::version::KubeVersion;
 use crate::world::{Found, Nodes, NodesOf, Selection, World};
+use golang::version::KubeVersion;
+use schema::field::{Findings, RuleId, enumerated, shortened};
 
 const READY: RuleId = "UPG-008";
 const CONTROL_PLANE: RuleId = "UPG-009";

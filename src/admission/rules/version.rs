@@ -5,9 +5,9 @@ use super::topology_change::{ClassifiedChange, version_path};
 use super::upgrade::{self, Upgrade};
 use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules};
-use crate::field::{Findings, RuleId};
 use crate::hub::{Cluster, Kind, annotation};
 use golang::version::KubeVersion;
+use schema::field::{Findings, RuleId};
 
 /// A topology that goes from one version to another.
 struct VersionChange<'a> {

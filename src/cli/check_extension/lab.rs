@@ -19,12 +19,12 @@ use crate::extensions::behavior::{self, Finding, Reply};
 use crate::extensions::{
     Address, DISCOVERY, GROUP, Handler, Question, Registration, Target, VERSION, first_value, registered_name,
 };
-use crate::field::{Level, enumerated};
 use crate::hub::{Hook, ObjectKey};
 use crate::topology::class_variables::{Discovered, Variables};
 use crate::topology::plan::ExtensionServer;
 use crate::topology::upgrade;
 use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PatchHook, PlanCall, UpgradePlan};
+use schema::field::{Level, enumerated};
 
 /// The hook whose patches are applied in both orders.
 const GENERATE: &str = PatchHook::GeneratePatches.name();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::lab::{Checked, Lab, Row};
 use crate::cli::output::Text;
 use crate::extensions::behavior::Finding;
-use crate::field::{Level, counted};
+use schema::field::{Level, counted};
 
 /// What `-o json` prints.
 #[derive(Debug, Serialize)]

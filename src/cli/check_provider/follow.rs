@@ -22,13 +22,13 @@ use self::surroundings::look_around;
 use crate::cli::args::{CheckProvider, KindAndName, Output};
 use crate::cli::live::{Connection, list};
 use crate::cli::output::{self, Text};
-use crate::field::{counted, enumerated};
 use crate::hub::contract::chosen;
 use crate::hub::{Object, ObjectKey};
 use crate::kubernetes::address::Resource;
 use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, shown};
 use crate::provider_contract::{Level, Role, order};
 use crate::topology::contract::Contract;
+use schema::field::{counted, enumerated};
 
 /// Follows objects until they are gone, the time is over, or a signal comes.
 pub(super) fn run(wanted: &KindAndName, options: &CheckProvider) -> Result<ExitCode> {
@@ -173,7 +173,7 @@ impl Following {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    output::message(format_args!("the watch is interrupted: {}", crate::field::chain(&error)))?;
+                    output::message(format_args!("the watch is interrupted: {}", schema::field::chain(&error)))?;
                     continue;
                 }
             };

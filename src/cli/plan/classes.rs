@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::report::{ChangeReport, ClusterReport, StepReport};
 use crate::hub::{ClusterClass, Object, ObjectKey, TemplateRef, group_of};
-use crate::schema::SENSITIVE;
 use crate::topology::plan::Action;
 use crate::world::Facts;
+use schema::openapi::SENSITIVE;
 
 /// The classes of one side by name, in v1beta2.
 pub(super) type Written = BTreeMap<ObjectKey, Value>;

@@ -7,7 +7,7 @@ use super::values::{ChangedValue, Difference, Line, places};
 use super::words::{self, MESSAGES, NAMED, Step};
 use crate::cli::held_edits::HeldEdit;
 use crate::cli::markdown;
-use crate::field::counted;
+use schema::field::counted;
 
 /// The longest comment, in bytes: GitHub and GitLab take a little more.
 const LONGEST: usize = 60_000;

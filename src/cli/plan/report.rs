@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::cli::hints::{explained, unknown_variables_of};
 use crate::hub::{Object, ObjectKey};
-use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
 use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
 use crate::topology::refusals::{Checks, Refusal};
 use crate::topology::upgrade::Held;
 use crate::topology::worker::WorkerKind;
 use crate::world::Found;
+use schema::openapi::SENSITIVE;
 
 /// What becomes of one Cluster.
 #[derive(Debug, Serialize)]

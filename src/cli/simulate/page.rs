@@ -5,8 +5,8 @@
 use super::chart::{self, Scale};
 use super::palette::{Palette, escaped, states};
 use super::report::{Group, Report, span};
-use crate::field::counted;
 use crate::simulation::timeline::ClusterTimeline;
+use schema::field::counted;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

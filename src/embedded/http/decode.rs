@@ -11,7 +11,7 @@ use crate::embedded::storage::registry::Resource;
 use crate::embedded::storage::shape;
 use crate::embedded::storage::status::Failure;
 use crate::embedded::storage::structure::Fault;
-use crate::field::{ErrorKind, Shown};
+use schema::field::{ErrorKind, Shown};
 
 /// How many complaints about one body are kept.
 const KEPT: usize = 100;
@@ -98,7 +98,7 @@ fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
     if !object.is_object() || text("kind").is_empty() {
         return Err(Failure::bad_request(format!(
             "Object 'Kind' is missing in '{}'",
-            crate::field::shortened(&object.to_string())
+            schema::field::shortened(&object.to_string())
         )));
     }
     let (given, wanted) = (text("apiVersion"), resource.api_version());

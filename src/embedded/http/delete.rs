@@ -66,9 +66,9 @@ impl Options {
             "Orphan" => Some(Propagation::Orphan),
             other => {
                 let fault = structure::Fault {
-                    kind: crate::field::ErrorKind::NotSupported,
+                    kind: schema::field::ErrorKind::NotSupported,
                     field: "propagationPolicy".to_owned(),
-                    value: crate::field::Shown::from(other),
+                    value: schema::field::Shown::from(other),
                     detail: "supported values: \"Foreground\", \"Background\", \"Orphan\"".to_owned(),
                 };
                 return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", vec![fault]));

@@ -12,8 +12,8 @@ use crate::embedded::storage::metadata;
 use crate::embedded::storage::shape;
 use crate::embedded::storage::status::Failure;
 use crate::embedded::storage::structure::Fault;
-use crate::field::{ErrorKind, Shown};
-use crate::ssa::{self, ManagedFields, Refused, with_managers};
+use schema::field::{ErrorKind, Shown};
+use schema::ssa::{self, ManagedFields, Refused, with_managers};
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";

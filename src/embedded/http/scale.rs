@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::embedded::storage::registry::{Resource, at_path, steps};
 use crate::embedded::storage::status::Failure;
 use crate::embedded::storage::structure::Fault;
-use crate::field::{ErrorKind, Shown};
+use schema::field::{ErrorKind, Shown};
 
 /// The scale of an object; none when its kind has none.
 pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {

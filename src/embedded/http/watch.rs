@@ -155,9 +155,9 @@ fn start(call: &Call) -> Result<Start, Failure> {
 
 fn list_options_invalid(field: &str, why: &str) -> Failure {
     let fault = structure::Fault {
-        kind: crate::field::ErrorKind::Forbidden,
+        kind: schema::field::ErrorKind::Forbidden,
         field: field.to_owned(),
-        value: crate::field::Shown::NOTHING,
+        value: schema::field::Shown::NOTHING,
         detail: why.to_owned(),
     };
     Failure::invalid("meta.k8s.io", "ListOptions", "", vec![fault])

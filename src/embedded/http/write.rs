@@ -29,8 +29,8 @@ use crate::embedded::storage::shape::{self, storage_group, viewed};
 use crate::embedded::storage::status::Failure;
 use crate::embedded::storage::store::{State, StoreKey, Stored};
 use crate::embedded::storage::structure::Fault;
-use crate::field::{ErrorKind, Shown};
-use crate::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
+use schema::field::{ErrorKind, Shown};
+use schema::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
 /// For how long a write that does not depend on the stored object is tried while others write the object. kube-apiserver has the same
 /// limit for patches.

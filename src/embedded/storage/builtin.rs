@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::structure::Fault;
-use crate::field::{ErrorKind, Shown};
+use schema::field::{ErrorKind, Shown};
 
 /// The group of CustomResourceDefinitions.
 pub(super) const EXTENSIONS: &str = "apiextensions.k8s.io";

@@ -9,9 +9,9 @@ use super::registry::{Column, Registry, Resource, Scale, qualified};
 use super::status::Failure;
 use super::store::{State, StoreKey};
 use super::structure::{Fault, Structure};
-use crate::field::{ErrorKind, Shown};
 use crate::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
-use crate::ssa;
+use schema::field::{ErrorKind, Shown};
+use schema::ssa;
 
 /// Where a version of a definition has its schema.
 const SCHEMA: &str = "/schema/openAPIV3Schema";

@@ -14,8 +14,8 @@ use super::status::Failure;
 use super::store::{State, StoreKey};
 use super::structure::Fault;
 use crate::embedded::Embedded;
-use crate::field::shortened;
 use crate::hub::naming::{group_version_faults, kind_faults, resource_part_faults};
+use schema::field::shortened;
 
 /// Why an object cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

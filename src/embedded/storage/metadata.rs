@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::registry::Resource;
 use super::status::Failure;
 use super::structure::Fault;
-use crate::field::{ErrorKind, Shown};
 use crate::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
+use schema::field::{ErrorKind, Shown};
 
 /// All annotations of an object together, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;

@@ -10,13 +10,13 @@ use super::registry::{Registry, Resource};
 use super::status::Failure;
 use super::store::Stored;
 use super::structure::Fault;
-use crate::field::ErrorKind;
 use crate::hub::Kind;
 use crate::hub::contract::compare_versions;
 use crate::wire::conversion::ConversionError;
 use crate::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
 use crate::wire::conversion::extension_config;
 use crate::wire::{Version, conversion};
+use schema::field::ErrorKind;
 
 /// Drops unknown fields of an object, fills in what it lacks, and returns where the former was.
 ///

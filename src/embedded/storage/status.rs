@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::registry::Resource;
 use super::store::StoreKey;
 use super::structure::Fault;
-use crate::field::{FieldError, Path};
-use crate::ssa::Conflict;
+use schema::field::{FieldError, Path};
+use schema::ssa::Conflict;
 
 /// The response of a server for a path that is not served.
 const NO_SUCH_PATH: &str = "404 page not found\n";
@@ -115,7 +115,7 @@ impl Failure {
     /// Fields of an object of a kind, which is given as `Kind.group`, are wrong.
     pub(in crate::embedded) fn invalid(group: &str, kind: &str, name: &str, faults: Vec<Fault>) -> Self {
         let qualified = super::registry::qualified(kind, group);
-        let errors: Vec<FieldError> = faults.into_iter().map(Fault::into_error).collect();
+        let errors: Vec<FieldError> = faults.into_iter().map(error_of).collect();
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let all = match texts.as_slice() {
             [only] => only.clone(),
@@ -193,14 +193,12 @@ impl Failure {
     }
 }
 
-impl Fault {
-    fn into_error(self) -> FieldError {
-        let path = match self.field.is_empty() {
-            true => Path::of("<nil>"),
-            false => Path::ROOT.place(&self.field),
-        };
-        FieldError { rule: "DEC-32", kind: self.kind, path, value: self.value, detail: self.detail }
-    }
+fn error_of(fault: Fault) -> FieldError {
+    let path = match fault.field.is_empty() {
+        true => Path::of("<nil>"),
+        false => Path::ROOT.place(&fault.field),
+    };
+    FieldError { rule: "DEC-32", kind: fault.kind, path, value: fault.value, detail: fault.detail }
 }
 
 /// What a server answers to a deletion.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(in crate::embedded) use crate::schema::Fault;
-use crate::schema::ResourceSchema;
-use crate::ssa;
+pub(in crate::embedded) use schema::openapi::Fault;
+use schema::openapi::ResourceSchema;
+use schema::ssa;
 
 /// A schema in the forms in which a server uses it.
 #[derive(Debug)]

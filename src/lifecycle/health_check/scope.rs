@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::hub::{HealthChecks, LabelSelector, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation};
-use golang::json::StringMap;
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::objects::GroupKind;
+use golang::json::StringMap;
 
 /// On a Machine: it is not checked, so it is never remediated.
 const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";

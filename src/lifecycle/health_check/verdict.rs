@@ -5,12 +5,12 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::scope::Scope;
-use golang::calendar::{Moment, of_seconds};
 use crate::hub::{Object, UnhealthyCondition, label};
 use crate::lifecycle::conditions::{get, is_true, since};
 use crate::lifecycle::context::Context;
 use crate::lifecycle::fields::{created, later, remaining, text};
 use crate::lifecycle::objects::Workload;
+use golang::calendar::{Moment, of_seconds};
 
 /// On a Machine: it has to be remediated.
 const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";

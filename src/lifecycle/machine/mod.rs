@@ -19,8 +19,8 @@ use super::fields::{
     cluster_of, controller, owner, owner_name, owners, remove_finalizer, set, set_label, set_owner, stamp, text,
 };
 use super::step::Step;
-use golang::calendar::Moment;
 use crate::hub::{Object, label};
+use golang::calendar::Moment;
 
 mod bootstrap;
 mod delete;

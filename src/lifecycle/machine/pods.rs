@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::drain_rules::{Behavior, Rule};
-use golang::calendar::{Moment, SECOND};
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{controller, items, text, time};
 use crate::lifecycle::objects::{GroupKind, Workload};
+use golang::calendar::{Moment, SECOND};
 
 /// On a Pod: what a drain does with it, before all rules.
 const DRAIN: &str = "cluster.x-k8s.io/drain";

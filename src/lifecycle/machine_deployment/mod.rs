@@ -35,8 +35,8 @@ use super::machine_set::{
 };
 use super::objects::GroupKind;
 use super::step::Step;
-use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey, label};
+use golang::calendar::Moment;
 
 /// What keeps a deployment until its sets are gone (MA-1.7). The finalizer for the templates of topologies is that of other
 /// controllers, which add it themselves.

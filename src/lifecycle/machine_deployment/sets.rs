@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::rollout::Numbers;
 use super::template::differences;
-use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::fields::{controller, created, number, owner, set_owner};
 use crate::lifecycle::machine_set::{replicas, selector, selects};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::wake::is_controlled_by;
+use golang::calendar::Moment;
 
 /// A set: as it is, unless it is new, and as it shall be.
 #[derive(Clone, Debug)]

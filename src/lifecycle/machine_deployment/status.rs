@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::limits::Limits;
 use super::sets::Draft;
-use golang::calendar::Moment;
 use crate::hub::Object;
 use crate::lifecycle::conditions::{Condition, Status, get, is_false, put};
 use crate::lifecycle::fields::{created, items, number, set, text};
 use crate::lifecycle::machine_set::{COUNTERS, Scale, put_scaling, put_versions};
+use golang::calendar::Moment;
 
 /// Counters and versions: sums over the sets (MA-26.1).
 pub(super) fn sum(after: &mut Object, sets: &[&Object]) {

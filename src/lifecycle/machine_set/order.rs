@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use golang::calendar::Moment;
 use crate::hub::Object;
 use crate::lifecycle::conditions::is_false;
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{created, text};
+use golang::calendar::Moment;
 
 /// On a machine that is deleted before others.
 const DELETE_FIRST: &str = "cluster.x-k8s.io/delete-machine";

@@ -7,10 +7,10 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use golang::calendar::Moment;
 use crate::hub::{LabelSelector, Object};
 use crate::lifecycle::conditions::{Condition, Reasons, aggregate, is_true, observe_generation, put, status};
 use crate::lifecycle::fields::{created, remaining, set, text};
+use golang::calendar::Moment;
 use golang::version::KubeVersion;
 
 use super::remediation;

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use golang::calendar::Moment;
 use crate::hub::Object;
 use crate::lifecycle::conditions::{Condition, put};
 use crate::lifecycle::fields::set;
@@ -10,6 +9,7 @@ use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::settings::{Provides, Settings, Timings};
 use crate::lifecycle::testing::{CLUSTER, core, fold_with, object};
+use golang::calendar::Moment;
 
 pub(in crate::lifecycle) const INFRASTRUCTURE: &str = "infrastructure.example.com";
 pub(in crate::lifecycle) const BOOTSTRAP: &str = "bootstrap.example.com";

@@ -13,11 +13,11 @@ use super::infrastructure_machine::parts;
 use super::infrastructure_pool::bring_up;
 use super::scene::PROVISIONED;
 use super::virtual_node::provider_id;
-use golang::calendar::Moment;
 use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{Condition, get, put};
 use crate::lifecycle::fields::{controller, flag, is_of_kind, map_mut, number, reference, set, set_annotation, text};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
+use golang::calendar::Moment;
 
 /// The finalizers of Cluster API's own controllers, which the steps take away again.
 const OF_CLUSTER_API: &str = "cluster.x-k8s.io";

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::delays::delay;
 use super::scene::Scene;
 use super::virtual_node::{Described, provider_id};
-use golang::calendar::Moment;
 use crate::hub::{Object, prefixed_name};
 use crate::lifecycle::conditions::{Condition, put};
 use crate::lifecycle::context::Fault;
@@ -21,6 +20,7 @@ use crate::lifecycle::fields::{
 };
 use crate::lifecycle::names;
 use crate::lifecycle::step::{Step, Write};
+use golang::calendar::Moment;
 
 /// On the infrastructure of pools until their instances are gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-pool";

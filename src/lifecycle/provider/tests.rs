@@ -8,7 +8,6 @@ use core::time::Duration;
 use serde_json::{Value, json};
 
 use super::flow::{CLUSTER_FLOW, MACHINE_FLOW};
-use golang::calendar::SECOND;
 use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{self, Condition, is_true};
 use crate::lifecycle::fields::{self, flag, owner, reference, set, set_annotation, set_label, set_owner, text};
@@ -17,6 +16,7 @@ use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{FailingPart, InjectedFailure, Settings, Timings};
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
 use crate::topology::contract::Contract;
+use golang::calendar::SECOND;
 
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.topologist.dev";
 pub(super) const BOOTSTRAP: &str = "bootstrap.topologist.dev";

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, made};
-use golang::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::fields::{items, map_mut, set_annotation, stamp, text};
 use crate::lifecycle::names;
 use crate::lifecycle::objects::{GroupKind, Workload};
 use crate::lifecycle::step::{Step, Write};
+use golang::calendar::Moment;
 
 const SYSTEM: &str = "kube-system";
 /// The label and the taint of Nodes of a control plane.

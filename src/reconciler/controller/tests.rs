@@ -10,8 +10,8 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::{ApiServer, Failure, Received};
 use crate::telemetry::metrics;
-use testing::Lines;
 use crate::world::Facts;
+use testing::Lines;
 
 const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusterclasses/base";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/own/leases/topologist";

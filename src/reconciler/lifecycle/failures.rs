@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tracing::debug;
 
 use super::Runner;
-use crate::field::shortened;
 use crate::hub::{GROUP, Object};
 use crate::kubernetes::events::QueuedEvent;
 use crate::kubernetes::moment;
@@ -14,6 +13,7 @@ use crate::lifecycle::{ObjectId, Write};
 use crate::reconciler::backoff::FailedRun;
 use crate::reconciler::runs::{RECONCILE_FAILED, failing};
 use crate::topology::contract::Contract;
+use schema::field::shortened;
 
 /// The condition of an object whose steps keep failing; other objects do not have it.
 const RECONCILED: &str = "Reconciled";

@@ -18,12 +18,12 @@ use super::followed::Followed;
 use super::store::Store;
 use super::watches::WorkloadWatches;
 use super::workloads::WorkloadClusters;
-use crate::field::shortened;
 use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::kubernetes::lease::NotLeading;
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::lifecycle::{GroupKind, ObjectId, Objects, Write};
 use crate::telemetry::metrics::Metrics;
+use schema::field::shortened;
 
 /// The type of Secrets of Cluster API (CT-10.10).
 const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";

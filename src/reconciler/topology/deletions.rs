@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use golang::calendar::Moment;
 use crate::hub::deletion_hold::lacks_hold;
 use crate::hub::{Cluster, DeletionHold};
 use crate::topology::hooks::DeletionGuard;
+use golang::calendar::Moment;
 
 /// How Clusters that are being deleted wait for their hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

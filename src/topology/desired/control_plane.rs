@@ -6,7 +6,6 @@ use super::draft::{contract_ref, labels_of_all};
 use super::layers::{Given as _, Layers, moment};
 use super::metadata::{Entry, Given};
 use super::{Basis, DesiredObject, clone, name_of, naming};
-use golang::calendar;
 use crate::hub::contract::definition_name;
 use crate::hub::{ControlPlaneClass, ControlPlaneTopology, Named, Object, group_of, version_of};
 use crate::topology::contract::{Contract, contract_of, note_without_label};
@@ -16,6 +15,7 @@ use crate::topology::origin::Origin;
 use crate::topology::upgrade::{ControlPlaneDecided, Planned};
 use crate::topology::{Failure, current};
 use crate::world::Found;
+use golang::calendar;
 
 const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
 

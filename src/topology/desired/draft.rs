@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::metadata::Entry;
 use super::{Basis, DesiredObject};
-use crate::field::Path;
 use crate::hub::{Cluster, Object, label};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::shim::is_shim;
 use crate::topology::worker::API_VERSION;
+use schema::field::Path;
 
 impl DesiredObject {
     /// An object that is made from scratch, in the namespace of the Cluster.

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::DesiredObject;
-use golang::calendar;
 use crate::hub::{Gate, IntOrString, Taint};
-use golang::json::List;
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
+use golang::calendar;
+use golang::json::List;
 
 /// A part of a topology in two layers: what the Cluster says of it lies over what its class says.
 #[derive(Clone, Copy, Debug)]

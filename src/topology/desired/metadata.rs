@@ -1,9 +1,9 @@
 //! Labels and annotations, from several sources.
 
-use crate::field::Path;
 use crate::hub::TopologyMetadata;
-use golang::json::StringMap;
 use crate::topology::origin::Origin;
+use golang::json::StringMap;
+use schema::field::Path;
 
 /// A label or an annotation, and what gives it.
 #[derive(Clone, Debug, PartialEq)]

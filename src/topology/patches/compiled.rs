@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::pointer::{Make, Pointer};
 use super::trace::OperationPosition;
-use golang::template::{Functions, Template};
 use crate::hub::{
     ClassNames, ClusterClass, ExternalPatch, JsonPatch, Patch, PatchSelector, StatusVariable, TemplateRef,
 };
-use golang::json;
-use crate::schema::Schema;
 use crate::topology::origin::PatchOrigin;
 use crate::variables::{self, INLINE, VariablePath, Variables};
+use golang::json;
+use golang::template::{Functions, Template};
+use schema::openapi::Schema;
 
 /// The patches of a class, ready to be applied to any Cluster.
 #[derive(Debug)]

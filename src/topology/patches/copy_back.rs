@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use super::document::{Document, PatchMark, is_below};
 use super::items::Slot;
 use super::trace::{ItemName, Reason, Skipped};
-use crate::field::Path;
 use crate::hub::{Object, WrongType, annotation, label};
 use crate::topology::contract::Contract;
 use crate::topology::desired::DesiredObject;
 use crate::topology::field_path as paths;
 use crate::topology::origin::{Mark, Origin};
+use schema::field::Path;
 
 /// A place of an item that is carried over, and where to, as dotted paths.
 type CopiedField = (&'static str, &'static str);

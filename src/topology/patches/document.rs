@@ -5,10 +5,10 @@ use json_patch::PatchOperation;
 use serde_json::{Map, Value};
 
 use super::pointer::{self, Location, Make, Pointer};
-use crate::field::{Path, shortened};
 use crate::hub::type_of;
-use golang::json;
 use crate::topology::origin::PatchOrigin;
+use golang::json;
+use schema::field::{Path, shortened};
 
 /// The places that patches can change; as dotted paths and as pointers (PE-21).
 const PLACES: [(&str, &str); 3] =

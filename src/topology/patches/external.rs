@@ -12,11 +12,11 @@ use super::items::HolderReference;
 use super::scopes::Named;
 use super::trace::{NotAsked, PatchError, PatchLocation, Reason};
 use super::{ItemName, Run};
-use crate::field::shortened;
 use crate::hub::ExternalPatch;
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
 use crate::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
+use schema::field::shortened;
 
 /// The version of the hooks that patches call.
 const API_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";

@@ -7,8 +7,8 @@ use json_patch::jsonptr::{PointerBuf, Token};
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
 use serde_json::Value;
 
-use crate::field::Path;
 use crate::hub::type_of;
+use schema::field::Path;
 
 /// Deeper documents than any API server takes are not made: what walks over a document recurses on its depth.
 const MAX_DEPTH: usize = 256;

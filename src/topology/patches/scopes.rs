@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::compiled::{Expression, Visible};
-use golang::template::{Limits, Rendered};
 use crate::hub::{Cluster, Object, VariableValue, annotation};
-use golang::json;
 use crate::topology::blueprint::Blueprint;
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredWorker};
 use crate::topology::worker::WorkerKind;
+use golang::json;
+use golang::template::{Limits, Rendered};
 
 /// The variable that holds what the engine itself has to say.
 const BUILTIN: &str = "builtin";

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::field::Path;
 use crate::hub::ObjectKey;
 use crate::topology::worker::WorkerKind;
 use crate::world::PatchHook;
+use schema::field::Path;
 
 /// The trace of a successful run of the patches.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::{Applied, Certainty, Change, Sent};
 use crate::hub::contract::definition_name;
 use crate::hub::{GROUP, Object, version_of};
-use crate::ssa::{self, Comparing, FieldPath, ManagedFields, OwnershipChange, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::{Origins, is_below};
 use crate::topology::refusals::{completed, definition_of};
 use crate::world::{DryRun, DryRunCall, Found, World};
+use schema::ssa::{self, Comparing, FieldPath, ManagedFields, OwnershipChange, Schema};
 
 /// The time of all writes to facts. It is needed for the order of field managers, and is in no output.
 const NOW: &str = "1970-01-01T00:00:00Z";

@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::Certainty;
 use super::difference::{Comparison, Difference, merged, owners, schema};
 use crate::hub::{Object, version_of};
-use crate::schema::ResourceSchema;
 use crate::topology::failure::{DeniedChange, Failure};
 use crate::topology::refusals::{completed, definition_of};
+use schema::openapi::ResourceSchema;
 
 impl Comparison<'_> {
     /// Refuses a difference that rules of the schema about the old value deny, unless a server has confirmed it.

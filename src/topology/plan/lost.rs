@@ -3,9 +3,9 @@
 use super::difference::{Comparison, UNCOMPARED, recorded, schema};
 use super::{Change, MANAGER};
 use crate::hub::Object;
-use crate::ssa::{self, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::is_below;
+use schema::ssa::{self, Schema};
 
 impl Comparison<'_> {
     /// What else an object of a new name lacks in the place of one. It is not computed for a server, because the object is written anyway.

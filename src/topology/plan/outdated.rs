@@ -116,7 +116,7 @@ pub(super) fn certificate_note(
     let first = later.iter().min()?;
     Some(format!(
         "{object} replaces {} from {} on, since their certificates expire within {days} days then (ROLL-6)",
-        crate::field::counted(later.len(), "machine"),
+        schema::field::counted(later.len(), "machine"),
         seconds(*first),
     ))
 }

@@ -8,13 +8,13 @@ use super::difference::{merged, owners, schema};
 use super::rolls::{defaulted, owner};
 use super::{Fold, Part, Sent, Step, uid};
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, label};
-use golang::json::StringMap;
 use crate::rollouts::Owner;
-use crate::ssa;
 use crate::topology::Failure;
 use crate::topology::refusals::{completed_in, definition_of};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::world::{Found, Record, Selection, World};
+use golang::json::StringMap;
+use schema::ssa;
 
 impl Fold {
     pub(super) fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {

@@ -32,8 +32,8 @@ use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
 use crate::hub::control_plane::{is_upgrading, running_versions, written_at};
 use crate::hub::{Cluster, Hook, Object, Topology, annotation};
-use golang::version::{BuildOrder, Written};
 use crate::world::{Found, PlanCall, World};
+use golang::version::{BuildOrder, Written};
 
 /// Versions to go through, and who is upgrading; nothing is decided yet.
 #[derive(Debug)]

@@ -7,9 +7,9 @@
 
 use std::fmt;
 
-use crate::field::shortened;
-use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
 use crate::world;
+use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
+use schema::field::shortened;
 
 /// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are
 /// those of minor versions, regardless of major ones (UP-02).

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::testing::{Fleet, MD, MP, Round};
 use super::*;
-use golang::version::{BuildOrder, KubeVersion};
 use crate::world::HookAnswer;
+use golang::version::{BuildOrder, KubeVersion};
 
 const V31: &str = "v1.31.0";
 const V32: &str = "v1.32.0";

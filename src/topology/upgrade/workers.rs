@@ -8,8 +8,8 @@ use crate::hub::{Object, ObjectKey};
 use crate::topology::Failure;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
-use golang::version::Written;
 use crate::world::{Found, NodesOf, Selection, World};
+use golang::version::Written;
 
 /// Where the version of a worker stands.
 pub(super) const VERSION: &str = "spec.template.spec.version";

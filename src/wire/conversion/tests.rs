@@ -609,7 +609,7 @@ mod shaped {
 
     use super::*;
     use crate::crd;
-    use crate::field::Findings;
+    use schema::field::Findings;
 
     const TEXTS: [&str; 14] = [
         "a",

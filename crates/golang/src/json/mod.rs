@@ -55,6 +55,7 @@ macro_rules! lenient {
 pub use crate::lenient;
 
 /// Visits a JSON object, and nothing else, with the function it holds.
+#[derive(Debug)]
 pub struct Object<T>(pub std::marker::PhantomData<T>);
 
 /// What `lenient!` structs do with the members of an object.

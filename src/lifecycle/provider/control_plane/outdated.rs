@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::super::scene::Scene;
 use super::member::Member;
-use golang::calendar::Moment;
 use crate::hub::{ContractRef, Object, annotation};
 use crate::lifecycle::fields::{created, number, seconds_between, text, time};
 use crate::lifecycle::names::short_hash;
 use crate::lifecycle::step::Step;
 use crate::rollouts::{Effect, Owner, differences, initialized_as_joined, row};
+use golang::calendar::Moment;
 
 /// On a Machine: what of the control plane's spec it was made from, besides version, infrastructure and configuration.
 pub(super) const MADE_FROM: &str = "lifecycle.topologist.dev/made-from";

@@ -8,8 +8,8 @@ use crate::hub::{Cluster, annotation, label};
 use crate::topology::hooks::DeletionGuard;
 use crate::topology::status::{Run, topology_reconciled};
 use crate::topology::testing::Scene;
-use golang::version::Written;
 use crate::world::{Found, Record};
+use golang::version::Written;
 
 pub(super) const V31: &str = "v1.31.0";
 pub(super) const V32: &str = "v1.32.0";

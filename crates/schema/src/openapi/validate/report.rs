@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::Violation;
 use super::place::ValuePath;
 use crate::field::{ErrorKind, RuleId};
-use crate::schema::Effort;
+use crate::openapi::Effort;
 
 /// How many violations of one value are kept.
 const KEPT: usize = 1000;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::pattern_of;
 use crate::cel::{Decl, PER_RULE, Program, Wanted};
-use crate::schema::{Allowance, Definition, Schema};
+use crate::openapi::{Allowance, Definition, Schema};
 
 /// A rule with what kube-apiserver's libraries made of it.
 #[derive(Deserialize)]

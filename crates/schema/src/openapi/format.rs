@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use golang::calendar::{self, Moment};
 use crate::cel::{is_base64, is_request_uri, is_uuid};
+use golang::calendar::{self, Moment};
 
 /// A known format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

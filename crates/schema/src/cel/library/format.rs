@@ -1,12 +1,12 @@
 //! Named formats, and the messages for texts that do not have them.
 
 use super::{Function, function, method, one, tenths, unfit};
-use golang::calendar::{self, Moment};
 use crate::cel::extended::NamedFormat;
 use crate::cel::fault::Fault;
 use crate::cel::meter::Meter;
 use crate::cel::texts::{is_base64, is_request_uri, is_uuid};
 use crate::cel::value::Val;
+use golang::calendar::{self, Moment};
 
 static FORMATS: [NamedFormat; 12] = [
     NamedFormat { name: "dns1123Label", fits: |text| text.len() <= 63 && is_label(text) },

@@ -6,10 +6,10 @@ use super::place::ValuePath;
 use super::report::Report;
 use super::signed;
 use crate::field::ErrorKind;
-use crate::schema::Schema;
-use crate::schema::format::Format;
-use crate::schema::kind::Kind;
-use crate::schema::node::Bound;
+use crate::openapi::Schema;
+use crate::openapi::format::Format;
+use crate::openapi::kind::Kind;
+use crate::openapi::node::Bound;
 
 impl Schema {
     pub(super) fn check_string(&self, text: &str, place: &ValuePath<'_>, report: &mut Report<'_>) {

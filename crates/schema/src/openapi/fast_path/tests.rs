@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::budget::Stop;
-use crate::schema::Definition;
+use crate::openapi::Definition;
 
 fn compiled(schema: &Value) -> Schema {
     let definition: Definition = serde_json::from_value(schema.clone()).unwrap();

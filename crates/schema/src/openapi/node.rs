@@ -11,8 +11,8 @@ use super::validations::Rules;
 use super::{Allowance, Definition};
 use crate::budget::Exceeded;
 use crate::field::Shown;
-use golang::regexp::{Regex, RegexError};
 use golang::json::{ALLOCATION, in_memory};
+use golang::regexp::{Regex, RegexError};
 
 /// What stands in the place of a value that may hold a password (DEC-34).
 pub const SENSITIVE: &str = "(sensitive)";

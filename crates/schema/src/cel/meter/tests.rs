@@ -12,8 +12,8 @@ use crate::cel::check::{Wanted, compile};
 use crate::cel::meter::{PER_ELEMENT, PER_ENTRY};
 use crate::cel::types::Decl;
 use crate::cel::value::Val;
+use crate::openapi::{Definition, Schema};
 use golang::regexp::Regex;
-use crate::schema::{Definition, Schema};
 use testing::timed;
 
 fn schema(mut schema: Value, rule: &str) -> Schema {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::place::ValuePath;
 use super::report::Report;
 use crate::field::ErrorKind;
-use crate::schema::Schema;
+use crate::openapi::Schema;
 
 impl Schema {
     /// VAR-V-027. The Invalid error of a junctor is reported at the whole value, at any depth.

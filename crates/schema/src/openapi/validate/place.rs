@@ -5,14 +5,14 @@ use crate::field::{lengthen, point, shortened};
 /// Where a check stands inside a value; written out only when something is wrong. Names that are too long to be names are
 /// cut short: there may be many errors below one.
 #[derive(Debug)]
-pub(in crate::schema) enum ValuePath<'a> {
+pub(in crate::openapi) enum ValuePath<'a> {
     Root,
     Member(&'a ValuePath<'a>, &'a str),
     Element(&'a ValuePath<'a>, usize),
 }
 
 impl ValuePath<'_> {
-    pub(in crate::schema) fn render(&self) -> String {
+    pub(in crate::openapi) fn render(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);
         text

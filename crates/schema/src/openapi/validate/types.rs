@@ -7,10 +7,10 @@ use super::place::ValuePath;
 use super::report::Report;
 use super::scalars::as_float;
 use crate::field::{ErrorKind, enumerated};
-use crate::schema::Schema;
-use crate::schema::format::Format;
-use crate::schema::kind::Kind;
-use crate::schema::node::Bound;
+use crate::openapi::Schema;
+use crate::openapi::format::Format;
+use crate::openapi::kind::Kind;
+use crate::openapi::node::Bound;
 
 impl Schema {
     /// VAR-V-020, 023, 026, 028. Says whether the value is an array that passes for a string only because the node has a

@@ -1,9 +1,9 @@
 //! Durations and points in time.
 
 use super::{Function, function, method, one, tenths, unfit};
-use golang::calendar::{DAY, Moment, RANGE, SECOND, days, go_duration};
 use crate::cel::fault::Fault;
 use crate::cel::value::Val;
+use golang::calendar::{DAY, Moment, RANGE, SECOND, days, go_duration};
 
 /// A duration in seconds: `1.5s`.
 pub(super) fn seconds(nanos: i64) -> String {

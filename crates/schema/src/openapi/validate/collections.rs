@@ -8,7 +8,7 @@ use super::place::ValuePath;
 use super::report::Report;
 use super::{STEPS_OF_NODE, signed};
 use crate::field::ErrorKind;
-use crate::schema::Schema;
+use crate::openapi::Schema;
 
 impl Schema {
     pub(super) fn check_array(&self, elements: &[Value], place: &ValuePath<'_>, report: &mut Report<'_>) {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::field::Findings;
+use crate::openapi::{Definition, FastAnswer, Schema, check};
 use golang::json::in_memory;
-use crate::schema::{Definition, FastAnswer, Schema, check};
 
 fn definition(schema: &Value) -> Definition {
     serde_json::from_value(schema.clone()).unwrap()
