@@ -29,7 +29,7 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
-use topologist::schema::Allowance;
+use topologist::openapi::Allowance;
 use topologist::telemetry::metrics::Metrics;
 use topologist::variables::{Library, Slot, Variables};
 use topologist::webhook::limits::Limits;

@@ -24,11 +24,11 @@ use crate::certificates::tls::Identity;
 use crate::crd;
 use crate::embedded::http::front::{self, Token};
 use crate::embedded::{Embedded, Options, kubeconfig};
+use crate::hub::contract::assumed_contract;
 use crate::hub::contract::{definition_name, names_contracts, plural};
 use crate::hub::{Definition, GROUP, Kind, group_of, version_of};
 use crate::telemetry::metrics::Metrics;
 use crate::topology::class_status;
-use crate::topology::contract::assumed_contract;
 use crate::webhook::server::{self, Server};
 use crate::wire::manifest::Manifest;
 

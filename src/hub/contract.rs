@@ -1,10 +1,34 @@
 //! [Provider contracts](https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview): the name of the
-//! CustomResourceDefinition of a kind, and the newest version that its labels list for a contract (CT-2, CT-3, CS-08).
+//! CustomResourceDefinition of a kind, the newest version that its labels list for a contract, and the layout of its fields (CT-2, CT-3,
+//! CS-08).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 pub use super::plural::plural;
+
+/// The layout of the fields of a provider's object (CS-08). An object is read and written in one (CT-20.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contract {
+    V1Beta1,
+    V1Beta2,
+}
+
+/// Kinds of version `v1beta2` whose contract is the older one, by group and the beginning of the kind (DEC-17).
+const OLDER_CONTRACT: [(&str, &str); 9] = [
+    ("controlplane.cluster.x-k8s.io", "AWSManaged"),
+    ("controlplane.cluster.x-k8s.io", "ROSA"),
+    ("controlplane.cluster.x-k8s.io", "KThrees"),
+    ("bootstrap.cluster.x-k8s.io", "EKSConfig"),
+    ("bootstrap.cluster.x-k8s.io", "KThrees"),
+    ("infrastructure.cluster.x-k8s.io", "AWS"),
+    ("infrastructure.cluster.x-k8s.io", "IBM"),
+    ("infrastructure.cluster.x-k8s.io", "OCI"),
+    ("infrastructure.cluster.x-k8s.io", "ROSA"),
+];
+
+/// What the groups of the embedded provider end in, and its version of the older contract; the others follow the newer one (DEC-17).
+const EMBEDDED: (&str, &str) = (".topologist.dev", "v1alpha1");
 
 /// The contracts that are understood, the newest first (CT-3.1, CT-3.2).
 pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
@@ -57,6 +81,40 @@ fn rank(version: &str) -> Option<(u8, u64, u64)> {
         _ => return None,
     };
     Some((stability, number(major)?, minor))
+}
+
+/// The contract whose label lists the version, the newest first (CT-3.9, CT-3.10). Only `v1beta1` selects the older layout.
+pub fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> {
+    let lists = |contract: &str| {
+        let label = labels.get(&format!("cluster.x-k8s.io/{contract}"));
+        label.is_some_and(|versions| versions.split('_').any(|one| one == version))
+    };
+    let another = || {
+        let mut others = labels.iter().filter(|(name, _)| name.starts_with("cluster.x-k8s.io/"));
+        others.any(|(_, versions)| versions.split('_').any(|one| one == version))
+    };
+    match () {
+        () if lists("v1beta2") => Some(Contract::V1Beta2),
+        () if lists("v1beta1") => Some(Contract::V1Beta1),
+        () if another() => Some(Contract::V1Beta2),
+        () => None,
+    }
+}
+
+/// The name of the contract that is assumed of a version of a kind without a definition (DEC-17).
+pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str {
+    match assumed(group, kind, version) {
+        Contract::V1Beta1 => "v1beta1",
+        Contract::V1Beta2 => "v1beta2",
+    }
+}
+
+/// The contract of a kind without a definition (DEC-17).
+pub fn assumed(group: &str, kind: &str, version: &str) -> Contract {
+    let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));
+    let (embedded, older) = EMBEDDED;
+    let is_newer = if group.ends_with(embedded) { version != older } else { version == "v1beta2" && !is_older };
+    if is_newer { Contract::V1Beta2 } else { Contract::V1Beta1 }
 }
 
 #[cfg(test)]

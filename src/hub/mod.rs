@@ -21,6 +21,7 @@ mod label_requirements;
 mod machines;
 mod metadata;
 mod name_template;
+pub mod names;
 pub mod naming;
 mod object;
 mod plural;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::objects::{GroupKind, ObjectId, Objects, Workload};
 use super::settings::Settings;
+use crate::hub::contract::Contract;
 use crate::hub::{ContractRef, Object, ObjectKey, WrongType};
-use crate::topology::contract::Contract;
 use golang::calendar::Moment;
 
 /// Why a step, or a part of it, did not come to an end.

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::context::{Context, Fault};
 use super::fields::set;
+use crate::hub::contract::Contract;
 use crate::hub::{Object, condition};
-use crate::topology::contract::Contract;
 
 /// A flag that turns true once, and stays so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use super::settings::Settings;
 use super::step::{Event, Outcome, Step, Write};
 use super::wake::concerned;
 use crate::hub::contract::definition_name;
+use crate::hub::contract::{Contract, assumed, listed};
 use crate::hub::{GROUP, Object, ObjectKey, version_of};
-use crate::topology::contract::{Contract, assumed, listed};
 use golang::calendar::Moment;
 
 /// How soon a step that failed is tried again at first, and at most.

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
+use crate::hub::names::{LENGTH, end_of};
 use crate::hub::{Named, Object, ObjectKey, default_name, label, name_from};
-use crate::topology::names::{LENGTH, end_of};
 use golang::calendar::Moment;
 
 /// The end of a name of the object that is number `number` of those that `owner` makes at a time (CT-14.3).
@@ -73,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::topology::names::ALPHABET;
+    use crate::hub::names::ALPHABET;
 
     #[test]
     fn ends_have_five_characters_of_the_alphabet_and_follow_from_their_purpose() {

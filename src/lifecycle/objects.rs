@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::hub::contract::Contract;
 use crate::hub::{ContractRef, GROUP, Object, ObjectKey, label};
-use crate::topology::contract::Contract;
 
 /// A kind of objects, in all versions in which they are read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::fold::Fold;
 use super::objects::{GroupKind, ObjectId};
 use super::settings::Settings;
+use crate::hub::contract::Contract;
 use crate::hub::{Object, ObjectKey};
-use crate::topology::contract::Contract;
 use golang::calendar::Moment;
 
 /// The namespace of everything.

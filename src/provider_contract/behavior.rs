@@ -16,8 +16,8 @@ use serde_json::Value;
 use super::definition::Role;
 use super::finding::{Level, order};
 use crate::hub::Object;
+use crate::hub::contract::Contract;
 use crate::lifecycle::contract::Flag;
-use crate::topology::contract::Contract;
 
 /// The objects of Cluster API around an object of a provider, as they were when it changed.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::finding::Finding;
 use super::holds::{Place, find};
-use crate::topology::contract::Contract::{self, V1Beta1, V1Beta2};
+use crate::hub::contract::Contract::{self, V1Beta1, V1Beta2};
 
 const RULE: &str = "CT-6.2";
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::hub::contract::Contract;
 use crate::hub::contract::{chosen, names_contracts};
-use crate::topology::contract::Contract;
 
 /// Which field of Cluster API's objects refers to objects of a kind, or to what is made from its templates (CT-1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use super::definition::{Definition, Role, Version};
 use super::finding::{Finding, Level};
 use super::holds::Holds::{Boolean, Integer, List, Object, ObjectMap, Objects, Text, TextMap, Texts};
 use super::holds::{Holds, Member, Place, find};
+use crate::hub::contract::Contract::{self, V1Beta1, V1Beta2};
 use crate::lifecycle::contract::Flag;
-use crate::topology::contract::Contract::{self, V1Beta1, V1Beta2};
 
 /// A field, what it holds, and the rule that says so.
 type Field = (&'static str, Holds, &'static str);

@@ -7,8 +7,8 @@
 
 use ring::digest::{SHA256, digest};
 
+use crate::hub::names::{Names, end_of};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
-use crate::topology::names::{Names, end_of};
 
 /// Ends for one run.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::topology::names::{ALPHABET, LENGTH};
+    use crate::hub::names::{ALPHABET, LENGTH};
 
     fn cluster(generation: i64, version: &str) -> Cluster {
         let spec = json!({"topology": {"version": version}});

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::blueprint::Blueprint;
-use super::contract::Contract;
 use super::current::Current;
 use super::desired::{self, Desired};
 use super::hooks::{Gate, HookTracker, Hooks};
-use super::names::Names;
 use super::ownership::Unavailable;
 use super::patches::{self, Trace};
 use super::upgrade::{Planned, Tracker};
 use super::{Failure, Options, claims};
+use crate::hub::contract::Contract;
+use crate::hub::names::Names;
 use crate::hub::{Cluster, annotation};
 use crate::world::World;
 
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::topology::names::Derived;
+    use crate::hub::names::Derived;
     use crate::topology::testing::Scene;
 
     fn annotations(scene: &Scene, runtime_sdk: bool) -> BTreeMap<String, String> {

@@ -3,32 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::Failure;
-use crate::hub::contract::{definition_name, names_contracts, newest_version};
+use crate::hub::contract::{
+    Contract, assumed, assumed_contract, definition_name, listed, names_contracts, newest_version,
+};
 use crate::hub::{Definition, Object, version_of};
 use crate::world::{Found, World};
-
-/// The layout of the fields of a provider's object (CS-08). An object is read and written in one (CT-20.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contract {
-    V1Beta1,
-    V1Beta2,
-}
-
-/// Kinds of version `v1beta2` whose contract is the older one, by group and the beginning of the kind (DEC-17).
-const OLDER_CONTRACT: [(&str, &str); 9] = [
-    ("controlplane.cluster.x-k8s.io", "AWSManaged"),
-    ("controlplane.cluster.x-k8s.io", "ROSA"),
-    ("controlplane.cluster.x-k8s.io", "KThrees"),
-    ("bootstrap.cluster.x-k8s.io", "EKSConfig"),
-    ("bootstrap.cluster.x-k8s.io", "KThrees"),
-    ("infrastructure.cluster.x-k8s.io", "AWS"),
-    ("infrastructure.cluster.x-k8s.io", "IBM"),
-    ("infrastructure.cluster.x-k8s.io", "OCI"),
-    ("infrastructure.cluster.x-k8s.io", "ROSA"),
-];
-
-/// What the groups of the embedded provider end in, and its version of the older contract; the others follow the newer one (DEC-17).
-const EMBEDDED: (&str, &str) = (".topologist.dev", "v1alpha1");
 
 /// The contract that an object follows by its version, and whether that is assumed for want of a definition that names
 /// contracts (DEC-17).
@@ -73,24 +52,6 @@ fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<Stri
     }
 }
 
-/// The contract whose label lists the version, the newest first (CT-3.9, CT-3.10). Only `v1beta1` selects the older layout.
-pub fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> {
-    let lists = |contract: &str| {
-        let label = labels.get(&format!("cluster.x-k8s.io/{contract}"));
-        label.is_some_and(|versions| versions.split('_').any(|one| one == version))
-    };
-    let another = || {
-        let mut others = labels.iter().filter(|(name, _)| name.starts_with("cluster.x-k8s.io/"));
-        others.any(|(_, versions)| versions.split('_').any(|one| one == version))
-    };
-    match () {
-        () if lists("v1beta2") => Some(Contract::V1Beta2),
-        () if lists("v1beta1") => Some(Contract::V1Beta1),
-        () if another() => Some(Contract::V1Beta2),
-        () => None,
-    }
-}
-
 /// Whether the contracts of a definition come with the rest of an installation, as for those of `config/crd/bases`. What an API
 /// server has stored has them or is wrong (CS-08).
 fn is_manifest_without_contracts(definition: &Definition) -> bool {
@@ -108,22 +69,6 @@ pub(super) fn note_without_label(object: &Object, world: &World) -> Option<Strin
             "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract>: contract {contract} is assumed for version {version}"
         )
     })
-}
-
-/// The name of the contract that is assumed of a version of a kind without a definition (DEC-17).
-pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str {
-    match assumed(group, kind, version) {
-        Contract::V1Beta1 => "v1beta1",
-        Contract::V1Beta2 => "v1beta2",
-    }
-}
-
-/// The contract of a kind without a definition (DEC-17).
-pub fn assumed(group: &str, kind: &str, version: &str) -> Contract {
-    let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));
-    let (embedded, older) = EMBEDDED;
-    let is_newer = if group.ends_with(embedded) { version != older } else { version == "v1beta2" && !is_older };
-    if is_newer { Contract::V1Beta2 } else { Contract::V1Beta1 }
 }
 
 #[cfg(test)]
@@ -176,10 +121,13 @@ mod tests {
         assert_eq!(assumed("v1beta1"), (Contract::V1Beta1, true));
         assert_eq!(assumed("v1"), (Contract::V1Beta1, true));
         assert_eq!(
-            super::assumed("controlplane.cluster.x-k8s.io", "AWSManagedControlPlane", "v1beta2"),
+            crate::hub::contract::assumed("controlplane.cluster.x-k8s.io", "AWSManagedControlPlane", "v1beta2"),
             Contract::V1Beta1
         );
-        assert_eq!(super::assumed("controlplane.topologist.dev", "EmbeddedControlPlane", "v1beta1"), Contract::V1Beta2);
+        assert_eq!(
+            crate::hub::contract::assumed("controlplane.topologist.dev", "EmbeddedControlPlane", "v1beta1"),
+            Contract::V1Beta2
+        );
     }
 
     #[test]

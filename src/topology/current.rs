@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::blueprint::Blueprint;
-use super::contract::{Contract, contract_of, version_to_read};
+use super::contract::{contract_of, version_to_read};
 use super::ownership::{Claimant, Unavailable};
 use super::worker::{API_VERSION, WorkerKind};
 use super::{Failure, field_path};
+use crate::hub::contract::Contract;
 use crate::hub::{ContractRef, Object, ObjectKey, ObjectRef, label};
 use crate::world::{Found, Selection, World};
 

@@ -2,7 +2,7 @@
 //! made from, and references at a path.
 
 use super::Failure;
-use super::contract::Contract;
+use crate::hub::contract::Contract;
 use crate::hub::{ContractRef, Object, group_of};
 
 /// A field that has a place in each contract.

@@ -205,7 +205,7 @@ mod tests {
         let computation = fold.compute(&blade()).unwrap();
         let generations = Generations::of(&computation.observed.blueprint);
         let world = crate::world::World::new(std::sync::Arc::new(fold.facts().clone()));
-        let plan = Plan::of(&computation, &world, &Applied::default(), &mut crate::topology::names::Derived);
+        let plan = Plan::of(&computation, &world, &Applied::default(), &mut crate::hub::names::Derived);
         (plan.unwrap(), generations)
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use topologist::gotemplate::{Functions, Limits, Template};
+use topologist::template::{Functions, Limits, Template};
 use topologist::yaml;
 
 use crate::process::command;

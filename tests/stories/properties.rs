@@ -13,7 +13,7 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::budget::Stop;
 use topologist::field::{Findings, Path as FieldPath};
 use topologist::hub::{Cluster, ClusterClass, Kind};
-use topologist::schema::{Allowance, Definition, Effort, FastAnswer, Schema, check};
+use topologist::openapi::{Allowance, Definition, Effort, FastAnswer, Schema, check};
 use topologist::wire::review::AdmissionReview;
 use topologist::wire::{Decode, Version};
 use topologist::world::Facts;

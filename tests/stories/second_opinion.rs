@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use topologist::field::{Findings, Path};
-use topologist::schema::{Allowance, Definition, Schema, check};
+use topologist::openapi::{Allowance, Definition, Schema, check};
 
 const SCHEMAS: usize = 500;
 const VALUES_PER_SCHEMA: usize = 4;

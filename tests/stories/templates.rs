@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use topologist::gotemplate::{Functions, Limits, Template};
+use topologist::template::{Functions, Limits, Template};
 
 use crate::judge::errors_of_class;
 

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use topologist::hub::names::Derived;
 use topologist::hub::{Cluster, ClusterClass, ContractRef, Definition, Kind};
 use topologist::topology::desired::Desired;
-use topologist::topology::names::Derived;
 use topologist::topology::{Computation, Failure, Options, class_status, plan};
 use topologist::wire::Decode;
 use topologist::wire::manifest::{self, Manifest};

@@ -22,12 +22,12 @@ use self::surroundings::look_around;
 use crate::cli::args::{CheckProvider, KindAndName, Output};
 use crate::cli::live::{Connection, list};
 use crate::cli::output::{self, Text};
+use crate::hub::contract::Contract;
 use crate::hub::contract::chosen;
 use crate::hub::{Object, ObjectKey};
 use crate::kubernetes::address::Resource;
 use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, shown};
 use crate::provider_contract::{Level, Role, order};
-use crate::topology::contract::Contract;
 use schema::field::{counted, enumerated};
 
 /// Follows objects until they are gone, the time is over, or a signal comes.

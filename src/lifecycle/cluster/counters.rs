@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::scene::Scene;
 use crate::hub::Object;
+use crate::hub::contract::Contract;
 use crate::lifecycle::conditions::is_true;
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{controller, number, set};
-use crate::topology::contract::Contract;
 
 /// The counters in the status of the Cluster.
 const NAMES: [&str; 5] = ["desiredReplicas", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas"];

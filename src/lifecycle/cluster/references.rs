@@ -8,12 +8,12 @@ use core::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::scene::{Referenced, Scene};
+use crate::hub::contract::Contract;
 use crate::hub::{Object, label};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::{Flag, terminal_failure};
 use crate::lifecycle::fields::{controller, flag, is_to, owner, owners, set, set_label, set_owner, text};
 use crate::lifecycle::step::Step;
-use crate::topology::contract::Contract;
 
 /// Where the Cluster notes that its infrastructure is provisioned.
 pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";

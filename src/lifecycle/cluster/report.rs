@@ -7,10 +7,10 @@ use super::deletion::Stage;
 use super::references::{INITIALIZED, PROVISIONED};
 use super::scene::{Referenced, Scene};
 use crate::hub::Object;
+use crate::hub::contract::Contract;
 use crate::lifecycle::conditions::{Condition, Fallback, Part, Priority, Status, get, is_true, mirror, put, summary};
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::flag;
-use crate::topology::contract::Contract;
 
 /// The condition `Ready` of the infrastructure cluster (CT-6.8, CT-15.8).
 const INFRASTRUCTURE_READY: &str = "InfrastructureReady";

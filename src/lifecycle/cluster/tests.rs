@@ -5,13 +5,13 @@ use core::time::Duration;
 use serde_json::{Value, json};
 
 use super::testing::*;
+use crate::hub::contract::Contract;
 use crate::hub::{Object, annotation};
 use crate::lifecycle::conditions::get;
 use crate::lifecycle::fields::{has_finalizer, set, text};
 use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::testing::{CLUSTER, cluster_key, core};
-use crate::topology::contract::Contract;
 
 #[test]
 fn a_cluster_gets_its_finalizer_alone_at_first_and_then_says_whether_it_is_paused() {

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::infrastructure::PROVISIONED;
 use super::work::{External, Work};
 use super::{node_conditions, phase, up_to_date};
+use crate::hub::contract::Contract;
 use crate::lifecycle::conditions::{self, Condition, Fallback, Part, Priority, Status, mirror, put, summary};
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{flag, items, number, remaining, time};
-use crate::topology::contract::Contract;
 
 /// Reasons that are as they should be while a Machine is being deleted.
 const EXPECTED_WHILE_DELETING: [&str; 4] = ["ObjectDeleted", "ObjectDoesNotExist", "NodeDeleted", "NodeDoesNotExist"];

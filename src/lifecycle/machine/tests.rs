@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::hub::contract::Contract;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::conditions::{self, Status};
 use crate::lifecycle::fields::{self, items, set, text};
@@ -11,7 +12,6 @@ use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{Provides, Settings, Timings};
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
-use crate::topology::contract::Contract;
 
 mod deleting;
 mod nodes;

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::hub::contract::Contract;
 use crate::hub::{Object, ObjectKey, label};
 use crate::lifecycle::conditions;
 use crate::lifecycle::fields::{self, flag, items, number, set, text};
@@ -14,7 +15,6 @@ use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{Settings, Timings};
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
-use crate::topology::contract::Contract;
 
 const INFRASTRUCTURE: &str = "infrastructure.topologist.dev";
 const BOOTSTRAP: &str = "bootstrap.topologist.dev";

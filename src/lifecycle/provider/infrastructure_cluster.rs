@@ -6,6 +6,7 @@ use super::delays::delay;
 use super::failures::by_spec;
 use super::infrastructure_machine::report_failure;
 use super::scene::{Scene, has_endpoint};
+use crate::hub::contract::Contract;
 use crate::hub::{Object, annotation};
 use crate::lifecycle::conditions::{Condition, put, reason};
 use crate::lifecycle::context::Fault;
@@ -13,7 +14,6 @@ use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{items, remove_finalizer, set};
 use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{Step, Write};
-use crate::topology::contract::Contract;
 
 /// On infrastructure clusters until their workload cluster is gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-cluster";

@@ -13,6 +13,7 @@ use super::delays::{BOOTSTRAPPED, delay};
 use super::failures::{Failure, by_settings, by_spec, is_numbered};
 use super::scene::Scene;
 use super::virtual_node as node;
+use crate::hub::contract::Contract;
 use crate::hub::{Object, label};
 use crate::lifecycle::conditions::{self, Condition, Part, is_true, put, summary};
 use crate::lifecycle::context::Fault;
@@ -21,7 +22,6 @@ use crate::lifecycle::fields::{remove_finalizer, set, set_annotation, text};
 use crate::lifecycle::following::has_foreign_control_plane;
 use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{Step, Write};
-use crate::topology::contract::Contract;
 use crate::wire::conversion::embedded::EmbeddedKind;
 
 /// On infrastructure machines until what they stand for is gone.

@@ -8,6 +8,7 @@ use core::time::Duration;
 use serde_json::{Value, json};
 
 use super::flow::{CLUSTER_FLOW, MACHINE_FLOW};
+use crate::hub::contract::Contract;
 use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{self, Condition, is_true};
 use crate::lifecycle::fields::{self, flag, owner, reference, set, set_annotation, set_label, set_owner, text};
@@ -15,7 +16,6 @@ use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{FailingPart, InjectedFailure, Settings, Timings};
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
-use crate::topology::contract::Contract;
 use golang::calendar::SECOND;
 
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.topologist.dev";

@@ -5,8 +5,8 @@ use core::cmp::Ordering;
 use serde_json::Value;
 
 use super::{Change, Secret, Verdict, infrastructure, members};
+use crate::hub::contract::Contract;
 use crate::hub::{Object, label};
-use crate::topology::contract::Contract;
 use golang::version::KubeVersion;
 
 const KUBECONFIG: &str = "CT-10.10";

@@ -148,7 +148,7 @@ fn instances(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
 
 /// A failure for good is reported where the contract has fields for it, and stays (CT-6.7, CT-20.2).
 fn failure(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
-    use crate::topology::contract::Contract;
+    use crate::hub::contract::Contract;
     let is_set = |at: usize| {
         ["status.failureReason", "status.failureMessage"].iter().any(|path| !change.text(path)[at].is_empty())
     };

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::{Change, Verdict};
+use crate::hub::contract::Contract;
 use crate::hub::{Object, label, naming};
 use crate::lifecycle::conditions;
-use crate::topology::contract::Contract;
 
 const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::hub::contract::Contract::{V1Beta1, V1Beta2};
 use crate::provider_contract::Role::{
     BootstrapConfig, ControlPlane, InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool,
 };
-use crate::topology::contract::Contract::{V1Beta1, V1Beta2};
 
 /// An object with an owner of this kind and a finalizer, and what a case adds.
 fn object(owner: &str, more: &Value) -> Object {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tracing::debug;
 
 use super::Runner;
+use crate::hub::contract::Contract;
 use crate::hub::{GROUP, Object};
 use crate::kubernetes::events::QueuedEvent;
 use crate::kubernetes::moment;
@@ -12,7 +13,6 @@ use crate::lifecycle::conditions::{self, Condition};
 use crate::lifecycle::{ObjectId, Write};
 use crate::reconciler::backoff::FailedRun;
 use crate::reconciler::runs::{RECONCILE_FAILED, failing};
-use crate::topology::contract::Contract;
 use schema::field::shortened;
 
 /// The condition of an object whose steps keep failing; other objects do not have it.

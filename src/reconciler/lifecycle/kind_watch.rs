@@ -16,13 +16,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::store::{Store, number};
+use crate::hub::contract::Contract;
 use crate::hub::{Object, ObjectKey};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::lifecycle::{GroupKind, ObjectId, put_at};
 use crate::telemetry::metrics::Metrics;
-use crate::topology::contract::Contract;
 use golang::json::Plain;
 
 /// Maximum size of the objects of one limited workload cluster, in bytes of JSON.

@@ -10,11 +10,11 @@ use futures::channel::mpsc;
 use kube::runtime::scheduler::ScheduleRequest;
 use tokio::time::Instant;
 
+use crate::hub::contract::Contract;
 use crate::hub::{Object, ObjectKey};
 use crate::lifecycle::wake::concerned;
 use crate::lifecycle::{GroupKind, ObjectId, Objects};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::topology::contract::Contract;
 
 /// For how long an object that is gone does not come back with the late answer to a write. Requests take less.
 const FRESH: Duration = Duration::from_mins(1);

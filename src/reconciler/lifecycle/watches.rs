@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 
 use super::kind_watch::{KindWatch, Report, Sizes};
 use super::store::Store;
+use crate::hub::contract::{Contract, listed};
 use crate::hub::contract::{definition_name, newest_version};
 use crate::hub::{GROUP, ObjectKey};
 use crate::kubernetes::address::Resource;
@@ -19,7 +20,6 @@ use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::follow::WatchedKind;
 use crate::lifecycle::GroupKind;
 use crate::telemetry::metrics::Metrics;
-use crate::topology::contract::{Contract, listed};
 use crate::world::Scope;
 
 /// How long a definition is waited for, and how soon it is looked for again.

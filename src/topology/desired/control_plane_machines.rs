@@ -1,8 +1,8 @@
 //! The template of the machines of the control plane.
 
 use super::{Basis, DesiredObject, clone, name_of, naming};
+use crate::hub::names::Names;
 use crate::topology::Failure;
-use crate::topology::names::Names;
 
 /// The template of the control plane's machines, if the class has one (DS-11).
 pub(super) fn compute(basis: Basis<'_>, names: &mut dyn Names) -> Result<Option<DesiredObject>, Failure> {

@@ -2,8 +2,8 @@
 
 use super::{Basis, DesiredObject, clone, name_of, naming};
 use crate::hub::Named;
+use crate::hub::names::Names;
 use crate::topology::Failure;
-use crate::topology::names::Names;
 
 /// The infrastructure cluster (DS-08). The Cluster does not own it: providers begin once they see that owner, which Cluster
 /// API sets when the Cluster refers to the object (DS-09).

@@ -29,12 +29,12 @@ use std::sync::Arc;
 
 use super::Failure;
 use super::blueprint::Blueprint;
-use super::contract::Contract;
 use super::current::Current;
-use super::names::Names;
 use super::origin::Origins;
 use super::upgrade::{Decided, Planned};
 use super::worker::WorkerKind;
+use crate::hub::contract::Contract;
+use crate::hub::names::Names;
 use crate::hub::{ContractRef, Object};
 use crate::world::World;
 

@@ -1,9 +1,9 @@
 //! Names of new objects (NAM-01 to NAM-06, DEC-24).
 
 use super::Basis;
+use crate::hub::names::Names;
 use crate::hub::{Named, default_name, name_from, prefixed_name};
 use crate::topology::Failure;
-use crate::topology::names::Names;
 
 /// The name that a naming template of the class gives, or the default one. `path` is where the part stands in the class.
 ///
@@ -48,8 +48,8 @@ mod tests {
     use serde_json::json;
 
     use crate::hub::ObjectKey;
+    use crate::hub::names::Names;
     use crate::topology::Failure;
-    use crate::topology::names::Names;
     use crate::topology::testing::{Scene, objects};
 
     /// Counts, so that every end is another one.

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::hub::ObjectKey;
-use crate::topology::names::Names;
+use crate::hub::names::Names;
 use crate::topology::testing::{Scene, objects};
 
-/// Ends that no [`crate::topology::names::Derived`] gives.
+/// Ends that no [`crate::hub::names::Derived`] gives.
 struct Others;
 
 impl Names for Others {

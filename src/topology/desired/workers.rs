@@ -5,12 +5,12 @@ use super::health_check;
 use super::layers::Layers;
 use super::metadata::{Entry, Given};
 use super::{Basis, DesiredObject, DesiredWorker, clone, machine_deployment, machine_pool, name_of, naming};
+use crate::hub::names::Names;
 use crate::hub::{
     MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass, MachinePoolTopology, Named, Object,
     TopologyMetadata, annotation,
 };
 use crate::topology::current::CurrentWorker;
-use crate::topology::names::Names;
 use crate::topology::origin::Origin;
 use crate::topology::upgrade::Decided;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};

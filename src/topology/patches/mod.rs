@@ -35,9 +35,9 @@ use items::Item;
 use scopes::Scopes;
 
 use super::blueprint::Blueprint;
-use super::contract::Contract;
 use super::desired::Desired;
 use super::{Failure, Options};
+use crate::hub::contract::Contract;
 use crate::world::World;
 
 /// Applies the patches of the class to what is desired; `contract` is that of the desired control plane (PE-01 to PE-32).

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Trace, apply};
+use crate::hub::contract::Contract;
 use crate::hub::{ClusterClass, Object, annotation, label};
 use crate::topology::blueprint::{Blueprint, WorkerTemplates};
-use crate::topology::contract::Contract;
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::worker::WorkerKind;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::fold::Rotations;
 use super::{Action, Fold, Part, Plan, Rollout, Step};
+use crate::hub::names::Derived;
 use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::topology::current::Current;
-use crate::topology::names::Derived;
 use crate::topology::upgrade::{Tracker, is_deployment_upgrading};
 use crate::topology::worker::WorkerKind;
 use crate::topology::{Computation, Failure, Observed};

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::difference::{Comparison, Difference, sent};
 use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
+use crate::hub::contract::Contract;
+use crate::hub::names::{Names, prefixed};
 use crate::hub::{Cluster, Object, ObjectRef, annotation, label};
-use crate::topology::contract::Contract;
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
 use crate::topology::failure::DeniedChange;
 use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
 use crate::topology::hooks::HookTracker;
-use crate::topology::names::{Names, prefixed};
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::ownership::Unavailable;
 use crate::topology::shim;

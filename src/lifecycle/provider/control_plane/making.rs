@@ -11,6 +11,7 @@ use super::cleanup;
 use super::handed_down::{hand_down_metadata, hand_down_settings};
 use super::member::Member;
 use super::outdated::{MADE_FROM, made_from_now};
+use crate::hub::contract::Contract;
 use crate::hub::{ContractRef, Named, Object, label, version_of};
 use crate::lifecycle::clone::{Extra, clone};
 use crate::lifecycle::context::Fault;
@@ -19,7 +20,6 @@ use crate::lifecycle::hooks::CLEANUP;
 use crate::lifecycle::names;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Step;
-use crate::topology::contract::Contract;
 
 /// The finalizer of Machines (MA-1.7).
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";

@@ -10,12 +10,12 @@ use super::handed_down::up_to_date;
 use super::member::Member;
 use super::outdated::Outdated;
 use super::template::replicas;
+use crate::hub::contract::Contract;
 use crate::hub::{Object, label};
 use crate::lifecycle::conditions::{Condition, REPORTED, aggregate, is_true, observe_generation, put};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::set;
-use crate::topology::contract::Contract;
 use golang::version::KubeVersion;
 
 /// Writes the status.

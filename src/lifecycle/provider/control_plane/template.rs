@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::super::scene::Scene;
+use crate::hub::contract::Contract;
 use crate::hub::{ContractRef, Object, group_of};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{number, text, texts};
-use crate::topology::contract::Contract;
 use golang::calendar::go_duration;
 
 /// The template of the infrastructure of its Machines; `None` for a control plane without Machines. A part of a reference is an

@@ -10,6 +10,7 @@ use core::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::tests::{BOOTSTRAP, INFRASTRUCTURE, make_cluster, play, play_with, scene, seconds};
+use crate::hub::contract::Contract;
 use crate::hub::{Object, label};
 use crate::lifecycle::conditions::{self, Condition, is_true};
 use crate::lifecycle::fields::{self, number, set, text};
@@ -17,7 +18,6 @@ use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::Timings;
 use crate::lifecycle::testing::{CLUSTER, cluster_key, object};
-use crate::topology::contract::Contract;
 
 const KUBEADM: (&str, &str) = ("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
 const EMBEDDED: (&str, &str) = ("controlplane.topologist.dev/v1beta1", "EmbeddedControlPlane");

@@ -5,12 +5,12 @@ use serde_json::json;
 use super::super::scene::Scene;
 use super::initialize;
 use crate::hub::Object;
+use crate::hub::contract::Contract;
 use crate::lifecycle::conditions::{self, Condition, is_true, observe_generation, put};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{remaining, set, text};
 use crate::lifecycle::step::Step;
-use crate::topology::contract::Contract;
 
 const AVAILABLE: &str = "Available";
 const ROLLING_OUT: &str = "RollingOut";

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::hub::contract::Contract;
 use crate::hub::{Object, annotation, label};
-use crate::topology::contract::Contract;
 use crate::topology::field_path as paths;
 use crate::topology::patches::Reason;
 use crate::topology::patches::testing::{Patched, case, control_plane, infrastructure, machines, patch, pool_configs};

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::hub::contract::Contract;
 use crate::hub::{annotation, label};
-use crate::topology::contract::Contract;
 use crate::topology::patches::testing::{Case, case, infrastructure, patch};
 use crate::topology::patches::{Reason, Trace};
 use crate::world::{Found, ItemPatch, PatchAnswer, PatchHook};

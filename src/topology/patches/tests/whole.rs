@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::hub::names::Derived;
 use crate::topology::desired::Desired;
-use crate::topology::names::Derived;
 use crate::topology::origin::Origin;
 use crate::topology::testing::{Scene, objects};
 use crate::topology::{Computation, Options};

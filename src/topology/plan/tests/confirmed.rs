@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{SIZE, SMITH, blade, said};
+use crate::hub::names::{Derived, Names};
 use crate::hub::{ClusterClass, Definition, Object, ObjectKey};
-use crate::topology::names::{Derived, Names};
 use crate::topology::plan::{Applied, Certainty, DryRunServer, Fold, Plan, Step};
 use crate::topology::shim::Shim;
 use crate::topology::testing::Scene;

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::confirmed::{differs, planned_with};
 use super::{blade, said};
+use crate::hub::names::Names;
 use crate::hub::{Object, ObjectKey, ObjectRef};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::current::Current;
-use crate::topology::names::Names;
 use crate::topology::plan::{Fold, Plan};
 use crate::topology::testing::Scene;
 use crate::topology::{Failure, worker::WorkerKind};

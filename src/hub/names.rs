@@ -1,7 +1,7 @@
 //! The random suffixes of generated names.
 
-use crate::hub::ObjectKey;
-pub use crate::hub::prefixed_name as prefixed;
+use super::ObjectKey;
+pub use super::prefixed_name as prefixed;
 
 /// What the random part of a name is drawn from (NAM-04).
 pub const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
