@@ -29,9 +29,9 @@ use axum::body::Bytes;
 use axum::routing::post;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::pair::Files;
-use topologist::certificates::tls::Identity;
 use topologist::telemetry::metrics::Metrics;
+use topologist::tls::identity::Identity;
+use topologist::tls::pair::Files;
 use topologist::webhook::server::{Limits, Server};
 
 use support::budgets::{Budget, Budgets};

@@ -19,30 +19,17 @@
 // Leaves: nothing specific to Cluster API.
 
 // Pure core.
-pub mod hub;
-pub mod wire;
-pub mod crd;
-pub mod variables;
-pub mod world;
-pub mod rollouts;
-pub mod admission;
-pub mod topology;
-pub mod lifecycle;
-pub mod simulation;
-pub mod provider_contract;
-pub mod impact;
-pub mod extensions;
 
 // Edges: async, sockets, files, clock, randomness.
-pub mod extension_client;
-pub mod kubernetes;
-pub mod certificates;
-pub mod extension;
-pub mod embedded;
-pub mod webhook;
-pub mod reconciler;
-pub mod telemetry;
 pub mod cli;
 
+pub use apiserver as embedded;
+pub use engine::{admission, extensions, impact, topology};
+pub use extension;
 pub use golang::{calendar, json, regexp, template, version, yaml};
+pub use machines::{lifecycle, provider_contract};
+pub use model::{crd, hub, rollouts, variables, wire, world};
 pub use schema::{budget, cel, field, openapi, ssa};
+pub use server::{certificates, extension_client, kubernetes, reconciler, telemetry, webhook};
+pub use simulation;
+pub use tls;

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use topologist::certificates::authority::Issued;
 use topologist::extension::{Extension, PatchRequest, Patches};
+use topologist::tls::authority::Issued;
 
 const NAME: &str = "counting";
 const PATCHES: [&str; 2] = ["first", "second"];

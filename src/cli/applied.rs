@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::hub::annotation;
-use crate::wire::manifest::Manifest;
+use model::hub::annotation;
+use model::wire::manifest::Manifest;
 use schema::ssa::{Element, FieldSet, ManagedFields, Operation};
 
 /// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
@@ -95,8 +95,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::manifest;
     use golang::yaml::Document;
+    use model::wire::manifest;
 
     fn template(metadata: &Value, spec: &Value) -> Manifest {
         let mut value = json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec});

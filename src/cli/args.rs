@@ -12,18 +12,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use clap::builder::{BoolishValueParser, PossibleValue};
+use clap::builder::BoolishValueParser;
 use clap::{ArgGroup, Args, ColorChoice, Parser, Subcommand, ValueEnum};
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 
 use super::memory;
-use crate::admission::{Dependents, Deprecated, Enforce, FeatureGates, Settings};
-use crate::hub::{LabelRequirements, ObjectKey};
-use crate::impact::UnknownImpact;
-use crate::telemetry::log::Format;
-use crate::topology::hooks::DeletionGuard;
-use crate::world::Scope;
+use super::named_values::{DEPENDENTS, DEPRECATED, ENFORCE, LOG_FORMAT, UNKNOWN_IMPACT, named};
+use ::server::telemetry::log::Format;
+use engine::admission::{Dependents, Deprecated, Enforce, FeatureGates, Settings};
+use engine::impact::UnknownImpact;
+use engine::topology::hooks::DeletionGuard;
 pub use input::{Input, Links, Variables};
+use model::hub::{LabelRequirements, ObjectKey};
+use model::world::Scope;
 pub use values::{ClusterPattern, KindAndName};
 use values::{cluster_pattern, duration, kind_and_name, label_selector, moment, object_key, positive_duration};
 
@@ -107,13 +108,13 @@ pub struct Rules {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(i32).range(0..), env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
     pub minimum_node_startup_timeout: i32,
     /// How to treat a class change that breaks variables of existing Clusters.
-    #[arg(long, value_name = "WHAT", default_value = "deny", env = "TOPOLOGIST_DEPENDENTS")]
+    #[arg(long, value_name = "WHAT", default_value = "deny", value_parser = named(DEPENDENTS), env = "TOPOLOGIST_DEPENDENTS")]
     pub dependents: Dependents,
     /// Deny new Clusters that set infrastructureRef or controlPlaneRef together with a topology, instead of warning.
     #[arg(long, env = "TOPOLOGIST_REFUSE_REFS_WITH_TOPOLOGY", value_parser = BoolishValueParser::new())]
     pub refuse_refs_with_topology: bool,
     /// How to treat a Cluster that sets variables, or parts of them, that its ClusterClass marks as deprecated.
-    #[arg(long, value_name = "WHAT", default_value = "warn", env = "TOPOLOGIST_DEPRECATED")]
+    #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = named(DEPRECATED), env = "TOPOLOGIST_DEPRECATED")]
     pub deprecated: Deprecated,
 }
 
@@ -221,7 +222,7 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = memory::size, env = "TOPOLOGIST_MEMORY_LIMIT")]
     pub memory_limit: Option<usize>,
     /// Whether denials are enforced, or only reported: as warnings, in metrics and in the audit log.
-    #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
+    #[arg(long, value_name = "HOW", default_value = "deny", value_parser = named(ENFORCE), env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,
     /// How long a review may take to count the machines that an edit replaces; what is not counted by then is estimated. It
     /// includes the check of a Cluster's objects against the schemas of their CustomResourceDefinitions. 0 switches both off, and every
@@ -238,7 +239,7 @@ pub struct Serve {
     pub max_replaced_machines: Option<u32>,
     /// How machines count against the ceiling whose number is not known: bound counts all machines of the Clusters that cannot be
     /// computed, warn counts none of them and warns.
-    #[arg(long, value_name = "HOW", default_value = "bound", env = "TOPOLOGIST_IMPACT_UNKNOWN")]
+    #[arg(long, value_name = "HOW", default_value = "bound", value_parser = named(UNKNOWN_IMPACT), env = "TOPOLOGIST_IMPACT_UNKNOWN")]
     pub impact_unknown: UnknownImpact,
     /// Whether topologist creates, upgrades and deletes machines, as Cluster API's machine controllers do; auto means only with
     /// --embedded. With --embedded it also does what providers do; elsewhere only for the kinds of the embedded provider.
@@ -260,7 +261,7 @@ pub struct Serve {
     #[arg(long, value_name = "VALUE", env = "TOPOLOGIST_WATCH_FILTER")]
     pub watch_filter: Option<String>,
     /// Log format.
-    #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
+    #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT", value_parser = named(LOG_FORMAT))]
     pub log_format: Format,
     /// Log filter: a level, or module=level pairs. Default: info; with --embedded on a terminal, RUST_LOG or warn.
     #[arg(long, value_name = "FILTER", env = "TOPOLOGIST_LOG")]
@@ -662,61 +663,6 @@ pub struct Certs {
     /// Overwrite existing files.
     #[arg(long)]
     pub force: bool,
-}
-
-impl ValueEnum for Dependents {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Dependents::Deny, Dependents::Warn, Dependents::Off]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Dependents::Deny => PossibleValue::new("deny").help("Deny the change"),
-            Dependents::Warn => PossibleValue::new("warn").help("Allow the change with warnings"),
-            Dependents::Off => PossibleValue::new("off").help("Do not check the Clusters"),
-        })
-    }
-}
-
-impl ValueEnum for Deprecated {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Deprecated::Warn, Deprecated::Deny]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Deprecated::Warn => PossibleValue::new("warn").help("Allow the Cluster with warnings"),
-            Deprecated::Deny => {
-                PossibleValue::new("deny").help("Deny new uses; warn about uses that the Cluster had before")
-            }
-        })
-    }
-}
-
-impl ValueEnum for UnknownImpact {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[UnknownImpact::Bound, UnknownImpact::Warn]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            UnknownImpact::Bound => PossibleValue::new("bound").help("Count all machines that may go"),
-            UnknownImpact::Warn => PossibleValue::new("warn").help("Count none of them, with a warning"),
-        })
-    }
-}
-
-impl ValueEnum for Enforce {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Enforce::Deny, Enforce::Warn]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Enforce::Deny => PossibleValue::new("deny").help("Deny the request"),
-            Enforce::Warn => PossibleValue::new("warn").help("Allow the request, with the denial as a warning"),
-        })
-    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use tokio::task::JoinSet;
 use super::args::certificates::Flags;
 use super::leading::Leading;
 use super::tasks::supervise;
-use crate::certificates::bundles::Services;
-use crate::certificates::rotation::Policy;
-use crate::certificates::self_managed::{Names, SelfManaged};
-use crate::certificates::tls::Identity;
-use crate::telemetry::metrics::Metrics;
+use server::certificates::bundles::Services;
+use server::certificates::rotation::Policy;
+use server::certificates::self_managed::{Names, SelfManaged};
+use server::telemetry::metrics::Metrics;
+use tls::identity::Identity;
 
 impl Flags {
     fn names(&self, namespace: String) -> Names {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use super::args::Certs;
 use super::atomic_file;
 use super::output::{self, Text};
-use crate::certificates::authority::Issued;
+use tls::authority::Issued;
 
 /// Writes the four files; keys are readable by their owner alone.
 pub(super) fn run(options: &Certs) -> Result<ExitCode> {

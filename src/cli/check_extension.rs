@@ -23,13 +23,13 @@ use super::rollout::{self, Side};
 use super::sample::{self, Draft};
 use super::sources::{self, FILE_LIMIT};
 use super::validate::{complain, denials};
-use crate::extension_client::Client;
-use crate::hub::ObjectKey;
-use crate::topology::plan::Fold;
-use crate::variables::Extent;
-use crate::world::{Facts, Found, Record};
+use engine::topology::plan::Fold;
 use lab::{Expected, Lab};
+use model::hub::ObjectKey;
+use model::variables::Extent;
+use model::world::{Facts, Found, Record};
 use report::Report;
+use server::extension_client::Client;
 
 /// Calls every handler that may be called, and prints the findings.
 pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {

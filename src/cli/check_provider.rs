@@ -13,7 +13,7 @@ use super::args::{CheckProvider, Output, Variables};
 use super::empty;
 use super::files::{Input, Reader};
 use super::output::{self, Text};
-use crate::provider_contract::{self, Checked, Finding, Level};
+use machines::provider_contract::{self, Checked, Finding, Level};
 use schema::field::{counted, enumerated};
 
 /// Prints the findings about each definition, or what objects of a running cluster do.

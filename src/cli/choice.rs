@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::cli::args::ClusterPattern;
 use crate::cli::rollout;
-use crate::hub::{LabelRequirements, ObjectKey};
-use crate::world::{Facts, Found};
+use model::hub::{LabelRequirements, ObjectKey};
+use model::world::{Facts, Found};
 use schema::field::closest;
 
 /// How many names a message lists.

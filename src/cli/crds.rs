@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use super::args::{Crds, Family};
 use super::output;
-use crate::crd;
-use crate::extensions::openapi;
+use engine::extensions::openapi;
+use model::crd;
 
 /// Prints the definitions as one YAML stream.
 pub(super) fn run(options: &Crds) -> Result<ExitCode> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::admission::usable_variables;
-use crate::hub::{ClusterClass, Kind, ObjectKey};
-use crate::topology::class_status;
-use crate::topology::class_variables::Discovered;
-use crate::topology::plan::ExtensionServer;
-use crate::wire::{Decode, Version, as_hub_json};
-use crate::world::Found;
+use engine::admission::usable_variables;
+use engine::topology::class_status;
+use engine::topology::class_variables::Discovered;
+use engine::topology::plan::ExtensionServer;
 use golang::json;
+use model::hub::{ClusterClass, Kind, ObjectKey};
+use model::wire::{Decode, Version, as_hub_json};
+use model::world::Found;
 
 /// What calls extensions of files, for variables too.
 pub(super) trait VariableServer: ExtensionServer {

@@ -18,19 +18,19 @@ use super::listen;
 use super::output::Text;
 use super::progress::Progress;
 use super::state_dir::StateDir;
-use crate::certificates::authority::Issued;
-use crate::certificates::pair::Files;
-use crate::certificates::tls::Identity;
-use crate::crd;
-use crate::embedded::http::front::{self, Token};
-use crate::embedded::{Embedded, Options, kubeconfig};
-use crate::hub::contract::assumed_contract;
-use crate::hub::contract::{definition_name, names_contracts, plural};
-use crate::hub::{Definition, GROUP, Kind, group_of, version_of};
-use crate::telemetry::metrics::Metrics;
-use crate::topology::class_status;
-use crate::webhook::server::{self, Server};
-use crate::wire::manifest::Manifest;
+use ::server::telemetry::metrics::Metrics;
+use ::server::webhook::server::{self, Server};
+use apiserver::http::front::{self, Token};
+use apiserver::{Embedded, Options, kubeconfig};
+use engine::topology::class_status;
+use model::crd;
+use model::hub::contract::assumed_contract;
+use model::hub::contract::{definition_name, names_contracts, plural};
+use model::hub::{Definition, GROUP, Kind, group_of, version_of};
+use model::wire::manifest::Manifest;
+use tls::authority::Issued;
+use tls::identity::Identity;
+use tls::pair::Files;
 
 /// The API, bound and not serving yet.
 pub(super) struct Api {
@@ -317,7 +317,7 @@ mod tests {
 
     fn manifests(text: &str) -> Vec<Manifest> {
         let documents = yaml::documents(text).into_iter().map(Result::unwrap);
-        documents.flat_map(|document| crate::wire::manifest::objects(document).unwrap()).collect()
+        documents.flat_map(|document| model::wire::manifest::objects(document).unwrap()).collect()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::admission::{Outcome, Verdict};
+use engine::admission::{Outcome, Verdict};
 use schema::field::{FieldError, RuleId};
 
 /// One error, as `-o json` prints it.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,21 +30,21 @@ use super::atomic_file;
 use super::discovered::VariableServer;
 use super::live::{self, Connection};
 use super::sources::{self, FILE_LIMIT, TOTAL_LIMIT};
-use crate::extension_client::Client;
-use crate::extensions::answers::{
+use engine::extensions::answers::{
     self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
 };
-use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
-use crate::extensions::{
+use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
+use engine::extensions::{
     Address, DISCOVERY, ExtensionConfig, Handler, Question, Registration, Selector, Target, first_value,
     registered_name,
 };
-use crate::hub::{Hook, Object, ObjectKey, annotation};
-use crate::kubernetes::address::Resource;
-use crate::kubernetes::port_forward::Forward;
-use crate::topology::plan::ExtensionServer;
-use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+use engine::topology::plan::ExtensionServer;
 use golang::json::StringMap;
+use model::hub::{Hook, Object, ObjectKey, annotation};
+use model::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+use server::extension_client::Client;
+use server::kubernetes::address::Resource;
+use server::kubernetes::port_forward::Forward;
 
 /// The format of recordings.
 const FORMAT: &str = "topologist.dev/extension-recording/v1";

@@ -11,9 +11,9 @@ use super::args::{Links, Variables};
 use super::hints;
 use super::sources::{Refused, Sources};
 use super::substitution::{self, Lookup};
-use crate::hub::{Kind, Object, ObjectKey, ObjectRef};
-use crate::wire::manifest::{self, Manifest};
 use golang::yaml::{self, Repeated};
+use model::hub::{Kind, Object, ObjectKey, ObjectRef};
+use model::wire::manifest::{self, Manifest};
 
 /// An object and the file that it came from.
 #[derive(Clone, Debug)]

@@ -8,19 +8,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::offline::{Case, Subject};
-use crate::admission::{Edited, Settings};
-use crate::hub::{Kind, Object, ObjectKey};
-use crate::impact::{APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class};
-use crate::kubernetes::sizes::worker_state;
-use crate::topology::Options;
-use crate::wire::manifest::Manifest;
-use crate::world::{Facts, Objects, Record};
+use engine::admission::{Edited, Settings};
+use engine::impact::{
+    APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class,
+};
+use engine::topology::Options;
+use model::hub::{Kind, Object, ObjectKey};
+use model::wire::manifest::Manifest;
+use model::world::{Facts, Objects, Record};
 use schema::budget::Stop;
 use schema::field::{FieldError, counted};
+use server::kubernetes::sizes::worker_state;
 
 /// An edit that replaces or removes more machines than a ceiling allows, and that is not approved.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,8 +1,8 @@
 //! Hints about mistakes in copied examples: gaps, quotes of word processors, lines that lost their breaks.
 
-use crate::hub::{ExternalPatch, ObjectKey, Patch};
-use crate::topology::Failure;
-use crate::world::{Facts, Found};
+use engine::topology::Failure;
+use model::hub::{ExternalPatch, ObjectKey, Patch};
+use model::world::{Facts, Found};
 use schema::field::closest;
 
 /// A sign that a text holds, and what it means.

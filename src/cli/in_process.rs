@@ -14,12 +14,12 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::admission::{Hook, Phase as HookPhase, hooks};
-use crate::embedded::{Admission, Asked, Phase, Webhook};
-use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
-use crate::hub::GROUP;
-use crate::hub::contract::plural;
-use crate::webhook::{extension_configs, template_deletions, templates};
+use apiserver::{Admission, Asked, Phase, Webhook};
+use engine::admission::{Hook, Phase as HookPhase, hooks};
+use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
+use model::hub::GROUP;
+use model::hub::contract::plural;
+use server::webhook::{extension_configs, template_deletions, templates};
 
 /// How long a review may take, in seconds.
 const TIMEOUT: u32 = 10;

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::hub::{group_of, version_of};
-use crate::wire::Version;
-use crate::wire::manifest::Manifest;
+use model::hub::{group_of, version_of};
+use model::wire::Version;
+use model::wire::manifest::Manifest;
 
 const VARIABLES: &str = "/spec/topology/variables";
 /// What `kubectl apply` applied the last time.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use crate::certificates::tls::Identity;
-use crate::telemetry::metrics::Metrics;
-use crate::webhook::server::{Limits, Server};
+use server::telemetry::metrics::Metrics;
+use server::webhook::server::{Limits, Server};
+use tls::identity::Identity;
 
 /// How many ports after a default are tried.
 const NEXT_PORTS: u16 = 100;

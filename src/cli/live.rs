@@ -27,19 +27,19 @@ use super::files::{Input, Loaded, Undecoded};
 use super::offline::settled;
 use super::output;
 use super::sample::with_samples;
-use crate::extensions::config;
-use crate::hub::contract::definition_name;
-use crate::hub::names::Derived;
-use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef};
-use crate::kubernetes::address::Resource;
-use crate::kubernetes::cache::Cache;
-use crate::kubernetes::gather::Gatherer;
-use crate::telemetry::metrics::Metrics;
-use crate::topology::{Computation, Options, class_status};
-use crate::wire::manifest;
-use crate::wire::{Decode, Version};
-use crate::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record, World, settle};
+use engine::extensions::config;
+use engine::topology::{Computation, Options, class_status};
 use golang::yaml::Document;
+use model::hub::contract::definition_name;
+use model::hub::names::Derived;
+use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef};
+use model::wire::manifest;
+use model::wire::{Decode, Version};
+use model::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record, World, settle};
+use server::kubernetes::address::Resource;
+use server::kubernetes::cache::Cache;
+use server::kubernetes::gather::Gatherer;
+use server::telemetry::metrics::Metrics;
 
 /// What stands in the place of a file name.
 const SOURCE: &str = "<cluster>";
@@ -391,8 +391,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
-    use crate::world::NodesOf;
+    use model::world::NodesOf;
+    use server::kubernetes::scripted::{Answer as Said, Script};
 
     fn gatherer(script: &Script) -> Gatherer {
         Gatherer::of_cluster(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())

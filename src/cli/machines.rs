@@ -9,9 +9,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::args::Serve;
 use super::output::{self, Text};
 use super::sources::{self, FILE_LIMIT};
-use crate::lifecycle::Settings;
-use crate::lifecycle::settings::{Endpoint, Provides, Timings, TimingsFile, read};
-use crate::telemetry::metrics::{Metrics, PHASES, Phase};
+use machines::lifecycle::Settings;
+use machines::lifecycle::settings::{Endpoint, Provides, Timings, TimingsFile, read};
+use server::telemetry::metrics::{Metrics, PHASES, Phase};
 
 /// How often progress is told.
 const TELLING: Duration = Duration::from_secs(2);

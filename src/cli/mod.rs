@@ -30,6 +30,7 @@ mod live;
 mod machines;
 mod markdown;
 mod memory;
+mod named_values;
 mod offline;
 mod output;
 mod plan;
@@ -57,8 +58,8 @@ use args::{Arguments, Command};
 use clap::builder::{OsStr, Resettable};
 use clap::{Arg, CommandFactory as _, Parser as _};
 
-use crate::telemetry::log;
 use schema::field::chain;
+use server::telemetry::log;
 
 /// Wrong usage or unreadable input.
 pub const UNUSABLE: u8 = 2;

@@ -18,8 +18,8 @@ use anstyle::Style;
 use clap::ColorChoice;
 use serde::Serialize;
 
-use crate::telemetry::log::ERASE_LINE;
 use schema::field::plain;
+use server::telemetry::log::ERASE_LINE;
 
 /// One line, made of parts. Control characters, line breaks and characters that change the direction of a text are escaped in each part,
 /// and so are commands of CI systems in the whole line.

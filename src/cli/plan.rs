@@ -31,7 +31,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::args::extensions::Extensions as Flags;
@@ -47,11 +47,11 @@ use super::rollout::{self, Side};
 use super::schemas;
 use super::twins::{self, Twins};
 use super::validate;
-use crate::hub::ObjectKey;
-use crate::topology::plan::{Fold, Rollout};
-use crate::world::Found;
 use collected::{Collected, Keep, Report};
 use dry_run::Server;
+use engine::topology::plan::{Fold, Rollout};
+use model::hub::ObjectKey;
+use model::world::Found;
 use progress::Progress;
 use report::ClusterReport;
 use samples::{Half, Samples};

@@ -13,9 +13,9 @@ use super::output;
 use super::rollout::{self, Side};
 use super::schemas;
 use super::validate::{complain, denials};
-use crate::topology::inspection::Inspected;
-use crate::topology::patches::Trace;
-use crate::topology::refusals::Checks;
+use engine::topology::inspection::Inspected;
+use engine::topology::patches::Trace;
+use engine::topology::refusals::Checks;
 
 /// Prints the objects of every Cluster, or of one.
 pub(super) fn run(options: &Render) -> Result<ExitCode> {

@@ -10,12 +10,12 @@ use super::args;
 use super::discovered::VariableServer;
 use super::live::{self, Connection, Reach};
 use super::offline::{Case, Subject};
-use crate::admission::Settings;
-use crate::crd;
-use crate::hub::{Cluster, Kind, Object, ObjectKey};
-use crate::topology::Options;
-use crate::topology::plan::{Fold, uid};
-use crate::world::{Facts, Found, Record};
+use engine::admission::Settings;
+use engine::topology::Options;
+use engine::topology::plan::{Fold, uid};
+use model::crd;
+use model::hub::{Cluster, Kind, Object, ObjectKey};
+use model::world::{Facts, Found, Record};
 use schema::openapi::Violation;
 
 /// The files of one side, and what is said of the objects in them.
@@ -133,7 +133,7 @@ fn identify(facts: &mut Facts) {
         let Found::Yes(found) = facts.cluster(&key) else { continue };
         if found.metadata.uid.is_empty() {
             let mut cluster = Cluster::clone(&found);
-            cluster.metadata.uid = uid(crate::hub::GROUP, "Cluster", &key);
+            cluster.metadata.uid = uid(model::hub::GROUP, "Cluster", &key);
             facts.put_cluster(key, Record::readable(cluster));
         }
     }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::offline;
-use crate::admission::Settings;
-use crate::hub::{Cluster, ClusterClass, GROUP, ObjectKey};
-use crate::topology::plan::uid;
-use crate::variables::{self, Extent, Sample};
-use crate::wire::{Decode, Version};
-use crate::world::{Class, Facts, Found, Record};
+use engine::admission::Settings;
+use engine::topology::plan::uid;
+use model::hub::{Cluster, ClusterClass, GROUP, ObjectKey};
+use model::variables::{self, Extent, Sample};
+use model::wire::{Decode, Version};
+use model::world::{Class, Facts, Found, Record};
 
 /// The Kubernetes version of samples, where the class lists none.
 const VERSION: &str = "v1.34.0";

@@ -9,15 +9,15 @@ use super::offline::Case;
 use super::output;
 use super::rollout;
 use super::sample::{self, Draft};
-use crate::admission::Settings;
-use crate::hub::contract::definition_name;
-use crate::hub::{Kind, ObjectKey, ObjectRef, TemplateRef, group_of, version_of};
-use crate::topology::class_references::{made_kinds, references};
-use crate::topology::inspection::Inspected;
-use crate::topology::plan::Fold;
-use crate::topology::refusals::Checks;
-use crate::variables::Extent;
-use crate::world::{Class, Facts, Found, Record};
+use engine::admission::Settings;
+use engine::topology::class_references::{made_kinds, references};
+use engine::topology::inspection::Inspected;
+use engine::topology::plan::Fold;
+use engine::topology::refusals::Checks;
+use model::hub::contract::definition_name;
+use model::hub::{Kind, ObjectKey, ObjectRef, TemplateRef, group_of, version_of};
+use model::variables::Extent;
+use model::world::{Class, Facts, Found, Record};
 
 /// Says once which kinds of objects were not checked.
 pub(super) fn note(unchecked: &BTreeSet<String>) -> Result<()> {

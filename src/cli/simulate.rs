@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 
 use self::progress::Progress;
 use self::report::{Report, Stuck};
@@ -43,15 +43,15 @@ use super::output;
 use super::rollout::Side;
 use super::twins::Twins;
 use super::validate::{complain, denials};
-use crate::hub::{Object, ObjectKey};
-use crate::lifecycle::settings::{InjectedFailure, TimingsFile};
-use crate::lifecycle::{GroupKind, ObjectId, Settings};
-use crate::simulation::timeline::{ClusterTimeline, Timeline};
-use crate::simulation::{End, Simulation};
-use crate::topology::plan::Fold;
-use crate::world::{Found, Record};
+use engine::topology::plan::Fold;
 use golang::calendar::Moment;
+use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
+use machines::lifecycle::{GroupKind, ObjectId, Settings};
+use model::hub::{Object, ObjectKey};
+use model::world::{Found, Record};
 use schema::budget::Stop;
+use simulation::timeline::{ClusterTimeline, Timeline};
+use simulation::{End, Simulation};
 
 /// Simulates a rollout, or the one of a change.
 pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
@@ -74,7 +74,7 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     if let Some(extension) =
-        crate::topology::plan::updater(&sides.after.as_ref().unwrap_or(&sides.before).case().objects())
+        engine::topology::plan::updater(&sides.after.as_ref().unwrap_or(&sides.before).case().objects())
     {
         output::message(format_args!(
             "the extension {extension} may update machines in place; this simulation replaces them"

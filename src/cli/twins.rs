@@ -13,11 +13,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::hub::label::CLUSTER_NAME;
-use crate::hub::{Cluster, ObjectKey};
-use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
-use crate::topology::plan::Fold;
-use crate::world::{Facts, Found, Objects};
+use engine::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
+use engine::topology::plan::Fold;
+use model::hub::label::CLUSTER_NAME;
+use model::hub::{Cluster, ObjectKey};
+use model::world::{Facts, Found, Objects};
 
 /// A Cluster to plan, and the others for which the plan holds as well.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::UNUSABLE;
@@ -18,9 +18,9 @@ use super::held_edits::{HeldEdit, held_edits};
 use super::offline::{Case, Review, Subject};
 use super::output::{self, Text};
 use super::schemas::{self, Inspector};
-use crate::admission::{Operation, Settings};
-use crate::topology::refusals::Checks;
-use crate::world::Facts;
+use engine::admission::{Operation, Settings};
+use engine::topology::refusals::Checks;
+use model::world::Facts;
 use schema::field::{RuleId, Warning};
 
 /// Prints a verdict for every Cluster and ClusterClass.

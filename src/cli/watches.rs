@@ -8,14 +8,14 @@ use tracing::info;
 use super::args::Serve;
 use super::memory::Shares;
 use super::tasks::supervise;
-use crate::kubernetes::cache::Cache;
-use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::deletion_hooks::DeletionHooks;
-use crate::kubernetes::extension_configs::ExtensionConfigs;
-use crate::kubernetes::impact_facts::{Bounds, Watched};
-use crate::telemetry::metrics::Metrics;
-use crate::topology::hooks::DeletionGuard;
-use crate::webhook::holds::Holds;
+use engine::topology::hooks::DeletionGuard;
+use server::kubernetes::cache::Cache;
+use server::kubernetes::contract::Definitions;
+use server::kubernetes::deletion_hooks::DeletionHooks;
+use server::kubernetes::extension_configs::ExtensionConfigs;
+use server::kubernetes::impact_facts::{Bounds, Watched};
+use server::telemetry::metrics::Metrics;
+use server::webhook::holds::Holds;
 
 /// What each replica watches for its reviews besides classes and Clusters.
 pub(super) struct Watches {

@@ -10,13 +10,13 @@ use super::args::Serve;
 use super::embedded::identity;
 use super::leading::Machines;
 use super::listen;
-use crate::embedded::Options;
-use crate::embedded::workloads::Workloads;
-use crate::hub::ObjectKey;
-use crate::lifecycle::settings::Endpoint;
-use crate::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
-use crate::telemetry::metrics::Metrics;
-use crate::webhook::server::{self, Server};
+use ::server::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
+use ::server::telemetry::metrics::Metrics;
+use ::server::webhook::server::{self, Server};
+use apiserver::Options;
+use apiserver::workloads::Workloads;
+use machines::lifecycle::settings::Endpoint;
+use model::hub::ObjectKey;
 
 /// The port where they listen by default.
 const PORT: u16 = 6444;

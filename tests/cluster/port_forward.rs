@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
-use topologist::certificates::authority::Issued;
+use topologist::tls::authority::Issued;
 
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::stream;

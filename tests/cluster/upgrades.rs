@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use topologist::certificates::authority::Issued;
+use topologist::tls::authority::Issued;
 
 use crate::admission::{Objects, causes, class, cluster, denial, dry, pairs, webhooks_elsewhere};
 use crate::kubernetes::Kubernetes;

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
-use topologist::certificates::authority::Issued;
-use topologist::certificates::pair::Files;
-use topologist::certificates::tls::Identity;
+use topologist::tls::authority::Issued;
+use topologist::tls::identity::Identity;
+use topologist::tls::pair::Files;
 
 use crate::plans::bundle;
 use crate::process::command;
@@ -125,7 +125,7 @@ fn with_extension() -> String {
 }
 
 async fn serve(listener: TcpListener, issued: Issued, router: Router) {
-    let identity = Identity::new(None, Arc::default());
+    let identity = Identity::new(None, Arc::new(()));
     let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
     identity.take_on(&issued.pair(), &files).unwrap();
     let acceptor = TlsAcceptor::from(identity.config().unwrap());

@@ -108,12 +108,12 @@ static SETS: LazyLock<Regex> =
 
 /// Files that may read phases, each with the reason.
 const MAY_READ: [(&str, &str); 7] = [
-    ("src/crd/", "columns, and schemas"),
-    ("src/embedded/", "the API server: columns and field selectors"),
-    ("src/lifecycle/conditions.rs", "the function for those who show it"),
-    ("src/lifecycle/machine/pods.rs", "the phase of a Pod"),
-    ("src/reconciler/lifecycle/store.rs", "the metric"),
-    ("src/simulation/", "what is printed"),
+    ("crates/model/src/crd/", "columns, and schemas"),
+    ("crates/apiserver/src/", "the API server: columns and field selectors"),
+    ("crates/machines/src/lifecycle/conditions.rs", "the function for those who show it"),
+    ("crates/machines/src/lifecycle/machine/pods.rs", "the phase of a Pod"),
+    ("crates/server/src/reconciler/lifecycle/store.rs", "the metric"),
+    ("crates/simulation/src/", "what is printed"),
     ("src/cli/", "what is printed"),
 ];
 
@@ -146,7 +146,7 @@ fn sources() -> BTreeMap<String, String> {
 
 /// A phase is computed from the one before, in a file of its own.
 fn writes_phases(place: &str) -> bool {
-    place.starts_with("src/lifecycle/") && place.ends_with("/phase.rs")
+    place.starts_with("crates/machines/src/lifecycle/") && place.ends_with("/phase.rs")
 }
 
 fn is_test(place: &str) -> bool {
@@ -164,7 +164,7 @@ fn no_controller_reads_a_phase() {
         .flat_map(|(place, source)| reads(source).into_iter().map(move |line| format!("{place}: {line}")))
         .collect();
     assert!(found.is_empty(), "the phase is for people; decide by other fields:\n{}", found.join("\n"));
-    let metric = &sources["src/reconciler/lifecycle/store.rs"];
+    let metric = &sources["crates/server/src/reconciler/lifecycle/store.rs"];
     assert!(!reads(metric).is_empty(), "the reads that there are, are found");
 }
 

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::authority::Issued;
-use topologist::certificates::pair::Files;
-use topologist::certificates::tls::Identity;
 use topologist::embedded::workloads::Workloads;
 use topologist::embedded::{Embedded, Options};
 use topologist::hub::ObjectKey;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
+use topologist::tls::authority::Issued;
+use topologist::tls::identity::Identity;
+use topologist::tls::pair::Files;
 use topologist::webhook::server::{Limits, Server};
 use topologist::world::{Answer, Facts, Found, Need, NodesOf};
 

@@ -29,9 +29,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use topologist::certificates::authority::Issued;
-use topologist::certificates::pair::Files;
-use topologist::certificates::tls::Identity;
+use topologist::tls::authority::Issued;
+use topologist::tls::identity::Identity;
+use topologist::tls::pair::Files;
 
 /// What the API server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
-use topologist::certificates::authority::Issued;
-use topologist::certificates::pair::Files;
-use topologist::certificates::tls::Identity;
 use topologist::extensions::openapi;
+use topologist::tls::authority::Issued;
+use topologist::tls::identity::Identity;
+use topologist::tls::pair::Files;
 
 pub const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 

@@ -10,10 +10,10 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::authority::Issued;
-use topologist::certificates::pair::Files;
-use topologist::certificates::tls::Identity;
 use topologist::telemetry::metrics::Metrics;
+use topologist::tls::authority::Issued;
+use topologist::tls::identity::Identity;
+use topologist::tls::pair::Files;
 use topologist::webhook::server::{Limits, Server};
 
 /// A running recorder; it belongs to the runtime that started it.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::extensions::Address;
-use crate::hub::naming;
+use engine::extensions::Address;
+use model::hub::naming;
 
 /// `--extension` and what goes with it.
 #[derive(Clone, Debug, Default, Args)]

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 
 use super::values::{lease_duration, namespace, object_name, positive_duration};
-use crate::extension_client::IdentityFiles;
+use server::extension_client::IdentityFiles;
 
 /// Flags of `serve` about controllers.
 #[derive(Debug, Args)]

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
-use k8s_openapi::jiff::tz::Offset;
+use jiff::Timestamp;
+use jiff::tz::Offset;
 use wildmatch::WildMatch;
 
-use crate::hub::{LabelRequirements, ObjectKey, naming};
+use model::hub::{LabelRequirements, ObjectKey, naming};
 
 /// The names of Clusters: namespace and name, each with `*` for any characters and `?` for one.
 #[derive(Clone, Debug)]

@@ -12,19 +12,19 @@ use tokio::runtime::Runtime;
 use super::super::args::extensions::RunningExtension;
 use super::super::discovered::VariableServer;
 use super::super::extensions::settings;
-use crate::admission::variable_problem;
-use crate::extension_client::Client;
-use crate::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
-use crate::extensions::behavior::{self, Finding, Reply};
-use crate::extensions::{
+use engine::admission::variable_problem;
+use engine::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
+use engine::extensions::behavior::{self, Finding, Reply};
+use engine::extensions::{
     Address, DISCOVERY, GROUP, Handler, Question, Registration, Target, VERSION, first_value, registered_name,
 };
-use crate::hub::{Hook, ObjectKey};
-use crate::topology::class_variables::{Discovered, Variables};
-use crate::topology::plan::ExtensionServer;
-use crate::topology::upgrade;
-use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PatchHook, PlanCall, UpgradePlan};
+use engine::topology::class_variables::{Discovered, Variables};
+use engine::topology::plan::ExtensionServer;
+use engine::topology::upgrade;
+use model::hub::{Hook, ObjectKey};
+use model::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PatchHook, PlanCall, UpgradePlan};
 use schema::field::{Level, enumerated};
+use server::extension_client::Client;
 
 /// The hook whose patches are applied in both orders.
 const GENERATE: &str = PatchHook::GeneratePatches.name();

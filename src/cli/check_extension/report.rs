@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::lab::{Checked, Lab, Row};
 use crate::cli::output::Text;
-use crate::extensions::behavior::Finding;
+use engine::extensions::behavior::Finding;
 use schema::field::{Level, counted};
 
 /// What `-o json` prints.

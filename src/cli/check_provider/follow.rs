@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use kube::api::{Api, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -22,13 +22,13 @@ use self::surroundings::look_around;
 use crate::cli::args::{CheckProvider, KindAndName, Output};
 use crate::cli::live::{Connection, list};
 use crate::cli::output::{self, Text};
-use crate::hub::contract::Contract;
-use crate::hub::contract::chosen;
-use crate::hub::{Object, ObjectKey};
-use crate::kubernetes::address::Resource;
-use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, shown};
-use crate::provider_contract::{Level, Role, order};
+use machines::provider_contract::behavior::{Change, Surroundings, Verdict, judge, shown};
+use machines::provider_contract::{Level, Role, order};
+use model::hub::contract::Contract;
+use model::hub::contract::chosen;
+use model::hub::{Object, ObjectKey};
 use schema::field::{counted, enumerated};
+use server::kubernetes::address::Resource;
 
 /// Follows objects until they are gone, the time is over, or a signal comes.
 pub(super) fn run(wanted: &KindAndName, options: &CheckProvider) -> Result<ExitCode> {

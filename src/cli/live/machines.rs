@@ -8,9 +8,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::Value;
 
 use super::{Reading, list};
-use crate::hub::contract::{definition_name, newest_version};
-use crate::hub::{ContractRef, GROUP, Object, label};
-use crate::kubernetes::address::{self, Resource};
+use model::hub::contract::{definition_name, newest_version};
+use model::hub::{ContractRef, GROUP, Object, label};
+use server::kubernetes::address::{self, Resource};
 
 /// The kinds of Cluster API that are below a Cluster.
 const KINDS: [&str; 5] = ["MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::report::{ChangeReport, ClusterReport, StepReport};
-use crate::hub::{ClusterClass, Object, ObjectKey, TemplateRef, group_of};
-use crate::topology::plan::Action;
-use crate::world::Facts;
+use engine::topology::plan::Action;
+use model::hub::{ClusterClass, Object, ObjectKey, TemplateRef, group_of};
+use model::world::Facts;
 use schema::openapi::SENSITIVE;
 
 /// The classes of one side by name, in v1beta2.

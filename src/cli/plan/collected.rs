@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 use super::groups::Group;
 use super::report::ClusterReport;
 use crate::cli::held_edits::HeldEdit;
-use crate::hub::ObjectKey;
-use crate::topology::plan::Machines;
+use engine::topology::plan::Machines;
+use model::hub::ObjectKey;
 
 /// What becomes of all Clusters.
 #[derive(Debug, Serialize)]

@@ -10,11 +10,11 @@ use futures::stream;
 use tokio::time::Instant;
 
 use crate::cli::live::Connection;
-use crate::hub::ObjectRef;
-use crate::kubernetes::dry_run::{self, DryRunError, DryRuns};
-use crate::telemetry::metrics::Metrics;
-use crate::topology::plan::DryRunServer;
-use crate::world::{DryRun, DryRunCall, Found};
+use engine::topology::plan::DryRunServer;
+use model::hub::ObjectRef;
+use model::world::{DryRun, DryRunCall, Found};
+use server::kubernetes::dry_run::{self, DryRunError, DryRuns};
+use server::telemetry::metrics::Metrics;
 
 /// How long one dry run may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::hub::ObjectKey;
+    use model::hub::ObjectKey;
 
     #[tokio::test(start_paused = true)]
     async fn the_dry_runs_of_a_plan_have_a_sum() {

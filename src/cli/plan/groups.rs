@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer};
 
 use super::names::Names;
 use super::report::{About, ChangeReport, ClusterReport, Fate, HeldReport, RollReport, StepReport};
-use crate::hub::ObjectKey;
-use crate::topology::plan::Machines;
+use engine::topology::plan::Machines;
+use model::hub::ObjectKey;
 
 /// Clusters with the same change.
 #[derive(Debug, Serialize)]

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::hints::{explained, unknown_variables_of};
-use crate::hub::{Object, ObjectKey};
-use crate::topology::origin::Origin;
-use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
-use crate::topology::refusals::{Checks, Refusal};
-use crate::topology::upgrade::Held;
-use crate::topology::worker::WorkerKind;
-use crate::world::Found;
+use engine::topology::origin::Origin;
+use engine::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
+use engine::topology::refusals::{Checks, Refusal};
+use engine::topology::upgrade::Held;
+use engine::topology::worker::WorkerKind;
+use model::hub::{Object, ObjectKey};
+use model::world::Found;
 use schema::openapi::SENSITIVE;
 
 /// What becomes of one Cluster.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::classes::{self, Sides, Written};
 use super::collected::Report;
 use super::report::{ClusterReport, Fate};
-use crate::admission::Settings;
 use crate::cli::sample::{self, Draft};
-use crate::hub::{Cluster, ClusterClass, ObjectKey};
-use crate::topology::Failure;
-use crate::topology::plan::Fold;
-use crate::variables::Extent;
-use crate::world::{Class, Facts, Found, Record};
+use engine::admission::Settings;
+use engine::topology::Failure;
+use engine::topology::plan::Fold;
+use model::hub::{Cluster, ClusterClass, ObjectKey};
+use model::variables::Extent;
+use model::world::{Class, Facts, Found, Record};
 
 /// The state before or after the change.
 pub(super) struct Half<'a> {

@@ -11,7 +11,7 @@ use super::values::{self, Difference, places};
 use super::words::{self, MESSAGES, NAMED, Step};
 use crate::cli::held_edits::HeldEdit;
 use crate::cli::output::{Line, Text};
-use crate::topology::plan::Action;
+use engine::topology::plan::Action;
 
 /// The width of lines with names.
 const WIDTH: usize = 110;

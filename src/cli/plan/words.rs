@@ -3,7 +3,7 @@
 use super::collected::Report;
 use super::groups::{Group, HeldOfGroup, RollOfGroup, StepOfGroup};
 use super::report::{About, ChangeReport, Fate, RollReport, StepReport};
-use crate::topology::plan::{Action, Machines};
+use engine::topology::plan::{Action, Machines};
 use schema::field::counted;
 
 /// How many denials, and how many notes on what is not complete, are listed.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::palette::{Palette, escaped};
 use super::report::{Wait, span, waits_of};
-use crate::simulation::timeline::{ClusterTimeline, MachineSpan};
 use schema::field::counted;
+use simulation::timeline::{ClusterTimeline, MachineSpan};
 
 /// Heights in pixels.
 const AXIS: usize = 22;

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::report::{Group, Report};
-use crate::hub::ObjectKey;
-use crate::simulation::timeline::{ClusterTimeline, Entry, HeldSpan, MachineSpan};
+use model::hub::ObjectKey;
+use simulation::timeline::{ClusterTimeline, Entry, HeldSpan, MachineSpan};
 
 /// The report as JSON.
 pub(super) fn value(report: &Report<'_>) -> Value {

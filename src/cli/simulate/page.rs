@@ -5,8 +5,8 @@
 use super::chart::{self, Scale};
 use super::palette::{Palette, escaped, states};
 use super::report::{Group, Report, span};
-use crate::simulation::timeline::ClusterTimeline;
 use schema::field::counted;
+use simulation::timeline::ClusterTimeline;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -129,8 +129,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::hub::ObjectKey;
-    use crate::simulation::timeline::{Entry, HeldSpan, MachineSpan, Timeline};
+    use model::hub::ObjectKey;
+    use simulation::timeline::{Entry, HeldSpan, MachineSpan, Timeline};
 
     /// A text that would be read as HTML.
     fn strange(what: &str) -> String {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::report::{Report, waits_of};
-use crate::simulation::timeline::MachineSpan;
+use simulation::timeline::MachineSpan;
 
 /// The number of colors of versions; more versions begin again with the first one.
 const COLORS: usize = 8;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::hub::ObjectKey;
-use crate::simulation::STOPPED;
-use crate::simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
+use model::hub::ObjectKey;
+use simulation::STOPPED;
+use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
 
 /// The result of a simulation.
 pub(super) struct Report<'a> {
@@ -241,7 +241,7 @@ pub(super) fn span(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulation::timeline::{Entry, MachineSpan};
+    use simulation::timeline::{Entry, MachineSpan};
 
     fn timeline(cluster: &str, set: &str, running: i64) -> ClusterTimeline {
         let machine = format!("{cluster}-{set}-abcde");

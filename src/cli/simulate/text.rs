@@ -2,8 +2,8 @@
 
 use super::report::{Group, Report, Wait, span, waits_of};
 use crate::cli::output::Text;
-use crate::simulation::timeline::{ClusterTimeline, Entry};
 use schema::field::counted;
+use simulation::timeline::{ClusterTimeline, Entry};
 
 /// How many Clusters of a group, and how many events, are shown without --all.
 const NAMES: usize = 20;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::cli::rollout::Side;
 use crate::cli::twins::{self, Twins};
-use crate::hub::{Object, ObjectKey};
-use crate::lifecycle::Settings;
-use crate::simulation::timeline::ClusterTimeline;
-use crate::topology::plan::Fold;
-use crate::world::{Found, Objects};
+use engine::topology::plan::Fold;
+use machines::lifecycle::Settings;
+use model::hub::{Object, ObjectKey};
+use model::world::{Found, Objects};
+use simulation::timeline::ClusterTimeline;
 
 /// A part of the time in which machines start that follows from their uids.
 const JITTER: &str = "startupJitter";
@@ -81,7 +81,7 @@ pub(super) fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulation::timeline::{Entry, HeldSpan, MachineSpan};
+    use simulation::timeline::{Entry, HeldSpan, MachineSpan};
 
     fn timeline(reason: &str) -> ClusterTimeline {
         let entry = Entry {

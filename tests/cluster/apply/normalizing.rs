@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::authority::Issued;
-use topologist::certificates::pair::Files;
-use topologist::certificates::tls::Identity;
 use topologist::telemetry::metrics::Metrics;
+use topologist::tls::authority::Issued;
+use topologist::tls::identity::Identity;
+use topologist::tls::pair::Files;
 use topologist::webhook::server::{Limits, Server};
 
 const SIZE: &str = "/spec/template/spec/size";

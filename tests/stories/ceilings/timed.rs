@@ -7,7 +7,7 @@ const CLUSTER: &str = "cluster/demo";
 
 /// A point in time that many seconds from now.
 fn in_seconds(seconds: i64) -> String {
-    let time = k8s_openapi::jiff::Timestamp::now() + k8s_openapi::jiff::SignedDuration::from_secs(seconds);
+    let time = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

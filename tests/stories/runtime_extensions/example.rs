@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
 use serde_json::{Value, json};
-use topologist::certificates::authority::Issued;
+use topologist::tls::authority::Issued;
 
 use super::offline::Folder;
 use crate::machines::ground::{Ground, cluster, workers};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use topologist::certificates::authority::Issued;
+use topologist::tls::authority::Issued;
 use topologist::yaml;
 
 use crate::machines::ground::{Ground, cluster, condition, workers};

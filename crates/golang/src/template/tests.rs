@@ -355,7 +355,7 @@ const ALONE: &str = "TOPOLOGIST_TEST_ALONE";
 #[test]
 fn hostile_templates_take_little_memory() {
     let run = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "gotemplate::tests::hostile_templates_fail_fast"])
+        .args(["--exact", "--nocapture", "template::tests::hostile_templates_fail_fast"])
         .env(ALONE, "1")
         .output()
         .unwrap();

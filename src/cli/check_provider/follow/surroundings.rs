@@ -4,12 +4,12 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use crate::hub::naming::label_value_of;
-use crate::hub::{GROUP, Object, ObjectKey, label, version_of};
-use crate::kubernetes::address::Resource;
-use crate::lifecycle::wake::is_controlled_by;
-use crate::provider_contract::Role;
-use crate::provider_contract::behavior::{Secret, Surroundings};
+use machines::lifecycle::wake::is_controlled_by;
+use machines::provider_contract::Role;
+use machines::provider_contract::behavior::{Secret, Surroundings};
+use model::hub::naming::label_value_of;
+use model::hub::{GROUP, Object, ObjectKey, label, version_of};
+use server::kubernetes::address::Resource;
 
 /// Reads what is around an object; what cannot be read is not known.
 pub(super) async fn look_around(client: &kube::Client, role: Role, object: &Object) -> Surroundings {

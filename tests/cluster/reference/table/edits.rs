@@ -72,7 +72,7 @@ fn version(cluster: &mut Value, version: &str) {
 
 /// The present time and some seconds, as Kubernetes writes times.
 fn after(seconds: i64) -> String {
-    let time = k8s_openapi::jiff::Timestamp::now() + k8s_openapi::jiff::SignedDuration::from_secs(seconds);
+    let time = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

@@ -98,7 +98,7 @@ pub(super) fn happened(before: &Machines, seen: usize, lives: &[Life], after: &M
 pub(super) fn deleted(before: &Machines, lives: &[Life]) -> Deletions {
     let those = lives.iter().filter(|life| before.contains_key(&life.uid));
     let deletion = |life: &Life| {
-        let moment = life.deleted.as_ref()?.parse::<k8s_openapi::jiff::Timestamp>().unwrap().as_second();
+        let moment = life.deleted.as_ref()?.parse::<jiff::Timestamp>().unwrap().as_second();
         let part = life.machine.set.clone().unwrap_or_else(|| CONTROL_PLANE.to_owned());
         Some(Deletion { name: life.machine.name.clone(), part, moment })
     };

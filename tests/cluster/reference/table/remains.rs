@@ -71,7 +71,7 @@ fn without_run(value: Value, names: &[(String, String)]) -> Value {
             members.collect()
         }
         Value::Array(items) => items.into_iter().map(|item| without_run(item, names)).collect(),
-        Value::String(text) if text.parse::<k8s_openapi::jiff::Timestamp>().is_ok() => json!("<time>"),
+        Value::String(text) if text.parse::<jiff::Timestamp>().is_ok() => json!("<time>"),
         // The object as it was applied; a text with JSON in it.
         Value::String(text) if text.starts_with('{') => json!("<applied>"),
         Value::String(text) => {

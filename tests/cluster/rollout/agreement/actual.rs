@@ -22,7 +22,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Whether a plan foresaw what happened. The machines that it counts are compared with a rollout in `src/simulation/counts/tests.rs`.
+    /// Whether a plan foresaw what happened. The machines that it counts are compared with a rollout in `crates/simulation/src/counts/tests.rs`.
     pub(super) fn agrees_with(&self, happened: &Effects) -> bool {
         self.steps == happened.steps
     }

@@ -1,0 +1,154 @@
+//! The rounds of admission of one write.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::admission::{Admission, Asked, Phase, Webhook};
+use crate::storage::random;
+use crate::storage::registry::{Resource, api_version};
+use crate::storage::status::Failure;
+
+/// What is asked about one write.
+pub(super) struct Review<'a> {
+    pub asked: &'a Asked<'a>,
+    pub resource: &'a Resource,
+    pub name: &'a str,
+    /// The object as it is; none for a creation.
+    pub old: Option<&'a Value>,
+    pub is_dry_run: bool,
+    /// `CreateOptions`, `UpdateOptions`, `PatchOptions` or `DeleteOptions`.
+    pub options: &'a str,
+}
+
+impl Review<'_> {
+    /// Lets the first round change the object; says whether it did.
+    pub(super) async fn mutate(
+        &self,
+        admission: Option<&dyn Admission>,
+        object: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
+        let Some(admission) = admission else { return Ok(false) };
+        let mut changed = false;
+        for webhook in admission.webhooks(Phase::Mutating, self.asked) {
+            let Some(answer) = self.ask(admission, &webhook, object, warnings).await? else { continue };
+            let Some(patch) = answer.get("patch").and_then(Value::as_str) else { continue };
+            let failed = |why: String| failed(&webhook, &why);
+            let bytes = STANDARD.decode(patch).map_err(|error| failed(error.to_string()))?;
+            let patch: json_patch::Patch = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+            json_patch::patch(object, &patch).map_err(|error| failed(error.to_string()))?;
+            changed |= !patch.0.is_empty();
+        }
+        Ok(changed)
+    }
+
+    /// Lets the second round judge the object; the old one is judged when it is deleted.
+    pub(super) async fn validate(
+        &self,
+        admission: Option<&dyn Admission>,
+        object: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let Some(admission) = admission else { return Ok(()) };
+        for webhook in admission.webhooks(Phase::Validating, self.asked) {
+            self.ask(admission, &webhook, object, warnings).await?;
+        }
+        Ok(())
+    }
+
+    /// The response of a webhook that allows the write; none of one that may fail and did.
+    async fn ask(
+        &self,
+        admission: &dyn Admission,
+        webhook: &Webhook,
+        object: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Value>, Failure> {
+        let uid = random::uid();
+        let answer = match admission.review(webhook, self.question(&uid, object)).await {
+            Ok(answer) => answer,
+            Err(_) if webhook.ignores_failure => return Ok(None),
+            Err(why) => return Err(failed(webhook, &why)),
+        };
+        let response = answer.get("response").filter(|response| response.is_object());
+        let Some(response) = response else { return Err(failed(webhook, "the answer has no response")) };
+        let given = response.get("warnings").and_then(Value::as_array);
+        warnings.extend(given.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)));
+        match response.get("allowed") {
+            Some(Value::Bool(true)) => Ok(Some(response.clone())),
+            _ => Err(denied(webhook, response)),
+        }
+    }
+
+    fn question(&self, uid: &str, object: &Value) -> Value {
+        let (group, version) = (self.asked.group, self.asked.version);
+        let is_deletion = self.asked.operation == "DELETE";
+        let kind = json!({"group": group, "version": version, "kind": self.resource.kind});
+        let resource = json!({"group": group, "version": version, "resource": self.asked.resource});
+        let mut request = json!({
+            "uid": uid, "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+            "name": self.name, "operation": self.asked.operation,
+            "userInfo": {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]},
+            "object": if is_deletion { &Value::Null } else { object },
+            "oldObject": self.old, "dryRun": self.is_dry_run,
+            "options": {"kind": self.options, "apiVersion": api_version("meta.k8s.io", "v1")},
+        });
+        for (name, value) in [
+            ("namespace", self.asked.namespace),
+            ("subResource", self.asked.subresource),
+            ("requestSubResource", self.asked.subresource),
+        ] {
+            if !value.is_empty() {
+                request[name] = json!(value);
+            }
+        }
+        json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request})
+    }
+}
+
+fn failed(webhook: &Webhook, why: &str) -> Failure {
+    Failure::internal(format!("failed calling webhook {:?}: {why}", webhook.name))
+}
+
+/// A denial, with the code, the reason and the causes of who denied.
+fn denied(webhook: &Webhook, response: &Value) -> Failure {
+    let status = response.get("status").cloned().unwrap_or_default();
+    let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
+    let code = status.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+    let code = code.filter(|code| code.is_client_error() || code.is_server_error()).unwrap_or(StatusCode::BAD_REQUEST);
+    let words = match (text("message"), text("reason")) {
+        ("", "") => " without explanation".to_owned(),
+        ("", reason) => format!(": {reason}"),
+        (message, _) => format!(": {message}"),
+    };
+    let message = format!("admission webhook {:?} denied the request{words}", webhook.name);
+    let mut failure = Failure::new(code, reason(text("reason")), message);
+    if let Some(Value::Object(details)) = status.get("details") {
+        failure.details = details.clone();
+    }
+    failure
+}
+
+/// A reason that clients know.
+fn reason(text: &str) -> &'static str {
+    const KNOWN: [&str; 14] = [
+        "AlreadyExists",
+        "BadRequest",
+        "Conflict",
+        "Expired",
+        "Forbidden",
+        "InternalError",
+        "Invalid",
+        "MethodNotAllowed",
+        "NotAcceptable",
+        "NotFound",
+        "ServiceUnavailable",
+        "Timeout",
+        "TooManyRequests",
+        "Unauthorized",
+    ];
+    KNOWN.into_iter().find(|known| *known == text).unwrap_or("")
+}

@@ -1,0 +1,258 @@
+//! Deletions of one object and of many.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::admit::Review;
+use super::answer::{Answer, Form};
+use super::decode;
+use super::read::{list_metadata, selected};
+use super::request::{Call, Target};
+use super::selector::Selector;
+use crate::Embedded;
+use crate::admission::Asked;
+use crate::storage::builtin::Builtin;
+use crate::storage::collect::{Propagation, marked};
+use crate::storage::definition::text;
+use crate::storage::registry::Resource;
+use crate::storage::shape::viewed;
+use crate::storage::status::{Failure, deleted};
+use crate::storage::store::{StoreKey, Stored};
+use crate::storage::structure;
+
+/// How often a deletion is tried while others write the object.
+const ATTEMPTS: usize = 6;
+
+/// How to delete objects.
+#[derive(Clone, Debug, Default)]
+struct Options {
+    propagation: Option<Propagation>,
+    uid: String,
+    version: String,
+    is_dry_run: bool,
+}
+
+impl Options {
+    /// Reads the options from the body, or else from the query.
+    fn parse(call: &Call) -> Result<Self, Failure> {
+        let body = if call.body.is_empty() { None } else { Some(decode::body(call)?.value) };
+        Options::of(call, body.as_ref())
+    }
+
+    /// The options in a body, or else in the query.
+    fn of(call: &Call, body: Option<&Value>) -> Result<Self, Failure> {
+        let mut options = Options { is_dry_run: call.is_dry_run()?, ..Options::default() };
+        let mut propagation = call.query.text("propagationPolicy").to_owned();
+        let mut orphans = call.query.has("orphanDependents").then(|| call.query.flag("orphanDependents"));
+        if let Some(body) = body {
+            if !body.is_object() {
+                return Err(Failure::bad_request("the body of a deletion holds its options"));
+            }
+            text(body, "/preconditions/uid").clone_into(&mut options.uid);
+            text(body, "/preconditions/resourceVersion").clone_into(&mut options.version);
+            options.is_dry_run |= body["dryRun"].as_array().is_some_and(|all| all.iter().any(|value| value == "All"));
+            if !text(body, "/propagationPolicy").is_empty() {
+                text(body, "/propagationPolicy").clone_into(&mut propagation);
+            }
+            orphans = body.get("orphanDependents").and_then(Value::as_bool).or(orphans);
+        }
+        options.propagation = match propagation.as_str() {
+            "" => orphans.map(|orphans| if orphans { Propagation::Orphan } else { Propagation::Background }),
+            "Background" => Some(Propagation::Background),
+            "Foreground" => Some(Propagation::Foreground),
+            "Orphan" => Some(Propagation::Orphan),
+            other => {
+                let fault = structure::Fault {
+                    kind: schema::field::ErrorKind::NotSupported,
+                    field: "propagationPolicy".to_owned(),
+                    value: schema::field::Shown::from(other),
+                    detail: "supported values: \"Foreground\", \"Background\", \"Orphan\"".to_owned(),
+                };
+                return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", vec![fault]));
+            }
+        };
+        Ok(options)
+    }
+}
+
+/// What a deletion is carried out with.
+struct Deletion<'a> {
+    embedded: &'a Embedded,
+    call: &'a Call,
+    resource: &'a Arc<Resource>,
+    options: Options,
+    now: String,
+    warnings: Vec<String>,
+}
+
+/// What has become of an object.
+struct Deleted {
+    /// As it was, or as it is while something holds it.
+    object: Value,
+    is_gone: bool,
+}
+
+/// Deletes an object.
+pub(super) async fn one(
+    embedded: &Embedded,
+    call: &Call,
+    target: &Target,
+    resource: &Arc<Resource>,
+) -> Result<Answer, Failure> {
+    let options = Options::parse(call)?;
+    let place = StoreKey::of(resource, &target.namespace, &target.name);
+    let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
+    let outcome = deletion.delete(&place, &target.name).await?;
+    let is_returned = resource.builtin.is_some_and(Builtin::is_returned_when_deleted);
+    let answer = match outcome {
+        Deleted { object, is_gone: true } if !is_returned => {
+            Answer::of(StatusCode::OK, &deleted(resource, &target.name, text(&object, "/metadata/uid")))
+        }
+        Deleted { object, .. } => Answer::of(StatusCode::OK, &Form::of(call).object(resource, Cow::Owned(object))),
+    };
+    Ok(answer.with_warnings(deletion.warnings))
+}
+
+/// Evicts a Pod: deletes it at once, since no budget is kept (CT-19.11).
+pub(super) async fn evict(
+    embedded: &Embedded,
+    call: &Call,
+    target: &Target,
+    resource: &Arc<Resource>,
+) -> Result<Answer, Failure> {
+    if call.method != http::Method::POST {
+        return Err(Failure::method_not_allowed());
+    }
+    let eviction = decode::body(call)?.value;
+    // The path says what the body is, so that it need not.
+    if !matches!(text(&eviction, "/kind"), "" | "Eviction") {
+        return Err(Failure::bad_request("the body of an eviction holds an Eviction of policy/v1"));
+    }
+    if !matches!(text(&eviction, "/metadata/name"), name if name.is_empty() || name == target.name) {
+        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let options = Options::of(call, eviction.get("deleteOptions").filter(|options| !options.is_null()))?;
+    let place = StoreKey::of(resource, &target.namespace, &target.name);
+    let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
+    deletion.delete(&place, &target.name).await?;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(Answer::of(StatusCode::CREATED, &status).with_warnings(deletion.warnings))
+}
+
+/// Deletes all objects that are selected, and answers with a list of them as they were.
+pub(super) async fn many(
+    embedded: &Embedded,
+    call: &Call,
+    target: &Target,
+    resource: &Arc<Resource>,
+) -> Result<Answer, Failure> {
+    let selector = Selector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
+    let options = Options::parse(call)?;
+    let (places, version) = {
+        let state = embedded.state();
+        (selected(&state, resource, &target.namespace, &selector), state.version)
+    };
+    let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
+    let mut items = Vec::new();
+    for place in places {
+        let name = place.key.rsplit('/').next().unwrap_or_default().to_owned();
+        match deletion.delete(&place, &name).await {
+            Ok(outcome) => items.push(Cow::Owned(outcome.object)),
+            Err(failure) if failure.code == StatusCode::NOT_FOUND => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let metadata = list_metadata(resource, version);
+    Ok(Form::of(call).list(resource, &items, metadata).with_warnings(deletion.warnings))
+}
+
+impl Deletion<'_> {
+    async fn delete(&mut self, place: &StoreKey, name: &str) -> Result<Deleted, Failure> {
+        for _ in 0..ATTEMPTS {
+            let (live, view) = {
+                let state = self.embedded.state();
+                let live = state.get(place).cloned().ok_or_else(|| Failure::not_found(self.resource, name))?;
+                let view = viewed(&state.registry, self.resource, &live).into_owned();
+                (live, view)
+            };
+            self.expected(&live, name)?;
+            self.forbidden(name)?;
+            self.review(place, name, &view).await?;
+            let mut state = self.embedded.state();
+            if state.get(place).is_none_or(|current| !Arc::ptr_eq(current, &live)) {
+                continue;
+            }
+            if self.options.is_dry_run {
+                let object = marked(&view, Some(self.resource), self.options.propagation, &self.now);
+                let is_gone = object.pointer("/metadata/finalizers").is_none()
+                    && self.resource.builtin != Some(Builtin::Namespace);
+                return Ok(Deleted { object: if is_gone { view } else { object }, is_gone });
+            }
+            let left = state.delete(place, self.options.propagation, &self.now);
+            let object = left.as_ref().map(|left| viewed(&state.registry, self.resource, left).into_owned());
+            state.settle(&self.now);
+            let is_gone = object.is_none();
+            return Ok(Deleted { object: object.unwrap_or(view), is_gone });
+        }
+        Err(Failure::modified(self.resource, name))
+    }
+
+    /// Whether the object is the one that the client means.
+    fn expected(&self, live: &Stored, name: &str) -> Result<(), Failure> {
+        let Options { uid, version, .. } = &self.options;
+        let why = if !uid.is_empty() && *uid != live.uid() {
+            format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+                 deleted and then recreated",
+                live.uid()
+            )
+        } else if !version.is_empty() && *version != live.version.to_string() {
+            format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
+                 The object might have been modified",
+                live.version
+            )
+        } else {
+            return Ok(());
+        };
+        // A server names the kind here, not its plural.
+        let mut kind = (**self.resource).clone();
+        kind.plural.clone_from(&kind.kind);
+        Err(Failure::conflict(&kind, name, &why))
+    }
+
+    /// Namespaces without which there is no server.
+    fn forbidden(&self, name: &str) -> Result<(), Failure> {
+        let is_lasting = matches!(name, "default" | "kube-system" | "kube-public");
+        if self.resource.builtin == Some(Builtin::Namespace) && is_lasting {
+            return Err(Failure::forbidden(self.resource, name, "this namespace may not be deleted"));
+        }
+        Ok(())
+    }
+
+    async fn review(&mut self, place: &StoreKey, name: &str, old: &Value) -> Result<(), Failure> {
+        let Some(admission) = self.embedded.admission() else { return Ok(()) };
+        let asked = Asked {
+            group: &self.resource.group,
+            version: &self.resource.version,
+            resource: &self.resource.plural,
+            subresource: "",
+            operation: "DELETE",
+            namespace: place.namespace(),
+        };
+        let options = self.call.options_kind();
+        let review = Review {
+            asked: &asked,
+            resource: self.resource,
+            name,
+            old: Some(old),
+            is_dry_run: self.options.is_dry_run,
+            options: &options,
+        };
+        review.mutate(Some(&*admission), &mut Value::Null, &mut self.warnings).await?;
+        review.validate(Some(&*admission), &Value::Null, &mut self.warnings).await
+    }
+}

@@ -1,0 +1,183 @@
+//! The four kinds of patches: JSON patch ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)), JSON merge patch
+//! ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)), strategic merge patch, and
+//! [server-side apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/).
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::decode;
+use super::write::{Draft, Write};
+use crate::storage::definition::text;
+use crate::storage::metadata;
+use crate::storage::shape;
+use crate::storage::status::Failure;
+use crate::storage::structure::Fault;
+use schema::field::{ErrorKind, Shown};
+use schema::ssa::{self, ManagedFields, Refused, with_managers};
+
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+impl Write<'_> {
+    /// What a patch makes of the live object, with its managers.
+    pub(super) fn patch(&mut self, live: Option<&Value>) -> Result<Draft, Failure> {
+        self.options_fit()?;
+        if self.call.content_type == APPLY {
+            return self.apply(live);
+        }
+        let live = live.ok_or_else(|| Failure::not_found(self.resource, &self.target.name))?;
+        let is_scale = self.target.subresource == "scale";
+        let base = match is_scale {
+            true => super::scale::of(self.resource, live).ok_or_else(Failure::no_such_path)?,
+            false => live.clone(),
+        };
+        let body = std::str::from_utf8(&self.call.body).map_err(|_| Failure::bad_request("the body is not UTF-8"))?;
+        let patch = decode::json_body(body)?;
+        let mut patched = base;
+        match self.call.content_type.as_str() {
+            JSON_PATCH => json_patched(&mut patched, patch.value)?,
+            MERGE_PATCH => merge(&mut patched, patch.value)?,
+            STRATEGIC_PATCH if self.resource.builtin.is_some() => {
+                let schema = self.resource.schema.as_deref().map_or(&Value::Null, |schema| &*schema.openapi);
+                super::strategic::merge(&mut patched, patch.value, schema)?;
+            }
+            _ => return Err(self.unsupported()),
+        }
+        let mut object = match is_scale {
+            true => self.scaled(Some(live), &patched)?,
+            false => self.read_patched(decode::Body { value: patched, complaints: patch.complaints })?,
+        };
+        let name = self.target.name.clone();
+        self.placed(&mut object, &name)?;
+        self.is_current(&object, live)?;
+        let is_conditional = text(&object, "/metadata/resourceVersion") != text(live, "/metadata/resourceVersion");
+        let object = self.managed(Some(live), object)?;
+        Ok(Draft { object, is_conditional })
+    }
+
+    /// Reads what a patch has made; strict complaints are about the patch.
+    fn read_patched(&mut self, body: decode::Body) -> Result<Value, Failure> {
+        let shown = Shown::bounded(&body.value);
+        self.read(body).map_err(|failure| match failure.message.split_once("strict decoding error: ") {
+            None => failure,
+            Some((_, complaints)) => {
+                let detail = format!("strict decoding error: {complaints}");
+                let fault = Fault { kind: ErrorKind::Invalid, field: "patch".to_owned(), value: shown, detail };
+                Failure::invalid("", "", "", vec![fault])
+            }
+        })
+    }
+
+    fn unsupported(&self) -> Failure {
+        let own = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY];
+        let accepted: Vec<&str> =
+            own.into_iter().filter(|kind| *kind != STRATEGIC_PATCH || self.resource.builtin.is_some()).collect();
+        decode::unsupported_media_type(&accepted)
+    }
+
+    /// Whether the options are those of this kind of patch.
+    fn options_fit(&self) -> Result<(), Failure> {
+        let is_apply = self.call.content_type == APPLY;
+        let fault = match (is_apply, self.call.query.text("fieldManager"), self.call.query.has("force")) {
+            (true, "", _) => (ErrorKind::Required, "fieldManager", "is required for apply patch"),
+            (false, _, true) => (ErrorKind::Forbidden, "force", "may not be specified for non-apply patch"),
+            _ => return Ok(()),
+        };
+        let (kind, field, detail) = fault;
+        let fault = Fault { kind, field: field.to_owned(), value: Shown::NOTHING, detail: detail.to_owned() };
+        Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![fault]))
+    }
+
+    /// Server-side apply; creates what is absent.
+    fn apply(&mut self, live: Option<&Value>) -> Result<Draft, Failure> {
+        let body = decode::body(self.call)?;
+        let config = body.value;
+        if !config.is_object() {
+            return Err(Failure::bad_request("error decoding YAML: the configuration is no object"));
+        }
+        if config
+            .pointer("/metadata/managedFields")
+            .is_some_and(|managers| *managers != json!([]) && !managers.is_null())
+        {
+            return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        }
+        self.is_of_kind(&config)?;
+        if live.is_none() && !matches!(self.target.subresource.as_str(), "") {
+            return Err(Failure::not_found(self.resource, &self.target.name));
+        }
+        let uid = text(&config, "/metadata/uid");
+        if live.is_none() && !uid.is_empty() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Failure::conflict(self.resource, &self.target.name, &why));
+        }
+        decode::complain(self.resource, body.complaints, Vec::new(), self.validation, &mut self.warnings)?;
+        let (api_version, merging, reset) = (self.resource.api_version(), self.resource.merging(), self.reset());
+        let convert = self.converter();
+        let request = ssa::Request {
+            subresource: &self.target.subresource,
+            reset: &reset,
+            convert: Some(&convert),
+            ..ssa::Request::new(&self.manager, &api_version, &self.now, &merging)
+        };
+        let managers = match live.map(ManagedFields::all_of) {
+            Some(Ok(managers)) => managers,
+            Some(Err(why)) => return Err(Failure::internal(why.to_string())),
+            None => Vec::new(),
+        };
+        let force = self.call.query.flag("force");
+        let applied = ssa::apply(live, &managers, &config, &request, force).map_err(|refused| match refused {
+            Refused::Conflicts(conflicts) => Failure::owned(&conflicts),
+            other => Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", other.to_string()),
+        })?;
+        let mut object = with_managers(applied.object, &applied.managers);
+        metadata::coerce(self.resource, &mut object)?;
+        let unknown = shape::shaped(self.resource, &mut object)?;
+        decode::complain(self.resource, Vec::new(), unknown, self.validation, &mut self.warnings)?;
+        let name = self.target.name.clone();
+        self.placed(&mut object, &name)?;
+        if let Some(live) = live {
+            self.is_current(&config, live)?;
+        }
+        Ok(Draft { object, is_conditional: !text(&config, "/metadata/resourceVersion").is_empty() })
+    }
+
+    fn is_of_kind(&self, config: &Value) -> Result<(), Failure> {
+        let (given, wanted) = (text(config, "/apiVersion"), self.resource.api_version());
+        if text(config, "/kind").is_empty() {
+            return Err(Failure::bad_request("Object 'Kind' is missing in the configuration"));
+        }
+        if given != wanted || text(config, "/kind") != self.resource.kind {
+            return Err(Failure::bad_request(format!(
+                "the object to apply is {given}, Kind={}, and the path is that of {wanted}, Kind={}",
+                text(config, "/kind"),
+                self.resource.kind
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn json_patched(object: &mut Value, patch: Value) -> Result<(), Failure> {
+    let patch: json_patch::Patch = serde_json::from_value(patch)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    json_patch::patch(object, &patch).map_err(|error| {
+        let mut failure = Failure::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!("the server rejected our request due to an error in our request: {error}"),
+        );
+        "the server rejected our request due to an error in our request".clone_into(&mut failure.message);
+        failure
+    })
+}
+
+fn merge(object: &mut Value, patch: Value) -> Result<(), Failure> {
+    if !patch.is_object() {
+        return Err(Failure::bad_request("error decoding patch: a merge patch is an object"));
+    }
+    json_patch::merge(object, &patch);
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Reads of objects and lists, current or of an earlier resourceVersion.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::answer::{Answer, Form};
+use super::request::{Call, Target};
+use super::selector::Selector;
+use crate::storage::registry::{Registry, Resource};
+use crate::storage::shape::viewed;
+use crate::storage::status::Failure;
+use crate::storage::store::{self, Objects, Part, State, StoreKey, within};
+
+/// Why a page cannot be read any more.
+const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
+    start a new list without the continue parameter, or use the continue token in this response to retrieve the \
+    remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
+    created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// The version that a request names; 0 for any.
+pub(super) fn version_of(text: &str) -> Result<u64, Failure> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        let message = format!("Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        Failure::bad_request(format!("resourceVersion: {message}"))
+    })
+}
+
+/// A version that is still to come.
+pub(super) fn too_new(wanted: u64, current: u64) -> Failure {
+    let mut failure = Failure::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "Timeout",
+        format!("Timeout: Too large resource version: {wanted}, current: {current}"),
+    );
+    let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
+    failure.details.insert("causes".to_owned(), cause);
+    failure.details.insert("retryAfterSeconds".to_owned(), json!(1));
+    failure
+}
+
+/// Answers with an object.
+pub(super) fn get(state: &State, call: &Call, target: &Target, resource: &Resource) -> Result<Answer, Failure> {
+    let wanted = version_of(call.query.text("resourceVersion"))?;
+    if wanted > state.version {
+        return Err(too_new(wanted, state.version));
+    }
+    let place = StoreKey::of(resource, &target.namespace, &target.name);
+    let stored = state.get(&place).ok_or_else(|| Failure::not_found(resource, &target.name))?;
+    let object = viewed(&state.registry, resource, stored);
+    if target.subresource == "scale" {
+        let scale = super::scale::shown(resource, &object)?;
+        return Ok(Answer::of(StatusCode::OK, &scale));
+    }
+    Ok(Answer::of(StatusCode::OK, &Form::of(call).object(resource, object)))
+}
+
+/// Where the next page begins.
+struct Continue {
+    /// None when pages need not fit together.
+    version: Option<u64>,
+    after: String,
+}
+
+impl Continue {
+    fn parse(text: &str) -> Result<Option<Self>, Failure> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let read = || {
+            let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
+            let token: Value = serde_json::from_slice(&bytes).ok()?;
+            let version = token.get("rv")?.as_i64()?;
+            let after = token.get("start")?.as_str()?.trim_end_matches('\0').to_owned();
+            Some(Continue { version: u64::try_from(version).ok(), after })
+        };
+        read()
+            .map(Some)
+            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
+    }
+
+    fn text(&self) -> String {
+        let version = self.version.and_then(|version| i64::try_from(version).ok()).unwrap_or(-1);
+        let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": format!("{}\0", self.after)});
+        URL_SAFE_NO_PAD.encode(token.to_string())
+    }
+}
+
+/// The objects of a kind at a version, or the part of them that a request is about.
+struct Snapshot {
+    objects: Objects,
+    version: u64,
+    registry: Arc<Registry>,
+}
+
+/// Answers with a list of objects. `state` is asked for a snapshot and not held.
+pub(super) fn list(
+    state: impl FnOnce(&mut dyn FnMut(&State)),
+    call: &Call,
+    target: &Target,
+    resource: &Resource,
+) -> Result<Answer, Failure> {
+    let selector = Selector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
+    let page = Continue::parse(call.query.text("continue"))?;
+    let wanted = version_of(call.query.text("resourceVersion"))?;
+    let is_exact = call.query.text("resourceVersionMatch") == "Exact";
+    let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
+    let part = Part { prefix: &prefix, cluster: selector.cluster() };
+    let mut snapshot = Err(Failure::internal("there is no snapshot"));
+    state(&mut |state| snapshot = snapshot_of(state, resource, part, page.as_ref(), wanted, is_exact));
+    let snapshot = snapshot?;
+    let limit = call.query.number("limit").and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let after = page.as_ref().map_or("", |page| &page.after);
+    let mut items = Vec::new();
+    let mut metadata = list_metadata(resource, snapshot.version);
+    let mut last: Option<&Arc<str>> = None;
+    let from = if after > &*prefix { after } else { &prefix };
+    let all = store::from(&snapshot.objects, from).take_while(|(key, _)| key.starts_with(&prefix));
+    let mut all = all.filter(|(key, _)| after.is_empty() || &***key > after);
+    while let Some((key, stored)) = all.next() {
+        let object = viewed(&snapshot.registry, resource, stored);
+        if !selector.selects(&object) {
+            continue;
+        }
+        if limit.is_some_and(|limit| items.len() >= limit) {
+            let version = page.as_ref().map_or(Some(snapshot.version), |page| page.version);
+            let next = Continue { version, after: last.map(ToString::to_string).unwrap_or_default() };
+            metadata.insert("continue".to_owned(), json!(next.text()));
+            if selector.is_everything() {
+                metadata.insert("remainingItemCount".to_owned(), json!(all.count() + 1));
+            }
+            break;
+        }
+        last = Some(key);
+        items.push(object);
+    }
+    Ok(Form::of(call).list(resource, &items, metadata))
+}
+
+/// The metadata of a list; those of custom kinds always have a token, be it an empty one.
+pub(super) fn list_metadata(resource: &Resource, version: u64) -> Map<String, Value> {
+    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), json!(version.to_string()))]);
+    if resource.builtin.is_none() {
+        metadata.insert("continue".to_owned(), json!(""));
+    }
+    metadata
+}
+
+fn snapshot_of(
+    state: &State,
+    resource: &Resource,
+    part: Part<'_>,
+    page: Option<&Continue>,
+    wanted: u64,
+    is_exact: bool,
+) -> Result<Snapshot, Failure> {
+    let kind = resource.store_name();
+    let snapshot = |objects, version| Ok(Snapshot { objects, version, registry: state.registry.clone() });
+    let now = || snapshot(state.objects_of(&kind, part), state.version);
+    if wanted > state.version {
+        return Err(too_new(wanted, state.version));
+    }
+    if let Some(page) = page {
+        let Some(version) = page.version else { return now() };
+        if let Some(objects) = state.objects_at(&kind, version) {
+            return snapshot(objects, version);
+        }
+        let mut failure = Failure::expired(PAGE_EXPIRED);
+        let inconsistent = Continue { version: None, after: page.after.clone() };
+        failure.metadata = json!({"continue": inconsistent.text()});
+        return Err(failure);
+    }
+    if is_exact && wanted > 0 {
+        let objects = state.objects_at(&kind, wanted).ok_or_else(|| {
+            Failure::expired(format!("The resourceVersion for the provided list is too old: {wanted}"))
+        })?;
+        return snapshot(objects, wanted);
+    }
+    now()
+}
+
+/// Objects of a kind that are selected, as places: what a deletion of many is about.
+pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, selector: &Selector) -> Vec<StoreKey> {
+    let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    let kind: Arc<str> = resource.store_name().into();
+    let objects = state.objects_of(&kind, Part { prefix: &prefix, cluster: selector.cluster() });
+    within(&objects, &prefix)
+        .filter(|(_, stored)| selector.selects(&viewed(&state.registry, resource, stored)))
+        .map(|(key, _)| StoreKey { kind: kind.clone(), key: key.clone() })
+        .collect()
+}

@@ -1,0 +1,77 @@
+//! The scale subresource: the number of replicas of an object, as an object of its own.
+
+use serde_json::{Map, Value, json};
+
+use crate::storage::registry::{Resource, at_path, steps};
+use crate::storage::status::Failure;
+use crate::storage::structure::Fault;
+use schema::field::{ErrorKind, Shown};
+
+/// The scale of an object; none when its kind has none.
+pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
+    let paths = resource.scale.as_ref()?;
+    let number = |path: &str| at_path(object, path).and_then(Value::as_i64).unwrap_or_default();
+    let metadata = &object["metadata"];
+    let mut own = Map::new();
+    for name in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = metadata.get(name) {
+            own.insert(name.to_owned(), value.clone());
+        }
+    }
+    let mut spec = Map::new();
+    if number(&paths.spec_replicas) != 0 {
+        spec.insert("replicas".to_owned(), json!(number(&paths.spec_replicas)));
+    }
+    let mut status = json!({"replicas": number(&paths.status_replicas)});
+    if let Some(selector) = at_path(object, &paths.label_selector).and_then(Value::as_str)
+        && !paths.label_selector.is_empty()
+        && !selector.is_empty()
+    {
+        status["selector"] = json!(selector);
+    }
+    Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": own, "spec": spec, "status": status}))
+}
+
+/// The scale of an object that has a number of replicas.
+///
+/// # Errors
+/// 500 for an object that has none, which is a server's answer.
+pub(super) fn shown(resource: &Resource, object: &Value) -> Result<Value, Failure> {
+    let path = resource.scale.as_ref().map_or("", |scale| &scale.spec_replicas);
+    if at_path(object, path).is_none() {
+        return Err(Failure::internal(format!("the spec replicas field {path:?} does not exist")));
+    }
+    of(resource, object).ok_or_else(Failure::no_such_path)
+}
+
+/// The object with the replicas of a scale.
+pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Option<Value> {
+    let path = steps(&resource.scale.as_ref()?.spec_replicas);
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
+    let mut object = object.clone();
+    let mut at = &mut object;
+    for step in path {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[step];
+    }
+    *at = json!(replicas);
+    if let Some(version) = scale.pointer("/metadata/resourceVersion") {
+        object["metadata"]["resourceVersion"] = version.clone();
+    }
+    Some(object)
+}
+
+/// What is wrong with the number of replicas of an object.
+pub(super) fn fault(resource: &Resource, object: &Value) -> Option<Fault> {
+    let path = &resource.scale.as_ref()?.spec_replicas;
+    let replicas = at_path(object, path)?;
+    let is_number = replicas.as_i64().is_some_and(|count| (0..=i64::from(i32::MAX)).contains(&count));
+    (!is_number).then(|| Fault {
+        kind: ErrorKind::Invalid,
+        field: path.clone(),
+        value: Shown::bounded(replicas),
+        detail: "should be a non-negative integer".to_owned(),
+    })
+}

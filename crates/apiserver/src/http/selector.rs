@@ -1,0 +1,112 @@
+//! [Label selectors](https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors) and
+//! [field selectors](https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/) of lists and watches.
+
+use serde_json::Value;
+
+use crate::storage::builtin;
+use crate::storage::registry::{self, Resource, at_path};
+use crate::storage::status::Failure;
+use model::hub::LabelRequirements;
+use model::hub::label::CLUSTER_NAME;
+
+/// Which objects a request is about.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selector {
+    labels: LabelRequirements,
+    fields: Vec<FieldRequirement>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct FieldRequirement {
+    path: String,
+    value: String,
+    equals: bool,
+    /// What an object has that lacks the field.
+    absent: &'static str,
+}
+
+impl Selector {
+    /// Reads the selectors of a query.
+    ///
+    /// # Errors
+    /// 400 for what is no selector, and for a field by which objects of the kind cannot be selected.
+    pub(super) fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, Failure> {
+        let unable = |why: String| {
+            Failure::bad_request(format!(
+                "Unable to find {:?} that match label selector {labels:?}, field selector {fields:?}: {why}",
+                registry::qualified(&resource.plural, &resource.group)
+            ))
+        };
+        let parsed = LabelRequirements::parse(labels).ok_or_else(|| {
+            Failure::bad_request(format!("unable to parse requirement: {labels:?} is no label selector"))
+        })?;
+        let mut selector = Selector { labels: parsed, fields: Vec::new() };
+        for term in fields.split(',').filter(|term| !term.trim().is_empty()) {
+            let (name, value, equals) = field_term(term)
+                .ok_or_else(|| unable(format!("invalid selector: '{fields}'; can't understand '{term}'")))?;
+            let path = field_path(resource, name)
+                .ok_or_else(|| Failure::bad_request(format!("field label not supported: {name}")))?;
+            let absent = resource.builtin.map_or("", |builtin| builtin.absent(name));
+            selector.fields.push(FieldRequirement { path, value: value.to_owned(), equals, absent });
+        }
+        Ok(selector)
+    }
+
+    /// Whether every object is selected.
+    pub(super) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// The Cluster of which selected objects have the label; none when others are selected as well.
+    pub(super) fn cluster(&self) -> Option<&str> {
+        self.labels.value_of(CLUSTER_NAME)
+    }
+
+    /// Whether an object is selected.
+    pub(super) fn selects(&self, object: &Value) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+        let label = |name: &str| labels.and_then(|labels| labels.get(name)).and_then(Value::as_str);
+        self.labels.hold(label) && self.fields.iter().all(|requirement| requirement.holds(object))
+    }
+}
+
+impl FieldRequirement {
+    fn holds(&self, object: &Value) -> bool {
+        let is_equal = match at_path(object, &self.path) {
+            None | Some(Value::Null) => self.value == self.absent,
+            Some(Value::String(text)) => *text == self.value,
+            Some(other) => *self.value == *other.to_string(),
+        };
+        is_equal == self.equals
+    }
+}
+
+/// `name=value`, `name==value` or `name!=value`.
+fn field_term(term: &str) -> Option<(&str, &str, bool)> {
+    let (name, value, equals) = match (term.split_once("!="), term.split_once("=="), term.split_once('=')) {
+        (Some((name, value)), _, _) => (name, value, false),
+        (None, Some((name, value)), _) | (None, None, Some((name, value))) => (name, value, true),
+        (None, None, None) => return None,
+    };
+    Some((name.trim(), value.trim(), equals))
+}
+
+/// Where a field stands by which objects can be selected.
+fn field_path(resource: &Resource, name: &str) -> Option<String> {
+    match name {
+        "metadata.name" => return Some(".metadata.name".to_owned()),
+        "metadata.namespace" if resource.is_namespaced || resource.builtin.is_none() => {
+            return Some(".metadata.namespace".to_owned());
+        }
+        _ => {}
+    }
+    let builtin = resource.builtin.map(builtin::Builtin::selectable).unwrap_or_default();
+    if let Some((_, path)) = builtin.iter().find(|(known, _)| *known == name) {
+        return Some((*path).to_owned());
+    }
+    let is_selectable = resource.selectable_fields.iter().any(|path| path.trim_start_matches('.') == name);
+    is_selectable.then(|| format!(".{name}"))
+}

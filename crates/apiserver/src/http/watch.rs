@@ -1,0 +1,271 @@
+//! Watches: existing objects, then events, one line of JSON for each.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep_until};
+
+use super::answer::Form;
+use super::read::{too_new, version_of};
+use super::request::{Call, Target};
+use super::selector::Selector;
+use crate::Embedded;
+use crate::storage::registry::{Registry, Resource};
+use crate::storage::shape::viewed;
+use crate::storage::status::Failure;
+use crate::storage::store::{self, Happening, Part, Stored, within};
+use crate::storage::structure;
+
+/// How long a watch lasts that does not say it.
+const DEFAULT_DURATION: Duration = Duration::from_mins(30);
+/// How long a watch lasts at most.
+const MAX_DURATION: Duration = Duration::from_hours(24);
+/// How often a watch without news is told the version.
+const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
+/// The annotation of the bookmark that says that all objects have been sent.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What a client follows.
+struct Watch {
+    embedded: Embedded,
+    resource: Arc<Resource>,
+    kind: Arc<str>,
+    /// The namespace and a slash; empty for all.
+    prefix: String,
+    /// Empty for all objects.
+    key: String,
+    selector: Selector,
+    form: Form,
+    /// Up to which version the client knows everything.
+    position: u64,
+    news: Receiver<u64>,
+    sends_bookmarks: bool,
+    next_bookmark: Instant,
+    end: Instant,
+    /// What is sent first.
+    ready: Option<Bytes>,
+    is_over: bool,
+}
+
+/// From where a watch starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// With all objects there are; the flag says whether their end is announced.
+    Everything(bool),
+    Now,
+    After(u64),
+}
+
+/// Answers with a stream of events.
+pub(super) fn watch(
+    embedded: &Embedded,
+    call: &Call,
+    target: &Target,
+    resource: &Arc<Resource>,
+) -> Result<Response<Body>, Failure> {
+    let selector = Selector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
+    let start = start(call)?;
+    let kind: Arc<str> = resource.store_name().into();
+    let duration = call.query.number("timeoutSeconds").filter(|seconds| *seconds > 0);
+    let duration = duration.map_or(DEFAULT_DURATION, Duration::from_secs).min(MAX_DURATION);
+    let now = Instant::now();
+    let key = match target.name.is_empty() {
+        true => String::new(),
+        false => store::key(&target.namespace, &target.name).to_string(),
+    };
+    let mut state = embedded.state();
+    let mut watch = Watch {
+        embedded: embedded.clone(),
+        resource: resource.clone(),
+        prefix: if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) },
+        key,
+        selector,
+        form: Form::of(call),
+        position: state.version,
+        news: state.follow(&kind),
+        sends_bookmarks: call.query.flag("allowWatchBookmarks"),
+        next_bookmark: now + BOOKMARK_PERIOD,
+        end: now + duration,
+        ready: None,
+        is_over: false,
+        kind,
+    };
+    match start {
+        Start::Now => {}
+        Start::After(version) if version > state.version => return Err(too_new(version, state.version)),
+        Start::After(version) => watch.position = version,
+        Start::Everything(announces_end) => {
+            let mut lines = Vec::new();
+            let part = Part { prefix: &watch.prefix, cluster: watch.selector.cluster() };
+            let objects = state.objects_of(&watch.kind, part);
+            for (key, stored) in within(&objects, &watch.prefix) {
+                if watch.is_about(key) {
+                    let object = viewed(&state.registry, resource, stored);
+                    if watch.selector.selects(&object) {
+                        watch.line("ADDED", object, &mut lines);
+                    }
+                }
+            }
+            if announces_end {
+                watch.bookmark(true, &mut lines);
+            }
+            watch.ready = Some(lines.into()).filter(|lines: &Bytes| !lines.is_empty());
+        }
+    }
+    drop(state);
+    let lines = stream::unfold(watch, |mut watch| async move {
+        let closed = watch.embedded.0.closed.clone();
+        let lines = closed.run_until_cancelled(watch.next()).await??;
+        Some((Ok::<_, Infallible>(lines), watch))
+    });
+    let mut response = Response::new(Body::from_stream(lines));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    Ok(response)
+}
+
+fn start(call: &Call) -> Result<Start, Failure> {
+    let version = version_of(call.query.text("resourceVersion"))?;
+    let match_ = call.query.text("resourceVersionMatch");
+    if call.query.has("sendInitialEvents") {
+        if match_ != "NotOlderThan" {
+            let message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            return Err(list_options_invalid("resourceVersionMatch", message));
+        }
+        return Ok(match call.query.flag("sendInitialEvents") {
+            true => Start::Everything(call.query.flag("allowWatchBookmarks")),
+            false if version == 0 => Start::Now,
+            false => Start::After(version),
+        });
+    }
+    if !match_.is_empty() {
+        let message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        return Err(list_options_invalid("resourceVersionMatch", message));
+    }
+    Ok(if version == 0 { Start::Everything(false) } else { Start::After(version) })
+}
+
+fn list_options_invalid(field: &str, why: &str) -> Failure {
+    let fault = structure::Fault {
+        kind: schema::field::ErrorKind::Forbidden,
+        field: field.to_owned(),
+        value: schema::field::Shown::NOTHING,
+        detail: why.to_owned(),
+    };
+    Failure::invalid("meta.k8s.io", "ListOptions", "", vec![fault])
+}
+
+impl Watch {
+    /// The next lines; none when the watch has ended.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(ready) = self.ready.take() {
+            return Some(ready);
+        }
+        loop {
+            if self.is_over {
+                return None;
+            }
+            self.news.borrow_and_update();
+            let lines = self.lines();
+            if !lines.is_empty() {
+                return Some(lines.into());
+            }
+            let alarm = if self.sends_bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+            tokio::select! {
+                news = self.news.changed() => self.is_over = news.is_err(),
+                () = sleep_until(alarm) => {
+                    let now = Instant::now();
+                    self.is_over = now >= self.end;
+                    self.next_bookmark = now + BOOKMARK_PERIOD;
+                    let mut lines = Vec::new();
+                    if self.sends_bookmarks {
+                        self.bookmark(false, &mut lines);
+                        return Some(lines.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// What has happened since the last time.
+    fn lines(&mut self) -> Vec<u8> {
+        let (news, registry, oldest) = {
+            let state = self.embedded.state();
+            (state.news(&self.kind, self.position), state.registry.clone(), state.oldest(&self.kind))
+        };
+        let mut lines = Vec::new();
+        let Some(happenings) = news.happenings else {
+            let expired = Failure::expired(format!("too old resource version: {} ({oldest})", self.position));
+            write_line("ERROR", &expired.to_value(), &mut lines);
+            self.is_over = true;
+            return lines;
+        };
+        for happening in &happenings {
+            self.tell(happening, &registry, &mut lines);
+        }
+        self.position = news.version;
+        lines
+    }
+
+    fn is_about(&self, key: &str) -> bool {
+        key.starts_with(&self.prefix) && (self.key.is_empty() || self.key == key)
+    }
+
+    /// An object enters the selection, changes in it, or leaves it.
+    fn tell(&self, happening: &Happening, registry: &Registry, lines: &mut Vec<u8>) {
+        if !self.is_about(&happening.key) {
+            return;
+        }
+        let selected = |stored: &Option<Arc<Stored>>| {
+            stored.as_ref().is_some_and(|stored| {
+                self.selector.is_everything() || self.selector.selects(&viewed(registry, &self.resource, stored))
+            })
+        };
+        match (selected(&happening.before), selected(&happening.after)) {
+            (false, false) => {}
+            (was_selected, true) => {
+                let Some(after) = &happening.after else { return };
+                let what = if was_selected { "MODIFIED" } else { "ADDED" };
+                self.line(what, viewed(registry, &self.resource, after), lines);
+            }
+            (true, false) => {
+                // As it was, in the version in which it is gone.
+                let Some(before) = &happening.before else { return };
+                let mut object = viewed(registry, &self.resource, before).into_owned();
+                object["metadata"]["resourceVersion"] = json!(happening.version.to_string());
+                self.line("DELETED", Cow::Owned(object), lines);
+            }
+        }
+    }
+
+    fn line(&self, what: &str, object: Cow<'_, Value>, lines: &mut Vec<u8>) {
+        write_line(what, &self.form.object(&self.resource, object), lines);
+    }
+
+    /// Says up to which version everything has been said.
+    fn bookmark(&self, is_end_of_initial: bool, lines: &mut Vec<u8>) {
+        let (api_version, kind) = match self.form {
+            Form::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata".to_owned()),
+            _ => (self.resource.api_version(), self.resource.kind.clone()),
+        };
+        let mut metadata = json!({"resourceVersion": self.position.to_string(), "creationTimestamp": null});
+        if is_end_of_initial {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        write_line("BOOKMARK", &json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}), lines);
+    }
+}
+
+fn write_line(what: &str, object: &Value, lines: &mut Vec<u8>) {
+    lines.extend(format!("{{\"type\":\"{what}\",\"object\":").into_bytes());
+    serde_json::to_writer(&mut *lines, object).expect("a value can be written to memory");
+    lines.extend(b"}\n");
+}

@@ -1,0 +1,553 @@
+//! Creates, updates and patches, with the steps in the order of an API server.
+//!
+//! ```text
+//! live ─► draft (the request, merged) ─► managers ─► mutating admission ─► prepared ─► judged ─► validating admission
+//!   ▲                                                                                                    │
+//!   └──────────────── once more, after a write conflict ◄──────────── commit ◄─────┘
+//! ```
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::answer::{Answer, Form};
+use super::decode::{self, Body};
+use super::request::{Call, FieldValidation, Target, Verb};
+use crate::Embedded;
+use crate::admission::Asked;
+use crate::storage::builtin::Builtin;
+use crate::storage::definition::{self, text};
+use crate::storage::metadata;
+use crate::storage::random;
+use crate::storage::registry::{Registry, Resource};
+use crate::storage::shape::{self, storage_group, viewed};
+use crate::storage::status::Failure;
+use crate::storage::store::{State, StoreKey, Stored};
+use crate::storage::structure::Fault;
+use schema::field::{ErrorKind, Shown};
+use schema::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
+
+/// For how long a write that does not depend on the stored object is tried while others write the object. kube-apiserver has the same
+/// limit for patches.
+const PATIENCE: Duration = Duration::from_secs(34);
+
+/// A write that is being carried out.
+pub(super) struct Write<'a> {
+    pub embedded: &'a Embedded,
+    pub call: &'a Call,
+    pub target: &'a Target,
+    pub resource: &'a Arc<Resource>,
+    pub verb: Verb,
+    pub is_dry_run: bool,
+    pub validation: FieldValidation,
+    pub manager: String,
+    /// RFC 3339, UTC, seconds.
+    pub now: String,
+    pub warnings: Vec<String>,
+}
+
+/// What will be stored.
+pub(super) struct Draft {
+    pub object: Value,
+    /// Whether it must be stored upon what it was made of.
+    pub is_conditional: bool,
+}
+
+/// How a write ended.
+enum Ended {
+    Created(Value),
+    Written(Value),
+    /// Another client has written the object since.
+    Moved,
+}
+
+impl Write<'_> {
+    /// Carries the write out.
+    pub(super) async fn run(mut self) -> Result<Answer, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let given = self.warnings.len();
+            let outcome = self.attempt().await;
+            let (code, object) = match outcome {
+                Ok(Ended::Created(object)) => (StatusCode::CREATED, object),
+                Ok(Ended::Written(object)) => (StatusCode::OK, object),
+                Ok(Ended::Moved) => {
+                    self.warnings.truncate(given);
+                    yield_now().await;
+                    continue;
+                }
+                Err(failure) => return Ok(Answer::from(failure).with_warnings(self.warnings)),
+            };
+            let answer = match self.target.subresource.as_str() {
+                "scale" => super::scale::of(self.resource, &object).unwrap_or(object),
+                _ => Form::of(self.call).object(self.resource, Cow::Owned(object)).into_owned(),
+            };
+            return Ok(Answer::of(code, &answer).with_warnings(self.warnings));
+        }
+        Err(Failure::modified(self.resource, &self.target.name))
+    }
+
+    async fn attempt(&mut self) -> Result<Ended, Failure> {
+        let (registry, live) = {
+            let state = self.embedded.state();
+            self.namespace_takes(&state)?;
+            let live = match self.verb == Verb::Create || self.target.name.is_empty() {
+                true => None,
+                false => state.get(&StoreKey::of(self.resource, &self.target.namespace, &self.target.name)).cloned(),
+            };
+            (state.registry.clone(), live)
+        };
+        let live_view = live.as_ref().map(|live| viewed(&registry, self.resource, live).into_owned());
+        let old = live_view.as_ref();
+        let draft = self.draft(old)?;
+        let is_conditional = draft.is_conditional;
+        let mut object = draft.object;
+        let name = text(&object, "/metadata/name").to_owned();
+        let resource = self.resource.clone();
+        let asked = Asked {
+            group: &resource.group,
+            version: &resource.version,
+            resource: &resource.plural,
+            subresource: &self.target.subresource,
+            operation: if old.is_some() { "UPDATE" } else { "CREATE" },
+            namespace: &self.target.namespace,
+        };
+        let review = super::admit::Review {
+            asked: &asked,
+            resource: &resource,
+            name: &name,
+            old,
+            is_dry_run: self.is_dry_run,
+            options: &self.call.options_kind(),
+        };
+        let admission = self.embedded.admission();
+        let changed = review.mutate(admission.as_deref(), &mut object, &mut self.warnings).await?;
+        if changed {
+            shape::shaped(&resource, &mut object)?;
+        }
+        let (object, mut faults) = self.prepared(object, old);
+        faults.extend(metadata::faults(&resource, &object));
+        faults.extend(self.judged(&object, old));
+        if let Some(schema) = &resource.schema {
+            faults.extend(schema.broken_rules(&object, old, &faults));
+        }
+        if !faults.is_empty() {
+            return Err(Failure::invalid(&resource.group, &resource.kind, text(&object, "/metadata/name"), faults));
+        }
+        review.validate(admission.as_deref(), &object, &mut self.warnings).await?;
+        self.commit(&registry, live.as_ref(), old, object, is_conditional)
+    }
+
+    /// Whether the namespace is there, and takes new objects.
+    fn namespace_takes(&self, state: &State) -> Result<(), Failure> {
+        let namespace = &self.target.namespace;
+        if self.verb == Verb::Create {
+            definition::refuse_if_withdrawn(state, self.resource)?;
+        }
+        if namespace.is_empty() || !self.resource.is_namespaced {
+            return Ok(());
+        }
+        if !state.has_namespace(namespace) {
+            let exists = state.get(&StoreKey::of(self.resource, namespace, &self.target.name)).is_some();
+            return if exists { Ok(()) } else { Err(Failure::no_namespace(namespace)) };
+        }
+        if self.verb == Verb::Create && state.is_being_emptied(namespace) {
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+            let name = serde_json::from_slice::<Value>(&self.call.body).unwrap_or_default();
+            let mut failure = Failure::forbidden(self.resource, text(&name, "/metadata/name"), &why);
+            failure.details.insert(
+                "causes".to_owned(),
+                json!([{"reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"),
+                    "field": "metadata.namespace"}]),
+            );
+            return Err(failure);
+        }
+        Ok(())
+    }
+
+    /// What the request makes of the live object, with its managers.
+    fn draft(&mut self, live: Option<&Value>) -> Result<Draft, Failure> {
+        match self.verb {
+            Verb::Create => {
+                let body = decode::body(self.call)?;
+                let mut object = self.read(body)?;
+                self.placed(&mut object, "")?;
+                if !matches!(text(&object, "/metadata/resourceVersion"), "" | "0") {
+                    let message = "resourceVersion should not be set on objects to be created";
+                    return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", message));
+                }
+                self.named(&mut object);
+                let object = self.managed(None, object)?;
+                Ok(Draft { object, is_conditional: true })
+            }
+            Verb::Update => self.update(live),
+            _ => self.patch(live),
+        }
+    }
+
+    fn update(&mut self, live: Option<&Value>) -> Result<Draft, Failure> {
+        let body = decode::body(self.call)?;
+        let mut object = match self.target.subresource.as_str() {
+            "scale" => self.scaled(live, &body.value)?,
+            _ => self.read(body)?,
+        };
+        let name = self.target.name.clone();
+        self.placed(&mut object, &name)?;
+        let may_create = self.resource.builtin.is_some_and(Builtin::is_created_by_updates);
+        let Some(live) = live else {
+            if !may_create || !self.target.subresource.is_empty() {
+                return Err(Failure::not_found(self.resource, &name));
+            }
+            let object = self.managed(None, object)?;
+            return Ok(Draft { object, is_conditional: false });
+        };
+        self.expected(&object, live)?;
+        let given = text(&object, "/metadata/resourceVersion");
+        let is_conditional = !matches!(given, "" | "0");
+        if !is_conditional && !self.resource.builtin.is_some_and(Builtin::may_be_updated_blindly) {
+            return Err(unversioned(self.resource, &name));
+        }
+        let object = self.managed(Some(live), object)?;
+        Ok(Draft { object, is_conditional })
+    }
+
+    /// The object with the replicas of a scale.
+    pub(super) fn scaled(&self, live: Option<&Value>, scale: &Value) -> Result<Value, Failure> {
+        let live = live.ok_or_else(|| Failure::not_found(self.resource, &self.target.name))?;
+        super::scale::applied(self.resource, live, scale).ok_or_else(Failure::no_such_path)
+    }
+
+    /// Whether the object is the one that the client means.
+    fn expected(&self, object: &Value, live: &Value) -> Result<(), Failure> {
+        let (uid, own) = (text(object, "/metadata/uid"), text(live, "/metadata/uid"));
+        if !uid.is_empty() && uid != own {
+            let place = StoreKey::of(self.resource, &self.target.namespace, &self.target.name);
+            return Err(Failure::another(self.resource, &place, &self.target.name, uid, own));
+        }
+        self.is_current(object, live)
+    }
+
+    /// Whether the object is unchanged since the client read it, if the client sends a resourceVersion.
+    pub(super) fn is_current(&self, object: &Value, live: &Value) -> Result<(), Failure> {
+        let given = text(object, "/metadata/resourceVersion");
+        if !matches!(given, "" | "0") && given != text(live, "/metadata/resourceVersion") {
+            return Err(Failure::modified(self.resource, &self.target.name));
+        }
+        Ok(())
+    }
+
+    /// Reads an object, with warnings as the client wants them.
+    pub(super) fn read(&mut self, body: Body) -> Result<Value, Failure> {
+        decode::object(self.resource, body, self.validation, &mut self.warnings)
+    }
+
+    /// Puts the object where the path says; `name` is empty when the path does not name it.
+    pub(super) fn placed(&self, object: &mut Value, name: &str) -> Result<(), Failure> {
+        let given = text(object, "/metadata/name");
+        if !name.is_empty() && given.is_empty() {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        if !name.is_empty() && given != name {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        let namespace = &self.target.namespace;
+        let given = text(object, "/metadata/namespace");
+        if !given.is_empty() && !namespace.is_empty() && given != namespace {
+            return Err(Failure::bad_request(match name {
+                "" => {
+                    "the namespace of the provided object does not match the namespace sent on the request".to_owned()
+                }
+                _ => format!(
+                    "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
+                ),
+            }));
+        }
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            match namespace.is_empty() {
+                true => metadata.remove("namespace"),
+                false => metadata.insert("namespace".to_owned(), json!(namespace)),
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes a name where only its beginning is given.
+    fn named(&self, object: &mut Value) {
+        let begin = text(object, "/metadata/generateName").to_owned();
+        if text(object, "/metadata/name").is_empty() && !begin.is_empty() {
+            object["metadata"]["name"] = json!(format!("{begin}{}", random::suffix()));
+            // Namespaces bear their name as a label.
+            if let Some(builtin) = self.resource.builtin {
+                builtin.complete(object);
+            }
+        }
+    }
+
+    /// Fields that a write to this end point gives no ownership of.
+    pub(super) fn reset(&self) -> FieldSet {
+        let path = match self.target.subresource.as_str() {
+            "status" => "spec",
+            _ if self.resource.has_status => "status",
+            _ => return FieldSet::default(),
+        };
+        FieldSet::of([FieldPath::of(&[path]).0.as_slice()])
+    }
+
+    /// The object with its managers after an update.
+    pub(super) fn managed(&self, live: Option<&Value>, object: Value) -> Result<Value, Failure> {
+        let (api_version, merging, reset) = (self.resource.api_version(), self.resource.merging(), self.reset());
+        let subresource = &self.target.subresource;
+        let convert = self.converter();
+        let request = ssa::Request {
+            subresource,
+            reset: &reset,
+            convert: Some(&convert),
+            ..ssa::Request::new(&self.manager, &api_version, &self.now, &merging)
+        };
+        let before = live.and_then(|live| ManagedFields::all_of(live).ok()).unwrap_or_default();
+        let managers = managers_of_update(live.unwrap_or(&Value::Null), &object, subresource);
+        let managers = ssa::update(live, &object, &managers, &request)
+            .map_err(|refused| Failure::internal(refused.to_string()))?;
+        let is_same = live.is_some_and(|live| without_managers(live) == without_managers(&object));
+        let managers = match (live, self.resource.builtin) {
+            (None, Some(builtin)) => without_blanks(managers, &builtin.blanks(&object)),
+            _ => managers,
+        };
+        let kept = is_same && same_but_for_times(&before, &managers);
+        Ok(with_managers(object, if kept { &before } else { &managers }))
+    }
+
+    /// Objects in other versions of their kind.
+    pub(super) fn converter(&self) -> impl Fn(&Value, &str) -> Result<ssa::Conversion, String> + use<> {
+        let registry = self.embedded.registry();
+        let resource = self.resource.clone();
+        move |object: &Value, api_version: &str| {
+            let Some(to) = registry.of_kind(api_version, &resource.kind).filter(|to| to.plural == resource.plural)
+            else {
+                return Ok(None);
+            };
+            let object = shape::converted(&registry, object, to).map_err(|failure| failure.message)?;
+            Ok(Some((object, to.merging())))
+        }
+    }
+
+    /// The object in its stored form: what the server writes itself, and what this end point does not write.
+    fn prepared(&self, mut object: Value, old: Option<&Value>) -> (Value, Vec<Fault>) {
+        let builtin = self.resource.builtin;
+        let counts = builtin.is_none_or(Builtin::has_generation);
+        let Some(old) = old else {
+            if self.resource.has_status
+                && !builtin.is_some_and(Builtin::is_created_with_status)
+                && let Some(members) = object.as_object_mut()
+            {
+                members.remove("status");
+            }
+            self.born(&mut object, counts);
+            match builtin {
+                Some(Builtin::CustomResourceDefinition) => definition::prepare_new(&mut object),
+                Some(builtin) => builtin.prepare_new(&mut object),
+                None => {}
+            }
+            return (object, Vec::new());
+        };
+        if self.target.subresource == "status" {
+            return (with_status(old, object), Vec::new());
+        }
+        // A server looks at this twice, and says it twice.
+        let faults = metadata::keep(&mut object, old);
+        let faults = faults.iter().chain(&faults).cloned().collect();
+        if self.resource.has_status
+            && let Some(members) = object.as_object_mut()
+        {
+            match old.get("status") {
+                Some(status) => members.insert("status".to_owned(), status.clone()),
+                None => members.remove("status"),
+            };
+        }
+        if builtin == Some(Builtin::Namespace)
+            && let Some(finalizers) = old.pointer("/spec/finalizers")
+        {
+            object["spec"]["finalizers"] = finalizers.clone();
+        }
+        if counts && has_other_content(&object, old) {
+            let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+            object["metadata"]["generation"] = json!(generation + 1);
+        }
+        (object, faults)
+    }
+
+    /// Gives a new object its identity.
+    fn born(&self, object: &mut Value, counts: bool) {
+        let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"] {
+            metadata.remove(name);
+        }
+        metadata.insert("uid".to_owned(), json!(random::uid()));
+        metadata.insert("creationTimestamp".to_owned(), json!(self.now));
+        if counts {
+            metadata.insert("generation".to_owned(), json!(1));
+        }
+        if !self.resource.is_namespaced {
+            metadata.remove("namespace");
+        }
+    }
+
+    /// What is wrong with an object besides its metadata.
+    fn judged(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+        let mut faults = match self.resource.builtin {
+            Some(Builtin::CustomResourceDefinition) => definition::faults(object),
+            Some(builtin) => builtin.faults(object, old),
+            None => Vec::new(),
+        };
+        if let Some(fault) = super::scale::fault(self.resource, object) {
+            faults.push(fault);
+        }
+        faults.extend(shape::schema_faults(self.resource, object, old));
+        faults
+    }
+
+    /// Stores the object, unless there is nothing to store.
+    fn commit(
+        &self,
+        registry: &Registry,
+        live: Option<&Arc<Stored>>,
+        old: Option<&Value>,
+        object: Value,
+        is_conditional: bool,
+    ) -> Result<Ended, Failure> {
+        let name = text(&object, "/metadata/name").to_owned();
+        let place = StoreKey::of(self.resource, &self.target.namespace, &name);
+        let mut state = self.embedded.state();
+        let current = state.get(&place);
+        let has_moved = match (live, current) {
+            (None, None) => false,
+            (Some(live), Some(current)) => !Arc::ptr_eq(live, current),
+            (None, Some(_)) if self.verb == Verb::Create => {
+                return Err(Failure::already_exists(self.resource, &name));
+            }
+            (None, Some(_)) | (Some(_), None) => true,
+        };
+        if has_moved {
+            return match is_conditional && live.is_some() {
+                true => Err(Failure::modified(self.resource, &name)),
+                false => Ok(Ended::Moved),
+            };
+        }
+        self.namespace_takes(&state)?;
+        if old == Some(&object) {
+            return Ok(Ended::Written(object));
+        }
+        if self.is_dry_run {
+            return Ok(if old.is_some() { Ended::Written(object) } else { Ended::Created(object) });
+        }
+        let is_new = old.is_none();
+        let stored = match registry.stored(storage_group(self.resource), &self.resource.plural) {
+            Some(storage) => shape::converted(registry, &object, storage)?,
+            None => object.clone(),
+        };
+        let candidate = Stored::candidate(stored);
+        let written = if candidate.is_being_deleted()
+            && candidate.finalizers().next().is_none()
+            && !has_spec_finalizers(&candidate.value)
+        {
+            // Nothing holds it any more: it goes as it was.
+            state.remove(&place);
+            object
+        } else {
+            let stored = state.put(&place, candidate.value);
+            if self.resource.builtin == Some(Builtin::Event) {
+                state.note_event(&place, &stored, self.embedded.moment());
+            }
+            let mut object = object;
+            object["metadata"]["resourceVersion"] = json!(stored.version.to_string());
+            object
+        };
+        state.settle(&self.now);
+        Ok(if is_new { Ended::Created(written) } else { Ended::Written(written) })
+    }
+}
+
+/// The managers of a new object, without what objects of its kind have before a client sets it.
+fn without_blanks(managers: Vec<ManagedFields>, blanks: &[&[&str]]) -> Vec<ManagedFields> {
+    let blanks: Vec<FieldPath> = blanks.iter().map(|path| FieldPath::of(path)).collect();
+    let blanks = FieldSet::of(blanks.iter().map(|path| path.0.as_slice()));
+    let lean = |entry: ManagedFields| ManagedFields { fields: entry.fields.difference(&blanks), ..entry };
+    managers.into_iter().map(lean).filter(|entry| !entry.fields.is_empty()).collect()
+}
+
+fn has_spec_finalizers(object: &Value) -> bool {
+    object["kind"] == "Namespace"
+        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+/// Whether two objects differ in what the generation counts: everything but metadata.
+fn has_other_content(object: &Value, old: &Value) -> bool {
+    fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata")
+    }
+    !content(object).eq(content(old))
+}
+
+/// The object without its managers, and without what a client may leave out.
+fn without_managers(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        for name in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "creationTimestamp",
+            "generation",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
+            metadata.remove(name);
+        }
+    }
+    object
+}
+
+/// The live object with the status and the managers of the request.
+fn with_status(old: &Value, mut sent: Value) -> Value {
+    let mut object = old.clone();
+    let (status, managers) = (sent["status"].take(), sent["metadata"]["managedFields"].take());
+    let Some(members) = object.as_object_mut() else { return object };
+    match status {
+        Value::Null => members.remove("status"),
+        status => members.insert("status".to_owned(), status),
+    };
+    if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
+        match managers {
+            Value::Null => metadata.remove("managedFields"),
+            managers => metadata.insert("managedFields".to_owned(), managers),
+        };
+    }
+    object
+}
+
+fn unversioned(resource: &Resource, name: &str) -> Failure {
+    let fault = Fault {
+        kind: ErrorKind::Invalid,
+        field: "metadata.resourceVersion".to_owned(),
+        value: Shown::from(0),
+        detail: "must be specified for an update".to_owned(),
+    };
+    let mut failure = Failure::invalid(&resource.group, &resource.plural, name, vec![fault]);
+    // The server shows this number, and no other, in its own way.
+    failure.message = failure.message.replace("Invalid value: 0:", "Invalid value: 0x0:");
+    if let Some(Value::String(message)) =
+        failure.details.get_mut("causes").and_then(|causes| causes.pointer_mut("/0/message"))
+    {
+        *message = message.replace("Invalid value: 0:", "Invalid value: 0x0:");
+    }
+    failure
+}

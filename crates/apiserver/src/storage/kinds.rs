@@ -1,0 +1,259 @@
+//! The built-in kinds of every server and of a management cluster: their names, schemas and columns.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use super::builtin::{Builtin, EVENTS, EXTENSIONS};
+use super::registry::{Column, Registry, Resource, Scale};
+use super::structure::Structure;
+
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// The kinds of a management cluster.
+pub(crate) fn management_registry() -> Arc<Registry> {
+    static KINDS: LazyLock<Arc<Registry>> = LazyLock::new(|| registry(everywhere().into_iter().chain(extensions())));
+    KINDS.clone()
+}
+
+/// Compiles the schemas of kinds.
+pub(super) fn registry(rows: impl Iterator<Item = Row>) -> Arc<Registry> {
+    Arc::new(rows.map(Row::into_resource).collect())
+}
+
+/// The kinds that every server has.
+pub(super) fn everywhere() -> Vec<Row> {
+    let newer = row(Builtin::Event, EVENTS, "v1", ("Event", "events", &["ev"]), true, Some(new_event));
+    vec![
+        Row { is_storage: false, ..newer },
+        row(Builtin::ConfigMap, "", "v1", ("ConfigMap", "configmaps", &["cm"]), true, Some(config_map)),
+        row(Builtin::Event, "", "v1", ("Event", "events", &["ev"]), true, Some(event)),
+        row(Builtin::Namespace, "", "v1", ("Namespace", "namespaces", &["ns"]), false, Some(namespace)),
+        row(Builtin::Secret, "", "v1", ("Secret", "secrets", &[]), true, Some(secret)),
+        row(Builtin::Service, "", "v1", ("Service", "services", &["svc"]), true, None),
+        row(
+            Builtin::ServiceAccount,
+            "",
+            "v1",
+            ("ServiceAccount", "serviceaccounts", &["sa"]),
+            true,
+            Some(service_account),
+        ),
+        row(Builtin::Lease, "coordination.k8s.io", "v1", ("Lease", "leases", &[]), true, Some(lease)),
+    ]
+}
+
+/// The kinds that define others, and what is asked about writes.
+fn extensions() -> Vec<Row> {
+    vec![
+        row(
+            Builtin::CustomResourceDefinition,
+            EXTENSIONS,
+            "v1",
+            ("CustomResourceDefinition", "customresourcedefinitions", &["crd", "crds"]),
+            false,
+            Some(custom_resource_definition),
+        ),
+        row(
+            Builtin::MutatingWebhookConfiguration,
+            ADMISSION,
+            "v1",
+            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", &[]),
+            false,
+            None,
+        ),
+        row(
+            Builtin::ValidatingWebhookConfiguration,
+            ADMISSION,
+            "v1",
+            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", &[]),
+            false,
+            None,
+        ),
+    ]
+}
+
+impl Row {
+    fn into_resource(self) -> Resource {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let schema = self.schema.map(|schema| {
+            Arc::new(Structure::compile(schema()).expect("the schemas of this file have the shape of schemas"))
+        });
+        let is_definition = self.builtin == Builtin::CustomResourceDefinition;
+        Resource {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            kind: self.kind.to_owned(),
+            list_kind: format!("{}List", self.kind),
+            plural: self.plural.to_owned(),
+            singular: self.kind.to_lowercase(),
+            short_names: owned(self.short_names),
+            categories: if is_definition { owned(&["api-extensions"]) } else { Vec::new() },
+            is_namespaced: self.is_namespaced,
+            has_status: self.builtin.has_status(),
+            scale: (self.builtin == Builtin::Deployment).then(Scale::of_replicas),
+            columns: self.builtin.columns(),
+            schema,
+            is_storage: self.is_storage,
+            is_served: true,
+            storage_version: self.version.to_owned(),
+            deprecation: None,
+            selectable_fields: Vec::new(),
+            builtin: Some(self.builtin),
+        }
+    }
+}
+
+impl Builtin {
+    fn columns(self) -> Vec<Column> {
+        let column = |name: &str, r#type: &str, json_path: &str| Column {
+            name: name.to_owned(),
+            r#type: r#type.to_owned(),
+            format: String::new(),
+            description: String::new(),
+            priority: 0,
+            json_path: json_path.to_owned(),
+        };
+        let age = || column("Age", "date", ".metadata.creationTimestamp");
+        match self {
+            Builtin::Namespace => vec![column("Status", "string", ".status.phase"), age()],
+            Builtin::Secret => vec![column("Type", "string", ".type"), age()],
+            Builtin::Lease => vec![column("Holder", "string", ".spec.holderIdentity"), age()],
+            Builtin::Event => vec![
+                column("Last Seen", "date", ".lastTimestamp"),
+                column("Type", "string", ".type"),
+                column("Reason", "string", ".reason"),
+                column("Message", "string", ".message"),
+            ],
+            _ => Vec::new(),
+        }
+    }
+}
+
+pub(super) struct Row {
+    builtin: Builtin,
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    short_names: &'static [&'static str],
+    is_namespaced: bool,
+    schema: Option<fn() -> Value>,
+    is_storage: bool,
+}
+
+pub(super) const fn row(
+    builtin: Builtin,
+    group: &'static str,
+    version: &'static str,
+    names: (&'static str, &'static str, &'static [&'static str]),
+    is_namespaced: bool,
+    schema: Option<fn() -> Value>,
+) -> Row {
+    let (kind, plural, short_names) = names;
+    Row { builtin, group, version, kind, plural, short_names, is_namespaced, schema, is_storage: true }
+}
+
+/// Of definitions only what is a list of a special kind; whether the rest makes sense is looked at where it is used.
+fn custom_resource_definition() -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut condition = open.clone();
+    condition["required"] = json!(["type", "status"]);
+    condition["properties"] = json!({"lastTransitionTime": text(), "message": text(), "reason": text(),
+        "status": text(), "type": text()});
+    let mut conditions = keyed("type", condition);
+    conditions["nullable"] = json!(true);
+    let names = object(json!({"categories": {"type": "array", "items": text()}, "kind": text(), "listKind": text(),
+        "plural": text(), "shortNames": {"type": "array", "items": text()}, "singular": text()}));
+    object(json!({"spec": open, "status": object(json!({"acceptedNames": names, "conditions": conditions,
+        "storedVersions": {"type": "array", "items": text()}}))}))
+}
+
+pub(super) fn text() -> Value {
+    json!({"type": "string"})
+}
+
+pub(super) fn texts() -> Value {
+    json!({"type": "object", "additionalProperties": text()})
+}
+
+fn bytes() -> Value {
+    json!({"type": "object", "additionalProperties": {"type": "string", "format": "byte"}})
+}
+
+pub(super) fn object(properties: Value) -> Value {
+    json!({"type": "object", "properties": properties})
+}
+
+pub(super) fn keyed(key: &str, item: Value) -> Value {
+    json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key], "items": item})
+}
+
+/// A reference to an object.
+pub(super) fn reference() -> Value {
+    let mut reference = object(json!({"apiVersion": text(), "fieldPath": text(), "kind": text(), "name": text(),
+        "namespace": text(), "resourceVersion": text(), "uid": text()}));
+    reference["x-kubernetes-map-type"] = json!("atomic");
+    reference
+}
+
+fn config_map() -> Value {
+    object(json!({"binaryData": bytes(), "data": texts(), "immutable": {"type": "boolean"}}))
+}
+
+fn secret() -> Value {
+    object(json!({"data": bytes(), "immutable": {"type": "boolean"}, "stringData": texts(), "type": text()}))
+}
+
+fn namespace() -> Value {
+    let time = json!({"type": "string"});
+    let mut condition = object(
+        json!({"lastTransitionTime": time, "message": text(), "reason": text(), "status": text(), "type": text()}),
+    );
+    condition["required"] = json!(["type", "status"]);
+    object(json!({
+        "spec": object(json!({"finalizers": {"type": "array", "items": text(), "x-kubernetes-list-type": "atomic"}})),
+        "status": object(json!({"conditions": keyed("type", condition), "phase": text()})),
+    }))
+}
+
+fn service_account() -> Value {
+    let mut local = object(json!({"name": text()}));
+    local["x-kubernetes-map-type"] = json!("atomic");
+    object(json!({
+        "automountServiceAccountToken": {"type": "boolean"},
+        "imagePullSecrets": {"type": "array", "items": local, "x-kubernetes-list-type": "atomic"},
+        "secrets": keyed("name", reference()),
+    }))
+}
+
+fn lease() -> Value {
+    let number = json!({"type": "integer", "format": "int32"});
+    object(json!({"spec": object(json!({"acquireTime": text(), "holderIdentity": text(),
+        "leaseDurationSeconds": number, "leaseTransitions": number, "preferredHolder": text(), "renewTime": text(),
+        "strategy": text()}))}))
+}
+
+fn event() -> Value {
+    let number = json!({"type": "integer", "format": "int32"});
+    let source = object(json!({"component": text(), "host": text()}));
+    let series = object(json!({"count": number, "lastObservedTime": text()}));
+    object(json!({"action": text(), "count": number, "eventTime": {"type": "string", "nullable": true},
+        "firstTimestamp": {"type": "string", "nullable": true}, "involvedObject": reference(),
+        "lastTimestamp": {"type": "string", "nullable": true}, "message": text(), "reason": text(),
+        "related": reference(), "reportingComponent": text(), "reportingInstance": text(), "series": series,
+        "source": source, "type": text()}))
+}
+
+/// The same as `event`, as its newer group names the fields.
+fn new_event() -> Value {
+    let number = json!({"type": "integer", "format": "int32"});
+    let source = object(json!({"component": text(), "host": text()}));
+    let series = object(json!({"count": number, "lastObservedTime": text()}));
+    object(json!({"action": text(), "deprecatedCount": number,
+        "deprecatedFirstTimestamp": {"type": "string", "nullable": true},
+        "deprecatedLastTimestamp": {"type": "string", "nullable": true}, "deprecatedSource": source,
+        "eventTime": {"type": "string", "nullable": true}, "note": text(), "reason": text(), "regarding": reference(),
+        "related": reference(), "reportingController": text(), "reportingInstance": text(), "series": series,
+        "type": text()}))
+}

@@ -1,0 +1,267 @@
+//! `metadata`, which is the same for every kind.
+
+use serde_json::{Map, Value, json};
+
+use super::registry::Resource;
+use super::status::Failure;
+use super::structure::Fault;
+use model::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
+use schema::field::{ErrorKind, Shown};
+
+/// All annotations of an object together, in bytes.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// What a field of the metadata is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Text,
+    Number,
+    Texts,
+    TextList,
+    Owners,
+    Managers,
+}
+
+const FIELDS: [(&str, Shape); 15] = [
+    ("annotations", Shape::Texts),
+    ("creationTimestamp", Shape::Text),
+    ("deletionGracePeriodSeconds", Shape::Number),
+    ("deletionTimestamp", Shape::Text),
+    ("finalizers", Shape::TextList),
+    ("generateName", Shape::Text),
+    ("generation", Shape::Number),
+    ("labels", Shape::Texts),
+    ("managedFields", Shape::Managers),
+    ("name", Shape::Text),
+    ("namespace", Shape::Text),
+    ("ownerReferences", Shape::Owners),
+    ("resourceVersion", Shape::Text),
+    ("selfLink", Shape::Text),
+    ("uid", Shape::Text),
+];
+
+/// Makes metadata of what stands in their place: unknown and empty fields are dropped; returns where the former was.
+///
+/// # Errors
+/// 400 for fields of other types.
+pub(crate) fn coerce(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+    let wrong = |field: &str, found: &Value, wanted: &str| {
+        let found = match found {
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) | Value::Null => "object",
+        };
+        Failure::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {found} into Go struct field \
+             ObjectMeta.metadata.{field} of type {wanted}",
+            resource.version,
+            kind = resource.kind
+        ))
+    };
+    let Value::Object(members) = object else { return Err(Failure::bad_request("the object is no object")) };
+    let metadata = members.entry("metadata").or_insert_with(|| json!({}));
+    if metadata.is_null() {
+        *metadata = json!({});
+    }
+    let Value::Object(metadata) = metadata else { return Err(wrong("", metadata, "v1.ObjectMeta")) };
+    let mut unknown = Vec::new();
+    for (name, value) in &*metadata {
+        let Some((_, shape)) = FIELDS.iter().find(|(known, _)| known == name) else {
+            unknown.push(format!("metadata.{name}"));
+            continue;
+        };
+        let is_text = |value: &Value| value.is_string() || value.is_null();
+        let (fits, wanted) = match (shape, value) {
+            (_, Value::Null) => (true, ""),
+            (Shape::Text, value) => (value.is_string(), "string"),
+            (Shape::Number, value) => (value.is_i64(), "int64"),
+            (Shape::Texts, Value::Object(entries)) => (entries.values().all(is_text), "string"),
+            (Shape::Texts, _) => (false, "map[string]string"),
+            (Shape::TextList, Value::Array(entries)) => (entries.iter().all(is_text), "string"),
+            (Shape::TextList, _) => (false, "[]string"),
+            (Shape::Owners | Shape::Managers, Value::Array(entries)) => {
+                (entries.iter().all(Value::is_object), "struct")
+            }
+            (Shape::Owners, _) => (false, "[]v1.OwnerReference"),
+            (Shape::Managers, _) => (false, "[]v1.ManagedFieldsEntry"),
+        };
+        if !fits {
+            return Err(wrong(name, value, wanted));
+        }
+    }
+    tidy(metadata);
+    Ok(unknown)
+}
+
+/// Drops unknown and empty fields.
+fn tidy(metadata: &mut Map<String, Value>) {
+    metadata.retain(|name, value| {
+        let is_empty = match value {
+            Value::Null => true,
+            Value::String(text) => text.is_empty(),
+            Value::Object(entries) => entries.is_empty(),
+            // An empty list of managers asks to forget them.
+            Value::Array(entries) => entries.is_empty() && name != "managedFields",
+            _ => false,
+        };
+        !is_empty && name != "selfLink" && FIELDS.iter().any(|(known, _)| known == name)
+    });
+    for name in ["labels", "annotations"] {
+        for (_, value) in metadata.get_mut(name).and_then(Value::as_object_mut).into_iter().flatten() {
+            if value.is_null() {
+                *value = json!("");
+            }
+        }
+    }
+}
+
+fn invalid(field: &str, value: &str, detail: impl Into<String>) -> Fault {
+    Fault { kind: ErrorKind::Invalid, field: field.to_owned(), value: Shown::from(value), detail: detail.into() }
+}
+
+fn required(field: &str, detail: &str) -> Fault {
+    Fault { kind: ErrorKind::Required, field: field.to_owned(), value: Shown::NOTHING, detail: detail.to_owned() }
+}
+
+/// What is wrong with the metadata of an object.
+pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
+    let empty = Map::new();
+    let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
+    let mut faults = Vec::new();
+    let name = text("name");
+    if name.is_empty() {
+        faults.push(required("metadata.name", "name or generateName is required"));
+    }
+    if !name.is_empty() {
+        faults.extend(name_faults(resource, name).into_iter().map(|fault| invalid("metadata.name", name, fault)));
+    }
+    let entries = |name: &str| metadata.get(name).and_then(Value::as_object).unwrap_or(&empty);
+    for (key, value) in entries("labels") {
+        let value = value.as_str().unwrap_or_default();
+        faults.extend(label_key_faults(key).into_iter().map(|fault| invalid("metadata.labels", key, fault)));
+        faults.extend(label_value_faults(value).into_iter().map(|fault| invalid("metadata.labels", value, fault)));
+    }
+    let mut size = 0;
+    for (key, value) in entries("annotations") {
+        size += key.len() + value.as_str().unwrap_or_default().len();
+        let lower = key.to_lowercase();
+        faults.extend(label_key_faults(&lower).into_iter().map(|fault| invalid("metadata.annotations", key, fault)));
+    }
+    if size > ANNOTATIONS_LIMIT {
+        faults.push(Fault {
+            kind: ErrorKind::TooLong,
+            field: "metadata.annotations".to_owned(),
+            value: Shown::NOTHING,
+            detail: format!("may not be more than {ANNOTATIONS_LIMIT} bytes"),
+        });
+    }
+    finalizer_faults(metadata, &mut faults);
+    owner_faults(metadata, &mut faults);
+    faults
+}
+
+fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
+    let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+    for finalizer in finalizers.into_iter().flatten().filter_map(Value::as_str) {
+        let found = label_key_faults(finalizer);
+        faults.extend(found.into_iter().map(|fault| invalid("metadata.finalizers", finalizer, fault)));
+    }
+}
+
+fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for owner in owners {
+        for name in ["apiVersion", "kind", "name", "uid"] {
+            if owner.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
+                faults.push(invalid(&format!("metadata.ownerReferences.{name}"), "", "must not be empty"));
+            }
+        }
+    }
+    let controllers: Vec<&Value> =
+        owners.iter().filter(|owner| owner.get("controller") == Some(&Value::Bool(true))).collect();
+    if let [first, second, ..] = controllers.as_slice() {
+        let name = |owner: &Value| {
+            format!("{}/{}", owner["kind"].as_str().unwrap_or_default(), owner["name"].as_str().unwrap_or_default())
+        };
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            name(first),
+            name(second)
+        );
+        faults.push(Fault {
+            kind: ErrorKind::Invalid,
+            field: "metadata.ownerReferences".to_owned(),
+            value: Shown::bounded(&json!(owners)),
+            detail,
+        });
+    }
+}
+
+/// What keeps a text from being the name of an object of the kind.
+fn name_faults(resource: &Resource, name: &str) -> Vec<String> {
+    use super::builtin::Builtin;
+    let mut faults = subdomain_faults(name);
+    if resource.builtin == Some(Builtin::Namespace) && faults.is_empty() && (name.contains('.') || name.len() > 63) {
+        faults.push(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+             end with an alphanumeric character"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+/// What an update may not do to metadata, and what it does to them if it says nothing: both as a server has it.
+pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return faults };
+    let before =
+        |name: &str| old.get("metadata").and_then(|metadata| metadata.get(name)).filter(|value| !value.is_null());
+    for name in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        match (metadata.get(name), before(name)) {
+            (None, Some(value)) => {
+                metadata.insert(name.to_owned(), value.clone());
+            }
+            (Some(given), found) if Some(given) != found => {
+                let field = format!("metadata.{name}");
+                faults.push(Fault {
+                    kind: ErrorKind::Invalid,
+                    field,
+                    value: Shown::bounded(given),
+                    detail: "field is immutable".to_owned(),
+                });
+            }
+            _ => {}
+        }
+    }
+    for name in ["generation", "generateName", "creationTimestamp"] {
+        match before(name) {
+            Some(value) => metadata.insert(name.to_owned(), value.clone()),
+            None => metadata.remove(name),
+        };
+    }
+    if before("deletionTimestamp").is_some() {
+        let finalizers = |metadata: Option<&Value>| -> Vec<String> {
+            let all = metadata.and_then(Value::as_array).into_iter().flatten();
+            all.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        };
+        let known = finalizers(before("finalizers"));
+        let new: Vec<String> =
+            finalizers(metadata.get("finalizers")).into_iter().filter(|name| !known.contains(name)).collect();
+        if !new.is_empty() {
+            faults.push(Fault {
+                kind: ErrorKind::Forbidden,
+                field: "metadata.finalizers".to_owned(),
+                value: Shown::NOTHING,
+                detail: format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                    new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+                ),
+            });
+        }
+    }
+    faults
+}

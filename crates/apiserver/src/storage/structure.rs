@@ -1,0 +1,37 @@
+//! The schema of a kind that is served: what objects may hold, and how they are merged.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub(crate) use schema::openapi::Fault;
+use schema::openapi::ResourceSchema;
+use schema::ssa;
+
+/// A schema in the forms in which a server uses it.
+#[derive(Debug)]
+pub struct Structure {
+    /// How objects are merged.
+    pub merging: ssa::Schema,
+    schema: ResourceSchema,
+}
+
+impl Structure {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// When it has not the shape of a schema, or a pattern cannot be used.
+    pub fn compile(openapi: Value) -> Result<Self, String> {
+        let merging = ssa::Schema::of_definition(&openapi);
+        Ok(Structure { merging, schema: ResourceSchema::compile(Arc::new(openapi))? })
+    }
+}
+
+impl Deref for Structure {
+    type Target = ResourceSchema;
+
+    fn deref(&self) -> &ResourceSchema {
+        &self.schema
+    }
+}

@@ -1,0 +1,127 @@
+//! Defaults of MachineDeployments and MachineSets (MA-28.2, MA-28.3).
+
+use serde_json::Value;
+
+use super::edits::Edits;
+use super::machine::{label_names_the_cluster, version_starts_with_v};
+use crate::admission::{Listed, Outcome, Settings, Verdict};
+use model::hub::naming::{decimal_integer, label_value_of};
+use model::hub::{Kind, MachineGroup, RollingUpdate, annotation, label};
+use schema::field::{Findings, Path, RuleId};
+
+const REPLICAS: RuleId = "MA-28.3.1";
+const STRATEGY: RuleId = "MA-28.2.3";
+const SELECTOR: RuleId = "MA-28.2.1";
+const CLUSTER: RuleId = "MA-28.2.2";
+
+const ROLLING_UPDATE: &str = "RollingUpdate";
+
+/// The defaults of this file in the order in which they are set.
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+    let deployment = Some(Kind::MachineDeployment);
+    [
+        Listed { id: REPLICAS, name: "replicas_are_set", kind: None },
+        Listed { id: STRATEGY, name: "strategy_is_complete", kind: deployment },
+        Listed { id: SELECTOR, name: "empty_selector_selects_its_own", kind: None },
+        Listed { id: CLUSTER, name: "deployment_selects_within_its_cluster", kind: deployment },
+    ]
+    .into_iter()
+}
+
+/// The mutating end point for MachineDeployments and MachineSets on create and update.
+pub(in crate::admission) fn default(
+    kind: Kind,
+    group: &MachineGroup,
+    old: Option<&MachineGroup>,
+    raw: Value,
+    settings: &Settings,
+) -> Verdict {
+    let mut found = Findings::without(settings.silenced);
+    let mut edits = Edits::of(raw);
+    label_names_the_cluster(&group.metadata, &group.spec.cluster_name, &mut edits, &mut found);
+    found.run(REPLICAS, |found| replicas_are_set(group, old, &mut edits, found));
+    if kind == Kind::MachineDeployment {
+        found.run(STRATEGY, |_| strategy_is_complete(group, &mut edits));
+    }
+    found.run(SELECTOR, |_| empty_selector_selects_its_own(kind, group, &mut edits));
+    if kind == Kind::MachineDeployment {
+        found.run(CLUSTER, |_| deployment_selects_within_its_cluster(group, &mut edits));
+    }
+    let version = &group.spec.template.spec.version;
+    version_starts_with_v(version, &["spec", "template", "spec", "version"], &mut edits, &mut found);
+    let (errors, warnings) = found.into_parts();
+    match errors.is_empty() {
+        true => Verdict { warnings, patch: edits.into_patch(), ..Verdict::plain(kind, "", Outcome::Allowed) },
+        false => Verdict { warnings, ..Verdict::plain(kind, "", Outcome::Invalid(errors)) },
+    }
+}
+
+/// The default number of machines is one; or, with the bounds of an autoscaler, the lower bound for a
+/// new object, and for one that is changed what it had, within the bounds.
+fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mut Edits, found: &mut Findings) {
+    if group.spec.replicas.is_some() {
+        return;
+    }
+    let bounds = [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE];
+    let bounds = bounds.map(|name| group.metadata.annotations.get(name).map(|text| (name, text)));
+    let [Some(least), Some(most)] = bounds else { return edits.set(&["spec", "replicas"], 1) };
+    let [least, most] = [least, most].map(|(name, text)| {
+        let number = decimal_integer(text).and_then(|number| i32::try_from(number).ok());
+        if number.is_none() {
+            let path = Path::of("metadata.annotations").key(name);
+            found.invalid(path, text, "must be a number of machines, from which replicas are derived");
+        }
+        number
+    });
+    let (Some(least), Some(most)) = (least, most) else { return };
+    let replicas = match old.and_then(|old| old.spec.replicas) {
+        Some(had) if had > most => most,
+        Some(had) if had >= least => had,
+        _ => least,
+    };
+    edits.set(&["spec", "replicas"], replicas);
+}
+
+/// A deployment replaces its machines one by one, the new one first, unless it says otherwise.
+fn strategy_is_complete(group: &MachineGroup, edits: &mut Edits) {
+    let strategy = &group.spec.rollout.strategy;
+    if strategy.r#type.is_empty() {
+        edits.set(&["spec", "rollout", "strategy", "type"], ROLLING_UPDATE);
+    }
+    if strategy.r#type.is_empty() || strategy.r#type == ROLLING_UPDATE {
+        let RollingUpdate { max_surge, max_unavailable } = &strategy.rolling_update;
+        let bounds = ["spec", "rollout", "strategy", "rollingUpdate"];
+        for (name, value, default) in [("maxSurge", max_surge, 1), ("maxUnavailable", max_unavailable, 0)] {
+            if value.is_none() {
+                edits.set(&[&bounds[..], &[name]].concat(), default);
+            }
+        }
+    }
+}
+
+/// A group without a selector selects the machines that bear its name. One whose name the API server is yet to make up cannot.
+fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut Edits) {
+    let name = &group.metadata.name;
+    if name.is_empty() || !group.spec.selector.is_empty() {
+        return;
+    }
+    let key = if kind == Kind::MachineSet { label::SET_NAME } else { label::MACHINE_DEPLOYMENT_NAME };
+    select(key, &label_value_of(name), edits);
+}
+
+/// A deployment selects machines of its own Cluster.
+fn deployment_selects_within_its_cluster(group: &MachineGroup, edits: &mut Edits) {
+    let cluster = &group.spec.cluster_name;
+    let is_selected = group.spec.selector.match_labels.get(label::CLUSTER_NAME) == Some(cluster);
+    let is_made = group.spec.template.metadata.labels.get(label::CLUSTER_NAME) == Some(cluster);
+    if cluster.is_empty() || is_selected && is_made {
+        return;
+    }
+    select(label::CLUSTER_NAME, cluster, edits);
+}
+
+/// Puts a label on machines and asks for it.
+fn select(key: &str, value: &str, edits: &mut Edits) {
+    edits.set(&["spec", "selector", "matchLabels", key], value);
+    edits.set(&["spec", "template", "metadata", "labels", key], value);
+}

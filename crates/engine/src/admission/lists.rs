@@ -1,0 +1,64 @@
+//! The lists of variable values of a Cluster.
+
+use model::hub::{Topology, VariableOverrides, VariableValue};
+use model::variables::Mode;
+use schema::field::Path;
+
+/// A list of values, with its error path and its place in the object.
+pub(super) struct Values<'a> {
+    pub values: &'a [VariableValue],
+    /// Whether there is a list, be it empty.
+    pub is_present: bool,
+    pub path: Path,
+    /// Where the list stands, as a JSON pointer.
+    pub pointer: String,
+    pub mode: Mode,
+}
+
+/// The list of the whole Cluster, then overrides where there are any.
+pub(super) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
+    let whole = Values {
+        values: &topology.variables,
+        is_present: topology.variables.is_present(),
+        path: Path::of("spec.topology.variables"),
+        pointer: "/spec/topology/variables".to_owned(),
+        mode: Mode::Create,
+    };
+    let control_plane = overrides(
+        &topology.control_plane.variables,
+        || Path::of("spec.topology.controlPlane"),
+        || "/spec/topology/controlPlane".to_owned(),
+    );
+    let workers = &topology.workers;
+    let deployments = workers.machine_deployments.iter().enumerate().filter_map(|(i, worker)| {
+        overrides(
+            &worker.variables,
+            || Path::of("spec.topology.workers.machineDeployments").key(&worker.name),
+            || format!("/spec/topology/workers/machineDeployments/{i}"),
+        )
+    });
+    let pools = workers.machine_pools.iter().enumerate().filter_map(|(i, worker)| {
+        overrides(
+            &worker.variables,
+            || Path::of("spec.topology.workers.machinePools").key(&worker.name),
+            || format!("/spec/topology/workers/machinePools/{i}"),
+        )
+    });
+    [whole].into_iter().chain(control_plane).chain(deployments).chain(pools)
+}
+
+/// Overrides of a part that stands at `path` and `pointer`, if there are any.
+fn overrides(
+    variables: &VariableOverrides,
+    path: impl FnOnce() -> Path,
+    pointer: impl FnOnce() -> String,
+) -> Option<Values<'_>> {
+    let values = &variables.overrides;
+    (!values.is_empty()).then(|| Values {
+        values,
+        is_present: true,
+        path: path().child("variables.overrides"),
+        pointer: pointer() + "/variables/overrides",
+        mode: Mode::ExistingOnly,
+    })
+}

@@ -1,0 +1,151 @@
+//! Objects that hold too much to be decoded (DEC-44): each object in a text takes some hundred bytes once it is read, which
+//! happens before anything else can be looked at.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Settings, Verdict};
+use golang::json::Size;
+use model::hub::Kind;
+use schema::field::{Findings, Path};
+
+/// The most that the spec or the metadata of an object may hold.
+const MOST: Size = Size { objects: 25_000, values: 250_000 };
+
+/// The most of a status, which repeats the variables of a class.
+const MOST_OF_STATUS: Size = Size { objects: 40_000, values: 400_000 };
+
+/// The part of an object that holds too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oversize {
+    /// Its field at the top of the object.
+    pub part: &'static str,
+    size: Size,
+    most: Size,
+}
+
+impl Oversize {
+    /// The first part of an object that holds too much, if there is one. Who manages which field does not count, since that
+    /// is not read.
+    pub fn of(text: &str) -> Option<Oversize> {
+        // Most texts are so short that nothing needs to be counted.
+        let whole = || Size::of(text);
+        if text.len() <= MOST.objects || !whole().exceeds(MOST) {
+            return None;
+        }
+        let Ok(parts) = serde_json::from_str::<Parts<'_>>(text) else {
+            return Some(Oversize { part: "", size: whole(), most: MOST });
+        };
+        let managed = parts.metadata.and_then(|metadata| serde_json::from_str::<Managed<'_>>(metadata.get()).ok());
+        let managed = size(managed.and_then(|metadata| metadata.managed_fields));
+        [
+            ("metadata", size(parts.metadata).without(managed), MOST),
+            ("spec", size(parts.spec), MOST),
+            ("status", size(parts.status), MOST_OF_STATUS),
+        ]
+        .into_iter()
+        .find(|(_, size, most)| size.exceeds(*most))
+        .map(|(part, size, most)| Oversize { part, size, most })
+    }
+
+    /// Whether the stored object held as much in the same part. A status is written by controllers, so it is no reason to
+    /// overlook what else is in an object.
+    pub(super) fn is_as_before(&self, before: &Oversize) -> bool {
+        self.part == before.part && self.part != "status" && !self.size.exceeds(before.size)
+    }
+
+    /// What is wrong, without the name of the part.
+    pub fn reason(&self) -> String {
+        let (has, what, most) = match self.size.objects > self.most.objects {
+            true => (self.size.objects, "objects", self.most.objects),
+            false => (self.size.values, "values", self.most.values),
+        };
+        format!("has {has} JSON {what}, and the limit is {most}; make its lists and schemas smaller")
+    }
+
+    /// The verdict on an object that was as large before, or was not.
+    pub(super) fn verdict(&self, kind: Kind, as_before: bool, settings: &Settings) -> Verdict {
+        let mut found = Findings::without(settings.silenced);
+        found.run("DEC-44", |found| match as_before {
+            true => found.warn(format!("{} {}, as before; nothing else is checked", self.part, self.reason())),
+            false => found.invalid(Path::of(self.part), "", self.reason()),
+        });
+        Verdict::of(kind, found)
+    }
+}
+
+fn size(part: Option<&RawValue>) -> Size {
+    part.map_or(Size::default(), |part| Size::of(part.get()))
+}
+
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Managed<'a> {
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(text: &str) -> Option<&'static str> {
+        Oversize::of(text).map(|oversize| oversize.part)
+    }
+
+    fn list(entry: &str, count: usize) -> String {
+        vec![entry; count].join(",")
+    }
+
+    #[test]
+    fn each_part_is_counted_separately_and_managed_fields_are_not() {
+        // DEC-44
+        let many = 25_001;
+        for (text, want) in [
+            (format!(r#"{{"spec":{{"a":[{}]}}}}"#, list("{}", many)), Some("spec")),
+            (format!(r#"{{"spec":{{"a":[{}]}}}}"#, list("null", many)), Some("spec")),
+            (format!(r#"{{"spec":{{"a":[{}]}}}}"#, list("0", 250_001)), Some("spec")),
+            (format!(r#"{{"spec":{{"a":[{}]}}}}"#, list("0", 249_000)), None),
+            (format!(r#"{{"spec":{{"a":"{}"}}}}"#, "{{}}".repeat(many)), None),
+            (format!(r#"{{"metadata":{{"managedFields":[{}]}},"spec":{{}}}}"#, list("{}", many)), None),
+            (format!(r#"{{"metadata":{{"ownerReferences":[{}]}}}}"#, list("{}", many)), Some("metadata")),
+            (format!(r#"{{"spec":[{0}],"status":[{0}]}}"#, list("{}", 20_000)), None),
+            (format!(r#"{{"status":[{}]}}"#, list("{}", 40_001)), Some("status")),
+            (format!("[{}]", list("{}", many)), Some("")),
+        ] {
+            assert_eq!(part(&text), want, "{}", &text[..40]);
+        }
+        let reason = Oversize::of(&format!(r#"{{"spec":[{}]}}"#, list("{}", many))).unwrap().reason();
+        assert!(reason.starts_with("has 25001 JSON objects, and the limit is 25000;"), "{reason}");
+    }
+
+    #[test]
+    fn an_object_that_was_too_large_may_not_grow() {
+        // DEC-44
+        let of = |part: &str, objects: usize, values: usize| {
+            let text = format!(r#"{{"{part}":[{},{}]}}"#, list("{}", objects), list("0", values));
+            Oversize::of(&text).unwrap()
+        };
+        let before = of("spec", 50_000, 1_000);
+        for (after, want) in [
+            (of("spec", 50_000, 1_000), true),
+            (of("spec", 49_999, 1_000), true),
+            (of("spec", 50_001, 1_000), false),
+            (of("spec", 50_000, 1_001), false),
+            (of("metadata", 50_000, 1_000), false),
+        ] {
+            assert_eq!(after.is_as_before(&before), want, "{after:?}");
+        }
+        assert!(!of("status", 50_000, 1).is_as_before(&of("status", 50_000, 1)));
+    }
+}

@@ -1,0 +1,46 @@
+//! Rules, tables of rules, and the list of all of them.
+
+use model::hub::Kind;
+use schema::field::{Findings, RuleId};
+
+/// A rule: the fact that holds for good objects, as a function that reports where it does not.
+///
+/// `F` is `fn(&Change<'_>, &mut Findings)` for the change that the table is about. A rule looks at nothing but its change
+/// and does not decide whether other rules run.
+pub(super) struct Rule<F> {
+    pub id: RuleId,
+    pub name: &'static str,
+    pub check: F,
+}
+
+/// A table of rules in the order in which they run: `rules!["CL-V-001" => name_is_a_label_value, …]`.
+macro_rules! rules {
+    ($($id:literal => $check:ident),* $(,)?) => {
+        &[$(crate::admission::rule::Rule { id: $id, name: stringify!($check), check: $check }),*]
+    };
+}
+pub(super) use rules;
+
+/// Runs every rule of a table, and says whether nothing new was wrong.
+pub(super) fn run<C, F: Fn(&C, &mut Findings)>(rules: &[Rule<F>], change: &C, found: &mut Findings) -> bool {
+    let before = found.error_count();
+    for rule in rules {
+        found.run(rule.id, |found| (rule.check)(change, found));
+    }
+    found.error_count() == before
+}
+
+/// A rule as lists and documents show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub id: RuleId,
+    /// The function, which is the fact that holds: `version_never_goes_back`.
+    pub name: &'static str,
+    /// The kind whose review runs it; `None` for checks that several rules share.
+    pub kind: Option<Kind>,
+}
+
+/// The rows of one table.
+pub(super) fn listed<F>(kind: Kind, rules: &'static [Rule<F>]) -> impl Iterator<Item = Listed> {
+    rules.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind: Some(kind) })
+}

@@ -1,0 +1,66 @@
+//! What a review changes of a ClusterClass, and paths into one.
+
+use std::cell::RefCell;
+
+use crate::admission::Settings;
+use model::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition};
+use model::wire::Reference;
+use model::world::World;
+use schema::field::Path;
+use schema::openapi::Allowance;
+
+/// A ClusterClass that is created or updated.
+pub(super) struct ClassChange<'a> {
+    pub new: &'a ClusterClass,
+    pub old: Option<&'a ClusterClass>,
+    /// The references of a v1beta1 object, with what the hub does not have.
+    pub references: &'a [Reference],
+    /// A class whose variables and patches are not checked where they are the same.
+    known: Option<&'a ClusterClass>,
+    pub world: &'a World,
+    pub settings: &'a Settings,
+    /// What its variables and patches may still take together (DEC-44).
+    pub allowance: RefCell<Allowance>,
+}
+
+impl<'a> ClassChange<'a> {
+    pub(super) fn new(
+        new: &'a ClusterClass,
+        old: Option<&'a ClusterClass>,
+        references: &'a [Reference],
+        world: &'a World,
+        settings: &'a Settings,
+    ) -> Self {
+        let allowance = RefCell::new(Allowance::new(world.stop().clone()));
+        ClassChange { new, old, references, known: None, world, settings, allowance }
+    }
+
+    /// The variables and patches of `class` that `known` does not have, with an allowance of their own.
+    pub(super) fn beside(&self, class: &'a ClusterClass, known: &'a ClusterClass) -> Self {
+        ClassChange { known: Some(known), ..ClassChange::new(class, None, &[], self.world, self.settings) }
+    }
+
+    pub(super) fn knows_variable(&self, variable: &VariableDefinition) -> bool {
+        self.known.is_some_and(|known| known.spec.variables.contains(variable))
+    }
+
+    pub(super) fn knows_patch(&self, patch: &Patch) -> bool {
+        self.known.is_some_and(|known| known.spec.patches.contains(patch))
+    }
+
+    pub(super) fn spec(&self) -> &ClusterClassSpec {
+        &self.new.spec
+    }
+}
+
+pub(super) fn control_plane_health_check() -> Path {
+    Path::of("spec.controlPlane.healthCheck")
+}
+
+pub(super) fn machine_deployment(class: &str) -> Path {
+    Path::of("spec.workers.machineDeployments").key(class)
+}
+
+pub(super) fn machine_pool(class: &str) -> Path {
+    Path::of("spec.workers.machinePools").key(class)
+}

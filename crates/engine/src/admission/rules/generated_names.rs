@@ -1,0 +1,178 @@
+//! Names that the naming templates of a class give the parts of a Cluster (DEC-36).
+
+use std::collections::BTreeMap;
+
+use super::topology_change::ClassifiedChange;
+use crate::admission::Listed;
+use model::hub::{
+    Cluster, ClusterClassSpec, GROUP, HealthCheck, Kind, MachineDeploymentTopology, NameParts, Named, label, name_from,
+};
+use model::world::{Found, Selection, World};
+use schema::field::{Findings, Path, RuleId};
+
+const RULE: RuleId = "DEC-36";
+
+/// The rules of this file in the order in which they run.
+pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+    [Listed { id: RULE, name: "generated_names_differ", kind: Some(Kind::Cluster) }].into_iter()
+}
+
+/// The parts of a Cluster get names of their own from the naming templates of the class (DEC-36).
+///
+/// Parts that a stored Cluster has already may have names from an earlier template, so at least one of two parts must be new.
+pub(super) fn validate(change: &ClassifiedChange<'_>, found: &mut Findings) {
+    found.run(RULE, |found| generated_names_differ(change, found));
+}
+
+fn generated_names_differ(change: &ClassifiedChange<'_>, found: &mut Findings) {
+    let old = change.change.old.filter(|old| old.topology().is_some());
+    for list in [List::deployments(change), List::pools(change)] {
+        let mut seen: BTreeMap<&str, &Generated<'_>> = BTreeMap::new();
+        for one in &list.names {
+            let Some(first) = seen.insert(&one.name, one) else { continue };
+            if is_conflict(old, &list, [first, one], change.change.world) {
+                let detail = format!(
+                    "{} {:?} and {:?} both get the name {:?}: the naming template of ClusterClass {} must use .random or .{}.topologyName",
+                    list.kind, first.topology_name, one.topology_name, one.name, change.key, list.variable
+                );
+                found.invalid(list.path.key(one.topology_name).child("name"), one.topology_name, detail);
+            }
+        }
+    }
+    health_checks_are_not_shared(change, old, found);
+}
+
+/// Workers of one kind whose names are not random.
+struct List<'a> {
+    kind: &'static str,
+    label: &'static str,
+    variable: &'static str,
+    path: Path,
+    names: Vec<Generated<'a>>,
+}
+
+/// A name that follows from Cluster and topology.
+struct Generated<'a> {
+    topology_name: &'a str,
+    name: String,
+}
+
+impl<'a> List<'a> {
+    fn deployments(change: &ClassifiedChange<'a>) -> Self {
+        let entries = change.change.topology.workers.machine_deployments.iter();
+        let names = entries.filter_map(|entry| {
+            let class = change.class.spec.machine_deployment_class(&entry.class)?;
+            let named = Named::MachineDeployment(&entry.name);
+            Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
+        });
+        List {
+            kind: "MachineDeployments",
+            label: label::DEPLOYMENT_NAME,
+            variable: "machineDeployment",
+            path: Path::of("spec.topology.workers.machineDeployments"),
+            names: names.collect(),
+        }
+    }
+
+    fn pools(change: &ClassifiedChange<'a>) -> Self {
+        let entries = change.change.topology.workers.machine_pools.iter();
+        let names = entries.filter_map(|entry| {
+            let class = change.class.spec.machine_pool_class(&entry.class)?;
+            let named = Named::MachinePool(&entry.name);
+            Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
+        });
+        List {
+            kind: "MachinePools",
+            label: label::POOL_NAME,
+            variable: "machinePool",
+            path: Path::of("spec.topology.workers.machinePools"),
+            names: names.collect(),
+        }
+    }
+}
+
+impl<'a> Generated<'a> {
+    /// The name that a template gives; `None` for one that is random, or that cannot be rendered (NAM-001).
+    fn new(template: &str, named: Named<'_>, topology_name: &'a str, cluster: &str) -> Option<Self> {
+        let name = fixed_name(template, named, cluster)?;
+        Some(Generated { topology_name, name })
+    }
+}
+
+/// The name that a template gives each time.
+fn fixed_name(template: &str, named: Named<'_>, cluster: &str) -> Option<String> {
+    let is_fixed = !template.is_empty() && !NameParts::of(template, named)?.random;
+    is_fixed.then(|| name_from(template, cluster, named, String::new).ok()).flatten()
+}
+
+/// Whether two workers that get one name will have it: one that exists may have another name.
+fn is_conflict(old: Option<&Cluster>, list: &List<'_>, both: [&Generated<'_>; 2], world: &World) -> bool {
+    let is_old = |one: &Generated<'_>| {
+        let Some(topology) = old.and_then(Cluster::topology) else { return false };
+        match list.label {
+            label::DEPLOYMENT_NAME => {
+                topology.workers.machine_deployments.iter().any(|entry| entry.name == one.topology_name)
+            }
+            _ => topology.workers.machine_pools.iter().any(|entry| entry.name == one.topology_name),
+        }
+    };
+    match both.map(is_old) {
+        [true, true] => false,
+        [false, false] => true,
+        [first_is_old, _] => {
+            let (existing, cluster) = (both[usize::from(!first_is_old)], old);
+            cluster.is_none_or(|cluster| has_its_name(cluster, list, existing, world))
+        }
+    }
+}
+
+/// Whether a worker that exists has the name that its template gives today, or will get it.
+fn has_its_name(cluster: &Cluster, list: &List<'_>, existing: &Generated<'_>, world: &World) -> bool {
+    let metadata = &cluster.metadata;
+    let labels = [(label::CLUSTER_NAME, &*metadata.name), (label::OWNED, ""), (list.label, existing.topology_name)];
+    let selection = Selection {
+        api_version: format!("{GROUP}/v1beta2"),
+        kind: list.kind.trim_end_matches('s').to_owned(),
+        namespace: metadata.namespace.clone(),
+        labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+    };
+    match world.list(&selection) {
+        Found::Yes(objects) => objects.first().is_none_or(|object| object.name() == existing.name),
+        Found::Absent => true,
+        // The controller finds out when it creates the object.
+        Found::NotAsked | Found::Unreadable(_) => false,
+    }
+}
+
+/// A health check has the name of what it checks, so a control plane and a machine deployment of one name would share it.
+fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Cluster>, found: &mut Findings) {
+    let spec: &ClusterClassSpec = &change.class.spec;
+    let topology = change.change.topology;
+    let cluster = &change.change.new.metadata.name;
+    let Some(name) = fixed_name(&spec.control_plane.naming.template, Named::Cluster, cluster) else { return };
+    let of_control_plane = is_checked(&topology.control_plane.health_check, &spec.control_plane.health_check)
+        && spec.has_control_plane_machines();
+    let is_new = |entry: &MachineDeploymentTopology| {
+        let before = old.and_then(Cluster::topology).map(|topology| &topology.workers.machine_deployments);
+        before.is_none_or(|before| before.iter().all(|other| other.name != entry.name))
+    };
+    for entry in topology.workers.machine_deployments.iter().filter(|entry| is_new(entry)) {
+        let Some(class) = spec.machine_deployment_class(&entry.class) else { continue };
+        let named = Named::MachineDeployment(&entry.name);
+        let is_same = fixed_name(&class.naming.template, named, cluster).as_ref() == Some(&name);
+        if is_same && (of_control_plane || is_checked(&entry.health_check, &class.health_check)) {
+            let path = Path::of("spec.topology.workers.machineDeployments").key(&entry.name).child("name");
+            let detail = format!(
+                "gets the name {name:?}, as the control plane does, so both would have one MachineHealthCheck; change a naming \
+                 template of ClusterClass {}",
+                change.key
+            );
+            found.invalid(path, &*entry.name, detail);
+        }
+    }
+}
+
+/// Whether there is a health check (BP-10 to BP-12).
+fn is_checked(own: &HealthCheck, of_class: &HealthCheck) -> bool {
+    (own.is_defined() || of_class.is_defined()) && own.enabled != Some(false)
+}

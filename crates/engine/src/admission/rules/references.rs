@@ -1,0 +1,177 @@
+//! References of objects, whose parts become parts of URLs (DEC-45).
+//!
+//! v1beta2 has these patterns in its schema; v1beta1 leaves references to themselves, and its objects are stored and followed all
+//! the same. What is not given at all is the business of other rules.
+
+use std::collections::BTreeSet;
+
+use super::class_change;
+use model::hub::naming::{dns_label_faults, group_version_faults, kind_faults, subdomain_faults};
+use model::hub::{Cluster, ClusterClass, ContractRef, MachineHealthCheck, Remediation, TemplateRef};
+use schema::field::{Findings, Path, RuleId, shortened};
+
+pub(super) const RULE: RuleId = "DEC-45";
+
+/// What a part of a reference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    ApiVersion,
+    /// That of a template, which has rules of its own for one that is not whole (TRF-003).
+    TemplateApiVersion,
+    Group,
+    Kind,
+    Namespace,
+    Name,
+}
+
+/// A text that cannot become a part of a URL.
+#[derive(Clone, Debug)]
+pub(super) struct Malformed<'a> {
+    path: Path,
+    kind: Part,
+    text: &'a str,
+    faults: Vec<String>,
+}
+
+/// What is wrong with a text; nothing of one that is not given.
+fn faults(kind: Part, text: &str) -> Vec<String> {
+    match kind {
+        _ if text.is_empty() => Vec::new(),
+        Part::TemplateApiVersion | Part::ApiVersion => group_version_faults(text),
+        Part::Group | Part::Name => subdomain_faults(text),
+        Part::Kind => kind_faults(text),
+        Part::Namespace => dns_label_faults(text),
+    }
+}
+
+/// Whether TRF-003 says what is wrong with an apiVersion.
+fn is_reported_by_trf_003(text: &str) -> bool {
+    text == "/" || text.matches('/').count() > 1
+}
+
+/// Every part of a reference can be part of a URL.
+///
+/// The API of v1beta1 lets such references pass. So a part that is as malformed in the old object is a warning, and one in the
+/// place of another that was malformed.
+pub(super) fn can_be_part_of_a_url(new: Vec<Malformed<'_>>, old: &[Malformed<'_>], found: &mut Findings) {
+    if new.is_empty() {
+        return;
+    }
+    let known: BTreeSet<(Part, &str)> = old.iter().map(|part| (part.kind, part.text)).collect();
+    let places: BTreeSet<String> = old.iter().map(|part| part.path.to_string()).collect();
+    for Malformed { path, kind, text, faults } in new {
+        if kind == Part::TemplateApiVersion && is_reported_by_trf_003(text) {
+            continue;
+        }
+        if known.contains(&(kind, text)) || places.contains(&path.to_string()) {
+            let (text, fault) = (shortened(text), faults.join(", and "));
+            found.warn(format!("{path}: {text:?} {fault}; this reference is not followed"));
+        } else {
+            faults.into_iter().for_each(|fault| found.invalid(path.clone(), text, fault));
+        }
+    }
+}
+
+/// Collects what is wrong with the references of an object.
+#[derive(Default)]
+struct Parts<'a>(Vec<Malformed<'a>>);
+
+impl<'a> Parts<'a> {
+    fn note(&mut self, kind: Part, text: &'a str, path: impl FnOnce() -> Path) {
+        let faults = faults(kind, text);
+        if !faults.is_empty() {
+            self.0.push(Malformed { path: path(), kind, text, faults });
+        }
+    }
+
+    fn template(&mut self, reference: &'a TemplateRef, holder: &Path) {
+        // The established paths have `ref` here (DEC-4).
+        let at = |field| holder.child("ref").child(field);
+        self.note(Part::TemplateApiVersion, &reference.api_version, || at("apiVersion"));
+        self.note(Part::Kind, &reference.kind, || at("kind"));
+        self.note(Part::Name, &reference.name, || at("name"));
+    }
+
+    fn contract(&mut self, reference: &'a ContractRef, path: &'static str) {
+        let at = |field| Path::of(path).child(field);
+        self.note(Part::Group, &reference.api_group, || at("apiGroup"));
+        self.note(Part::Kind, &reference.kind, || at("kind"));
+        self.note(Part::Name, &reference.name, || at("name"));
+    }
+
+    fn remediation(&mut self, remediation: &'a Remediation, path: impl Fn() -> Path) {
+        let reference = &remediation.template_ref;
+        let at = |field| path().child("remediation.templateRef").child(field);
+        self.note(Part::ApiVersion, &reference.api_version, || at("apiVersion"));
+        self.note(Part::Kind, &reference.kind, || at("kind"));
+        self.note(Part::Name, &reference.name, || at("name"));
+    }
+}
+
+/// The references of a class: its templates, and those of remediation.
+pub(super) fn of_class(class: &ClusterClass) -> Vec<Malformed<'_>> {
+    let (spec, mut parts) = (&class.spec, Parts::default());
+    parts.template(&spec.infrastructure.template_ref, &Path::of("spec.infrastructure"));
+    parts.template(&spec.control_plane.template_ref, &Path::of("spec.controlPlane"));
+    let machines = &spec.control_plane.machine_infrastructure.template_ref;
+    parts.template(machines, &Path::of("spec.controlPlane.machineInfrastructure"));
+    let workers = &spec.workers;
+    for (i, class) in workers.machine_deployments.iter().enumerate() {
+        let path = Path::of("spec.workers.machineDeployments").index(i).child("template");
+        parts.template(&class.bootstrap.template_ref, &path.child("bootstrap"));
+        parts.template(&class.infrastructure.template_ref, &path.child("infrastructure"));
+    }
+    for (i, class) in workers.machine_pools.iter().enumerate() {
+        let path = Path::of("spec.workers.machinePools").index(i).child("template");
+        parts.template(&class.bootstrap.template_ref, &path.child("bootstrap"));
+        parts.template(&class.infrastructure.template_ref, &path.child("infrastructure"));
+    }
+    parts.remediation(&spec.control_plane.health_check.remediation, class_change::control_plane_health_check);
+    for class in &workers.machine_deployments {
+        let path = || class_change::machine_deployment(&class.class).child("healthCheck");
+        parts.remediation(&class.health_check.remediation, path);
+    }
+    parts.0
+}
+
+/// The references of a Cluster: what it is made of, its class, and templates of remediation.
+pub(super) fn of_cluster(cluster: &Cluster) -> Vec<Malformed<'_>> {
+    let (spec, topology, mut parts) = (&cluster.spec, &cluster.spec.topology, Parts::default());
+    parts.contract(&spec.infrastructure_ref, "spec.infrastructureRef");
+    parts.contract(&spec.control_plane_ref, "spec.controlPlaneRef");
+    parts.note(Part::Name, &topology.class_ref.name, || Path::of("spec.topology.classRef.name"));
+    parts.note(Part::Namespace, &topology.class_ref.namespace, || Path::of("spec.topology.classRef.namespace"));
+    let control_plane = || Path::of("spec.topology.controlPlane.healthCheck");
+    parts.remediation(&topology.control_plane.health_check.remediation, control_plane);
+    for deployment in &topology.workers.machine_deployments {
+        let path = || Path::of("spec.topology.workers.machineDeployments").key(&deployment.name).child("healthCheck");
+        parts.remediation(&deployment.health_check.remediation, path);
+    }
+    parts.0
+}
+
+/// The reference of a MachineHealthCheck.
+pub(super) fn of_health_check(check: &MachineHealthCheck) -> Vec<Malformed<'_>> {
+    let mut parts = Parts::default();
+    parts.remediation(&check.spec.remediation, || Path::of("spec"));
+    parts.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn valid_references_have_no_errors() {
+        // DEC-45
+        let reference = json!({"apiGroup": "g.io", "kind": "Thing", "name": "n"});
+        let class = json!({"name": "class", "namespace": "shared"});
+        let cluster: Cluster =
+            serde_json::from_value(json!({"spec": {"infrastructureRef": reference, "topology": {"classRef": class}}}))
+                .unwrap();
+        assert!(of_cluster(&cluster).is_empty());
+        assert!(of_cluster(&Cluster::default()).is_empty() && of_class(&ClusterClass::default()).is_empty());
+    }
+}

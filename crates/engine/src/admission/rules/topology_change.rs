@@ -1,0 +1,31 @@
+//! What a review changes of a topology, and paths into one.
+
+use crate::admission::Settings;
+use model::hub::{Cluster, ClusterClass, ObjectKey, Topology};
+use model::world::World;
+use schema::field::Path;
+
+/// A Cluster with a defined topology that is created or updated.
+pub(super) struct TopologyChange<'a> {
+    pub new: &'a Cluster,
+    pub topology: &'a Topology,
+    pub old: Option<&'a Cluster>,
+    pub world: &'a World,
+    pub settings: &'a Settings,
+}
+
+/// A topology together with its class.
+pub(super) struct ClassifiedChange<'a> {
+    pub change: &'a TopologyChange<'a>,
+    pub key: &'a ObjectKey,
+    pub class: &'a ClusterClass,
+}
+
+/// The established path of the class, which is not that of a v1beta2 field (DEC-4).
+pub(super) fn class() -> Path {
+    Path::of("spec.topology.class")
+}
+
+pub(super) fn version_path() -> Path {
+    Path::of("spec.topology.version")
+}

@@ -1,0 +1,98 @@
+//! The protocol between topologist and Runtime Extensions: what is sent where, and what an answer says.
+//!
+//! ```text
+//! DiscoveryResponse ─► Registration ─► Handler ─┐     config.rs: ExtensionConfigs and their status
+//! URL ─► Address ───────────────────────────────┼─► Target ─► an edge sends it
+//! PatchCall + settings ─► Question (body) ──────┘                   │ body, or why the call failed
+//!             PatchAnswer ◄── Question::answer ◄────────────────────┤
+//! HookAnswer, UpgradePlan, variables ◄── answers.rs ◄───────────────┘
+//! registry.rs: which handlers are registered     behavior.rs: does an extension behave as its callers expect
+//!                                                openapi.rs: the document of all hooks
+//! ```
+//!
+//! Everything here is a function. `extension_client` has the connections. The protocol is the
+//! [Runtime SDK](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/) of Cluster API.
+
+mod address;
+pub mod answers;
+pub mod behavior;
+pub mod config;
+pub mod openapi;
+mod question;
+mod registration;
+mod registry;
+mod texts;
+pub mod wire;
+
+pub use model::hooks::{FailurePolicy, GROUP, MAX_BODY, VERSION};
+
+pub use address::{Address, AddressError, Target};
+pub use config::{ConfigError, ExtensionConfig, Selector, ServicePort};
+pub use question::Question;
+pub use registration::{DiscoveryError, Handler, Registration, registered_name};
+pub use registry::{Called, NotRegistered, Registered, Registry};
+pub use texts::told;
+
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
+
+use golang::json::Size;
+
+/// The request of Discovery (RH-5.1, RH-6.1).
+pub const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
+/// Bytes that an answer may take once it is decoded: many small objects take a multiple of their text (DEC-44).
+const MAX_DECODED: usize = 64 << 20;
+/// The same for answers that list handlers, versions or a message.
+const MAX_DECODED_LIST: usize = 4 << 20;
+/// Characters of a body that an error shows (RH-4.9).
+pub const SHOWN: usize = 512;
+/// Characters of a message of an extension: messages end up in conditions, whose messages are limited as well.
+const MESSAGE: usize = 4096;
+
+/// The first characters of a text.
+pub fn cut(text: &str, characters: usize) -> &str {
+    text.char_indices().nth(characters).map_or(text, |(at, _)| &text[..at])
+}
+
+/// The first JSON value of a body; what comes after it is ignored (RH-4.10).
+///
+/// # Errors
+/// When the body does not begin with a JSON value.
+pub fn first_value(body: &[u8]) -> Result<&RawValue, String> {
+    match Deserializer::from_slice(body).into_iter::<&RawValue>().next() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("the body is empty".to_owned()),
+    }
+}
+
+/// Checks how much memory an answer takes before it is decoded. An answer that is too large is no call that failed: no failure policy
+/// ignores it.
+fn check_size(answer: &RawValue, most: usize) -> Result<(), String> {
+    match Size::decoded(answer.get()) {
+        bytes if bytes > most => {
+            Err(format!("it takes {} MiB once it is decoded, more than {} MiB", bytes.div_ceil(1 << 20), most >> 20))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!((cut("", 3), cut("abc", 3), cut("abcd", 3), cut("äöüß", 3)), ("", "abc", "abc", "äöü"));
+    }
+
+    #[test]
+    fn what_follows_the_first_value_is_ignored() {
+        // RH-4.10
+        for (body, want) in [(r#"{"a":1} rest"#, Some(r#"{"a":1}"#)), ("null", Some("null")), ("", None), ("<p>", None)]
+        {
+            assert_eq!(first_value(body.as_bytes()).ok().map(RawValue::get), want, "{body}");
+        }
+        assert!(first_value(b"\xff").is_err());
+    }
+}

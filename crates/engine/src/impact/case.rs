@@ -1,0 +1,209 @@
+//! The facts before and after an edit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::bound::Extent;
+use super::edit::{Edit, made_by, refers_to};
+use crate::topology::class_references::{group_version, references};
+use model::hub::contract::definition_name;
+use model::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef};
+use model::variables;
+use model::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record};
+
+/// How many bytes of compiled variables an edit may keep beside those of the stored classes (DEC-44).
+const COMPILED: usize = 32 << 20;
+
+/// An edit with the facts that its impact follows from.
+#[derive(Debug)]
+pub struct Case {
+    pub(super) subject: String,
+    pub(super) before: Facts,
+    pub(super) after: Facts,
+    /// By namespace and name.
+    pub(super) clusters: Vec<Arc<Cluster>>,
+    /// The classes of these Clusters, on both sides.
+    classes: BTreeSet<ObjectKey>,
+    /// Why the numbers may be wrong.
+    pub(super) incomplete: Option<String>,
+    /// What objects may hold, by the names of definitions: nothing else of them is known.
+    pub(super) schemas: BTreeMap<String, Arc<Definition>>,
+    /// The ExtensionConfig of an extension that may update machines in place.
+    pub(super) updater: Option<String>,
+}
+
+impl Case {
+    /// The case of an edit among the stored Clusters and classes; `None` for one that cannot do anything to machines.
+    ///
+    /// It compiles the variables of an edited class, which can take a second.
+    pub fn of(edit: &Edit, stored: &Facts) -> Option<Self> {
+        let Extent { clusters, classes } = Extent::of(edit, stored)?;
+        let (mut before, mut after) = (stored.clone(), stored.clone());
+        match edit {
+            Edit::Class { old, new } => {
+                put_class(&mut before, old);
+                put_class(&mut after, new);
+            }
+            Edit::Cluster { old, new } => {
+                for (facts, cluster) in [(&mut before, old), (&mut after, new)] {
+                    facts.put_cluster(cluster.metadata.key(), Record::Readable(cluster.clone()));
+                }
+                settle(&classes, [&mut before, &mut after]);
+            }
+            Edit::NewCluster(new) => {
+                for facts in [&mut before, &mut after] {
+                    facts.put_cluster(new.metadata.key(), Record::Readable(new.clone()));
+                }
+                settle(&classes, [&mut before, &mut after]);
+            }
+            Edit::Template { .. } | Edit::NewTemplate(_) => settle(&classes, [&mut before, &mut after]),
+        }
+        Some(Case {
+            subject: edit.subject(),
+            before,
+            after,
+            clusters,
+            classes,
+            incomplete: None,
+            schemas: BTreeMap::new(),
+            updater: None,
+        })
+    }
+
+    /// The templates of all classes, and the definitions of their kinds and of those that they become.
+    pub fn needs(&self) -> BTreeSet<Need> {
+        let mut needs = BTreeSet::new();
+        for facts in [&self.before, &self.after] {
+            for key in &self.classes {
+                let Found::Yes(class) = facts.class(key) else { continue };
+                for reference in references(&class.spec) {
+                    // A review of the class has said what is wrong with the others.
+                    let Ok((group, _)) = group_version(reference) else { continue };
+                    let key = ObjectKey::new(&key.namespace, &reference.name);
+                    needs.insert(Need::Object(ObjectRef::new(&reference.api_version, &reference.kind, key)));
+                    let made = reference.kind.strip_suffix("Template").unwrap_or(&reference.kind);
+                    needs.extend(
+                        [&reference.kind, made]
+                            .map(|kind| Need::Definition(DefinitionName(definition_name(group, kind)))),
+                    );
+                }
+            }
+        }
+        needs
+    }
+
+    /// The versions of kinds of which the edited Clusters get objects, by `apiVersion` and kind.
+    pub fn made_kinds(&self) -> BTreeSet<(String, String)> {
+        self.classes.iter().flat_map(|class| made_by(&self.after, class)).collect()
+    }
+
+    /// The case with the schemas that were read for it, by the names of their definitions.
+    #[must_use]
+    pub fn with_schemas(self, schemas: BTreeMap<String, Arc<Definition>>) -> Self {
+        Case { schemas, ..self }
+    }
+
+    /// The case with the ExtensionConfig of an extension that may update machines in place.
+    #[must_use]
+    pub fn with_updater(self, updater: Option<String>) -> Self {
+        Case { updater, ..self }
+    }
+
+    /// The case with all that was read for it: there is nothing else.
+    ///
+    /// # Errors
+    /// What could not be read.
+    pub fn with(mut self, edit: &Edit, answers: Vec<(Need, Answer)>) -> Result<Self, String> {
+        let mut objects = Objects::default();
+        for (need, answer) in answers {
+            if let Some(reason) = answer.unreadable() {
+                return Err(format!("{need}: {reason}"));
+            }
+            match (need, answer) {
+                (_, Answer::Object(Found::Yes(object))) => objects.put(object),
+                (Need::Definition(DefinitionName(name)), Answer::Definition(Found::Yes(definition))) => {
+                    objects.put_definition(name, definition);
+                }
+                _ => {}
+            }
+        }
+        let mut edited = objects.clone();
+        if let Edit::Template { new, .. } | Edit::NewTemplate(new) = edit {
+            let read = objects.in_any_version(new.group(), new.kind(), &new.key()).cloned();
+            let referred = read.as_ref().map(|read| read.api_version().to_owned()).or_else(|| self.version_of(new));
+            let version = referred.as_deref().unwrap_or(new.api_version());
+            if version != new.api_version() {
+                let versions = [new.api_version(), version].map(|one| one.rsplit('/').next().unwrap_or_default());
+                self.incomplete =
+                    Some(format!("the template is edited as {}, but its class refers to {}", versions[0], versions[1]));
+            }
+            if let Edit::Template { old, .. } = edit {
+                objects.put(as_version(old, version));
+            }
+            edited.put(as_version(new, version));
+        }
+        self.before = self.before.with_objects(objects);
+        self.after = self.after.with_objects(edited);
+        Ok(self)
+    }
+
+    /// The version in which a class refers to a template.
+    fn version_of(&self, template: &Object) -> Option<String> {
+        let key = template.key();
+        let classes = self.classes.iter().filter(|class| class.namespace == key.namespace);
+        let mut found = classes.filter_map(|class| match self.after.class(class) {
+            Found::Yes(class) => {
+                let mut all = references(&class.spec).into_iter();
+                all.find(|one| refers_to(one, template.group(), template.kind(), &key.name))
+                    .map(|one| one.api_version.clone())
+            }
+            _ => None,
+        });
+        found.next()
+    }
+
+    /// The classes of its Clusters, on both sides.
+    pub(super) fn classes(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.classes.iter()
+    }
+}
+
+/// Puts stored classes whose last edit their controller has not seen yet as it will leave them: they may be edited together with
+/// their templates and Clusters.
+fn settle(classes: &BTreeSet<ObjectKey>, sides: [&mut Facts; 2]) {
+    for facts in sides {
+        for key in classes {
+            if let Found::Yes(class) = facts.class(key) {
+                put_class(facts, &class);
+            }
+        }
+    }
+}
+
+/// Puts a class as its controller will leave it. What is compiled of it is not kept with the stored classes.
+fn put_class(facts: &mut Facts, class: &ClusterClass) {
+    let key = class.metadata.key();
+    let is_stored = |stored: &ClusterClass| {
+        stored.is_reconciled()
+            && (&stored.spec, &stored.metadata.annotations) == (&class.spec, &class.metadata.annotations)
+    };
+    if matches!(facts.class(&key), Found::Yes(stored) if is_stored(&stored)) {
+        return;
+    }
+    let mut class = class.clone();
+    class.use_known_variables();
+    class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();
+    *facts = facts.clone().keeping(COMPILED);
+    facts.put_class(key, Record::readable(class));
+}
+
+/// An object of another version of its kind. Fields have the names of the version that they were written in, since only the provider
+/// can convert them: the sides differ where they differed before.
+fn as_version(object: &Arc<Object>, version: &str) -> Arc<Object> {
+    if object.api_version() == version {
+        return object.clone();
+    }
+    let mut members = object.members().clone();
+    members.insert("apiVersion".to_owned(), version.into());
+    Arc::new(Object::from(members))
+}

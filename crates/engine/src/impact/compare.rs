@@ -1,0 +1,225 @@
+//! What becomes of the machines of one Cluster.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::bound::machines;
+use super::case::Case;
+use super::released::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
+use super::tally::{Change, Tally};
+use crate::topology::inspection::Inspected;
+use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
+use crate::topology::plan::{Fold, Roll, mark, outlasts_certificates, uid};
+use crate::topology::refusals::Checks;
+use crate::topology::{Failure, Options};
+use golang::json::StringMap;
+use model::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, ObjectKey, ReplicaCounts};
+use model::world::{Facts, Found, Record, WorkerSet, WorkerState};
+use schema::budget::Stop;
+use schema::field::{ErrorKind, enumerated};
+
+/// Clusters with equal inputs: the first stands for all.
+type Twins<'a> = Vec<&'a Arc<Cluster>>;
+
+/// What is watched of the machines of a Cluster: of its sets in their order, and of its control plane.
+type States = (Vec<Option<WorkerState>>, ReplicaCounts);
+
+impl Case {
+    /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result at once, with the number of Clusters that it
+    /// stands for. Groups of equal Clusters come first, the largest of them before the others.
+    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, Change)) {
+        let [before, after] = [&self.before, &self.after].map(|facts| Fold::new(facts.clone(), options).at(now));
+        for twins in self.twins() {
+            if stop.is_due() {
+                return;
+            }
+            let key = twins[0].metadata.key();
+            let mut change = compare(&key, &before, &after);
+            if let Some(updater) = &self.updater {
+                mark(&mut change.rolls, updater);
+            }
+            change.machines = twins.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
+            add(twins.len(), change);
+        }
+    }
+
+    /// What the schemas of definitions refuse of the objects of the edited Cluster; nothing if its topology cannot be computed.
+    pub fn checks(&self, options: Options) -> Checks {
+        let Some(cluster) = self.clusters.first().filter(|_| !self.schemas.is_empty()) else {
+            return Checks::default();
+        };
+        let mut fold = Fold::new(self.after.clone(), options);
+        if let Some(objects) = fold.facts_mut().objects_mut() {
+            for (name, schemas) in &self.schemas {
+                let mut definition = Definition::clone(schemas);
+                if let Found::Yes(read) = objects.definition(name) {
+                    definition.labels.clone_from(&read.labels);
+                }
+                objects.put_definition(name.clone(), Arc::new(definition));
+            }
+        }
+        let key = cluster.metadata.key();
+        as_written(&mut fold, &key);
+        let inspected = fold.compute(&key).and_then(|computation| Inspected::of(computation, fold.facts()));
+        inspected.map(|inspected| inspected.checks).unwrap_or_default()
+    }
+
+    /// An empty tally of this case.
+    pub fn tally(&self) -> Tally {
+        let machines = self.clusters.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
+        Tally::of(self.subject.clone(), (self.clusters.len(), machines), self.incomplete.clone())
+    }
+
+    /// How many machines a Cluster has at the most.
+    fn machines(&self, cluster: &Cluster) -> i64 {
+        match self.before.cluster(&cluster.metadata.key()) {
+            Found::Yes(old) => machines(&old, cluster, &self.before),
+            _ => 0,
+        }
+    }
+
+    fn twins(&self) -> Vec<Twins<'_>> {
+        let nameless = self.nameless_classes();
+        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<(Cluster, States), usize>::new());
+        for cluster in &self.clusters {
+            let stands_for_others = is_read_as_text(&cluster.metadata.name)
+                && has_short_names(cluster)
+                && cluster.class_key().is_some_and(|class| nameless.contains(&class));
+            if !stands_for_others {
+                groups.push(vec![cluster]);
+                continue;
+            }
+            let at = *known.entry((without_name(cluster), self.states(cluster))).or_insert(groups.len());
+            match groups.get_mut(at) {
+                Some(twins) => twins.push(cluster),
+                None => groups.push(vec![cluster]),
+            }
+        }
+        // What is compared in time is a sample of all namespaces and names.
+        groups.sort_by_cached_key(|twins| (Reverse(twins.len()), scattered(&twins[0].metadata.key())));
+        groups
+    }
+
+    /// What is known of the machines of a Cluster, apart from its topology.
+    fn states(&self, cluster: &Cluster) -> States {
+        let sets = cluster.topology().into_iter().flat_map(|topology| topology.workers.machine_deployments.iter());
+        let key = cluster.metadata.key();
+        let sets = sets.map(|set| {
+            let state = self.before.worker_state(&WorkerSet { cluster: key.clone(), name: set.name.clone() })?;
+            // The topology says the number of replicas, and all machines are as it says.
+            let is_plain =
+                set.replicas.is_some() && state.outdated == Some(0) && *state.version == *cluster.spec.topology.version;
+            (!is_plain).then(|| state.clone())
+        });
+        (sets.collect(), cluster.status.control_plane.clone())
+    }
+
+    /// The classes that look at no names on either side.
+    fn nameless_classes(&self) -> BTreeSet<ObjectKey> {
+        let is_nameless = |facts: &Facts, key: &ObjectKey| match facts.class(key) {
+            Found::Yes(class) => has_no_names(&class),
+            _ => false,
+        };
+        let keys: BTreeSet<ObjectKey> = self.clusters.iter().filter_map(|cluster| cluster.class_key()).collect();
+        keys.into_iter().filter(|key| is_nameless(&self.before, key) && is_nameless(&self.after, key)).collect()
+    }
+}
+
+/// A number by which keys have no order that means anything, and always the same one.
+fn scattered(key: &ObjectKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What both sides come to, as if the old one had been rolled out just now.
+fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
+    let mut old = before.clone();
+    let mut new = after.clone();
+    as_written(&mut old, key);
+    as_written(&mut new, key);
+    let resumed = Resumed::of(&mut old, &new, key);
+    let settled = old.settle(key);
+    put_states(&mut old, key);
+    new.take_over(key, &old);
+    let rollout = new.roll_out(key);
+    let not_asked = match &rollout.failure {
+        Some(Failure::PlanNotAsked { extension }) => {
+            Some(format!("the upgrade plan of extension {extension} is not known"))
+        }
+        _ => None,
+    };
+    // An edit that restores the last state that was rolled out.
+    if settled.failure.is_some() && rollout.failure.is_none() && is_as_rolled_out(&new, key) {
+        return Change::none(key.clone());
+    }
+    // What cannot be computed on either side is no consequence of the edit, nor is an extension that was not asked.
+    let fails = rollout.failure.is_some() && settled.failure.is_none() && not_asked.is_none();
+    let is_known = settled.failure.is_none() && (rollout.failure.is_none() || not_asked.is_some());
+    let not_called = rollout.trace.not_asked.first().map(ToString::to_string);
+    let incomplete = not_asked.or(not_called).or_else(|| resumed.unknown());
+    let was_edited_in_pause = resumed.was_edited(&new, key);
+    // Of a Cluster that is resumed, only its record says that machines go: `clusterctl move` resumes all Clusters.
+    let failure = settled.failure.or(rollout.failure).filter(|_| (fails || !is_known) && resumed == Resumed::No);
+    let failure = failure.map(|failure| text(&failure));
+    let endless = endless(&new, key).filter(|now| endless(&old, key).is_none_or(|before| before.0 != now.0));
+    let mut rolls: Vec<Roll> = rollout.rounds.into_iter().flat_map(|round| round.rolls).collect();
+    if let (Found::Yes(was), Found::Yes(is)) = (before.facts().cluster(key), after.facts().cluster(key)) {
+        discount(&mut rolls, &old, &was);
+        if is_known && !is.is_paused() {
+            add(&mut rolls, upgrades(&was, &is, before.facts()));
+        }
+    }
+    Change { rolls, fails, is_known, failure, was_edited_in_pause, endless, incomplete, ..Change::none(key.clone()) }
+}
+
+/// The `certificatesExpiryDays` of a control plane that no certificate reaches, and for how many days certificates are valid.
+fn endless(fold: &Fold, key: &ObjectKey) -> Option<(i64, i64)> {
+    let mut objects = fold.facts().objects()?.of_cluster(key);
+    objects.find_map(|object| outlasts_certificates(object))
+}
+
+/// Why a topology cannot be computed, without values of variables (DEC-34).
+fn text(failure: &Failure) -> String {
+    let Failure::InvalidCluster(errors) = failure else { return failure.to_string() };
+    let texts = errors.iter().map(|error| match error.kind {
+        ErrorKind::Required => format!("{}: {}", error.path, error.message()),
+        kind => format!("{}: {}", error.path, kind.words()),
+    });
+    format!("the variables of the Cluster are not valid for its ClusterClass: {}", enumerated(texts))
+}
+
+/// The Cluster as its user wrote it: current objects play no part.
+fn as_written(fold: &mut Fold, key: &ObjectKey) {
+    let Found::Yes(stored) = fold.facts().cluster(key) else { return };
+    let mut cluster = Cluster::clone(&stored);
+    cluster.spec.infrastructure_ref = ContractRef::default();
+    cluster.spec.control_plane_ref = ContractRef::default();
+    if cluster.metadata.uid.is_empty() {
+        cluster.metadata.uid = uid(GROUP, "Cluster", key);
+    }
+    fold.facts_mut().put_cluster(key.clone(), Record::readable(cluster));
+}
+
+/// What the computation looks at, apart from names.
+fn without_name(cluster: &Cluster) -> Cluster {
+    let mut cluster = cluster.clone();
+    cluster.metadata.name.clear();
+    cluster.metadata.uid.clear();
+    cluster.metadata.resource_version.clear();
+    cluster.metadata.generation = 0;
+    // A class that looks at no names looks at no labels and annotations either, but annotations of Cluster API steer rollouts.
+    cluster.metadata.labels = StringMap::default();
+    let mut annotations = cluster.metadata.annotations.to_map();
+    annotations.retain(|name, _| name.contains("cluster.x-k8s.io/"));
+    cluster.metadata.annotations = annotations.into();
+    cluster.spec.infrastructure_ref = ContractRef::default();
+    cluster.spec.control_plane_ref = ContractRef::default();
+    cluster.spec.control_plane_endpoint = Endpoint::default();
+    cluster.status = ClusterStatus::default();
+    cluster
+}

@@ -1,0 +1,165 @@
+//! What is edited, and which Clusters and classes the edit concerns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::topology::class_references::{group_version, made_kinds, references};
+use golang::json::StringMap;
+use model::hub::deletion_hold::is_pause;
+use model::hub::{Cluster, ClusterClass, Object, ObjectKey, TemplateRef, annotation, label};
+use model::world::{Facts, Found};
+
+/// An update that is allowed so far.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    Class {
+        old: Arc<ClusterClass>,
+        new: Arc<ClusterClass>,
+    },
+    Cluster {
+        old: Arc<Cluster>,
+        new: Arc<Cluster>,
+    },
+    /// A Cluster that is created: no machine runs in it, but its objects may be wrong.
+    NewCluster(Arc<Cluster>),
+    Template {
+        old: Arc<Object>,
+        new: Arc<Object>,
+    },
+    /// A template that is created: classes may refer to it already, and a template of this name may have been deleted.
+    NewTemplate(Arc<Object>),
+}
+
+/// What tells edits apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EditId {
+    uid: String,
+    generation: i64,
+    hash: u64,
+}
+
+impl Edit {
+    /// What is edited, as messages name it.
+    pub fn subject(&self) -> String {
+        match self {
+            Edit::Class { new, .. } => format!("class {}", new.metadata.key()),
+            Edit::Cluster { new, .. } | Edit::NewCluster(new) => format!("Cluster {}", new.metadata.key()),
+            Edit::Template { new, .. } | Edit::NewTemplate(new) => format!("{} {}", new.kind(), new.key()),
+        }
+    }
+
+    /// The edited object, its generation before the edit, and a hash of what it will be: an API server asks again about an edit that it
+    /// repeats after a conflict.
+    pub fn id(&self) -> EditId {
+        let mut hasher = DefaultHasher::new();
+        let (uid, generation) = match self {
+            Edit::Class { new, .. } => {
+                new.spec.hash(&mut hasher);
+                (new.metadata.uid.clone(), new.metadata.generation)
+            }
+            Edit::Cluster { new, .. } | Edit::NewCluster(new) => {
+                (&new.spec.topology, &new.spec.cluster_network, new.spec.paused).hash(&mut hasher);
+                [&new.metadata.labels, &new.metadata.annotations].map(of_users).hash(&mut hasher);
+                (new.metadata.uid.clone(), new.metadata.generation)
+            }
+            Edit::Template { new, .. } | Edit::NewTemplate(new) => {
+                new.at("spec").map(ToString::to_string).hash(&mut hasher);
+                let generation = new.at("metadata.generation").and_then(serde_json::Value::as_i64);
+                (new.uid().to_owned(), generation.unwrap_or_default())
+            }
+        };
+        EditId { uid, generation, hash: hasher.finish() }
+    }
+
+    /// Whether the edit can change what machines are made from. Controllers write status and references of what users wrote, and
+    /// that costs nothing here.
+    pub fn matters(&self) -> bool {
+        match self {
+            Edit::Class { old, new } => old.spec != new.spec,
+            Edit::Cluster { old, new } => {
+                changes_spec(old, new)
+                    || of_users(&old.metadata.labels) != of_users(&new.metadata.labels)
+                    || of_users(&old.metadata.annotations) != of_users(&new.metadata.annotations)
+            }
+            Edit::NewCluster(new) => new.topology().is_some(),
+            Edit::NewTemplate(_) => true,
+            Edit::Template { old, new } => old.at("spec") != new.at("spec"),
+        }
+    }
+
+    /// The versions of kinds of which a new Cluster gets objects, by `apiVersion` and kind.
+    pub fn made_kinds(&self, stored: &Facts) -> BTreeSet<(String, String)> {
+        match self {
+            Edit::NewCluster(new) => new.class_key().map(|class| made_by(stored, &class)).unwrap_or_default(),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// Whether it is about one Cluster, whose objects are checked against the schemas of their definitions.
+    pub fn is_of_cluster(&self) -> bool {
+        matches!(self, Edit::Cluster { .. } | Edit::NewCluster(_))
+    }
+}
+
+/// Whether an edit changes what a Cluster asks for, apart from labels and annotations.
+pub(super) fn changes_spec(old: &Cluster, new: &Cluster) -> bool {
+    let asked = |cluster: &Cluster| (cluster.spec.paused, cluster.pause_annotation().map(str::to_owned));
+    old.spec.topology != new.spec.topology
+        || old.spec.cluster_network != new.spec.cluster_network
+        || asked(old) != asked(new)
+}
+
+/// Labels and annotations that controllers write on Clusters in the course of a rollout.
+const OF_CONTROLLERS: [&str; 7] = [
+    label::CLUSTER_NAME,
+    label::OWNED,
+    annotation::UPGRADE_STEP,
+    annotation::PENDING_HOOKS,
+    annotation::OK_TO_DELETE,
+    annotation::LAST_APPLIED,
+    annotation::ROLLED_OUT,
+];
+
+/// Labels or annotations without those that controllers write. Patches may read all others, also those of Cluster API.
+fn of_users(all: &StringMap) -> BTreeMap<String, String> {
+    let mut all = all.to_map();
+    all.retain(|name, value| match name.as_str() {
+        annotation::PAUSED => is_pause(value),
+        name => !OF_CONTROLLERS.contains(&name),
+    });
+    all
+}
+
+/// The Clusters that use a class.
+pub(super) fn users(stored: &Facts, class: &ObjectKey) -> Vec<Arc<Cluster>> {
+    let cluster = |key| if let Found::Yes(cluster) = stored.cluster(key) { Some(cluster) } else { None };
+    stored.user_keys(class).filter_map(cluster).collect()
+}
+
+/// The versions of kinds of which Clusters of a class get objects.
+pub(super) fn made_by(facts: &Facts, class: &ObjectKey) -> BTreeSet<(String, String)> {
+    match facts.class(class) {
+        Found::Yes(class) => made_kinds(&class.spec),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Whether a class refers to this template.
+pub fn is_of_a_class(stored: &Facts, group: &str, kind: &str, template: &ObjectKey) -> bool {
+    !classes_with(stored, group, kind, template).is_empty()
+}
+
+/// The classes that refer to a template, in any version of its kind.
+pub fn classes_with(stored: &Facts, group: &str, kind: &str, template: &ObjectKey) -> Vec<ObjectKey> {
+    let refers = |key: &&ObjectKey| {
+        let Found::Yes(class) = stored.class(key) else { return false };
+        references(&class.spec).into_iter().any(|reference| refers_to(reference, group, kind, &template.name))
+    };
+    stored.class_keys_in(&template.namespace).filter(refers).cloned().collect()
+}
+
+/// Whether a reference of a class is to the template of this name, in any version of its kind.
+pub(super) fn refers_to(reference: &TemplateRef, group: &str, kind: &str, name: &str) -> bool {
+    (&*reference.kind, &*reference.name) == (kind, name) && group_version(reference).is_ok_and(|(of, _)| of == group)
+}

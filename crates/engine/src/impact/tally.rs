@@ -1,0 +1,339 @@
+//! Sums of what becomes of machines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::topology::plan::Roll;
+use model::hub::ObjectKey;
+
+/// What an edit does to one Cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub cluster: ObjectKey,
+    /// Those of all steps until nothing is left to do.
+    pub rolls: Vec<Roll>,
+    /// The topology could be computed before the edit, and cannot after it.
+    pub fails: bool,
+    /// Whether both sides could be computed.
+    pub is_known: bool,
+    /// Why a side could not be computed.
+    pub failure: Option<String>,
+    /// The Cluster is resumed, and what its objects are made from has changed while it was paused.
+    pub was_edited_in_pause: bool,
+    /// The `certificatesExpiryDays` that no certificate of its control plane reaches, and for how many days these are valid.
+    pub endless: Option<(i64, i64)>,
+    /// How many machines the Cluster, and those equal to it, have at the most.
+    pub machines: i64,
+    /// The extension that was not called, so that more may change.
+    pub incomplete: Option<String>,
+}
+
+impl Change {
+    /// An edit after which a Cluster is as it was rolled out.
+    pub(super) fn none(cluster: ObjectKey) -> Self {
+        Change {
+            cluster,
+            rolls: Vec::new(),
+            fails: false,
+            is_known: true,
+            failure: None,
+            was_edited_in_pause: false,
+            endless: None,
+            machines: 0,
+            incomplete: None,
+        }
+    }
+}
+
+/// Numbers of machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub replaced: i64,
+    pub removed: i64,
+    pub added: i64,
+    /// Machines that stay outdated until a user deletes them (ROLL-11).
+    pub outdated: i64,
+    /// The number of some replaced machines is not known: these are the least.
+    pub is_least: bool,
+    /// The same for removed machines.
+    pub removed_is_least: bool,
+}
+
+impl Count {
+    fn of(rolls: &[Roll]) -> Self {
+        let mut count = Count::default();
+        for machines in rolls.iter().map(|roll| roll.machines) {
+            let replaced = machines.replaced.unwrap_or(machines.at_least);
+            count.replaced = count.replaced.saturating_add(replaced);
+            count.removed = count.removed.saturating_add(machines.removed.unwrap_or_default());
+            count.added = count.added.saturating_add(machines.added.unwrap_or_default());
+            count.outdated = count.outdated.saturating_add(machines.outdated_until_deleted.unwrap_or_default());
+            count.is_least |= machines.replaced.is_none();
+            count.removed_is_least |= machines.removed.is_none();
+        }
+        count
+    }
+
+    fn add(&mut self, other: Count, times: i64) {
+        let add = |sum: &mut i64, one: i64| *sum = sum.saturating_add(one.saturating_mul(times));
+        add(&mut self.replaced, other.replaced);
+        add(&mut self.removed, other.removed);
+        add(&mut self.added, other.added);
+        add(&mut self.outdated, other.outdated);
+        self.is_least |= other.is_least;
+        self.removed_is_least |= other.removed_is_least;
+    }
+
+    /// Machines that are replaced or removed.
+    pub fn gone(&self) -> i64 {
+        self.replaced.saturating_add(self.removed)
+    }
+
+    /// Whether running machines go, or stay outdated.
+    fn affects(&self) -> bool {
+        self.gone() > 0 || self.outdated > 0 || self.is_least || self.removed_is_least
+    }
+}
+
+/// Clusters whose machines go for the same reasons (DEC-48).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub clusters: usize,
+    /// One of them, as an example.
+    pub example: ObjectKey,
+    pub machines: Count,
+    /// Which kinds of objects replace machines, and why.
+    pub reasons: BTreeSet<(String, String)>,
+}
+
+/// What is known of an impact so far.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    subject: String,
+    /// All Clusters that the edit concerns.
+    clusters: usize,
+    /// How many machines they have at the most.
+    all_machines: i64,
+    compared: usize,
+    /// How many machines those that were compared have at the most.
+    compared_machines: i64,
+    /// How many machines more than those that are counted may go from them.
+    uncounted: i64,
+    /// Why these are not counted.
+    uncounted_because: Option<Uncounted>,
+    affected: usize,
+    machines: Count,
+    groups: BTreeMap<BTreeSet<(String, String)>, Group>,
+    failing: usize,
+    fails: Option<ObjectKey>,
+    unknown: usize,
+    incomplete: Option<String>,
+    in_place: Option<String>,
+    endless: Option<(i64, i64)>,
+}
+
+/// Why some machines are not counted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Uncounted {
+    #[error("the topology of Cluster {cluster} cannot be computed: {reason}")]
+    Failure { cluster: ObjectKey, reason: String },
+    #[error("Cluster {0}, its class or their templates were edited while it was paused")]
+    Pause(ObjectKey),
+    #[error("the number of machines of some worker sets is not known")]
+    Sizes,
+    #[error("only {0} of {1} Clusters were computed in time")]
+    Time(usize, usize),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// How much of an impact is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    Complete,
+    /// An extension was not called, or there is another reason why more may change.
+    Incomplete,
+    /// The sums are scaled up from a part of the Clusters.
+    Estimated,
+    /// Machines of some Clusters are not counted, and there is an upper bound for them.
+    Bound,
+}
+
+/// What an edit does to machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impact {
+    /// What is edited.
+    pub subject: String,
+    /// How many Clusters the edit concerns.
+    pub clusters: usize,
+    /// How many of them were compared; with fewer, all sums are estimates.
+    pub compared: usize,
+    /// Clusters whose machines are replaced, removed or outdated.
+    pub affected: usize,
+    pub machines: Count,
+    /// Machines that go for certain: those of Clusters that were compared.
+    pub certain: i64,
+    /// Machines that may go at the most: those that go for certain, and all of Clusters that are not known (DEC-59).
+    pub at_most: i64,
+    /// Why these are more than those that go for certain.
+    pub uncounted: Option<Uncounted>,
+    /// Those with most machines first.
+    pub groups: Vec<Group>,
+    /// Clusters whose topology can no longer be computed, and one of them.
+    pub failing: usize,
+    pub fails: Option<ObjectKey>,
+    /// Clusters whose topology could not be computed before.
+    pub unknown: usize,
+    /// The extension that was not called, or another reason why more may change.
+    pub incomplete: Option<String>,
+    /// The extension that may update machines in place instead.
+    pub in_place: Option<String>,
+    /// The `certificatesExpiryDays` with which machines of a control plane are replaced for ever, and for how many days certificates
+    /// are valid.
+    pub endless: Option<(i64, i64)>,
+}
+
+impl Tally {
+    /// A tally of so many Clusters, with so many machines at the most.
+    pub(super) fn of(subject: String, (clusters, machines): (usize, i64), incomplete: Option<String>) -> Self {
+        Tally {
+            subject,
+            clusters,
+            all_machines: machines,
+            compared: 0,
+            compared_machines: 0,
+            uncounted: 0,
+            uncounted_because: None,
+            affected: 0,
+            machines: Count::default(),
+            groups: BTreeMap::new(),
+            failing: 0,
+            fails: None,
+            unknown: 0,
+            incomplete,
+            in_place: None,
+            endless: None,
+        }
+    }
+
+    /// Adds what becomes of a Cluster, and of others that are equal to it.
+    pub fn add(&mut self, clusters: usize, change: Change) {
+        self.compared += clusters;
+        self.compared_machines = self.compared_machines.saturating_add(change.machines);
+        if let Some(reason) = change.failure {
+            self.uncounted = self.uncounted.saturating_add(change.machines);
+            if !matches!(self.uncounted_because, Some(Uncounted::Failure { .. })) {
+                self.uncounted_because = Some(Uncounted::Failure { cluster: change.cluster.clone(), reason });
+            }
+        }
+        if change.fails {
+            self.failing += clusters;
+            self.fails.get_or_insert(change.cluster);
+            return;
+        }
+        if !change.is_known {
+            self.unknown += clusters;
+            return;
+        }
+        self.incomplete = self.incomplete.take().or(change.incomplete);
+        let count = Count::of(&change.rolls);
+        let times = i64::try_from(clusters).unwrap_or(i64::MAX);
+        self.machines.add(count, times);
+        self.endless = self.endless.or(change.endless);
+        if change.was_edited_in_pause {
+            let more = change.machines.saturating_sub(count.gone().saturating_mul(times)).max(0);
+            self.uncounted = self.uncounted.saturating_add(more);
+            self.uncounted_because.get_or_insert(Uncounted::Pause(change.cluster));
+            return;
+        }
+        if count.is_least || count.removed_is_least {
+            let more = change.machines.saturating_sub(count.gone().saturating_mul(times)).max(0);
+            self.uncounted = self.uncounted.saturating_add(more);
+            self.uncounted_because.get_or_insert(Uncounted::Sizes);
+        }
+        if !count.affects() {
+            return;
+        }
+        self.affected += clusters;
+        let updater = change.rolls.iter().find_map(|roll| roll.in_place.clone());
+        self.in_place = self.in_place.take().or(updater);
+        let gone = change.rolls.iter().filter(|roll| Count::of(std::slice::from_ref(*roll)).affects());
+        let reasons: BTreeSet<_> = gone.map(|roll| (roll.kind.clone(), roll.reason.clone())).collect();
+        let group = self.groups.entry(reasons.clone()).or_insert_with(|| Group {
+            clusters: 0,
+            example: change.cluster.clone(),
+            machines: Count::default(),
+            reasons,
+        });
+        group.clusters += clusters;
+        group.machines.add(count, times);
+    }
+
+    /// The impact as far as it is known; Clusters that were not compared count like the average of the others.
+    pub fn impact(&self) -> Impact {
+        let scale = |sum: i64| match self.compared {
+            0 => 0,
+            compared => {
+                let (all, compared) = (self.clusters as i128, compared as i128);
+                i64::try_from((i128::from(sum) * all + compared / 2) / compared).unwrap_or(i64::MAX)
+            }
+        };
+        let number = |sum: usize| usize::try_from(scale(i64::try_from(sum).unwrap_or(i64::MAX))).unwrap_or(usize::MAX);
+        let count = |of: Count| Count {
+            replaced: scale(of.replaced),
+            removed: scale(of.removed),
+            added: scale(of.added),
+            outdated: scale(of.outdated),
+            ..of
+        };
+        let mut groups: Vec<Group> = self.groups.values().cloned().collect();
+        groups.iter_mut().for_each(|group| {
+            (group.clusters, group.machines) = (number(group.clusters), count(group.machines));
+        });
+        groups.sort_by(|one, other| {
+            other.machines.gone().cmp(&one.machines.gone()).then_with(|| one.example.cmp(&other.example))
+        });
+        let certain = self.machines.gone();
+        let left = self.all_machines.saturating_sub(self.compared_machines).max(0);
+        let late = (self.compared < self.clusters).then_some(Uncounted::Time(self.compared, self.clusters));
+        Impact {
+            subject: self.subject.clone(),
+            clusters: self.clusters,
+            at_most: certain.saturating_add(self.uncounted).saturating_add(left),
+            uncounted: self.uncounted_because.clone().or(late),
+            compared: self.compared,
+            affected: number(self.affected),
+            machines: count(self.machines),
+            certain,
+            groups,
+            failing: number(self.failing),
+            fails: self.fails.clone(),
+            unknown: number(self.unknown),
+            incomplete: self.incomplete.clone(),
+            in_place: self.in_place.clone(),
+            endless: self.endless,
+        }
+    }
+}
+
+impl Impact {
+    /// The impact of an edit of which nothing is known but how many Clusters it concerns, and how many machines they have.
+    pub fn unknown(subject: String, (clusters, machines): (usize, i64), reason: String) -> Self {
+        let uncounted_because = Some(Uncounted::Other(reason));
+        Tally { uncounted_because, ..Tally::of(subject, (clusters, machines), None) }.impact()
+    }
+
+    /// How much of the impact is known.
+    pub fn completeness(&self) -> Completeness {
+        match self.uncounted {
+            Some(Uncounted::Time(..)) => Completeness::Estimated,
+            Some(_) => Completeness::Bound,
+            None if self.incomplete.is_some() => Completeness::Incomplete,
+            None => Completeness::Complete,
+        }
+    }
+
+    /// Whether sums are scaled up from a part of the Clusters.
+    pub fn is_estimate(&self) -> bool {
+        self.compared < self.clusters
+    }
+}

@@ -1,0 +1,17 @@
+//! Verdicts on objects and plans of topologies: what topologist decides.
+//!
+//! ```text
+//!  World ──┬─ admission    defaults → rules ──────────────────────────────► Verdict
+//!          ├─ topology     blueprint → desired → patches → plan ──────────► Plan
+//!          └─ impact       both sides of an edit, planned ────────────────► Impact
+//!
+//!  extensions              the protocol of Runtime Extensions: what is asked, and what an answer says
+//! ```
+//!
+//! Everything here is an ordinary function: the same World gives the same result, byte for byte (DEC-12). It has no sockets, files,
+//! clocks or random sources, and what is varied is an argument.
+
+pub mod admission;
+pub mod topology;
+pub mod impact;
+pub mod extensions;

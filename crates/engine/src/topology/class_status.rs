@@ -1,0 +1,245 @@
+//! The status of a ClusterClass, computed from its spec and its templates (CCR-06, CCR-09 to
+//! CCR-12).
+//!
+//! Works on raw JSON, so that schemas are copied unchanged and other fields of the status stay. Time is an
+//! argument: the moment that is written into conditions that change now.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use super::class_references::Outdated;
+use super::class_variables::{Discovered, Variables, inline_variables};
+use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
+use golang::json;
+use model::wire::Version;
+
+/// The annotation that pauses an object, regardless of its value.
+pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+
+/// What came of a look at the references of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum References {
+    /// All could be followed; these name a version that is not the newest (CCR-05).
+    Checked(Vec<Outdated>),
+    /// Some could not be followed.
+    Failed,
+    /// Some are not followed, since they cannot become part of a URL, for these reasons (DEC-45).
+    Malformed(Vec<String>),
+}
+
+/// Whether the class is not to be touched (CCR-02).
+pub fn is_paused(class: &Value) -> bool {
+    class.pointer("/metadata/annotations").and_then(|all| all.get(PAUSED_ANNOTATION)).is_some()
+}
+
+/// The status with a condition that says whether the class is paused (CCR-02).
+pub fn with_paused(class: &Value, now: &str) -> Value {
+    let mut status = Status::of(class, Shape::V1BETA2, now);
+    status.set(&paused(class));
+    status.into_value()
+}
+
+fn paused(class: &Value) -> Condition {
+    match is_paused(class) {
+        true => condition("Paused", "True", "Paused", format!("ClusterClass has the {PAUSED_ANNOTATION} annotation")),
+        false => condition("Paused", "False", "NotPaused", String::new()),
+    }
+}
+
+/// Whether the status says of pausing what is the case; an older generation makes no difference (CT-15.12).
+pub fn tells_paused(class: &Value) -> bool {
+    let conditions = class.pointer("/status/conditions").and_then(Value::as_array);
+    let paused = conditions.into_iter().flatten().find(|condition| condition["type"] == "Paused");
+    paused.is_some_and(|condition| condition["status"] == if is_paused(class) { "True" } else { "False" })
+}
+
+/// The status after a look at everything (CCR-09 to CCR-12). What it says of pausing is brought to the current generation
+/// as well, since nothing else writes it after an edit of the spec.
+pub fn reconciled(class: &Value, references: &References, variables: &Variables, now: &str) -> Value {
+    let mut status = Status::of(class, Shape::V1BETA2, now);
+    if tells_paused(class) {
+        status.set(&paused(class));
+    }
+    status.note_variables(variables);
+    status.note_references(references);
+    if matches!((references, variables), (References::Checked(_), Variables::Settled(_))) {
+        status.observe();
+    }
+    status.into_value()
+}
+
+/// Whether two statuses mean the same. A boolean that is false may be left out on its way through an older version
+/// (CONV-002), and that is no difference to write about.
+pub fn says_the_same(before: Option<&Value>, after: &Value) -> bool {
+    let plain = |status: Option<&Value>| {
+        let mut status = status.filter(|status| !status.is_null()).cloned().unwrap_or_else(|| json!({}));
+        let variables = status.get_mut("variables").and_then(Value::as_array_mut);
+        for variable in variables.into_iter().flatten().filter_map(Value::as_object_mut) {
+            variable.retain(|name, value| name != "definitionsConflict" || *value != Value::Bool(false));
+        }
+        status
+    };
+    plain(before) == plain(Some(after))
+}
+
+/// A class of a file as its controller would leave it, as far as that follows from the class alone. One whose patches
+/// discover variables stays as it is, and so does one that is not understood.
+pub fn of_file(text: &str) -> Cow<'_, str> {
+    let with_status = || {
+        let class = json::value(text).ok()?;
+        let version = Version::from_api_version(class.get("apiVersion")?.as_str()?)?;
+        let shape = if version == Version::V1Beta2 { Shape::V1BETA2 } else { Shape::V1BETA1 };
+        if discovers_variables(&class) || !is_readable(&class, shape) {
+            return None;
+        }
+        let mut status = Status::of(&class, shape, NEVER);
+        status.note_variables(&Variables::Settled(inline_variables(&class, shape)));
+        status.observe();
+        let status = status.into_value();
+        let mut class = class;
+        class.as_object_mut()?.insert("status".to_owned(), status);
+        Some(class.to_string())
+    };
+    with_status().map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// A class of a file, in v1beta2, with the variables that its extensions define. One that is not understood stays as it is.
+///
+/// # Errors
+/// Why the variables cannot be used (CCR-08, CCR-09).
+pub fn of_file_with(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
+    if !is_readable(&class, Shape::V1BETA2) {
+        return Ok(class);
+    }
+    let variables = Variables::of(&class, discovered);
+    if let Some(problem) = variables.problem() {
+        return Err(problem);
+    }
+    let mut status = Status::of(&class, Shape::V1BETA2, NEVER);
+    status.note_variables(&variables);
+    status.observe();
+    let status = status.into_value();
+    if let Some(members) = class.as_object_mut() {
+        members.insert("status".to_owned(), status);
+    }
+    Ok(class)
+}
+
+/// The time of conditions that come from no cluster.
+const NEVER: &str = "1970-01-01T00:00:00Z";
+
+fn discovers_variables(class: &Value) -> bool {
+    let patches = class.pointer("/spec/patches").and_then(Value::as_array);
+    let extension = |patch: &Value| patch.pointer("/external/discoverVariablesExtension").cloned();
+    patches.into_iter().flatten().filter_map(extension).any(|extension| !extension.is_null() && extension != "")
+}
+
+/// Whether everything to replace has the right type; what has not is left for the decoder to complain of.
+fn is_readable(class: &Value, shape: Shape) -> bool {
+    let status = match class.get("status") {
+        None | Some(Value::Null) => return true,
+        Some(status) => status,
+    };
+    let is_list = |path: &[&str]| {
+        let (mut at, mut rest) = (status, path.iter());
+        loop {
+            match (at, rest.next()) {
+                (Value::Null, _) | (Value::Array(_), None) => return true,
+                (Value::Object(members), Some(name)) => at = members.get(*name).unwrap_or(&Value::Null),
+                _ => return false,
+            }
+        }
+    };
+    status.is_object() && is_list(shape.conditions) && is_list(shape.legacy) && is_list(&["variables"])
+}
+
+impl Status<'_> {
+    /// CCR-09, CCR-12
+    fn note_variables(&mut self, variables: &Variables) {
+        match variables {
+            Variables::Settled(variables) => {
+                self.set_variables(variables);
+                self.set(&condition("VariablesReady", "True", "VariablesReady", String::new()));
+                self.set_legacy(&condition("VariablesReconciled", "True", "", String::new()), None);
+            }
+            Variables::Undiscovered(_) | Variables::Conflicting { .. } => {
+                if let Some(variables) = variables.list() {
+                    self.set_variables(variables);
+                }
+                let message = cut(&variables.problem().unwrap_or_default());
+                let reason = "VariableDiscoveryFailed";
+                self.set(&condition("VariablesReady", "False", reason, message.clone()));
+                self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
+            }
+            Variables::Unreadable(_) => {
+                let message = cut(&variables.problem().unwrap_or_default());
+                let reason = "ClusterClassUnreadable";
+                self.set(&condition("VariablesReady", "False", reason, message.clone()));
+                self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
+            }
+        }
+    }
+
+    fn set_variables(&mut self, variables: &[Value]) {
+        if variables.is_empty() {
+            self.members.remove("variables");
+        } else {
+            self.members.insert("variables".to_owned(), Value::Array(variables.to_vec()));
+        }
+    }
+
+    /// CCR-11, CT-4.5
+    fn note_references(&mut self, references: &References) {
+        const TYPE: &str = "RefVersionsUpToDate";
+        match references {
+            References::Failed => {
+                let message = "Please check the logs of the controller for errors".to_owned();
+                self.set(&condition(TYPE, "Unknown", "InternalError", message.clone()));
+                self.set_legacy(&condition(TYPE, "Unknown", "InternalError", message), None);
+            }
+            References::Malformed(reasons) => {
+                let message = list("The following references are malformed:", reasons);
+                self.set(&condition(TYPE, "Unknown", "MalformedReferences", message.clone()));
+                self.set_legacy(&condition(TYPE, "Unknown", "MalformedReferences", message), None);
+            }
+            References::Checked(outdated) if !outdated.is_empty() => {
+                let items = outdated.iter().map(|Outdated { kind, name, current, latest }| {
+                    format!("{kind} {name}: current: {current}, latest: {latest}")
+                });
+                let items: Vec<String> = items.collect();
+                let message = list("The following references do not name the latest version:", &items);
+                self.set(&condition(TYPE, "False", "RefVersionsNotUpToDate", message.clone()));
+                self.set_legacy(&condition(TYPE, "False", "OutdatedRefVersions", message), Some("Warning"));
+            }
+            References::Checked(_) => {
+                self.set(&condition(TYPE, "True", "RefVersionsUpToDate", String::new()));
+                self.set_legacy(&condition(TYPE, "True", "", String::new()), None);
+            }
+        }
+    }
+
+    /// Everything was done for this generation (CCR-10).
+    fn observe(&mut self) {
+        match self.generation {
+            0 => drop(self.members.remove("observedGeneration")),
+            generation => drop(self.members.insert("observedGeneration".to_owned(), json!(generation))),
+        }
+    }
+}
+
+/// A message of an introduction and as many items as it can hold.
+fn list(introduction: &str, items: &[String]) -> String {
+    let mut text = introduction.to_owned();
+    for (at, item) in items.iter().enumerate() {
+        let more = format!("\n* ... ({} more)", items.len() - at);
+        if text.len() + "\n* ".len() + item.len() + more.len() > MESSAGE_BYTES {
+            return text + &more;
+        }
+        text = text + "\n* " + item;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Conditions in the status of an object, in both forms, as raw JSON: other fields of the status stay.
+
+use serde_json::{Map, Value, json};
+
+use model::hub::condition;
+
+/// Where a version keeps what.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) conditions: &'static [&'static str],
+    pub(crate) legacy: &'static [&'static str],
+    /// The metadata of a variable, in the spec and in the status.
+    pub(crate) metadata: &'static str,
+}
+
+impl Shape {
+    pub(crate) const V1BETA2: Shape = Shape {
+        conditions: &["conditions"],
+        legacy: &["deprecated", "v1beta1", "conditions"],
+        metadata: "deprecatedV1Beta1Metadata",
+    };
+    pub(crate) const V1BETA1: Shape =
+        Shape { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
+}
+
+/// A condition as it should be.
+pub(crate) struct Condition {
+    pub(crate) r#type: &'static str,
+    pub(crate) status: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+pub(crate) fn condition(
+    r#type: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+) -> Condition {
+    Condition { r#type, status, reason, message }
+}
+
+/// A status in the making.
+pub(crate) struct Status<'a> {
+    pub(crate) shape: Shape,
+    pub(crate) generation: i64,
+    now: &'a str,
+    pub(crate) members: Map<String, Value>,
+}
+
+impl<'a> Status<'a> {
+    /// The status of an object as it is.
+    pub(crate) fn of(object: &Value, shape: Shape, now: &'a str) -> Self {
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+        let members = object.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+        Status { shape, generation, now, members }
+    }
+
+    pub(crate) fn into_value(self) -> Value {
+        Value::Object(self.members)
+    }
+
+    /// Sets a condition; its time is that of the last change of its status.
+    pub(crate) fn set(&mut self, wanted: &Condition) {
+        let (generation, now) = (self.generation, self.now);
+        let Some(entry) = self.entry(self.shape.conditions, wanted.r#type) else { return };
+        let since = entry.get("lastTransitionTime").filter(|_| entry.get("status") == Some(&json!(wanted.status)));
+        let mut next = json!({
+            "type": wanted.r#type,
+            "status": wanted.status,
+            "reason": wanted.reason,
+            "message": cut(&wanted.message),
+            "lastTransitionTime": since.cloned().unwrap_or_else(|| json!(now)),
+        });
+        if generation > 0 {
+            next["observedGeneration"] = json!(generation);
+        }
+        *entry = next;
+    }
+
+    /// Sets a condition in the older form; its time is that of the last change of any of it. Empty texts are left out.
+    pub(crate) fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
+        let now = self.now;
+        let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
+        let message = cut(&wanted.message);
+        let texts = [("severity", severity.unwrap_or_default()), ("reason", wanted.reason), ("message", &*message)];
+        let mut next = json!({"type": wanted.r#type, "status": wanted.status});
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            next[name] = json!(text);
+        }
+        let names = ["status", "severity", "reason", "message"];
+        let same = names.iter().all(|name| entry.get(name) == next.get(name));
+        let since = entry.get("lastTransitionTime").filter(|_| same).cloned();
+        next["lastTransitionTime"] = since.unwrap_or_else(|| json!(now));
+        *entry = next;
+    }
+
+    /// The condition of a type in the list at a path, made where it is missing; `None` where something else is in the
+    /// way.
+    fn entry(&mut self, path: &[&str], r#type: &str) -> Option<&mut Value> {
+        let (name, way) = path.split_last()?;
+        let mut members = &mut self.members;
+        for step in way {
+            members = present(members, step, json!({})).as_object_mut()?;
+        }
+        let list = present(members, name, json!([])).as_array_mut()?;
+        let at = list.iter().position(|entry| entry.get("type").is_some_and(|found| found == r#type));
+        let at = at.unwrap_or_else(|| {
+            list.push(json!({}));
+            list.len() - 1
+        });
+        list.get_mut(at)
+    }
+}
+
+/// A member, made where it is missing or null.
+pub(crate) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: Value) -> &'a mut Value {
+    let member = members.entry(name).or_insert(Value::Null);
+    if member.is_null() {
+        *member = new;
+    }
+    member
+}
+
+/// How long the message of a condition may be, in both forms (F-OLDCOND); in characters, and bytes are no fewer.
+pub(crate) const MESSAGE_BYTES: usize = condition::LEGACY_MESSAGE;
+
+/// A message in plain characters that is cut where it would be too long.
+pub(crate) fn cut(text: &str) -> String {
+    condition::message(text, MESSAGE_BYTES).into_owned()
+}

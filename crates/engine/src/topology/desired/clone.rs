@@ -1,0 +1,209 @@
+//! Objects and templates made from the templates of the class.
+
+use serde_json::{Map, Value};
+
+use super::draft::labels_of_all;
+use super::metadata::Entry;
+use super::{Basis, DesiredObject};
+use crate::topology::Failure;
+use crate::topology::origin::{Origin, Origins};
+use model::hub::{Object, annotation};
+
+const LABELS: &str = "metadata.labels";
+const ANNOTATIONS: &str = "metadata.annotations";
+
+/// What a clone gets besides what is in its template.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extra<'a> {
+    pub(super) labels: &'a [Entry<'a>],
+    pub(super) annotations: &'a [Entry<'a>],
+}
+
+/// The object that a template describes (DS-04), with the metadata below `spec.template` and not that of the template itself
+/// (LBL-05); who owns it is for the caller to say.
+pub(super) fn object(
+    template: &Object,
+    name: &str,
+    extra: Extra<'_>,
+    basis: Basis<'_>,
+) -> Result<DesiredObject, Failure> {
+    let empty = Map::new();
+    let described = template.members_at("spec.template")?.unwrap_or(&empty);
+    let mut members = without_system_fields(described);
+    let kind = template.kind().strip_suffix("Template").unwrap_or(template.kind());
+    members.entry("apiVersion").or_insert_with(|| template.api_version().into());
+    members.entry("kind").or_insert_with(|| kind.into());
+    finished(members, template, name, extra, basis)
+}
+
+/// A template like that of the class (DS-05), with its own metadata (LBL-05), which the Cluster owns.
+pub(super) fn template(
+    template: &Object,
+    name: &str,
+    extra: Extra<'_>,
+    basis: Basis<'_>,
+) -> Result<DesiredObject, Failure> {
+    let mut clone = finished(without_system_fields(template.members()), template, name, extra, basis)?;
+    clone.object.members_mut_at(ANNOTATIONS)?.retain(|name, _| is_cloned(name));
+    clone.own(&basis.blueprint.cluster)?;
+    Ok(clone)
+}
+
+/// Whether an annotation of a template is one of its clones as well. Ours are about an edit of the template (DEC-53).
+fn is_cloned(name: &str) -> bool {
+    name != annotation::LAST_APPLIED && !name.starts_with("topologist.dev/")
+}
+
+/// Everything but what a server keeps of an object: it would never be applied (SSA-02).
+fn without_system_fields(members: &Map<String, Value>) -> Map<String, Value> {
+    let kept = members.iter().filter(|(name, _)| *name != "status");
+    let kept = kept.map(|(name, value)| match value {
+        Value::Object(metadata) if name == "metadata" => {
+            let kept =
+                metadata.iter().filter(|(name, _)| matches!(&***name, "labels" | "annotations" | "ownerReferences"));
+            (name.clone(), kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+        }
+        _ => (name.clone(), value.clone()),
+    });
+    kept.collect()
+}
+
+/// Name, namespace, labels and annotations of a clone.
+fn finished(
+    members: Map<String, Value>,
+    template: &Object,
+    name: &str,
+    extra: Extra<'_>,
+    basis: Basis<'_>,
+) -> Result<DesiredObject, Failure> {
+    let mut clone = DesiredObject { object: Object::from(members), origins: Origins::default() };
+    clone.origins.mark("", Origin::Template { kind: template.kind().into(), name: template.name().into() });
+    clone.set("metadata.name", name, Origin::Topology)?;
+    clone.set("metadata.namespace", basis.namespace(), Origin::Topology)?;
+    clone.overlay(LABELS, extra.labels)?;
+    clone.overlay(LABELS, &labels_of_all(basis))?;
+    clone.overlay(ANNOTATIONS, extra.annotations)?;
+    clone.overlay(ANNOTATIONS, &cloned_from(template, &template_kind(template)))?;
+    Ok(clone)
+}
+
+/// `Kind.group` of a template.
+fn template_kind(template: &Object) -> String {
+    format!("{}.{}", template.kind(), template.group())
+}
+
+/// What a clone says of its template (DS-06).
+fn cloned_from<'a>(template: &'a Object, kind: &'a str) -> [Entry<'a>; 2] {
+    [
+        Entry::of_engine(annotation::CLONED_FROM_NAME, template.name()),
+        Entry::of_engine(annotation::CLONED_FROM_KIND, kind),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::topology::testing::Scene;
+    use model::hub::annotation;
+
+    #[test]
+    fn an_object_is_what_its_template_describes() {
+        // DS-04, LBL-02, LBL-05
+        let described = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": "Plot",
+            "metadata": {
+                "name": "x", "namespace": "x", "resourceVersion": "1", "finalizers": ["f"], "uid": "u", "selfLink": "s",
+                "labels": {"mine": "1", "topology.cluster.x-k8s.io/owned": "no"},
+                "annotations": {"note": "2", "cluster.x-k8s.io/cloned-from-name": "no"},
+                "ownerReferences": [{"kind": "K", "name": "n"}],
+            },
+            "spec": {"site": "north", "nothing": null},
+            "data": [1],
+            "status": {"ready": true},
+        });
+        let scene = Scene::new()
+            .at("ForgeClusterTemplate", "/spec/template", described)
+            .at("ForgeClusterTemplate", "/metadata/labels", json!({"of-the-template": ""}))
+            .at("ForgeClusterTemplate", "/metadata/annotations", json!({"of-the-template": ""}));
+        let object = scene.desired().infrastructure.object;
+        let want = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": "Plot",
+            "metadata": {
+                "name": object.name(), "namespace": "ns",
+                "labels": {"mine": "1", "cluster.x-k8s.io/cluster-name": "blade", "topology.cluster.x-k8s.io/owned": ""},
+                "annotations": {
+                    "note": "2",
+                    "cluster.x-k8s.io/cloned-from-name": "ground",
+                    "cluster.x-k8s.io/cloned-from-groupkind": "ForgeClusterTemplate.infrastructure.cluster.x-k8s.io",
+                },
+                "ownerReferences": [{"kind": "K", "name": "n"}],
+            },
+            "spec": {"site": "north", "nothing": null},
+            "data": [1],
+        });
+        assert_eq!(json!(object.members()), want);
+        assert_ne!(object.name(), "x");
+    }
+
+    #[test]
+    fn an_empty_template_gives_an_empty_object() {
+        // DS-04
+        for spec in [json!(null), json!({}), json!({"template": null})] {
+            let object = Scene::new().at("ForgeClusterTemplate", "/spec", spec).desired().infrastructure.object;
+            assert_eq!(object.reference().kind, "ForgeCluster");
+            assert_eq!(object.api_version(), "infrastructure.cluster.x-k8s.io/v1beta2");
+            assert_eq!((object.at("spec"), object.members().len()), (None, 3));
+        }
+        for spec in [json!("x"), json!({"template": []}), json!({"template": {"metadata": {"labels": 1}}})] {
+            let failure = Scene::new().at("ForgeClusterTemplate", "/spec", spec).compute().unwrap_err();
+            assert!(failure.to_string().contains("where an object"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_template_is_copied_whole_and_gets_another_owner() {
+        // DS-05, DS-06, LBL-05
+        let metadata = json!({
+            "name": "smith", "namespace": "ns", "resourceVersion": "1", "finalizers": ["f"], "uid": "u", "selfLink": "s",
+            "generation": 3, "creationTimestamp": "2030-01-01T00:00:00Z", "managedFields": [{}],
+            "labels": {"mine": "1"},
+            "annotations": {annotation::LAST_APPLIED: "{}", "topologist.dev/approved-impact": "4", annotation::CONVERSION_DATA: "{}", "note": "2"},
+            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "name": "forge", "uid": "c"}],
+        });
+        let scene = Scene::new()
+            .at("KubeadmConfigTemplate smith", "/metadata", metadata)
+            .at("KubeadmConfigTemplate smith", "/spec/template/metadata", json!({"labels": {"inner": ""}}))
+            .at("KubeadmConfigTemplate smith", "/status", json!({"capacity": {}}));
+        let template = &scene.desired().machine_deployments[0].bootstrap.object;
+        let want = json!({
+            "apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfigTemplate",
+            "metadata": {
+                "name": template.name(), "namespace": "ns",
+                "labels": {
+                    "mine": "1", "cluster.x-k8s.io/cluster-name": "blade", "topology.cluster.x-k8s.io/owned": "",
+                    "topology.cluster.x-k8s.io/deployment-name": "md",
+                },
+                "annotations": {
+                    annotation::CONVERSION_DATA: "{}", "note": "2",
+                    "cluster.x-k8s.io/cloned-from-name": "smith",
+                    "cluster.x-k8s.io/cloned-from-groupkind": "KubeadmConfigTemplate.bootstrap.cluster.x-k8s.io",
+                },
+                "ownerReferences": [
+                    {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "uid-of-blade"},
+                ],
+            },
+            "spec": {"template": {"metadata": {"labels": {"inner": ""}}, "spec": {"format": "cloud-config"}}},
+        });
+        assert_eq!(json!(template.members()), want);
+    }
+
+    #[test]
+    fn a_cluster_that_no_server_has_seen_is_an_owner_without_a_uid() {
+        // DS-03
+        let scene = Scene::new().at("Cluster", "/metadata/uid", json!(null));
+        let machines = scene.desired().control_plane.machines.unwrap().object;
+        let owner = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade"}]);
+        assert_eq!(machines.at("metadata.ownerReferences"), Some(&owner));
+    }
+}

@@ -1,0 +1,143 @@
+//! Fields that the topology gives, or else the class.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::DesiredObject;
+use crate::topology::Failure;
+use crate::topology::origin::Origin;
+use golang::calendar;
+use golang::json::List;
+use model::hub::{Gate, IntOrString, Taint};
+
+/// A part of a topology in two layers: what the Cluster says of it lies over what its class says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layers<'a> {
+    /// Where the part stands in the Cluster.
+    pub(super) topology_path: &'a str,
+    /// Where its class stands in the ClusterClass.
+    pub(super) class_path: &'a str,
+}
+
+impl Layers<'_> {
+    /// Writes what the topology has at `from`, or else what the class has there; without either, the value at `path`
+    /// stays.
+    pub(super) fn set<T: Given>(
+        self,
+        object: &mut DesiredObject,
+        path: &'static str,
+        from: &str,
+        topology: &T,
+        class: &T,
+    ) -> Result<(), Failure> {
+        let given = topology.given().map(|value| (value, self.of_topology(from)));
+        match given.or_else(|| Some((class.given()?, self.of_class(from)))) {
+            // A list that is given is the whole list, and one without entries is not written (DS-03).
+            Some((Value::Array(list), origin)) if list.is_empty() => {
+                object.object.remove(path);
+                object.origins.mark(path, origin);
+                Ok(())
+            }
+            Some((value, origin)) => object.set(path, value, origin),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what only the topology can have.
+    pub(super) fn set_from_topology<T: Given>(
+        self,
+        object: &mut DesiredObject,
+        path: &'static str,
+        from: &str,
+        topology: &T,
+    ) -> Result<(), Failure> {
+        topology.given().map_or(Ok(()), |value| object.set(path, value, self.of_topology(from)))
+    }
+
+    /// A field of the Cluster.
+    pub(super) fn of_topology(self, from: &str) -> Origin {
+        Origin::Cluster(Cow::Owned([self.topology_path, ".", from].concat()))
+    }
+
+    /// A field of the class.
+    pub(super) fn of_class(self, from: &str) -> Origin {
+        Origin::Class(Cow::Owned([self.class_path, ".", from].concat()))
+    }
+}
+
+/// A field that may be left out.
+pub(super) trait Given {
+    /// The value as it is applied, if there is one.
+    fn given(&self) -> Option<Value>;
+}
+
+impl Given for Option<i32> {
+    fn given(&self) -> Option<Value> {
+        self.map(Value::from)
+    }
+}
+
+impl Given for Option<IntOrString> {
+    fn given(&self) -> Option<Value> {
+        self.as_ref().map(Value::from)
+    }
+}
+
+impl Given for Option<Value> {
+    fn given(&self) -> Option<Value> {
+        self.clone()
+    }
+}
+
+impl Given for String {
+    fn given(&self) -> Option<Value> {
+        (!self.is_empty()).then(|| self.as_str().into())
+    }
+}
+
+impl<T: Shape> Given for List<T> {
+    fn given(&self) -> Option<Value> {
+        self.is_present().then(|| self.iter().map(Shape::shape).collect())
+    }
+}
+
+/// An element of a list.
+pub(super) trait Shape {
+    fn shape(&self) -> Value;
+}
+
+impl Shape for String {
+    fn shape(&self) -> Value {
+        self.as_str().into()
+    }
+}
+
+impl Shape for Taint {
+    fn shape(&self) -> Value {
+        let Taint { key, value, effect, propagation } = self;
+        members([
+            ("key", key.given()),
+            ("value", value.given()),
+            ("effect", effect.given()),
+            ("propagation", propagation.given()),
+        ])
+    }
+}
+
+impl Shape for Gate {
+    fn shape(&self) -> Value {
+        members([("conditionType", self.condition_type.given()), ("polarity", self.polarity.given())])
+    }
+}
+
+/// An object of those members that are there.
+pub(super) fn members<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(given.collect::<Map<_, _>>())
+}
+
+/// A moment as it is applied: RFC 3339 in UTC (DS-17). What is no moment is left for the API server to refuse.
+pub(super) fn moment(text: &str) -> Option<Value> {
+    (!text.is_empty()).then(|| calendar::in_utc(text).unwrap_or_else(|| text.to_owned()).into())
+}

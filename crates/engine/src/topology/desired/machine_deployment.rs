@@ -1,0 +1,129 @@
+//! What only machine deployments have, and what pools have elsewhere.
+
+use serde_json::json;
+
+use super::layers::{Layers, moment};
+use super::machine_pool::add_timeouts;
+use super::{Basis, DesiredObject};
+use crate::topology::Failure;
+use crate::topology::origin::Origin;
+use model::hub::{MachineDeploymentClass, MachineDeploymentTopology, Rollout, RolloutStrategy, label};
+
+/// The fields of a machine deployment (DS-26, DS-28). Without `replicas` others decide on them (DS-31, DEC-24).
+pub(super) fn add_fields(
+    worker: &mut DesiredObject,
+    topology: &MachineDeploymentTopology,
+    class: &MachineDeploymentClass,
+    layers: Layers<'_>,
+    basis: Basis<'_>,
+) -> Result<(), Failure> {
+    let selector = json!({
+        label::CLUSTER_NAME: basis.cluster_name(), label::OWNED: "", label::DEPLOYMENT_NAME: topology.name,
+    });
+    // With a selector admission adds none of its own (DS-30).
+    worker.set("spec.selector.matchLabels", selector, Origin::Topology)?;
+    layers.set_from_topology(worker, "spec.replicas", "replicas", &topology.replicas)?;
+    let of_control_plane = &basis.blueprint.topology().control_plane.rollout;
+    add_rollout(worker, &topology.rollout, &class.rollout, of_control_plane, layers)?;
+    let (ours, theirs) = (&topology.deletion, &class.deletion);
+    layers.set(worker, "spec.deletion.order", "deletion.order", &ours.order, &theirs.order)?;
+    add_timeouts(worker, ours, theirs, layers)?;
+    let from = "healthCheck.remediation.maxInFlight";
+    let (ours, theirs) = (&topology.health_check.remediation, &class.health_check.remediation);
+    layers.set(worker, "spec.remediation.maxInFlight", from, &ours.max_in_flight, &theirs.max_in_flight)?;
+    let (ours, theirs) = (&topology.failure_domain, &class.failure_domain);
+    layers.set(worker, "spec.template.spec.failureDomain", "failureDomain", ours, theirs)?;
+    let (ours, theirs) = (&topology.min_ready_seconds, &class.min_ready_seconds);
+    layers.set(worker, "spec.template.spec.minReadySeconds", "minReadySeconds", ours, theirs)?;
+    let (ours, theirs) = (&topology.readiness_gates, &class.readiness_gates);
+    layers.set(worker, "spec.template.spec.readinessGates", "readinessGates", ours, theirs)?;
+    layers.set(worker, "spec.template.spec.taints", "taints", &topology.taints, &class.taints)
+}
+
+/// The rollout: that of the topology if it says anything at all, or else the strategy of the class (DS-27).
+fn add_rollout(
+    worker: &mut DesiredObject,
+    topology: &Rollout,
+    class: &Rollout,
+    of_control_plane: &Rollout,
+    layers: Layers<'_>,
+) -> Result<(), Failure> {
+    let nothing = RolloutStrategy::default();
+    let (ours, theirs) = if *topology == Rollout::default() || is_time_of_all(topology, of_control_plane) {
+        (&nothing, &class.strategy)
+    } else {
+        (&topology.strategy, &nothing)
+    };
+    layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &moment(&topology.after))?;
+    layers.set(worker, "spec.rollout.strategy.type", "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
+    let (ours, theirs) = (&ours.rolling_update, &theirs.rolling_update);
+    let from = "rollout.strategy.rollingUpdate.maxSurge";
+    layers.set(worker, "spec.rollout.strategy.rollingUpdate.maxSurge", from, &ours.max_surge, &theirs.max_surge)?;
+    let (path, from) =
+        ("spec.rollout.strategy.rollingUpdate.maxUnavailable", "rollout.strategy.rollingUpdate.maxUnavailable");
+    layers.set(worker, path, from, &ours.max_unavailable, &theirs.max_unavailable)
+}
+
+/// Whether a rollout is nothing but the time that holds for the control plane as well: such is what `topology.rolloutAfter` of
+/// v1beta1 becomes, which leaves the strategy to the class (DEC-21).
+fn is_time_of_all(topology: &Rollout, of_control_plane: &Rollout) -> bool {
+    topology.strategy == RolloutStrategy::default() && topology.after == of_control_plane.after
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::topology::testing::Scene;
+
+    fn rollout(topology: Value, class: Value) -> Option<Value> {
+        let scene = Scene::new().at("ClusterClass", "/spec/workers/machineDeployments/0/rollout", class).at(
+            "Cluster",
+            "/spec/topology/workers/machineDeployments/0/rollout",
+            topology,
+        );
+        scene.desired().machine_deployments[0].worker.object.at("spec.rollout").cloned()
+    }
+
+    #[test]
+    fn a_rollout_of_the_topology_replaces_that_of_the_class() {
+        // DS-27
+        let update =
+            |surge: Value| json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge}}});
+        let unavailable = json!({"strategy": {"rollingUpdate": {"maxUnavailable": "10%"}}});
+        let on_delete = json!({"strategy": {"type": "OnDelete"}});
+        let after = |text: &str| json!({"after": text});
+        for (topology, class, want) in [
+            (json!(null), json!(null), None),
+            (json!(null), update(json!(1)), Some(update(json!(1)))),
+            (json!({}), unavailable.clone(), Some(unavailable.clone())),
+            (on_delete.clone(), update(json!(1)), Some(on_delete)),
+            (update(json!("5%")), unavailable.clone(), Some(update(json!("5%")))),
+            (unavailable.clone(), update(json!(1)), Some(unavailable)),
+            (after("2030-01-01T01:00:00+01:00"), update(json!(1)), Some(after("2030-01-01T00:00:00Z"))),
+            // A class has no such time.
+            (json!(null), after("2030-01-01T00:00:00Z"), None),
+        ] {
+            assert_eq!(rollout(topology.clone(), class.clone()), want, "{topology} over {class}");
+        }
+    }
+
+    #[test]
+    fn rollout_after_of_a_v1beta1_topology_keeps_the_strategy_of_the_class() {
+        // DEC-21
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3}});
+        let time = "2030-01-01T00:00:00Z";
+        let rollout = |topology: Value| {
+            let scene = Scene::new()
+                .at("ClusterClass", "/spec/workers/machineDeployments/0/rollout", json!({"strategy": strategy}))
+                .at("Cluster", "/spec/topology/controlPlane", json!({"rollout": {"after": time}}))
+                .at("Cluster", "/spec/topology/workers/machineDeployments/0/rollout", topology);
+            scene.desired().machine_deployments[0].worker.object.at("spec.rollout").cloned().unwrap()
+        };
+        assert_eq!(rollout(json!({"after": time})), json!({"after": time, "strategy": strategy}));
+        let own = json!({"after": time, "strategy": {"type": "OnDelete"}});
+        assert_eq!(rollout(own.clone()), own);
+        let other = json!({"after": "2031-01-01T00:00:00Z"});
+        assert_eq!(rollout(other.clone()), other);
+    }
+}

@@ -1,0 +1,419 @@
+//! Lifecycle hooks: which are pending on a Cluster, when they are called, and what their answers mean.
+//!
+//! ```text
+//! annotation pending-hooks ─► HookTracker ─► marks and unmarks ─► annotation pending-hooks
+//!                                 ▲
+//!             Need::Hook ─► answer┘─► blocks, requeue, message
+//! ```
+//!
+//! A hook is asked when everything before it is known, and ends the round. Nothing is written here: marks are data, and so
+//! is the time after which to ask again. The code that answers a [`Need`](model::world::Need) keeps the last answer, and
+//! answers again in its place while the time to wait is not over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::worker::API_VERSION;
+use super::{Failure, Options};
+use golang::json::List;
+use golang::version::Written;
+use model::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation};
+use model::world::{Found, HookAnswer, HookCall, World};
+
+/// The version of the hooks (RH-1.1).
+const HOOKS_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
+/// How long annotations hold an upgrade before they are looked at again, in seconds (HK-13).
+const ANNOTATION_RETRY_SECONDS: u32 = 1200;
+
+/// What is known of hooks in one computation (HK-08).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HookTracker {
+    pending: BTreeSet<String>,
+    blocking: BTreeMap<Hook, Block>,
+}
+
+/// The answer of a hook that blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Never zero.
+    pub retry_after_seconds: u32,
+    pub message: String,
+}
+
+/// Whether something may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    Open,
+    Blocked,
+}
+
+/// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionGuard {
+    /// The controller of Clusters waits for [`annotation::OK_TO_DELETE`].
+    #[default]
+    Controller,
+    /// Cluster API's core manager does not wait, and a hold keeps it from deleting.
+    Hold,
+    /// Cluster API's core manager does not wait, and no hold is written.
+    Nothing,
+}
+
+/// What becomes of a Cluster that is being deleted (HK-22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// It is known that nothing holds the deletion, or no hook takes part.
+    Free,
+    /// The annotation [`annotation::OK_TO_DELETE`] has to be set, to an empty value.
+    Permit,
+    Blocked,
+}
+
+impl HookTracker {
+    /// What is pending on a Cluster before anything is asked (HK-02).
+    pub fn of(cluster: &Cluster) -> Self {
+        let pending = cluster.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
+        let pending = pending.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        HookTracker { pending, blocking: BTreeMap::new() }
+    }
+
+    /// The hooks that are pending, by name.
+    pub fn pending(&self) -> &BTreeSet<String> {
+        &self.pending
+    }
+
+    /// The value of [`annotation::PENDING_HOOKS`]; `None` when the annotation must not exist (HK-02).
+    pub fn annotation(&self) -> Option<String> {
+        let names: Vec<&str> = self.pending.iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
+
+    /// Whether a hook is pending.
+    pub fn is_pending(&self, hook: Hook) -> bool {
+        self.pending.contains(hook.name())
+    }
+
+    /// Whether a hook was answered with a time to wait (HK-08).
+    pub fn blocks(&self, hook: Hook) -> bool {
+        self.blocking.contains_key(&hook)
+    }
+
+    /// The answers that block, by name of the hook.
+    pub(super) fn blocking(&self) -> impl Iterator<Item = (Hook, &Block)> {
+        self.blocking.iter().map(|(hook, block)| (*hook, block))
+    }
+
+    /// After how many seconds to look again, if a hook blocks (HK-09).
+    pub fn requeue_after_seconds(&self) -> Option<u32> {
+        self.blocking.values().map(|block| block.retry_after_seconds).min()
+    }
+
+    /// What blocks an action, in words; `None` when nothing does (HK-10).
+    pub fn message(&self, action: &str) -> Option<String> {
+        let hooks = self.blocking.iter().map(|(hook, Block { message, .. })| match &**message {
+            "" => hook.name().to_owned(),
+            message => format!("{hook}: {message}"),
+        });
+        let hooks: Vec<String> = hooks.collect();
+        (!hooks.is_empty()).then(|| format!("Following hooks are blocking {action}: {}", hooks.join("; ")))
+    }
+
+    pub(super) fn mark(&mut self, hook: Hook) {
+        self.pending.insert(hook.name().to_owned());
+    }
+
+    fn unmark(&mut self, hook: Hook) {
+        self.pending.remove(hook.name());
+    }
+
+    fn block(&mut self, hook: Hook, retry_after_seconds: u32, message: String) -> Gate {
+        self.blocking.insert(hook, Block { retry_after_seconds, message });
+        Gate::Blocked
+    }
+}
+
+/// The plans that requests carry (HK-19).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plans<'a> {
+    pub(super) control_plane: &'a [Written],
+    pub(super) workers: &'a [Written],
+}
+
+/// Calls hooks for a Cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks<'a> {
+    cluster: &'a Cluster,
+    world: &'a World,
+    is_enabled: bool,
+}
+
+impl<'a> Hooks<'a> {
+    /// For a Cluster with the defaults of its variables (HK-06).
+    pub fn new(cluster: &'a Cluster, world: &'a World, options: &Options) -> Self {
+        Hooks { cluster, world, is_enabled: options.runtime_sdk }
+    }
+
+    /// Whether hooks take part at all (HK-01).
+    pub(super) fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
+    /// Before anything is created: nothing is while this blocks (HK-11).
+    ///
+    /// # Errors
+    /// When an extension fails.
+    pub(super) fn before_cluster_create(&self, tracker: &mut HookTracker) -> Result<Gate, Failure> {
+        if !self.is_enabled || !self.is_new() {
+            return Ok(Gate::Open);
+        }
+        self.call(Hook::BeforeClusterCreate, [], tracker)
+    }
+
+    /// Once the control plane is initialized, for a Cluster that was created here; it blocks nothing (HK-12).
+    ///
+    /// # Errors
+    /// When an extension fails.
+    pub(super) fn after_control_plane_initialized(&self, tracker: &mut HookTracker) -> Result<(), Failure> {
+        const HOOK: Hook = Hook::AfterControlPlaneInitialized;
+        if !self.is_enabled {
+            return Ok(());
+        }
+        if self.is_new() {
+            tracker.mark(HOOK);
+        }
+        let conditions = &self.cluster.status.conditions;
+        let is_initialized =
+            conditions.iter().any(|one| one.r#type == "ControlPlaneInitialized" && one.status == "True");
+        if tracker.is_pending(HOOK) && is_initialized {
+            self.answer(HOOK, [], tracker)?;
+            tracker.unmark(HOOK);
+        }
+        Ok(())
+    }
+
+    /// At the end of an upgrade (HK-21). While this blocks, the hook stays pending; everything else goes on.
+    ///
+    /// # Errors
+    /// When an extension fails.
+    pub(super) fn after_cluster_upgrade(&self, is_complete: bool, tracker: &mut HookTracker) -> Result<(), Failure> {
+        let before = [Hook::AfterControlPlaneUpgrade, Hook::AfterWorkersUpgrade];
+        let is_due = tracker.is_pending(Hook::AfterClusterUpgrade)
+            && !before.iter().any(|hook| tracker.is_pending(*hook))
+            && is_complete;
+        if self.is_enabled && is_due {
+            let version = json!(self.cluster.spec.topology.version);
+            self.call_pending(Hook::AfterClusterUpgrade, [("kubernetesVersion", version)], tracker)?;
+        }
+        Ok(())
+    }
+
+    /// Before a Cluster is deleted (HK-22), unless an annotation skips the hook (DEC-56).
+    ///
+    /// # Errors
+    /// When an extension fails.
+    pub fn before_cluster_delete(&self, tracker: &mut HookTracker) -> Result<Deletion, Failure> {
+        if !self.is_enabled || self.cluster.annotation(annotation::OK_TO_DELETE).is_some() {
+            return Ok(Deletion::Free);
+        }
+        if self.cluster.annotation(annotation::SKIP_DELETE_HOOKS).is_some() {
+            return Ok(Deletion::Permit);
+        }
+        Ok(match self.call(Hook::BeforeClusterDelete, [], tracker)? {
+            Gate::Open => Deletion::Permit,
+            Gate::Blocked => Deletion::Blocked,
+        })
+    }
+
+    /// Before the first step of an upgrade: annotations of the Cluster first, then extensions (HK-13, HK-14).
+    pub(super) fn before_cluster_upgrade(
+        &self,
+        from: &Written,
+        to: &Written,
+        plans: Plans<'_>,
+        tracker: &mut HookTracker,
+    ) -> Result<Gate, Failure> {
+        if !self.is_enabled || tracker.is_pending(Hook::AfterClusterUpgrade) {
+            return Ok(Gate::Open);
+        }
+        let annotations = self.cluster.metadata.annotations.iter();
+        let names: Vec<&str> = annotations
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
+            .collect();
+        let message = match names.as_slice() {
+            [] => return self.call(Hook::BeforeClusterUpgrade, from_to(Some(from), to, plans), tracker),
+            [name] => format!("annotation {name} is set"),
+            names => format!("annotations {} are set", names.join(", ")),
+        };
+        Ok(tracker.block(Hook::BeforeClusterUpgrade, ANNOTATION_RETRY_SECONDS, message))
+    }
+
+    /// Before each step of the control plane (HK-15).
+    pub(super) fn before_control_plane_upgrade(
+        &self,
+        from: &Written,
+        to: &Written,
+        plans: Plans<'_>,
+        tracker: &mut HookTracker,
+    ) -> Result<Gate, Failure> {
+        if !self.is_enabled {
+            return Ok(Gate::Open);
+        }
+        self.call(Hook::BeforeControlPlaneUpgrade, from_to(Some(from), to, plans), tracker)
+    }
+
+    /// Whether neither reference is there yet: nothing has been created, or it is not recorded.
+    fn is_new(&self) -> bool {
+        let spec = &self.cluster.spec;
+        !spec.infrastructure_ref.is_defined() && !spec.control_plane_ref.is_defined()
+    }
+
+    /// Calls a hook if it is pending, and takes it off unless it blocks (HK-04): after each step of the control plane (HK-16),
+    /// before workers follow it (HK-17), and after they have (HK-18).
+    pub(super) fn call_pending<const N: usize>(
+        &self,
+        hook: Hook,
+        members: [(&str, Value); N],
+        tracker: &mut HookTracker,
+    ) -> Result<Gate, Failure> {
+        if !self.is_enabled || !tracker.is_pending(hook) {
+            return Ok(Gate::Open);
+        }
+        let gate = self.call(hook, members, tracker)?;
+        if gate == Gate::Open {
+            tracker.unmark(hook);
+        }
+        Ok(gate)
+    }
+
+    /// Calls a hook and notes an answer that blocks (HK-04).
+    fn call<const N: usize>(
+        &self,
+        hook: Hook,
+        members: [(&str, Value); N],
+        tracker: &mut HookTracker,
+    ) -> Result<Gate, Failure> {
+        match self.answer(hook, members, tracker)? {
+            Some(HookAnswer::Retry { after_seconds, message }) if after_seconds > 0 => {
+                Ok(tracker.block(hook, after_seconds, message))
+            }
+            _ => Ok(Gate::Open),
+        }
+    }
+
+    /// What the extensions of a hook answer; `None` when there are none.
+    fn answer<const N: usize>(
+        &self,
+        hook: Hook,
+        members: [(&str, Value); N],
+        tracker: &HookTracker,
+    ) -> Result<Option<HookAnswer>, Failure> {
+        // Where no extension can be there is no need to know what to send it.
+        let request = match self.world.calls_extensions() {
+            false => String::new(),
+            true => request(&format!("{hook}Request"), cluster(self.cluster, tracker, self.world)?, members),
+        };
+        match self.world.hook(&HookCall { hook, cluster: self.cluster.metadata.key(), request }) {
+            Found::Yes(answer) => Ok(Some(answer)),
+            Found::Absent => Ok(None),
+            Found::Unreadable(reason) => Err(Failure::Hook { hook, reason }),
+            Found::NotAsked => Err(Failure::NotAsked),
+        }
+    }
+}
+
+/// What hooks are told that stand before a step.
+pub(super) fn from_to(from: Option<&Written>, to: &Written, plans: Plans<'_>) -> [(&'static str, Value); 4] {
+    let [control_plane, workers] = upgrades(plans);
+    let from = from.map(Written::as_str).unwrap_or_default();
+    [("fromKubernetesVersion", json!(from)), ("toKubernetesVersion", json!(to.as_str())), control_plane, workers]
+}
+
+/// What hooks are told that stand after a step.
+pub(super) fn at(version: &Written, plans: Plans<'_>) -> [(&'static str, Value); 3] {
+    let [control_plane, workers] = upgrades(plans);
+    [("kubernetesVersion", json!(version.as_str())), control_plane, workers]
+}
+
+/// The remaining plans (RH-18.2).
+fn upgrades(plans: Plans<'_>) -> [(&'static str, Value); 2] {
+    let list = |plan: &[Written]| -> Value { plan.iter().map(|one| json!({"version": one.as_str()})).collect() };
+    [("controlPlaneUpgrades", list(plans.control_plane)), ("workersUpgrades", list(plans.workers))]
+}
+
+/// The body of a request; empty lists and texts are left out.
+pub(super) fn request<const N: usize>(kind: &str, cluster: Value, members: [(&str, Value); N]) -> String {
+    let mut all = Map::new();
+    all.insert("apiVersion".to_owned(), json!(HOOKS_VERSION));
+    all.insert("kind".to_owned(), json!(kind));
+    all.insert("cluster".to_owned(), cluster);
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty) || value == "";
+    all.extend(members.into_iter().filter(|(_, value)| !is_empty(value)).map(|(name, value)| (name.to_owned(), value)));
+    Value::Object(all).to_string()
+}
+
+/// The Cluster as requests carry it: as it is stored, with the variables and pending hooks of this computation, and
+/// without what is of no use to extensions (HK-06, RH-18.1).
+pub(super) fn cluster(cluster: &Cluster, tracker: &HookTracker, world: &World) -> Result<Value, Failure> {
+    let object = ObjectRef::new(API_VERSION, Kind::Cluster.name(), cluster.metadata.key());
+    let mut stored = match world.object(&object) {
+        Found::Yes(stored) => Object::clone(&stored),
+        Found::Absent => return Err(Failure::NotFound { what: "the Cluster", object }),
+        Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
+        Found::NotAsked => return Err(Failure::NotAsked),
+    };
+    stored.set("apiVersion", json!(API_VERSION))?;
+    stored.set("kind", json!(Kind::Cluster.name()))?;
+    stored.remove("status");
+    stored.remove("metadata.managedFields");
+    let mut annotations = stored.texts("metadata.annotations")?;
+    for name in [annotation::LAST_APPLIED, annotation::CONVERSION_DATA, annotation::PENDING_HOOKS] {
+        annotations.remove(name);
+    }
+    annotations.extend(tracker.annotation().map(|value| (annotation::PENDING_HOOKS.to_owned(), value)));
+    match annotations.is_empty() {
+        true => drop(stored.remove("metadata.annotations")),
+        false => stored.set("metadata.annotations", json!(annotations))?,
+    }
+    set_variables(&mut stored, cluster)?;
+    Ok(stored.into())
+}
+
+/// Puts the variables of `cluster`, which have their defaults, in the place of those that are stored.
+fn set_variables(stored: &mut Object, cluster: &Cluster) -> Result<(), Failure> {
+    let topology = &cluster.spec.topology;
+    let mut set = |path: &str, values: &List<VariableValue>| match values.is_present() {
+        true => stored.set(path, list(values)),
+        false => Ok(()),
+    };
+    set("spec.topology.variables", &topology.variables)?;
+    set("spec.topology.controlPlane.variables.overrides", &topology.control_plane.variables.overrides)?;
+    let deployments = topology.workers.machine_deployments.iter().map(|one| (&*one.name, &one.variables.overrides));
+    let pools = topology.workers.machine_pools.iter().map(|one| (&*one.name, &one.variables.overrides));
+    let workers: [(&str, BTreeMap<&str, &List<VariableValue>>); 2] =
+        [("machineDeployments", deployments.collect()), ("machinePools", pools.collect())];
+    for (kind, values) in workers {
+        let entries = stored.members_mut().get_mut("spec").and_then(|spec| spec.pointer_mut("/topology/workers"));
+        let Some(Value::Array(entries)) = entries.and_then(|workers| workers.get_mut(kind)) else { continue };
+        for entry in entries {
+            let values = entry.get("name").and_then(Value::as_str).and_then(|name| values.get(name));
+            let overrides = entry.pointer_mut("/variables/overrides");
+            if let Some((values, overrides)) = values.zip(overrides) {
+                *overrides = list(values);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn list(values: &[VariableValue]) -> Value {
+    let one = |VariableValue { name, value }: &VariableValue| {
+        let value: Option<Value> = value.as_ref().and_then(|value| serde_json::from_str(value.get()).ok());
+        json!({"name": name, "value": value})
+    };
+    values.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests;

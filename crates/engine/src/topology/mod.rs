@@ -1,0 +1,61 @@
+//! The computations of topologies and classes: reconcilers write the results, and commands print them.
+//!
+//! The API is that of Cluster API's [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/).
+//!
+//! ```text
+//! ClusterClass ─► class_references.rs: its templates, and whether their versions are the newest ─┐
+//!              └► class_variables.rs ─► class_status.rs ────────────────────────────────────────────────┴─► status
+//!
+//! Cluster ─► blueprint.rs (class, templates) ─► current.rs (existing objects) ─► upgrade/ (versions) ─► desired/ (one function
+//!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
+//!            templates that are replaced again and again)
+//! refusals.rs: what the schemas of definitions refuse of the objects that are written; inspection.rs: of a whole topology
+//! mitigation.rs: repair of managedFields that were lost
+//! claims.rs: whether the names of new objects are free
+//! ownership.rs: whether an existing object belongs to another Cluster or to another part of the topology
+//! nameless.rs: whether the plan for one Cluster holds for others
+//! ```
+//!
+//! All functions are pure: facts, new names and switches are arguments.
+
+pub mod blueprint;
+mod claims;
+pub mod class_references;
+pub mod class_status;
+pub mod class_variables;
+mod compute;
+pub(crate) mod conditions;
+mod contract;
+mod current;
+pub mod desired;
+mod failure;
+mod field_path;
+pub mod hooks;
+pub mod inspection;
+pub mod mitigation;
+pub mod nameless;
+pub mod origin;
+pub mod ownership;
+pub mod patches;
+pub mod plan;
+pub mod refusals;
+pub mod rolled_out;
+pub mod rotations;
+pub mod shim;
+pub mod status;
+pub mod templates_in_use;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod upgrade;
+pub mod worker;
+
+pub use compute::{Computation, Observed};
+pub use failure::Failure;
+
+/// Switches of a computation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether Runtime Extensions take part (feature gate `RuntimeSDK`): without it no hook is called or waited for
+    /// (HK-01), and a class with external patches cannot be used (PE-11).
+    pub runtime_sdk: bool,
+}

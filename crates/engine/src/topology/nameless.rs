@@ -1,0 +1,184 @@
+//! What does not depend on the names of Clusters: the plan for one Cluster then holds for others with the same topology.
+
+use golang::template::{Functions, Template};
+use model::hub::{ClassUpgrade, Cluster, ClusterClass, ClusterClassSpec, Naming, Patch};
+use model::world::Class;
+
+/// The longest name of a Cluster and of a worker set together: those of templates have 58 characters before their end.
+const LONGEST: usize = 48;
+/// The builtin variable that patches may write as it is.
+const NAME: &str = "builtin.cluster.name";
+/// Builtin variables without names, and all below them.
+const NAMELESS: [&[&str]; 14] = [
+    &["builtin", "cluster", "namespace"],
+    &["builtin", "cluster", "topology"],
+    &["builtin", "cluster", "classNamespace"],
+    &["builtin", "cluster", "network"],
+    &["builtin", "controlPlane", "version"],
+    &["builtin", "controlPlane", "replicas"],
+    &["builtin", "machineDeployment", "version"],
+    &["builtin", "machineDeployment", "class"],
+    &["builtin", "machineDeployment", "topologyName"],
+    &["builtin", "machineDeployment", "replicas"],
+    &["builtin", "machinePool", "version"],
+    &["builtin", "machinePool", "class"],
+    &["builtin", "machinePool", "topologyName"],
+    &["builtin", "machinePool", "replicas"],
+];
+/// Words that YAML does not read as texts.
+const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "inf", "nan", "y"];
+/// Letters that numbers and times in YAML may have.
+const OF_NUMBERS: &str = "abcdefotxz";
+
+/// Whether no name that is made of the name of the Cluster is cut.
+pub fn has_short_names(cluster: &Cluster) -> bool {
+    let workers = &cluster.spec.topology.workers;
+    let deployments = workers.machine_deployments.iter().map(|set| set.name.len());
+    let longest = deployments.chain(workers.machine_pools.iter().map(|set| set.name.len())).max();
+    cluster.metadata.name.len() + longest.unwrap_or_default() <= LONGEST
+}
+
+/// Whether YAML reads a value as a text if this name is in it.
+pub fn is_read_as_text(name: &str) -> bool {
+    let has_letter = name.chars().any(|c| c.is_ascii_lowercase() && !OF_NUMBERS.contains(c));
+    let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    is_plain && has_letter && !WORDS.iter().any(|word| word.contains(name))
+}
+
+/// Whether nothing in a class depends on names of Clusters and of their objects; templates are read for it once.
+pub fn has_no_names(class: &Class) -> bool {
+    class.is_nameless(looks_at_no_names)
+}
+
+fn looks_at_no_names(class: &ClusterClass) -> bool {
+    let ClusterClassSpec { infrastructure, control_plane, workers, upgrade, patches, .. } = &class.spec;
+    let is_named = |naming: &Naming| *naming != Naming::default();
+    let workers_are_named = workers.machine_deployments.iter().any(|one| is_named(&one.naming))
+        || workers.machine_pools.iter().any(|one| is_named(&one.naming));
+    !is_named(&infrastructure.naming)
+        && !is_named(&control_plane.naming)
+        && !workers_are_named
+        && *upgrade == ClassUpgrade::default()
+        && patches.iter().all(writes_no_names)
+}
+
+/// Whether a patch does not look at names, and writes that of the Cluster as it is, if at all.
+fn writes_no_names(patch: &Patch) -> bool {
+    let mut values =
+        patch.definitions.iter().flat_map(|one| &*one.json_patches).filter_map(|one| one.value_from.as_ref());
+    patch.external.is_none()
+        && reads_no_names(&patch.enabled_if)
+        && values.all(|from| {
+            let variable = &*from.variable;
+            let is_nameless = variable == NAME || is_nameless(&variable.split(['.', '[']).collect::<Vec<_>>());
+            is_nameless && without_name(&from.template).is_some_and(|rest| reads_no_names(&rest))
+        })
+}
+
+/// A template without the places that write the name of the Cluster as it is; `None` where one may be the key of a map.
+fn without_name(template: &str) -> Option<String> {
+    // What a template of its own writes may become a key elsewhere.
+    if ["define", "block"].iter().any(|word| template.contains(word)) {
+        return None;
+    }
+    let mut rest = String::new();
+    for (i, line) in template.split('\n').enumerate() {
+        rest.push_str(if i > 0 { "\n" } else { "" });
+        let mut line = line.to_owned();
+        while let Some((start, end)) = place_of_name(&line) {
+            if line.get(end..)?.contains(':') || line.trim_start().starts_with('?') {
+                return None;
+            }
+            line.replace_range(start..end, "name");
+        }
+        rest.push_str(&line);
+    }
+    Some(rest)
+}
+
+/// Where `{{ .builtin.cluster.name }}` begins and ends.
+fn place_of_name(line: &str) -> Option<(usize, usize)> {
+    let path = format!(".{NAME}");
+    line.match_indices("{{").find_map(|(start, _)| {
+        let (inside, _) = line[start + 2..].split_once("}}")?;
+        (inside.trim() == path).then_some((start, start + 2 + inside.len() + 2))
+    })
+}
+
+/// Whether a template reads no name; one that does not tell what it reads may.
+fn reads_no_names(template: &str) -> bool {
+    if template.is_empty() {
+        return true;
+    }
+    let parsed = Template::parse("names", template, Functions::Sprig);
+    let fields = parsed.ok().and_then(|template| template.all_fields());
+    fields.is_some_and(|fields| {
+        fields.iter().all(|path| is_nameless(&path.iter().map(String::as_str).collect::<Vec<_>>()))
+    })
+}
+
+/// Whether a variable is one that users set, or a builtin one without a name in it.
+fn is_nameless(path: &[&str]) -> bool {
+    path.first().is_some_and(|first| *first != "builtin") || NAMELESS.iter().any(|known| path.starts_with(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_may_only_print_the_name_of_the_cluster() {
+        for (template, is_nameless) in [
+            ("", true),
+            ("plain", true),
+            ("{{ .size }}", true),
+            ("{{ .builtin.controlPlane.version }}", true),
+            ("{{ .builtin.cluster.topology.version }}", true),
+            ("name={{ .builtin.cluster.name }}", true),
+            ("a: {{ .builtin.cluster.name }}-x\nb: {{.builtin.cluster.name}}/{{ .builtin.cluster.name }}", true),
+            ("tag/{{ .builtin.cluster.name }}: owned", false),
+            ("{{ .builtin.cluster.name | upper }}", false),
+            ("{{ if eq .builtin.cluster.name \"a\" }}b{{ end }}", false),
+            ("{{- .builtin.cluster.name -}}", false),
+            ("{{ .builtin.cluster.uid }}", false),
+            ("{{ .builtin.machineDeployment.infrastructureRef.name }}", false),
+            ("{{ .builtin.controlPlane.metadata.labels }}", false),
+            ("{{ .builtin.cluster | toJson }}", false),
+            ("{{ .builtin }}", false),
+            ("{{ . }}", false),
+            ("{{ range $name, $value := . }}{{ $value }}{{ end }}", false),
+            ("{{ with .builtin.cluster }}{{ .name }}{{ end }}", false),
+            ("{{ index . \"builtin\" \"cluster\" \"name\" }}", false),
+            ("{{ $b := .builtin }}{{ $b.cluster.name }}", false),
+            ("{{ define \"n\" }}{{ .builtin.cluster.name }}{{ end }}{{ template \"n\" . }}: owned", false),
+            ("? {{ .builtin.cluster.name }}", false),
+            ("{{ wrong", false),
+        ] {
+            let rest = without_name(template).filter(|rest| reads_no_names(rest));
+            assert_eq!(rest.is_some(), is_nameless, "{template:?}");
+        }
+        for (variable, want) in
+            [("size", true), ("builtin.cluster.uid", false), ("builtin", false), ("builtin.cluster", false)]
+        {
+            assert_eq!(is_nameless(&variable.split('.').collect::<Vec<_>>()), want, "{variable}");
+        }
+    }
+
+    #[test]
+    fn names_that_yaml_reads_as_numbers_are_recognized() {
+        for (name, is_text) in [
+            ("cluster-1", true),
+            ("blue", true),
+            ("prod", true),
+            ("on", false),
+            ("al", false),
+            ("1e5", false),
+            ("0x12", false),
+            ("dead-beef", false),
+            ("12", false),
+            ("a.b", false),
+        ] {
+            assert_eq!(is_read_as_text(name), is_text, "{name}");
+        }
+    }
+}

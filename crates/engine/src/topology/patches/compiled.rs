@@ -1,0 +1,367 @@
+//! The patches of a class, with everything that follows from the class alone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use super::pointer::{Make, Pointer};
+use super::trace::OperationPosition;
+use crate::topology::origin::PatchOrigin;
+use golang::json;
+use golang::template::{Functions, Template};
+use model::hub::{
+    ClassNames, ClusterClass, ExternalPatch, JsonPatch, Patch, PatchSelector, StatusVariable, TemplateRef,
+};
+use model::variables::{self, INLINE, VariablePath, Variables};
+use schema::openapi::Schema;
+
+/// The patches of a class, ready to be applied to any Cluster.
+#[derive(Debug)]
+pub(super) struct CompiledPatches {
+    pub patches: Vec<CompiledPatch>,
+    /// How many expressions there are: their places are numbered, for results that do not differ between items.
+    pub expressions: usize,
+    /// How many sources of variables there are, whose numbers are [`Visible::number`].
+    pub sources: usize,
+}
+
+/// A patch.
+#[derive(Debug)]
+pub(super) struct CompiledPatch {
+    pub name: Arc<str>,
+    /// The variables that the patch sees (PE-08).
+    pub visible: Arc<Visible>,
+    pub enabled_if: Option<Result<Expression, String>>,
+    pub definitions: Vec<CompiledDefinition>,
+    pub external: Option<ExternalPatch>,
+    /// What an external patch writes.
+    pub origin: PatchOrigin,
+}
+
+/// The variables with a definition of one source, which is a patch or the class itself (PE-08).
+#[derive(Debug)]
+pub(super) struct Visible {
+    /// Tells the sources of a class apart: patches with the same number see the same.
+    pub number: usize,
+    pub names: BTreeSet<String>,
+    /// Those that are secrets (DEC-34).
+    pub secrets: BTreeSet<String>,
+    /// The names and the builtin variables, which a template that prints all of its data uses.
+    everything: Arc<[String]>,
+}
+
+/// A definition of a patch.
+#[derive(Debug)]
+pub(super) struct CompiledDefinition {
+    pub selected: Selected,
+    pub operations: Vec<CompiledOperation>,
+    /// Whether nothing but what is below `/spec` can change.
+    pub is_below_spec: bool,
+}
+
+/// The templates of the class that a selector matches (PE-13).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Selected {
+    pub infrastructure: bool,
+    pub control_plane: bool,
+    pub control_plane_machines: bool,
+    /// By the position of the class of machine deployments: bootstrap, infrastructure.
+    pub machine_deployments: Vec<[bool; 2]>,
+    /// By the position of the class of machine pools: bootstrap, infrastructure.
+    pub machine_pools: Vec<[bool; 2]>,
+}
+
+/// An operation of a definition, or why it can be carried out for no item.
+#[derive(Debug)]
+pub(super) struct CompiledOperation {
+    pub place: OperationPosition,
+    pub action: Result<Action, String>,
+    pub origin: PatchOrigin,
+}
+
+/// What an operation does.
+#[derive(Debug)]
+pub(super) struct Action {
+    pub pointer: Pointer,
+    pub value: ValueSource,
+}
+
+/// Where the value of an operation comes from.
+#[derive(Debug)]
+pub(super) enum ValueSource {
+    /// The operation needs none, or has it in the class.
+    Fixed(PatchOperation),
+    Variable {
+        path: VariablePath,
+        make: Make,
+    },
+    Template {
+        template: Expression,
+        make: Make,
+    },
+}
+
+/// A template, and what its result depends on.
+#[derive(Debug)]
+pub(super) struct Expression {
+    pub template: Template,
+    /// The number of the expression in the class.
+    pub number: usize,
+    /// The variables that it refers to, apart from `builtin`; `None` when its text does not tell, or when it reaches into
+    /// builtin variables that differ between items.
+    pub shared: Option<Vec<String>>,
+    /// Whether a secret is among what it refers to (DEC-34).
+    pub is_sensitive: bool,
+}
+
+const BUILTIN: &str = "builtin";
+
+impl CompiledPatches {
+    /// Compiles the patches of a class. What is wrong with a part of them is told when an item needs it.
+    pub(super) fn of(class: &ClusterClass, variables: Option<&Variables>) -> Self {
+        let status = variables::current(class).unwrap_or_default();
+        let mut compiler = Compiler { class, status: &status, variables, sources: Vec::new(), expressions: 0 };
+        let patches = class.spec.patches.iter().map(|patch| compiler.patch(patch)).collect();
+        CompiledPatches { patches, expressions: compiler.expressions, sources: compiler.sources.len() }
+    }
+}
+
+struct Compiler<'a> {
+    class: &'a ClusterClass,
+    status: &'a [StatusVariable],
+    variables: Option<&'a Variables>,
+    /// The sources of variables so far.
+    sources: Vec<(String, Arc<Visible>)>,
+    expressions: usize,
+}
+
+impl Compiler<'_> {
+    fn patch(&mut self, patch: &Patch) -> CompiledPatch {
+        let name: Arc<str> = (&*patch.name).into();
+        let visible = self.visible(if patch.external.is_some() { &patch.name } else { INLINE });
+        let enabled_if = (!patch.enabled_if.is_empty())
+            .then(|| self.expression("enabledIf", &patch.enabled_if, &visible).map(|(expression, _)| expression));
+        let definitions = patch.definitions.iter().enumerate().map(|(at, definition)| {
+            let operations: Vec<_> = (definition.json_patches.iter().enumerate())
+                .map(|(operation, json_patch)| {
+                    let place = OperationPosition { definition: at, operation };
+                    self.operation(json_patch, place, &name, &visible)
+                })
+                .collect();
+            let is_below_spec = operations
+                .iter()
+                .all(|operation| operation.action.as_ref().map_or(true, |action| action.pointer.is_below("spec")));
+            CompiledDefinition { selected: Selected::of(&definition.selector, self.class), operations, is_below_spec }
+        });
+        let definitions = definitions.collect();
+        // What an extension makes of the variables that it gets is unknown.
+        let origin = PatchOrigin {
+            patch: name.clone(),
+            definition: None,
+            operation: 0,
+            variables: Arc::default(),
+            is_sensitive: !visible.secrets.is_empty(),
+        };
+        CompiledPatch { name, visible, enabled_if, definitions, external: patch.external.clone(), origin }
+    }
+
+    /// The variables with a definition from a source (PE-08).
+    fn visible(&mut self, from: &str) -> Arc<Visible> {
+        if let Some((_, known)) = self.sources.iter().find(|(source, _)| source == from) {
+            return known.clone();
+        }
+        let is_defined = |variable: &&StatusVariable| {
+            variable.definitions.iter().any(|definition| definition.from == from) && variable.name != BUILTIN
+        };
+        let names: BTreeSet<String> =
+            self.status.iter().filter(is_defined).map(|variable| variable.name.clone()).collect();
+        let secrets = names.iter().filter(|name| self.is_secret(name)).cloned().collect();
+        let everything: BTreeSet<&str> = names.iter().map(String::as_str).chain([BUILTIN]).collect();
+        let everything = everything.into_iter().map(str::to_owned).collect();
+        let visible = Arc::new(Visible { number: self.sources.len(), names, secrets, everything });
+        self.sources.push((from.to_owned(), visible.clone()));
+        visible
+    }
+
+    /// Whether a variable may hold a password; one that nothing certain is known of may (DEC-34).
+    fn is_secret(&self, name: &str) -> bool {
+        match self.variables.and_then(|variables| variables.get(name)) {
+            Some(variable) => variable.schema.as_ref().map_or(true, Schema::has_secrets),
+            None => true,
+        }
+    }
+
+    /// An operation (PE-17).
+    fn operation(
+        &mut self,
+        operation: &JsonPatch,
+        place: OperationPosition,
+        patch: &Arc<str>,
+        visible: &Visible,
+    ) -> CompiledOperation {
+        let mut variables: Arc<[String]> = Arc::default();
+        let mut is_sensitive = false;
+        let action = Pointer::parse(&operation.path).and_then(|pointer| {
+            let value = self.value(operation, &pointer, visible, &mut variables, &mut is_sensitive)?;
+            Ok(Action { pointer, value })
+        });
+        let (patch, definition, operation) = (patch.clone(), Some(place.definition), place.operation);
+        let origin = PatchOrigin { patch, definition, operation, variables, is_sensitive };
+        CompiledOperation { place, action, origin }
+    }
+
+    fn value(
+        &mut self,
+        operation: &JsonPatch,
+        pointer: &Pointer,
+        visible: &Visible,
+        variables: &mut Arc<[String]>,
+        is_sensitive: &mut bool,
+    ) -> Result<ValueSource, String> {
+        let make = match &*operation.op {
+            "add" => Make::Add,
+            "replace" => Make::Replace,
+            "remove" => return Ok(ValueSource::Fixed(pointer.remove())),
+            other => return Err(format!("unknown operation {other:?}: use add, remove or replace")),
+        };
+        match (&operation.value, &operation.value_from) {
+            (Some(_), Some(_)) => Err("both value and valueFrom are set".to_owned()),
+            (None, None) => Err("neither value nor valueFrom is set; null does not count as a value".to_owned()),
+            (Some(raw), None) => {
+                let value = json::value(raw.get()).map_err(|error| format!("value is not JSON: {error}"))?;
+                pointer.make(make, value).map(ValueSource::Fixed)
+            }
+            (None, Some(source)) => match (source.variable.is_empty(), source.template.is_empty()) {
+                (true, true) => Err("valueFrom has neither variable nor template".to_owned()),
+                (false, false) => Err("valueFrom has both variable and template".to_owned()),
+                (false, true) => {
+                    let path = VariablePath::parse(&source.variable);
+                    let path = path.map_err(|error| format!("valueFrom.variable: {error}"))?;
+                    *is_sensitive = visible.secrets.contains(path.name());
+                    *variables = [named(std::iter::once(path.name()).chain(path.members()))].into();
+                    Ok(ValueSource::Variable { path, make })
+                }
+                (true, false) => {
+                    let parsed = self.expression("template", &source.template, visible);
+                    let (template, used) = parsed.map_err(|error| format!("valueFrom.{error}"))?;
+                    *is_sensitive = template.is_sensitive;
+                    *variables = used;
+                    Ok(ValueSource::Template { template, make })
+                }
+            },
+        }
+    }
+
+    /// A template, and the names of the variables that it may use, sorted.
+    fn expression(&mut self, name: &str, text: &str, visible: &Visible) -> Result<(Expression, Arc<[String]>), String> {
+        let template = Template::parse(name, text, Functions::Sprig).map_err(|error| error.to_string())?;
+        let fields = template.all_fields();
+        let used: Arc<[String]> = match &fields {
+            Some(fields) => {
+                let names = fields.iter().map(|path| named(path.iter().map(String::as_str)));
+                names.collect::<BTreeSet<_>>().into_iter().collect()
+            }
+            None => visible.everything.clone(),
+        };
+        let is_builtin = |name: &str| name.split('.').next() == Some(BUILTIN);
+        let is_sensitive = used.iter().any(|name| visible.secrets.contains(name));
+        let shared = fields
+            .filter(|fields| fields.iter().all(|path| is_shared(path)))
+            .map(|_| used.iter().filter(|name| !is_builtin(name)).cloned().collect());
+        let number = self.expressions;
+        self.expressions += 1;
+        Ok((Expression { template, number, shared, is_sensitive }, used))
+    }
+}
+
+/// The name of what is used: of a builtin variable all of it, since each is a variable of its own.
+fn named<'a>(mut path: impl Iterator<Item = &'a str>) -> String {
+    match path.next() {
+        Some(BUILTIN) => path.fold(BUILTIN.to_owned(), |name, member| format!("{name}.{member}")),
+        name => name.unwrap_or_default().to_owned(),
+    }
+}
+
+/// Whether what is at a path is the same for all items, unless an override says otherwise.
+fn is_shared(path: &[String]) -> bool {
+    path.first().is_none_or(|name| name != BUILTIN) || path.get(1).is_some_and(|part| part == "cluster")
+}
+
+impl Selected {
+    /// Finds out which templates of the class a selector matches (PE-13).
+    fn of(selector: &PatchSelector, class: &ClusterClass) -> Self {
+        let spec = &class.spec;
+        let wanted = &selector.match_resources;
+        let is_meant =
+            |template: &TemplateRef| template.kind == selector.kind && template.api_version == selector.api_version;
+        let worker =
+            |names: &Option<ClassNames>, class: &str, bootstrap: &TemplateRef, infrastructure: &TemplateRef| {
+                let is_named = names.as_ref().is_some_and(|names| names.names.iter().any(|name| is_match(name, class)));
+                [is_named && is_meant(bootstrap), is_named && is_meant(infrastructure)]
+            };
+        let control_plane = |template: &TemplateRef| wanted.control_plane == Some(true) && is_meant(template);
+        let deployments = spec.workers.machine_deployments.iter().map(|class| {
+            let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
+            worker(&wanted.machine_deployment_class, &class.class, bootstrap, infrastructure)
+        });
+        let pools = spec.workers.machine_pools.iter().map(|class| {
+            let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
+            worker(&wanted.machine_pool_class, &class.class, bootstrap, infrastructure)
+        });
+        Selected {
+            infrastructure: wanted.infrastructure_cluster == Some(true) && is_meant(&spec.infrastructure.template_ref),
+            control_plane: control_plane(&spec.control_plane.template_ref),
+            control_plane_machines: spec.has_control_plane_machines()
+                && control_plane(&spec.control_plane.machine_infrastructure.template_ref),
+            machine_deployments: deployments.collect(),
+            machine_pools: pools.collect(),
+        }
+    }
+}
+
+/// Whether a name or pattern is about a class of workers (PE-14).
+fn is_match(pattern: &str, class: &str) -> bool {
+    pattern == class
+        || pattern.strip_prefix('*').is_some_and(|end| class.ends_with(end))
+        || pattern.strip_suffix('*').is_some_and(|beginning| class.starts_with(beginning))
+}
+
+/// How much of a value is shown.
+const SHOWN: usize = 100;
+
+/// A value as traces may show it.
+pub(super) fn shown(value: &Value, is_sensitive: bool) -> Arc<str> {
+    if is_sensitive {
+        return "(sensitive)".into();
+    }
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
+        None => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn operations_that_use_all_variables_have_one_list_of_them() {
+        // DEC-44
+        let operation = json!({"op": "add", "path": "/spec/a", "valueFrom": {"template": "{{ toJson . }}"}});
+        let operations = [operation.clone(), operation];
+        let class: ClusterClass = serde_json::from_value(json!({"spec": {
+            "variables": [{"name": "a"}, {"name": "b"}],
+            "patches": [{"name": "p", "definitions": [{"jsonPatches": operations}]}],
+        }}))
+        .unwrap();
+        let compiled = CompiledPatches::of(&class, None);
+        let [one, other] = &*compiled.patches[0].definitions[0].operations else { panic!("two operations") };
+        assert_eq!(*one.origin.variables, ["a", "b", "builtin"]);
+        assert!(Arc::ptr_eq(&one.origin.variables, &other.origin.variables));
+    }
+}

@@ -1,0 +1,176 @@
+//! Copies the patched parts of items to the objects of the topology (PE-24 to PE-28).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::document::{Document, PatchMark, is_below};
+use super::items::Slot;
+use super::trace::{ItemName, Reason, Skipped};
+use crate::topology::desired::DesiredObject;
+use crate::topology::field_path as paths;
+use crate::topology::origin::{Mark, Origin};
+use model::hub::contract::Contract;
+use model::hub::{Object, WrongType, annotation, label};
+use schema::field::Path;
+
+/// A place of an item that is carried over, and where to, as dotted paths.
+type CopiedField = (&'static str, &'static str);
+
+/// What is carried over to objects (PE-25).
+const OF_OBJECTS: [CopiedField; 3] = [
+    ("spec.template.spec", "spec"),
+    ("spec.template.metadata.labels", "metadata.labels"),
+    ("spec.template.metadata.annotations", "metadata.annotations"),
+];
+
+/// What is carried over to templates (PE-26).
+const OF_TEMPLATES: [CopiedField; 5] = [
+    ("metadata.labels", "metadata.labels"),
+    ("metadata.annotations", "metadata.annotations"),
+    ("spec.template.spec", "spec.template.spec"),
+    ("spec.template.metadata.labels", "spec.template.metadata.labels"),
+    ("spec.template.metadata.annotations", "spec.template.metadata.annotations"),
+];
+
+/// Labels that keep their computed value (PE-24).
+const KEPT_LABELS: [&str; 4] = [label::CLUSTER_NAME, label::OWNED, label::DEPLOYMENT_NAME, label::POOL_NAME];
+
+/// Annotations that keep their computed value (PE-24).
+const KEPT_ANNOTATIONS: [&str; 2] = [annotation::CLONED_FROM_NAME, annotation::CLONED_FROM_KIND];
+
+/// Paths of the control plane that keep their computed value, if there is one: those of both contracts (PE-27).
+fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
+    let alike = [paths::REPLICAS, paths::VERSION, paths::ROLLOUT_AFTER, paths::MACHINE_METADATA];
+    let by_contract = [
+        paths::INFRASTRUCTURE_REF,
+        paths::READINESS_GATES,
+        paths::TAINTS,
+        paths::DRAIN_TIMEOUT,
+        paths::DETACH_TIMEOUT,
+        paths::DELETION_TIMEOUT,
+    ];
+    let both = |path: paths::FieldPath| [path.at(Contract::V1Beta1), path.at(Contract::V1Beta2)];
+    alike.into_iter().chain(by_contract.into_iter().flat_map(both))
+}
+
+/// Carries over the changes of an item, and notes their patches.
+///
+/// # Errors
+/// When something that is kept has no place any more in what patches have made.
+pub(super) fn copy_back(
+    slot: Slot,
+    document: Document,
+    desired: &mut DesiredObject,
+    item: &Arc<ItemName>,
+    skipped: &mut Vec<Skipped>,
+) -> Result<(), WrongType> {
+    let Document { mut value, marks, .. } = document;
+    let places: &[CopiedField] = if slot.is_template() { &OF_TEMPLATES } else { &OF_OBJECTS };
+    let kept = kept(slot, desired);
+    let mut changes = Vec::new();
+    for (from, to) in places {
+        // A place that is missing leaves the object as it is (PE-28).
+        let Some(patched) = take(&mut value, from) else { continue };
+        desired.object.set(to, patched)?;
+        changes.extend(marks.iter().filter_map(|change| {
+            let PatchMark { path, origin } = change.at_place(from)?;
+            Some(PatchMark { path: format!("{to}{}", path.strip_prefix(from)?), origin })
+        }));
+    }
+    for kept in &kept {
+        kept.restore(&mut desired.object)?;
+    }
+    note(desired, changes, &kept, item, skipped);
+    Ok(())
+}
+
+/// A value that patches do not change.
+struct Kept {
+    /// The map that it is an entry of, for labels and annotations.
+    map: Option<&'static str>,
+    /// The name of the entry, or the dotted path of the field.
+    name: &'static str,
+    value: Value,
+}
+
+impl Kept {
+    fn path(&self) -> String {
+        let path = self.map.map_or(Path::of(self.name), |map| Path::of(map).member(self.name));
+        path.into_text().into_owned()
+    }
+
+    /// Puts the value back.
+    fn restore(&self, object: &mut Object) -> Result<(), WrongType> {
+        let Some(map) = self.map else { return object.set(self.name, self.value.clone()) };
+        object.texts(map)?;
+        let mut entries = match object.remove(map) {
+            Some(Value::Object(entries)) => entries,
+            _ => Map::new(),
+        };
+        entries.insert(self.name.to_owned(), self.value.clone());
+        object.set(map, Value::Object(entries))
+    }
+}
+
+/// What keeps its computed value (PE-24, PE-27).
+fn kept(slot: Slot, desired: &DesiredObject) -> Vec<Kept> {
+    let object = &desired.object;
+    let entry = |map: &'static str, name: &'static str, value: &str| Kept { map: Some(map), name, value: value.into() };
+    let labels = KEPT_LABELS.iter().filter_map(|name| Some(entry("metadata.labels", name, object.label(name)?)));
+    let annotations = KEPT_ANNOTATIONS.iter();
+    let annotations =
+        annotations.filter_map(|name| Some(entry("metadata.annotations", name, object.annotation(name)?)));
+    let mut kept: Vec<Kept> = labels.chain(annotations).collect();
+    if slot == Slot::ControlPlane {
+        let field = |name| Some(Kept { map: None, name, value: object.at(name)?.clone() });
+        kept.extend(kept_by_control_plane().filter_map(field));
+    }
+    kept
+}
+
+/// Notes where the fields come from now: patches have the last word, except in what is kept.
+fn note(
+    desired: &mut DesiredObject,
+    changes: Vec<PatchMark>,
+    kept: &[Kept],
+    item: &Arc<ItemName>,
+    skipped: &mut Vec<Skipped>,
+) {
+    let mut restored: Vec<Mark> = Vec::new();
+    for kept in kept {
+        let path = kept.path();
+        let touching =
+            || changes.iter().filter(|change| is_below(&change.path, &path) || is_below(&path, &change.path));
+        if touching().next().is_none() {
+            continue;
+        }
+        for change in touching().filter(|change| is_below(&change.path, &path)) {
+            skipped.push(Skipped {
+                patch: change.origin.patch.clone(),
+                definition: change.origin.definition,
+                item: Some(item.clone()),
+                reason: Reason::Kept { path: path.clone() },
+            });
+        }
+        restored.extend(desired.origins.of(&path).map(|mark| {
+            let is_above = is_below(&path, &mark.path);
+            Mark { path: if is_above { path.clone().into() } else { mark.path.clone() }, origin: mark.origin.clone() }
+        }));
+    }
+    for PatchMark { path, origin } in changes {
+        desired.origins.mark(path, Origin::Patch(origin));
+    }
+    for Mark { path, origin } in restored {
+        desired.origins.mark(path, origin);
+    }
+}
+
+/// Takes what is at a dotted path of names without dots; a `null` is nothing.
+fn take(document: &mut Value, path: &str) -> Option<Value> {
+    let mut here = document;
+    for name in path.split('.') {
+        here = here.get_mut(name)?;
+    }
+    (!here.is_null()).then(|| here.take())
+}

@@ -1,0 +1,410 @@
+//! The document of an item while patches change it, and which patch set which field. Patches are JSON patches
+//! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)).
+
+use json_patch::PatchOperation;
+use serde_json::{Map, Value};
+
+use super::pointer::{self, Location, Make, Pointer};
+use crate::topology::origin::PatchOrigin;
+use golang::json;
+use model::hub::type_of;
+use schema::field::{Path, shortened};
+
+/// The places that patches can change; as dotted paths and as pointers (PE-21).
+const PLACES: [(&str, &str); 3] =
+    [("spec", "/spec"), ("metadata.labels", "/metadata/labels"), ("metadata.annotations", "/metadata/annotations")];
+
+/// Bytes that the patches of extensions may take for one Cluster, decoded and with the values that they copy: operations that copy can
+/// double a document (DEC-44).
+const MAX_PATCHED: usize = 32 << 20;
+/// How many operations they may have: each of those that insert into a list moves what is behind it.
+const MAX_OPERATIONS: usize = 20_000;
+/// Bytes of documents and marks that are copied to take back what patches may not change.
+const MAX_SCRATCH: usize = 64 << 20;
+/// About how many bytes a mark takes.
+const MARK: usize = 256;
+
+/// What is left for the patches of extensions in one computation of a Cluster. Inline patches are bounded by the size of their class.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    bytes: usize,
+    operations: usize,
+    scratch: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Allowance { bytes: MAX_PATCHED, operations: MAX_OPERATIONS, scratch: MAX_SCRATCH }
+    }
+}
+
+impl Allowance {
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), String> {
+        take(&mut self.bytes, bytes, || format!("patches of extensions take more than {} MiB", MAX_PATCHED >> 20))
+    }
+
+    fn take_operations(&mut self, operations: usize) -> Result<(), String> {
+        take(&mut self.operations, operations, || {
+            format!("patches of extensions have more than {MAX_OPERATIONS} operations")
+        })
+    }
+
+    fn take_scratch(&mut self, document: &Document) -> Result<(), String> {
+        let bytes = json::in_memory(&document.value) + document.marks.len() * MARK;
+        take(&mut self.scratch, bytes, || "too many patches of extensions change something outside of spec".to_owned())
+    }
+}
+
+fn take(left: &mut usize, wanted: usize, problem: impl FnOnce() -> String) -> Result<(), String> {
+    *left = left.checked_sub(wanted).ok_or_else(problem)?;
+    Ok(())
+}
+
+/// A template of the class on its way, and what patches have done to it.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    pub value: Value,
+    /// The changes and their patches, the latest last, as paths of the document.
+    pub marks: Vec<PatchMark>,
+    /// Whether any operation was applied.
+    pub is_changed: bool,
+}
+
+/// A path of a document, and who changed what is at and below it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PatchMark {
+    pub path: String,
+    pub origin: PatchOrigin,
+}
+
+impl Document {
+    pub(super) fn new(value: Value) -> Self {
+        Document { value, marks: Vec::new(), is_changed: false }
+    }
+
+    /// Applies operations that change nothing but what is below `/spec`.
+    ///
+    /// # Errors
+    /// The position of the operation that does not fit the document, and why. Earlier operations stay applied: the run is
+    /// over anyway.
+    pub(super) fn apply<'o>(
+        &mut self,
+        operations: impl IntoIterator<Item = (&'o Pointer, &'o PatchOperation, &'o PatchOrigin)>,
+    ) -> Result<(), (usize, String)> {
+        for (at, (pointer, operation, origin)) in operations.into_iter().enumerate() {
+            self.apply_one(pointer, operation, origin).map_err(|problem| (at, problem))?;
+        }
+        Ok(())
+    }
+
+    /// Does something to a copy, and takes back from it the places that patches can change (PE-21).
+    pub(super) fn within_places<E>(&mut self, act: impl FnOnce(&mut Document) -> Result<(), E>) -> Result<(), E> {
+        let mut scratch = self.clone();
+        act(&mut scratch)?;
+        let mut marks = Vec::new();
+        for (path, place) in PLACES {
+            let value = scratch.value.pointer_mut(place).map(Value::take).filter(|value| !value.is_null());
+            // Marks of the copy have followed the moved value.
+            let marked = if value.is_some() { &scratch.marks } else { &self.marks };
+            marks.extend(marked.iter().filter_map(|change| change.at_place(path)));
+            if let Some(value) = value {
+                put(&mut self.value, path, value);
+            }
+        }
+        self.marks = marks;
+        self.is_changed = scratch.is_changed;
+        Ok(())
+    }
+
+    /// Applies a patch that an extension sent; `origin` tells which of its operations, too.
+    ///
+    /// # Errors
+    /// The position of the operation, if it is one, and what is wrong: with the patch, with its size, or in the document.
+    pub(super) fn apply_sent(
+        &mut self,
+        patch_type: &str,
+        patch: &[u8],
+        origin: &PatchOrigin,
+        allowance: &mut Allowance,
+    ) -> Result<(), (Option<usize>, String)> {
+        let sent = Sent::decode(patch_type, patch, allowance)?;
+        // What is below spec stays there.
+        if sent.is_below("spec") && self.value.get("spec").is_some_and(Value::is_object) {
+            return sent.apply(self, origin, allowance);
+        }
+        allowance.take_scratch(self).map_err(|problem| (None, problem))?;
+        self.within_places(|scratch| sent.apply(scratch, origin, allowance))
+    }
+
+    fn apply_one(&mut self, pointer: &Pointer, operation: &PatchOperation, origin: &PatchOrigin) -> Result<(), String> {
+        let location = pointer.locate(&self.value);
+        let is_new = matches!(operation, PatchOperation::Add(_) | PatchOperation::Copy(_));
+        json_patch::patch_unsafe(&mut self.value, std::slice::from_ref(operation)).map_err(|error| {
+            let operation = name_of(operation);
+            match pointer.fault(&self.value, is_new) {
+                Some(fault) => format!("{operation} {}: {fault}", pointer.buffer()),
+                None => format!("{operation} {}: {}", pointer.buffer(), error.kind),
+            }
+        })?;
+        self.note(operation, location, origin);
+        Ok(())
+    }
+
+    /// Notes what an operation has done.
+    fn note(&mut self, operation: &PatchOperation, Location { path, element }: Location, origin: &PatchOrigin) {
+        match (operation, element) {
+            (PatchOperation::Test(_), _) => return,
+            // An element that is gone leaves no path behind.
+            (PatchOperation::Remove(_), Some((list, removed))) => {
+                self.shift(&list, removed, |position| (position > removed).then(|| position - 1));
+            }
+            (PatchOperation::Add(_) | PatchOperation::Copy(_), Some((list, added))) => {
+                self.shift(&list, added, |position| Some(position + 1));
+                self.mark(path, origin);
+            }
+            _ => self.mark(path, origin),
+        }
+        self.is_changed = true;
+    }
+
+    fn mark(&mut self, path: String, origin: &PatchOrigin) {
+        self.marks.push(PatchMark { path, origin: origin.clone() });
+    }
+
+    /// Lets marks follow the elements of a list that were moved; those of removed elements go.
+    fn shift(&mut self, list: &str, from: usize, new: impl Fn(usize) -> Option<usize>) {
+        self.marks.retain_mut(|change| {
+            let Some(rest) = change.path.strip_prefix(list).and_then(|rest| rest.strip_prefix('[')) else {
+                return true;
+            };
+            let Some((position, below)) = rest.split_once(']') else { return true };
+            match position.parse::<usize>() {
+                Ok(position) if position >= from => match new(position) {
+                    Some(position) => {
+                        change.path = format!("{list}[{position}]{below}");
+                        true
+                    }
+                    None => false,
+                },
+                _ => true,
+            }
+        });
+    }
+}
+
+/// A template after a patch that an extension sent (PE-20, PE-21).
+///
+/// # Errors
+/// What is wrong with the patch, or why it does not fit the template.
+pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, String> {
+    let mut document = Document::new(template.clone());
+    let allowance = &mut Allowance::default();
+    match document.apply_sent(patch_type, patch, &PatchOrigin::default(), allowance) {
+        Ok(()) => Ok(document.value),
+        Err((None, problem)) => Err(shortened(&problem).into_owned()),
+        Err((Some(at), problem)) => Err(format!("operation {at}: {}", shortened(&problem))),
+    }
+}
+
+impl PatchMark {
+    /// The change as far as it is one at or below a place.
+    pub(super) fn at_place(&self, place: &str) -> Option<PatchMark> {
+        match () {
+            () if is_below(&self.path, place) => Some(self.clone()),
+            () if is_below(place, &self.path) => {
+                Some(PatchMark { path: place.to_owned(), origin: self.origin.clone() })
+            }
+            () => None,
+        }
+    }
+}
+
+/// Whether a path is `above`, or leads to something below it.
+pub(super) fn is_below(path: &str, above: &str) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Puts a value at a dotted path of a document, where there is a place for it.
+fn put(document: &mut Value, path: &str, value: Value) {
+    let mut here = document;
+    for name in path.split('.') {
+        if here.is_null() {
+            *here = Value::Object(Map::new());
+        }
+        let Value::Object(members) = here else { return };
+        here = members.entry(name).or_insert(Value::Null);
+    }
+    *here = value;
+}
+
+fn name_of(operation: &PatchOperation) -> &'static str {
+    match operation {
+        PatchOperation::Add(_) => "add",
+        PatchOperation::Remove(_) => "remove",
+        PatchOperation::Replace(_) => "replace",
+        PatchOperation::Move(_) => "move",
+        PatchOperation::Copy(_) => "copy",
+        PatchOperation::Test(_) => "test",
+    }
+}
+
+/// A patch that an extension sent, decoded (PE-20).
+#[derive(Debug)]
+enum Sent {
+    Operations(Vec<(Pointer, PatchOperation, Option<Pointer>)>),
+    Merge(Value),
+}
+
+impl Sent {
+    /// Decodes a patch.
+    ///
+    /// # Errors
+    /// The position of the operation, if it is one, and what is wrong.
+    fn decode(patch_type: &str, patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
+        match patch_type {
+            "JSONPatch" => operations(patch, allowance),
+            "JSONMergePatch" => merge_patch(patch, allowance).map_err(|problem| (None, problem)),
+            other => Err((None, format!("patchType is {other:?}, and must be \"JSONPatch\" or \"JSONMergePatch\""))),
+        }
+    }
+
+    /// Whether the patch reads and changes nothing but what is below a member of the document.
+    fn is_below(&self, member: &str) -> bool {
+        match self {
+            Sent::Merge(Value::Object(members)) => {
+                members.iter().all(|(name, value)| name == member && value.is_object())
+            }
+            Sent::Merge(_) => false,
+            Sent::Operations(operations) => operations.iter().all(|(pointer, _, from)| {
+                pointer.is_below(member) && from.as_ref().is_none_or(|from| from.is_below(member))
+            }),
+        }
+    }
+
+    fn apply(
+        self,
+        document: &mut Document,
+        origin: &PatchOrigin,
+        allowance: &mut Allowance,
+    ) -> Result<(), (Option<usize>, String)> {
+        match self {
+            Sent::Merge(patch) => {
+                let mut paths = Vec::new();
+                leaves(&patch, &Path::ROOT, &mut paths);
+                json_patch::merge(&mut document.value, &patch);
+                document.is_changed |= !paths.is_empty();
+                paths.into_iter().for_each(|path| document.mark(path, origin));
+            }
+            Sent::Operations(operations) => {
+                for (at, (pointer, operation, from)) in operations.into_iter().enumerate() {
+                    let origin = PatchOrigin { operation: at, ..origin.clone() };
+                    let done = match from {
+                        Some(from) => carry(document, &from, &pointer, &operation, &origin, allowance),
+                        None => document.apply_one(&pointer, &operation, &origin),
+                    };
+                    done.map_err(|problem| (Some(at), problem))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves or copies a value, which has to be there and of bearable size.
+fn carry(
+    document: &mut Document,
+    from: &Pointer,
+    to: &Pointer,
+    operation: &PatchOperation,
+    origin: &PatchOrigin,
+    allowance: &mut Allowance,
+) -> Result<(), String> {
+    let explain = |problem| format!("{} from {}: {problem}", name_of(operation), from.buffer());
+    let Some(value) = document.value.pointer(from.buffer().as_str()) else {
+        let fault = from.fault(&document.value, false);
+        return Err(explain(fault.unwrap_or_else(|| "the path does not exist".to_owned())));
+    };
+    allowance.take_bytes(json::in_memory(value)).map_err(explain)?;
+    let add = to.make(Make::Add, value.clone()).map_err(explain)?;
+    if matches!(operation, PatchOperation::Move(_)) {
+        if to.buffer().starts_with(from.buffer()) && to.depth() > from.depth() {
+            return Err(explain(format!("{} is inside of it", to.buffer())));
+        }
+        document.apply_one(from, &from.remove(), origin)?;
+    }
+    document.apply_one(to, &add, origin)
+}
+
+fn operations(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
+    let read = read(patch, allowance).map_err(|problem| (None, problem))?;
+    let operations = match read {
+        Value::Array(operations) => operations,
+        Value::Null => Vec::new(),
+        other => {
+            return Err((None, format!("a JSONPatch must be a list of operations, but this is {}", type_of(&other))));
+        }
+    };
+    allowance.take_operations(operations.len()).map_err(|problem| (None, problem))?;
+    let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
+    Ok(Sent::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
+}
+
+fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), String> {
+    use json_patch::{AddOperation, CopyOperation, MoveOperation, ReplaceOperation, TestOperation};
+    let Value::Object(mut members) = operation else { return Err("is no object".to_owned()) };
+    let text = |name: &str| match members.get(name) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(format!("{name} must be a string, but is {}", type_of(other))),
+        None => Err(format!("{name} is missing")),
+    };
+    let (name, pointer) = (text("op")?, Pointer::parse(&text("path")?)?);
+    let path = pointer.buffer().clone();
+    let from = match &*name {
+        "move" | "copy" => Some(Pointer::parse(&text("from")?)?),
+        _ => None,
+    };
+    let mut value = || members.remove("value").ok_or_else(|| "value is missing".to_owned());
+    let operation = match (&*name, &from) {
+        ("add", _) => PatchOperation::Add(AddOperation { path, value: value()? }),
+        ("replace", _) => PatchOperation::Replace(ReplaceOperation { path, value: value()? }),
+        ("test", _) => PatchOperation::Test(TestOperation { path, value: value()? }),
+        ("remove", _) => pointer.remove(),
+        ("move", Some(from)) => PatchOperation::Move(MoveOperation { from: from.buffer().clone(), path }),
+        ("copy", Some(from)) => PatchOperation::Copy(CopyOperation { from: from.buffer().clone(), path }),
+        _ => return Err(format!("{name:?} is not a JSON patch operation")),
+    };
+    if let PatchOperation::Add(AddOperation { value, .. }) | PatchOperation::Replace(ReplaceOperation { value, .. }) =
+        &operation
+    {
+        pointer::fits(&pointer, value)?;
+    }
+    Ok((pointer, operation, from))
+}
+
+fn merge_patch(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, String> {
+    if patch.is_empty() {
+        return Ok(Sent::Merge(Value::Object(Map::new())));
+    }
+    match read(patch, allowance)? {
+        merge @ Value::Object(_) => Ok(Sent::Merge(merge)),
+        other => Err(format!("a JSONMergePatch must be an object, but this is {}", type_of(&other))),
+    }
+}
+
+fn read(patch: &[u8], allowance: &mut Allowance) -> Result<Value, String> {
+    let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
+    allowance.take_bytes(json::Size::decoded(text))?;
+    json::value(text).map_err(|error| format!("is not JSON: {error}"))
+}
+
+/// The paths of a merge patch that set or take away something.
+fn leaves(merge: &Value, above: &Path, found: &mut Vec<String>) {
+    match merge {
+        Value::Object(members) if !members.is_empty() => {
+            members.iter().for_each(|(name, value)| leaves(value, &above.member(name), found));
+        }
+        // An empty object only replaces a value that is no object.
+        Value::Object(_) if *above == Path::ROOT => {}
+        _ => found.push(above.as_str().to_owned()),
+    }
+}

@@ -1,0 +1,140 @@
+//! The patches of a class, applied to the objects of a topology.
+//!
+//! ```text
+//! class ── compiled.rs ─► patches: selectors, templates, pointers ─┐
+//! templates of the class ── items.rs ─► copies, one for each use ──┤
+//! Cluster and desired objects ── scopes.rs ─► variables ───────────┤
+//!                                                                  ▼
+//!         inline.rs, external.rs: each patch in turn ─► document.rs: the copies change, marks say by whom
+//!                                                                  │
+//!         desired objects, and where their fields come from ◄── copy_back.rs
+//! ```
+//!
+//! Patches work on copies of the templates of the class and not on computed objects, so they see no computed field
+//! (PE-02). What does not follow from the class alone and is the same for several items is computed once.
+
+mod compiled;
+mod copy_back;
+mod document;
+mod external;
+mod inline;
+mod items;
+mod pointer;
+mod scopes;
+mod trace;
+
+use std::sync::Arc;
+
+pub use document::patched;
+pub(in crate::topology) use trace::told;
+pub use trace::{ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, Reason, Skipped, Trace, Undefined};
+
+use compiled::{CompiledPatch, CompiledPatches};
+use document::Allowance;
+use items::Item;
+use scopes::Scopes;
+
+use super::blueprint::Blueprint;
+use super::desired::Desired;
+use super::{Failure, Options};
+use model::hub::contract::Contract;
+use model::world::World;
+
+/// Applies the patches of the class to what is desired; `contract` is that of the desired control plane (PE-01 to PE-32).
+///
+/// # Errors
+/// A patch cannot be applied, or an extension has not been asked yet or refuses. What is desired is unknown then.
+pub fn apply(
+    blueprint: &Blueprint,
+    contract: Contract,
+    desired: &mut Desired,
+    world: &World,
+    options: &Options,
+) -> Result<Trace, Failure> {
+    if blueprint.class.spec.patches.is_empty() {
+        return Ok(Trace::default());
+    }
+    let class = &blueprint.class;
+    let compiled = class.compiled(|object| CompiledPatches::of(object, class.variables().as_deref()));
+    let cluster = items::cluster_as_holder(blueprint);
+    let items = items::of(blueprint, contract, desired, &cluster)?;
+    let scopes = Scopes::of(blueprint, desired, compiled.expressions, compiled.sources);
+    let mut run =
+        Run { blueprint, world, options, scopes, items, allowance: Allowance::default(), trace: Trace::default() };
+    for (position, patch) in compiled.patches.iter().enumerate() {
+        run.patch(position, patch)?;
+    }
+    for (position, patch) in compiled.patches.iter().enumerate() {
+        run.validate(position, patch)?;
+    }
+    let Run { items, mut trace, .. } = run;
+    let changed = items.into_iter().filter_map(|item| {
+        let document = item.document.filter(|document| document.is_changed)?;
+        Some((item.slot, document, item.name))
+    });
+    let changed: Vec<_> = changed.collect();
+    for (slot, document, name) in changed {
+        if let Some(object) = slot.of(desired) {
+            copy_back::copy_back(slot, document, object, &name, &mut trace.skipped)?;
+        }
+    }
+    Ok(trace)
+}
+
+/// One computation of the patches of a class for a Cluster.
+struct Run<'a> {
+    blueprint: &'a Blueprint,
+    world: &'a World,
+    options: &'a Options,
+    scopes: Scopes<'a>,
+    items: Vec<Item<'a>>,
+    /// What the patches of extensions may still take, all of them together.
+    allowance: Allowance,
+    trace: Trace,
+}
+
+impl Run<'_> {
+    /// Generates and applies one patch (PE-07, PE-11).
+    fn patch(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
+        let fail = |problem: &str| {
+            let error = self.error(position, patch, PatchLocation::Patch, None, problem.to_owned());
+            Err(Failure::Patches(vec![error]))
+        };
+        if patch.external.is_some() && !self.options.runtime_sdk {
+            return fail("external patches need the feature gate RuntimeSDK");
+        }
+        let external = patch.external.as_ref();
+        match external {
+            _ if !patch.definitions.is_empty() => self.inline(position, patch),
+            Some(external) if !external.generate_patches_extension.is_empty() => {
+                self.generate(position, patch, external)
+            }
+            Some(external) if !external.validate_topology_extension.is_empty() => {
+                self.skip(patch, None, None, Reason::OnlyValidates);
+                Ok(())
+            }
+            _ => fail("it has neither definitions nor a generate or validate extension"),
+        }
+    }
+
+    fn skip(&mut self, patch: &CompiledPatch, definition: Option<usize>, item: Option<Arc<ItemName>>, reason: Reason) {
+        self.trace.skipped.push(Skipped { patch: patch.name.clone(), definition, item, reason });
+    }
+
+    fn error(
+        &self,
+        position: usize,
+        patch: &CompiledPatch,
+        place: PatchLocation,
+        item: Option<Arc<ItemName>>,
+        problem: String,
+    ) -> PatchError {
+        let class = self.blueprint.class.metadata.key();
+        PatchError { class, patch: patch.name.clone(), position, place, item, problem }
+    }
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! JSON pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) of patches: parsed once, then followed in documents. The error for
+//! a pointer without a target says which part of it does not exist.
+
+use std::fmt::Write as _;
+
+use json_patch::jsonptr::{PointerBuf, Token};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
+use serde_json::Value;
+
+use model::hub::type_of;
+use schema::field::Path;
+
+/// Deeper documents than any API server takes are not made: what walks over a document recurses on its depth.
+const MAX_DEPTH: usize = 256;
+
+/// A JSON pointer (RFC 6901).
+#[derive(Clone, Debug)]
+pub(super) struct Pointer {
+    buffer: PointerBuf,
+    /// The same as a path of members, unless a part of it may be a position in a list.
+    members: Option<String>,
+}
+
+/// An operation that sets a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Make {
+    Add,
+    Replace,
+}
+
+/// Where a pointer leads in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    /// As a path of an object, `a.b[0]`.
+    pub path: String,
+    /// The list that the last part is a position in, and the position.
+    pub element: Option<(String, usize)>,
+}
+
+impl Pointer {
+    /// Reads a pointer; a `~` that escapes nothing stands for itself (DEC-27).
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(format!("path {text:?} does not start with \"/\""));
+        }
+        let mut escaped = String::with_capacity(text.len());
+        for (at, character) in text.char_indices() {
+            escaped.push(character);
+            let rest = text.get(at + character.len_utf8()..).unwrap_or_default();
+            if character == '~' && !rest.starts_with(['0', '1']) {
+                escaped.push('0');
+            }
+        }
+        let buffer =
+            PointerBuf::parse(escaped).map_err(|error| format!("path {text:?} is not a JSON pointer: {error}"))?;
+        if buffer.count() > MAX_DEPTH {
+            return Err(format!("path has more than {MAX_DEPTH} parts"));
+        }
+        let is_plain = buffer.tokens().all(|token| !may_be_position(&token.decoded()));
+        let path = || buffer.tokens().fold(Path::ROOT, |path, token| path.member(&token.decoded()));
+        let members = is_plain.then(|| path().into_text().into_owned());
+        Ok(Pointer { buffer, members })
+    }
+
+    /// Whether the pointer leads to something below a member of the document.
+    pub(super) fn is_below(&self, member: &str) -> bool {
+        self.buffer.count() > 1 && self.buffer.first().is_some_and(|token| token.decoded() == member)
+    }
+
+    /// The operation that takes away what is there.
+    pub(super) fn remove(&self) -> PatchOperation {
+        PatchOperation::Remove(RemoveOperation { path: self.buffer.clone() })
+    }
+
+    /// The operation that puts a value there.
+    pub(super) fn make(&self, make: Make, value: Value) -> Result<PatchOperation, String> {
+        fits(self, &value)?;
+        let path = self.buffer.clone();
+        Ok(match make {
+            Make::Add => PatchOperation::Add(AddOperation { path, value }),
+            Make::Replace => PatchOperation::Replace(ReplaceOperation { path, value }),
+        })
+    }
+
+    /// The pointer as the library has it.
+    pub(super) fn buffer(&self) -> &PointerBuf {
+        &self.buffer
+    }
+
+    /// How many parts the pointer has.
+    pub(super) fn depth(&self) -> usize {
+        self.buffer.count()
+    }
+
+    /// Where the pointer leads in a document, in which `-` is the place behind the last element.
+    pub(super) fn locate(&self, document: &Value) -> Location {
+        if let Some(members) = &self.members {
+            return Location { path: members.clone(), element: None };
+        }
+        let (mut path, mut element) = (Path::ROOT, None);
+        let mut here = Some(document);
+        for token in self.buffer.tokens() {
+            let name = token.decoded();
+            element = None;
+            here = match here {
+                Some(Value::Array(elements)) => {
+                    let position = if name == "-" { elements.len() } else { name.parse().unwrap_or(usize::MAX) };
+                    element = Some((path.as_str().to_owned(), position));
+                    path = path.index(position);
+                    elements.get(position)
+                }
+                other => {
+                    path = path.member(&name);
+                    other.and_then(|value| value.get(&*name))
+                }
+            };
+        }
+        Location { path: path.into_text().into_owned(), element }
+    }
+
+    /// Why the pointer leads nowhere in a document; `None` when it does, apart from its last part if that is new.
+    pub(super) fn fault(&self, document: &Value, may_be_new: bool) -> Option<String> {
+        let mut here = document;
+        let mut walked = String::new();
+        let count = self.buffer.count();
+        for (at, token) in self.buffer.tokens().enumerate() {
+            let is_new = may_be_new && at + 1 == count;
+            let name = token.decoded();
+            let shown = if walked.is_empty() { "the template" } else { &*walked };
+            here = match here {
+                Value::Object(members) => match members.get(&*name) {
+                    Some(next) => next,
+                    None if is_new => return None,
+                    None => return Some(format!("{shown} has no {:?}{}", &*name, near(members.keys(), &name))),
+                },
+                Value::Array(elements) => match position(&token, elements.len(), is_new) {
+                    Ok(position) => elements.get(position)?,
+                    Err(problem) => return Some(format!("{shown} is a list of {}, and {problem}", elements.len())),
+                },
+                other => {
+                    let name = &*name;
+                    return Some(format!("{shown} is {}, and has no {name:?}", type_of(other)));
+                }
+            };
+            let _ = write!(walked, "/{}", token.encoded());
+        }
+        None
+    }
+}
+
+/// The position in a list that a part of a pointer means.
+fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, String> {
+    let name = token.decoded();
+    let Ok(index) = token.to_index() else {
+        return Err(format!("{:?} is not an index of it", &*name));
+    };
+    let position = if is_new { index.for_len_incl(length) } else { index.for_len(length) };
+    position.map_err(|_| match &*name {
+        "-" => "\"-\" is the position after the last element, which only add can use".to_owned(),
+        name => format!("has no element {name}"),
+    })
+}
+
+/// Names that are alike, for a message.
+fn near<'a>(names: impl Iterator<Item = &'a String>, wanted: &str) -> String {
+    let alike = names.filter(|name| name.eq_ignore_ascii_case(wanted)).map(|name| format!("{name:?}")).next();
+    alike.map(|name| format!(", but {name}")).unwrap_or_default()
+}
+
+fn may_be_position(name: &str) -> bool {
+    name == "-" || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// How deep a value is; 0 for one without parts.
+pub(super) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(elements) => 1 + elements.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Fails when a value at a pointer makes the document too deep.
+pub(super) fn fits(pointer: &Pointer, value: &Value) -> Result<(), String> {
+    match pointer.depth() + depth(value) > MAX_DEPTH {
+        true => Err(format!("the value would nest the template deeper than {MAX_DEPTH} levels")),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,123 @@
+//! Upgrades of many workers, of which a limited number may upgrade at once: one plan for all of them instead of one for each.
+//!
+//! Each plan looks at all workers, so that as many plans as there are workers cost the square of their number. Here one plan is made in
+//! which all of them upgrade that wait for nothing but others, and its steps are executed in as many rounds as if each had been planned.
+//! Where the outcome might be another one, nothing is done, and the workers are planned one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::fold::Rotations;
+use super::{Action, Fold, Part, Plan, Rollout, Step};
+use crate::topology::current::Current;
+use crate::topology::upgrade::{Tracker, is_deployment_upgrading};
+use crate::topology::worker::WorkerKind;
+use crate::topology::{Computation, Failure, Observed};
+use model::hub::names::Derived;
+use model::hub::{Object, ObjectKey, ObjectRef, label};
+use model::world::Found;
+
+/// The steps of workers that upgrade one after the other.
+struct Ahead {
+    observed: Arc<Observed>,
+    /// By the rounds in which they are executed.
+    rounds: Vec<Vec<Step>>,
+}
+
+impl Fold {
+    /// Executes the rounds in which workers upgrade that wait for nothing but others; says whether that could be planned for all at
+    /// once.
+    ///
+    /// # Errors
+    /// When an object cannot be applied.
+    pub(super) fn go_ahead(
+        &mut self,
+        cluster: &ObjectKey,
+        rotations: &mut Rotations,
+        outcome: &mut Rollout,
+    ) -> Result<bool, Failure> {
+        let Some(Ahead { observed, rounds }) = self.ahead(cluster) else { return Ok(false) };
+        for steps in rounds {
+            let round = self.round(steps, &observed, &self.world(), outcome);
+            let deployments = round.steps.iter().filter(|step| is_deployment(&step.part));
+            let written: Vec<ObjectRef> = deployments.map(|step| step.object.clone()).collect();
+            self.execute(cluster, round, rotations, outcome)?;
+            let world = self.world();
+            let is_done = |object: &Object| is_deployment_upgrading(object, &world).is_ok_and(|upgrades| !upgrades);
+            // Others wait for those whose machines stay as they are.
+            if !written.iter().all(|one| matches!(world.object(one), Found::Yes(object) if is_done(&object))) {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// One plan for workers that upgrade one after the other, if it is certain that it is the same as one plan for each.
+    fn ahead(&self, key: &ObjectKey) -> Option<Ahead> {
+        #[cfg(test)]
+        if self.is_one_by_one {
+            return None;
+        }
+        // An extension may answer otherwise for each plan.
+        if self.extensions.is_some() {
+            return None;
+        }
+        let Found::Yes(cluster) = self.facts.cluster(key) else { return None };
+        let planned = self.settled(|world| {
+            let computation = Computation::ahead(&cluster, world, &mut Derived, self.options)?;
+            let plan = self.plan_of(&computation, world)?;
+            let Computation { observed, tracker, .. } = computation;
+            Ok((observed, tracker, plan))
+        });
+        let (observed, tracker, plan) = planned.ok()?;
+        let numbers = numbers(&tracker)?;
+        if plan.failure.is_some() || !have_own_machines(&observed.current) {
+            return None;
+        }
+        Some(Ahead { rounds: rounds(plan, &numbers)?, observed })
+    }
+}
+
+/// The worker of a part.
+type Worker<'a> = (WorkerKind, &'a str);
+
+/// The rounds in which workers upgrade, counted from zero. A round has as many workers as the limit allows, less those whose machines
+/// do not have their version yet.
+fn numbers(tracker: &Tracker) -> Option<BTreeMap<Worker<'_>, usize>> {
+    let mut numbers = BTreeMap::new();
+    for kind in WorkerKind::ALL {
+        let of_kind = tracker.workers(kind);
+        let upgrading = of_kind.upgrading.len().checked_sub(of_kind.ahead.len())?;
+        let free = of_kind.max_concurrency.saturating_sub(upgrading);
+        for (position, name) in of_kind.ahead.iter().enumerate() {
+            numbers.insert((kind, &**name), position.checked_div(free)?);
+        }
+    }
+    (!numbers.is_empty()).then_some(numbers)
+}
+
+/// The steps of a plan by their rounds, if it has steps of these workers only: what else there is would come again in each round.
+fn rounds(plan: Plan, numbers: &BTreeMap<Worker<'_>, usize>) -> Option<Vec<Vec<Step>>> {
+    let count = numbers.values().max()? + 1;
+    let mut rounds: Vec<Vec<Step>> = std::iter::repeat_with(Vec::new).take(count).collect();
+    let mut written = 0;
+    for step in plan.steps {
+        let is_check = matches!(step.part, Part::WorkerHealthCheck(_));
+        let number = step.part.worker().filter(|_| !is_check).and_then(|worker| numbers.get(&worker))?;
+        written += usize::from(matches!(step.part, Part::Worker(..)) && step.action == Action::Apply);
+        rounds.get_mut(*number)?.push(step);
+    }
+    (written == numbers.len()).then_some(rounds)
+}
+
+/// Whether the machines of each machine deployment are its alone, so that no step is about those of another.
+fn have_own_machines(current: &Current) -> bool {
+    current.machine_deployments.iter().all(|(name, worker)| {
+        let selector = worker.object.texts("spec.selector.matchLabels").unwrap_or_default();
+        selector.get(label::DEPLOYMENT_NAME) == Some(name)
+    })
+}
+
+fn is_deployment(part: &Part) -> bool {
+    matches!(part, Part::Worker(WorkerKind::MachineDeployment, _))
+}

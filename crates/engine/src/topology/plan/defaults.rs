@@ -1,0 +1,43 @@
+//! What admission gives a machine deployment instead of a strategy that is not asked for any more (MA-28.2.3).
+
+use serde_json::{Value, json};
+
+use super::{Part, Step};
+use crate::topology::worker::WorkerKind;
+use model::hub::Object;
+
+const ROLLOUT: &str = "spec.rollout";
+
+/// Says what takes the place of the parts of a strategy that go; what stays as it was by default is no change.
+pub(super) fn default_strategies(steps: &mut [Step]) {
+    for step in steps.iter_mut().filter(|step| matches!(step.part, Part::Worker(WorkerKind::MachineDeployment, _))) {
+        let Some(defaults) = step.sent.as_ref().map(|sent| defaults(sent)) else { continue };
+        for change in step.changes.iter_mut().filter(|change| change.to.is_none()) {
+            let below = change.path.strip_prefix(ROLLOUT).map(|rest| rest.replace('.', "/"));
+            let default = below.and_then(|pointer| defaults.pointer(&pointer).cloned());
+            change.to = default.zip(change.from.as_ref()).map(|(default, from)| in_place_of(from, default));
+        }
+        step.changes.retain(|change| change.from != change.to);
+    }
+}
+
+/// The defaults of the old object. Whether others are new depends on strategies that the object had once.
+fn in_place_of(from: &Value, default: Value) -> Value {
+    match (from, default) {
+        (Value::Object(from), Value::Object(members)) => {
+            let there = members.into_iter().filter_map(|(name, value)| Some((from.get(&name)?, name, value)));
+            there.map(|(from, name, value)| (name, in_place_of(from, value))).collect()
+        }
+        (_, default) => default,
+    }
+}
+
+/// `spec.rollout` of a machine deployment that asks for nothing but the type of its strategy.
+fn defaults(sent: &Object) -> Value {
+    match sent.at("spec.rollout.strategy.type").and_then(Value::as_str) {
+        Some("RollingUpdate") | None => {
+            json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}})
+        }
+        Some(_) => json!({}),
+    }
+}

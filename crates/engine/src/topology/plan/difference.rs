@@ -1,0 +1,337 @@
+//! Which fields of an object a topology changes, and what each change comes from.
+
+use serde_json::Value;
+
+use super::{Applied, Certainty, Change, Sent};
+use crate::topology::Failure;
+use crate::topology::origin::{Origins, is_below};
+use crate::topology::refusals::{completed, definition_of};
+use model::hub::contract::definition_name;
+use model::hub::{GROUP, Object, version_of};
+use model::world::{DryRun, DryRunCall, Found, World};
+use schema::ssa::{self, Comparing, FieldPath, ManagedFields, OwnershipChange, Schema};
+
+/// The time of all writes to facts. It is needed for the order of field managers, and is in no output.
+const NOW: &str = "1970-01-01T00:00:00Z";
+
+/// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
+pub const MANAGER: &str = "capi-topology";
+
+/// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03): the endpoint of
+/// the provider stays when the object is changed in place (CT-7.4).
+const HOST: &[&str] = &["spec", "controlPlaneEndpoint", "host"];
+/// See [`HOST`].
+const PORT: &[&str] = &["spec", "controlPlaneEndpoint", "port"];
+/// What is sent and not compared (SSA-11, SSA-18).
+pub(super) const UNCOMPARED: &[&[&str]] = &[
+    &["metadata", "annotations", "cluster.x-k8s.io/conversion-data"],
+    &["metadata", "annotations", "topology.cluster.x-k8s.io/dry-run"],
+    // Named so that an object that went is not made again, and no field of it.
+    &["metadata", "uid"],
+];
+
+/// Maps that are wholes in Cluster API's own kinds: owners, as in any object, and selectors. `*` stands for every entry of a
+/// list.
+const ATOMIC: &[&[&str]] = &[&["metadata", "ownerReferences", "*"], &["spec", "selector"]];
+
+/// How an object is to change.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Difference {
+    pub changes: Vec<Change>,
+    /// Whether any of them is below `spec`.
+    pub is_in_spec: bool,
+    /// Whether the record of who owns which fields changes.
+    pub changes_owners: bool,
+    pub certainty: Certainty,
+}
+
+/// What objects are compared by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comparison<'a> {
+    pub world: &'a World,
+    pub applied: &'a Applied,
+}
+
+impl Difference {
+    /// The difference of an object that is new.
+    pub(super) fn none() -> Self {
+        Difference { changes: Vec::new(), is_in_spec: false, changes_owners: false, certainty: Certainty::Exact }
+    }
+
+    /// The difference of two kinds, which are not compared field by field (ROT-08).
+    pub(super) fn of_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
+        let because = origins.decisive("spec").cloned();
+        let (from, to) = (Some(current.kind().into()), Some(sent.kind().into()));
+        let change = Change { path: "kind".to_owned(), from, to, because, was: None, is_sensitive: false };
+        Difference { changes: vec![change], is_in_spec: true, ..Difference::none() }
+    }
+
+    /// The difference of what a server would store (SSA-12, SSA-13): a change of nothing but the fields that the manager owns
+    /// counts.
+    fn confirmed(
+        current: &Object,
+        desired: &Object,
+        schema: &Schema,
+        origins: &Origins,
+        old: Option<&Origins>,
+    ) -> Self {
+        let owners = |object: &Object| object.at("metadata.managedFields").cloned();
+        let changes = ssa::changes(current.as_ref(), desired.as_ref(), schema, UNCOMPARED);
+        Difference {
+            changes_owners: owners(current) != owners(desired),
+            certainty: Certainty::Exact,
+            ..Difference::of_values(changes, origins, old)
+        }
+    }
+
+    /// Values that change, with what they come from now and came from before.
+    fn of_values(values: Vec<ssa::FieldChange>, origins: &Origins, old: Option<&Origins>) -> Self {
+        let is_in_spec = values.iter().any(|value| value.in_spec);
+        let changes = values.into_iter().map(|value| change(value, origins, old)).collect();
+        Difference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
+    }
+
+    /// Adds changes of other places.
+    pub(super) fn add(&mut self, changes: Vec<Change>) {
+        let is_there = |change: &Change| self.changes.iter().any(|other| is_below(&change.path, &other.path));
+        let more: Vec<Change> = changes.into_iter().filter(|change| !is_there(change)).collect();
+        self.changes.extend(more);
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && !self.changes_owners
+    }
+}
+
+impl Comparison<'_> {
+    /// What applying `sent` would change (SSA-11 to SSA-13, DEC-15). What looks the same here is the same; whether what looks
+    /// different is so says a server, if there is one. What is not known yet counts as no difference, so that one round
+    /// asks for all that a plan has to know: the result is void then, and the world has needs.
+    pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
+        // This needs no definition.
+        if is_as_applied(current, sent, &recorded(current)?) {
+            return Ok(Difference::none());
+        }
+        let schema = match schema(self.world, sent, Some(current)) {
+            Err(Failure::NotAsked) => return Ok(Difference::none()),
+            schema => schema?,
+        };
+        let version = current.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
+        let local = self.seen_from_here(current, sent, origins, &schema, self.world.is_tried(&version))?;
+        if local.is_empty() {
+            return Ok(local);
+        }
+        let call = DryRunCall {
+            object: sent.reference(),
+            version,
+            current: current.as_ref().to_string(),
+            sent: sent.as_ref().to_string(),
+        };
+        match self.world.dry_run(call) {
+            Found::Yes(DryRun::Same) | Found::NotAsked => Ok(Difference::none()),
+            Found::Yes(DryRun::Differs { current, desired }) => {
+                let old = self.applied.get(&sent.reference()).map(|before| &*before.origins);
+                Ok(Difference::confirmed(&current, &desired, &schema, origins, old))
+            }
+            Found::Absent => Ok(local),
+            Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+        }
+    }
+
+    /// What applying `sent` would change, as far as can be told without a server. What is tried on a server next (`is_tried`)
+    /// is not taken for a value that a provider has made of another.
+    fn seen_from_here(
+        &self,
+        current: &Object,
+        sent: &Object,
+        origins: &Origins,
+        schema: &Schema,
+        is_tried: bool,
+    ) -> Result<Difference, Failure> {
+        let before = self.applied.get(&current.reference());
+        let managers =
+            if self.world.is_offline() { owners(current, before, sent, schema)? } else { recorded(current)? };
+        if is_as_applied(current, sent, &managers) {
+            return Ok(Difference::none());
+        }
+        let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
+        let comparing = Comparing { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
+        let mut found = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
+        if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
+            let edits = ssa::changes(Object::as_ref(&before.object), sent.as_ref(), schema, UNCOMPARED);
+            let taken = taken(found.ownership_changed.as_ref(), own);
+            found.changes.retain(|change| is_edited(change, &edits) || is_taken(change, &taken));
+            if edits.is_empty() && found.changes.is_empty() {
+                return Ok(Difference::none());
+            }
+        }
+        if !is_tried {
+            self.confirm(current, sent, schema, &managers, &mut found.changes);
+        }
+        let changes_owners = found.ownership_changed.is_some();
+        let difference = Difference::of_values(found.changes, origins, before.map(|before| &*before.origins));
+        Ok(Difference { changes_owners, ..difference })
+    }
+}
+
+impl Comparison<'_> {
+    /// Drops the changes that the defaults of a known schema undo: an API server completes what is applied before it compares.
+    fn confirm(
+        &self,
+        current: &Object,
+        sent: &Object,
+        schema: &Schema,
+        managers: &[ManagedFields],
+        changes: &mut Vec<ssa::FieldChange>,
+    ) {
+        if changes.is_empty() || !self.world.is_offline() {
+            return;
+        }
+        let Some(definition) = definition_of(sent, self.world) else { return };
+        if !matches!(definition.resource_schema(version_of(sent.api_version())), Some(Ok(_))) {
+            return;
+        }
+        let stored = completed(current.clone(), Some(&definition));
+        // What cannot be merged is reported elsewhere.
+        let Ok(result) = merged(Some(stored.as_ref()), managers, sent, schema) else { return };
+        let result = completed(result, Some(&definition));
+        let confirmed = ssa::changes(stored.as_ref(), result.as_ref(), schema, UNCOMPARED);
+        changes.retain(|change| is_edited(change, &confirmed));
+    }
+}
+
+/// Whether the last applied values of an object equal those that are sent now, and the object still has them.
+fn is_as_applied(current: &Object, sent: &Object, managers: &[ManagedFields]) -> bool {
+    let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
+    let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
+    own.is_some_and(|own| ssa::is_as_applied(current.as_ref(), sent.as_ref(), own, UNCOMPARED, atomic))
+}
+
+/// Whether a value differs because the desired value has changed. Where the same is asked for as before, what differs is what
+/// the server made of it: values that a provider normalises stay so (DEC-43).
+fn is_edited(change: &ssa::FieldChange, edits: &[ssa::FieldChange]) -> bool {
+    let path = change.path.as_str();
+    change.to.is_none() && !edits.is_empty()
+        || edits.iter().any(|edit| is_below(edit.path.as_str(), path) || is_below(path, edit.path.as_str()))
+}
+
+/// Paths that are asked for, and of which the record lists nothing as ours. One without labels, which all objects of a topology
+/// have, was not made by applying them: it stands for a record that was lost (SSA-22).
+fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<String> {
+    let is_applied = |own: &&ManagedFields| own.fields.has_prefix(&FieldPath::of(&["metadata", "labels"]).0);
+    let Some(OwnershipChange::Fields { gained, .. }) = change else { return Vec::new() };
+    let Some(own) = own.filter(is_applied) else { return Vec::new() };
+    let paths = gained.paths().into_iter().filter(|path| !own.fields.has_prefix(&path.0));
+    paths.map(|path| path.to_path().to_string()).collect()
+}
+
+/// Whether another field manager has set a desired field to another value: it is set back. A value that a
+/// provider normalises stays ours in `managedFields`.
+fn is_taken(change: &ssa::FieldChange, taken: &[String]) -> bool {
+    let path = change.path.as_str();
+    change.to.is_some() && taken.iter().any(|taken| is_below(taken, path) || is_below(path, taken))
+}
+
+/// The entries of an object's field managers.
+pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
+    ManagedFields::all_of(object.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))
+}
+
+/// Who owns which fields of an object from a file: as `managedFields` say; without an entry of ours we own the fields that were set
+/// before; and when that is not known either, what is sent now (DEC-43).
+pub(super) fn owners(
+    current: &Object,
+    before: Option<&Sent>,
+    sent: &Object,
+    schema: &Schema,
+) -> Result<Vec<ManagedFields>, Failure> {
+    let mut managers = recorded_in(sent.api_version(), current)?;
+    let is_own = |entry: &ManagedFields| entry.is_of_applier(MANAGER);
+    if !managers.iter().any(|entry| is_own(entry) && entry.api_version == sent.api_version()) {
+        managers.retain(|entry| !is_own(entry));
+        // The earlier object may be in another version, in which fields have other names.
+        let before = before.map(|before| &*before.object).filter(|asked| asked.api_version() == sent.api_version());
+        let asked = before.unwrap_or(sent);
+        managers.push(ssa::as_applied(MANAGER, asked.as_ref(), schema));
+    }
+    Ok(managers)
+}
+
+/// The entries of an object's field managers, where those of another version are read as entries of this one if the object has all
+/// their fields: then both versions have the same names for them. There is no server that converts the others.
+fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Failure> {
+    let mut managers = recorded(object)?;
+    let is_other = |entry: &&mut ManagedFields| entry.api_version != version && entry.subresource.is_empty();
+    for entry in managers.iter_mut().filter(is_other) {
+        if ssa::has_fields(object.as_ref(), &entry.fields) {
+            version.clone_into(&mut entry.api_version);
+        }
+    }
+    Ok(managers)
+}
+
+/// The result of applying `sent` to an object, or to none.
+///
+/// # Errors
+/// Why a server would refuse to do so.
+pub(super) fn merged(
+    live: Option<&Value>,
+    managers: &[ManagedFields],
+    sent: &Object,
+    schema: &Schema,
+) -> Result<Object, String> {
+    let request = ssa::Request::new(MANAGER, sent.api_version(), NOW, schema);
+    let applied = ssa::apply(live, managers, sent.as_ref(), &request, true);
+    let ssa::Applied { object, managers, .. } = applied.map_err(|refused| refused.to_string())?;
+    Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| format!("it is {found}"))
+}
+
+/// How an object is merged. Without a definition that is what the record of its owners shows, and other lists are replaced as a
+/// whole.
+pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -> Result<Schema, Failure> {
+    match world.definition(&definition_name(object.group(), object.kind())) {
+        Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
+        Found::Absent => {
+            let Some(current) = current else { return Ok(Schema::unknown()) };
+            let managers = recorded_in(object.api_version(), current)?;
+            let schema = Schema::of_record(&managers, object.api_version(), current.as_ref());
+            let fits = schema.fits(current.as_ref()) && schema.fits(object.as_ref());
+            Ok(if fits { schema } else { Schema::unknown() })
+        }
+        Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+        Found::NotAsked => Err(Failure::NotAsked),
+    }
+}
+
+/// A change with what it comes from, and what the value before came from.
+fn change(value: ssa::FieldChange, origins: &Origins, old: Option<&Origins>) -> Change {
+    let ssa::FieldChange { path, from, to, .. } = value;
+    let path = path.to_string();
+    let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
+    let is_sensitive = origins.is_sensitive(&path) || old.is_some_and(|old| old.is_sensitive(&path));
+    let was = old.and_then(|old| old.decisive(&path).cloned());
+    Change { path, from, to, because, was, is_sensitive }
+}
+
+/// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which
+/// infrastructure clusters and control planes have, nothing is sent (SSA-03).
+///
+/// # Errors
+/// When the endpoint has a value of the wrong type.
+pub fn sent(desired: &Object) -> Result<Object, Failure> {
+    let mut ignored: Vec<&[&str]> = Vec::new();
+    if desired.read("spec.controlPlaneEndpoint")?.is_some() {
+        if desired.text("spec.controlPlaneEndpoint.host")? == Some("") {
+            ignored.push(HOST);
+        }
+        if desired.integer("spec.controlPlaneEndpoint.port")? == Some(0) {
+            ignored.push(PORT);
+        }
+    }
+    if ignored.is_empty() && ssa::is_reduced(desired.as_ref(), ssa::SENT) {
+        return Ok(desired.clone());
+    }
+    let reduced: Value = ssa::reduce(desired.as_ref(), ssa::SENT, &ignored);
+    Object::try_from(reduced).map_err(|found| Failure::Unreadable(format!("the object to apply is {found}")))
+}

@@ -1,0 +1,50 @@
+//! Runtime Extensions that may update machines in place, so that they are not replaced (RH-1.2). What they would answer is not known.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Certainty, Part, Roll};
+use crate::topology::worker::WorkerKind;
+use model::world::{Objects, Selection};
+
+/// The hooks of updates in place.
+const HOOKS: [&str; 3] = ["CanUpdateMachine", "CanUpdateMachineSet", "UpdateMachine"];
+const API_VERSION: &str = "runtime.cluster.x-k8s.io/v1beta2";
+const KIND: &str = "ExtensionConfig";
+
+/// The first ExtensionConfig whose extension has registered a handler of these hooks.
+pub fn updater(objects: &Objects) -> Option<String> {
+    // An object of a file is in a namespace, even if its kind is in none.
+    let configs = ["", "default"].map(|namespace| {
+        objects.list(&Selection {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            namespace: namespace.to_owned(),
+            labels: BTreeMap::new(),
+        })
+    });
+    let mut configs = configs.iter().flatten();
+    configs.find(|config| updates_in_place(config.at("status.handlers"))).map(|config| config.name().to_owned())
+}
+
+/// Whether there is a handler of these hooks among the `status.handlers` of an ExtensionConfig.
+pub fn updates_in_place(handlers: Option<&Value>) -> bool {
+    let mut handlers = handlers.and_then(Value::as_array).into_iter().flatten();
+    handlers.any(|handler| {
+        let hook = handler.pointer("/requestHook/hook").and_then(Value::as_str);
+        hook.is_some_and(|hook| HOOKS.contains(&hook))
+    })
+}
+
+/// Notes on replacements that the extension may update the machines in place instead.
+pub fn mark(rolls: &mut [Roll], updater: &str) {
+    let is_asked = |roll: &&mut Roll| {
+        let of_deployment = matches!(roll.part, Part::Worker(WorkerKind::MachineDeployment, _));
+        (of_deployment || roll.part == Part::ControlPlane) && roll.machines.replaced != Some(0)
+    };
+    for roll in rolls.iter_mut().filter(is_asked) {
+        roll.certainty = Certainty::Provider;
+        roll.in_place = Some(updater.to_owned());
+    }
+}

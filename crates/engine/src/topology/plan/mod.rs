@@ -1,0 +1,247 @@
+//! The steps from the current to the desired state of a topology.
+//!
+//! ```text
+//! current ─┐
+//!          ├─► steps.rs (what is created, applied, rotated, deleted, in order) ─► Plan ─► fold.rs ─► the world after it
+//! desired ─┘        ├─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
+//!                   └─ immutable.rs (changes that a schema denies)
+//! ```
+//!
+//! A field is removed if the previous desired object had it: `before.rs` records this for objects that exist, and a fold for the
+//! objects that it writes.
+//!
+//! A Plan is data: the reconciler executes it, `plan` prints it, and a fold applies it to its facts and plans again; `ahead.rs` makes one
+//! plan of many in which one worker after the other takes the same step.
+
+mod ahead;
+mod before;
+mod defaults;
+mod difference;
+mod fold;
+mod health;
+mod immutable;
+mod in_place;
+mod lost;
+mod outdated;
+mod postponed;
+mod rolls;
+mod steps;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use difference::{MANAGER, sent};
+pub use fold::{DryRunServer, ExtensionServer, Fold, Rollout, Round, uid};
+pub use in_place::{mark, updater, updates_in_place};
+pub use outdated::{outlasts_certificates, seconds};
+pub use rolls::{Machines, Roll};
+
+use super::Failure;
+use super::origin::{Origin, Origins};
+use super::ownership::Claimant;
+use super::shim::Shim;
+use super::upgrade::Held;
+use super::worker::WorkerKind;
+use model::hub::{Object, ObjectKey, ObjectRef};
+
+/// Ordered steps, and the objects that are held back (RS-12).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    pub held: Vec<Held>,
+    /// Why the plan stops after its steps (RS-12). The steps are still executed: the first parts of a topology do not wait for the
+    /// last ones.
+    pub failure: Option<Failure>,
+    /// Whether the shim is created, kept or deleted. It is not part of the topology, so it is not a step.
+    pub shim: Shim,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub action: Action,
+    pub part: Part,
+    /// The object that is written. A rotation writes an object with a new name.
+    pub object: ObjectRef,
+    /// The uid of the existing object that is changed or deleted.
+    pub uid: Option<String>,
+    /// The existing object of an API server that is changed, as it was when the plan was made.
+    pub current: Option<Arc<Object>>,
+    /// The name of the template that a rotation replaces.
+    pub replaces: Option<String>,
+    /// The object that is sent; none for a deletion. For the Cluster it has all desired labels, annotations and references, but only
+    /// the `changes` are written.
+    pub sent: Option<Arc<Object>>,
+    /// The origins of the fields in the sent object.
+    pub origins: Arc<Origins>,
+    pub changes: Vec<Change>,
+    pub reason: String,
+    pub certainty: Certainty,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    Create,
+    /// Changes an object in place.
+    Apply,
+    /// Replaces a template by one with a new name (ROT-05).
+    Rotate,
+    Delete,
+}
+
+/// How sure a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Certainty {
+    Exact,
+    /// It follows from assumptions without a server or a definition (DEC-15, DEC-17).
+    Assumed,
+    /// The provider decides.
+    Provider,
+}
+
+/// The part of a topology that an object is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Infrastructure,
+    ControlPlane,
+    ControlPlaneMachines,
+    ControlPlaneHealthCheck,
+    Cluster,
+    Worker(WorkerKind, String),
+    Bootstrap(WorkerKind, String),
+    WorkerInfrastructure(WorkerKind, String),
+    WorkerHealthCheck(String),
+}
+
+/// A field that a step changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// As Kubernetes writes paths: `spec.template.spec.replicas`.
+    pub path: String,
+    /// `None` for a field that is new.
+    pub from: Option<Value>,
+    /// `None` for a field that is removed.
+    pub to: Option<Value>,
+    /// The origin of the new value; `None` when nothing sets the field any more.
+    pub because: Option<Origin>,
+    /// The origin of the previous desired value, if it is known.
+    pub was: Option<Origin>,
+    /// Whether one of the values is made from a secret, so that neither is shown (DEC-34).
+    pub is_sensitive: bool,
+}
+
+impl Change {
+    /// Whether the Kubernetes version of a control plane or of workers changes.
+    fn is_version(&self) -> bool {
+        self.path.ends_with("spec.version")
+    }
+}
+
+/// The previous desired state, by group, kind and key. For objects without `managedFields`, it distinguishes fields that a topology
+/// no longer sets from fields that others have set (DEC-43).
+#[derive(Clone, Debug, Default)]
+pub struct Applied(BTreeMap<Id, Sent>);
+
+/// Group, kind and key.
+type Id = (String, String, ObjectKey);
+
+/// The previous desired state of one object.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    object: Arc<Object>,
+    origins: Arc<Origins>,
+    /// Whether the object has reached the desired state, as far as its server let it.
+    is_rolled_out: bool,
+}
+
+impl Applied {
+    /// The fields that were applied to an object the last time.
+    fn get(&self, object: &ObjectRef) -> Option<&Sent> {
+        self.0.get(&id(object))
+    }
+
+    fn put(&mut self, object: &ObjectRef, sent: Sent) {
+        self.0.insert(id(object), sent);
+    }
+
+    fn remove(&mut self, object: &ObjectRef) {
+        self.0.remove(&id(object));
+    }
+}
+
+fn id(object: &ObjectRef) -> Id {
+    (object.group().to_owned(), object.kind.clone(), object.key.clone())
+}
+
+impl Action {
+    /// `create`, `apply`, `rotate`, `delete`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Action::Create => "create",
+            Action::Apply => "apply",
+            Action::Rotate => "rotate",
+            Action::Delete => "delete",
+        }
+    }
+}
+
+impl Part {
+    /// The set of workers that the part is of, by its name in the topology.
+    pub fn worker(&self) -> Option<(WorkerKind, &str)> {
+        match self {
+            Part::Worker(kind, name) | Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name) => {
+                Some((*kind, name))
+            }
+            Part::WorkerHealthCheck(name) => Some((WorkerKind::MachineDeployment, name)),
+            Part::Infrastructure
+            | Part::ControlPlane
+            | Part::ControlPlaneMachines
+            | Part::ControlPlaneHealthCheck
+            | Part::Cluster => None,
+        }
+    }
+
+    /// The claimant of the objects of this part, in the topology of a Cluster.
+    pub fn claimant(&self, cluster: &str) -> Claimant {
+        match self.worker() {
+            Some((kind, name)) => Claimant::worker(cluster, kind, name),
+            None => Claimant::cluster(cluster),
+        }
+    }
+}
+
+impl Certainty {
+    /// `exact`, `assumed`, `provider`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Certainty::Exact => "exact",
+            Certainty::Assumed => "assumed",
+            Certainty::Provider => "provider",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    /// A name for the slot that does not depend on the name of its object.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Infrastructure => f.write_str("infrastructure"),
+            Part::ControlPlane => f.write_str("controlPlane"),
+            Part::ControlPlaneMachines => f.write_str("controlPlane/machines"),
+            Part::ControlPlaneHealthCheck => f.write_str("controlPlane/healthCheck"),
+            Part::Cluster => f.write_str("cluster"),
+            Part::Worker(kind, name) => write!(f, "{}/{name}", kind.name()),
+            Part::Bootstrap(kind, name) => write!(f, "{}/{name}/bootstrap", kind.name()),
+            Part::WorkerInfrastructure(kind, name) => write!(f, "{}/{name}/infrastructure", kind.name()),
+            Part::WorkerHealthCheck(name) => write!(f, "MachineDeployment/{name}/healthCheck"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,612 @@
+//! The machines that the steps of a plan replace, remove and add (DEC-42).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::health::called_unhealthy;
+use super::outdated::{begins_to_replace, certificate_note, outdated_already, outlasts_certificates};
+use super::{Action, Certainty, Change, Part, Step};
+use crate::topology::current::Current;
+use crate::topology::origin::is_below;
+use crate::topology::upgrade::Held;
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use model::hub::{Object, annotation, group_of, label};
+use model::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, is_stricter, row};
+use model::world::{Found, Selection, World};
+
+/// What becomes of the machines of a control plane or of workers because of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Roll {
+    pub part: Part,
+    pub kind: String,
+    pub name: String,
+    pub machines: Machines,
+    /// How many are replaced at a time, at the most; `None` when that is not known.
+    pub at_a_time: Option<i64>,
+    /// The time from which machines are replaced, if that is later.
+    pub from: Option<Timestamp>,
+    /// The ExtensionConfig whose extension may update the machines in place instead.
+    pub in_place: Option<String>,
+    pub certainty: Certainty,
+    pub reason: String,
+    /// Whether a new Kubernetes version replaces them.
+    pub is_upgrade: bool,
+}
+
+/// Numbers of machines; `None` where they are not known. The reason of the [`Roll`] says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Machines {
+    pub replaced: Option<i64>,
+    pub removed: Option<i64>,
+    pub added: Option<i64>,
+    /// Machines that stay outdated until a user deletes them (ROLL-11).
+    pub outdated_until_deleted: Option<i64>,
+    /// How many are replaced, or outdated until they are deleted, even if their number is not known: the minimum of an autoscaler.
+    pub at_least: i64,
+}
+
+impl Machines {
+    /// No machine at all.
+    pub const NONE: Machines =
+        Machines { replaced: Some(0), removed: Some(0), added: Some(0), outdated_until_deleted: Some(0), at_least: 0 };
+
+    /// Whether machines are replaced or go, or may be.
+    pub fn go(&self) -> bool {
+        self.replaced != Some(0) || self.removed != Some(0)
+    }
+}
+
+impl std::iter::Sum for Machines {
+    fn sum<I: Iterator<Item = Machines>>(all: I) -> Self {
+        let add = |one: Option<i64>, other: Option<i64>| Some(one?.saturating_add(other?));
+        all.fold(Machines::NONE, |sum, one| Machines {
+            replaced: add(sum.replaced, one.replaced),
+            removed: add(sum.removed, one.removed),
+            added: add(sum.added, one.added),
+            outdated_until_deleted: add(sum.outdated_until_deleted, one.outdated_until_deleted),
+            at_least: sum.at_least.saturating_add(one.at_least),
+        })
+    }
+}
+
+/// What steps do to machines, what waits since it is paused (ROLL-18), and notes on certificates.
+pub(super) fn rolls(
+    steps: &[Step],
+    current: &Current,
+    world: &World,
+    now: Option<Timestamp>,
+) -> (Vec<Roll>, Vec<Held>, Vec<String>) {
+    let scene = Scene { steps, rotated: rotated(steps), current, world, now };
+    let mut rolls: Vec<Roll> = steps.iter().filter_map(|step| scene.roll(step)).collect();
+    let mut parts: BTreeSet<Part> = rolls.iter().map(|roll| roll.part.clone()).collect();
+    for step in steps {
+        let roll = scene.of_pools_objects(step);
+        // Bootstrap and infrastructure of a pool replace its machines together.
+        rolls.extend(roll.filter(|roll| parts.insert(roll.part.clone())));
+    }
+    for step in steps {
+        let roll = scene.of_health_check(step);
+        rolls.extend(roll.filter(|roll| rolls.iter().all(|other| other.part != roll.part)));
+    }
+    let mut held = Vec::new();
+    for roll in rolls.iter_mut().filter(|roll| scene.object(&roll.part).is_some_and(|object| is_paused(object))) {
+        held.extend(roll.hold("it is paused"));
+    }
+    rolls.retain(|roll| roll.machines != Machines::NONE);
+    let notes = steps.iter().filter_map(|step| scene.certificate_note(step)).collect();
+    (rolls, held, notes)
+}
+
+impl Roll {
+    /// Nothing of it happens for now (ROLL-18); returns what would happen, if machines would be replaced.
+    pub(super) fn hold(&mut self, why: &str) -> Option<Held> {
+        let replaced = self.machines.replaced.replace(0);
+        let machines = match replaced {
+            Some(0) => return None,
+            Some(1) => "1 machine".to_owned(),
+            Some(machines) => format!("{machines} machines"),
+            None => "its machines".to_owned(),
+        };
+        self.machines.at_least = 0;
+        let reason = format!("{why}; {machines} would be replaced, since {}", self.reason);
+        Some(Held { kind: self.kind.clone(), name: self.name.clone(), reason })
+    }
+}
+
+/// What is no number of machines, and people should know all the same: an upgrade cannot be undone, and a health check that gets
+/// stricter may have machines remediated that are unhealthy by it (ROLL-17).
+pub(super) fn notes(steps: &[Step]) -> impl Iterator<Item = String> {
+    let upgrades = steps.iter().filter_map(|step| {
+        let version = step.changes.iter().find(|change| step.part == Part::ControlPlane && change.is_version())?;
+        let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
+        let (from, to) = (text(&version.from)?, text(&version.to)?);
+        Some(format!("going back is not possible: Kubernetes does not downgrade a control plane from {to} to {from}"))
+    });
+    let is_check = |step: &&Step| matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
+    let gets_stricter = |step: &&Step| {
+        let mut changes = step.changes.iter();
+        step.action == Action::Apply
+            && changes.any(|change| is_stricter(&change.path, change.from.as_ref(), change.to.as_ref()))
+    };
+    let checks = steps.iter().filter(is_check).filter(gets_stricter).map(|step| {
+        let name = &step.object.key.name;
+        format!(
+            "MachineHealthCheck {name} becomes stricter: machines that it finds unhealthy may be remediated (ROLL-17)"
+        )
+    });
+    upgrades.chain(checks)
+}
+
+/// Puts what admission sets in the place of numbers of replicas that go: what an autoscaler may have, else 1 (ROLL-13).
+pub(super) fn default_replicas(steps: &mut [Step]) {
+    for step in steps {
+        let (Some(sent), Some(owner)) = (&step.sent, owner(&step.part, &step.object.kind)) else { continue };
+        for change in step.changes.iter_mut().filter(|change| change.path == REPLICAS && change.to.is_none()) {
+            let had = change.from.as_ref().and_then(Value::as_i64);
+            change.to = defaulted(owner, sent, had).map(Value::from);
+        }
+    }
+}
+
+/// The number of replicas that admission gives an object that asks for none; `had` is what it had.
+pub(super) fn defaulted(owner: Owner, sent: &Object, had: Option<i64>) -> Option<i64> {
+    match owner {
+        Owner::MachineDeployment | Owner::MachinePool => {
+            let bound = |name: &str| sent.annotation(name).and_then(|text| text.parse::<i64>().ok());
+            match (bound(annotation::AUTOSCALER_MIN_SIZE), bound(annotation::AUTOSCALER_MAX_SIZE)) {
+                (Some(least), Some(most)) => Some(had.unwrap_or(least).min(most).max(least)),
+                _ => Some(1),
+            }
+        }
+        Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane => Some(1),
+        Owner::Rke2ControlPlane | Owner::OtherControlPlane => None,
+    }
+}
+
+/// Whose machines a part of a topology is about.
+pub(super) fn owner(part: &Part, kind: &str) -> Option<Owner> {
+    match part {
+        Part::ControlPlane => Some(Owner::control_plane(kind)),
+        Part::Worker(WorkerKind::MachineDeployment, _) => Some(Owner::MachineDeployment),
+        Part::Worker(WorkerKind::MachinePool, _) => Some(Owner::MachinePool),
+        _ => None,
+    }
+}
+
+struct Scene<'a> {
+    steps: &'a [Step],
+    /// The rotations of templates, by the worker whose machines are made from them; `None` for the control plane.
+    rotated: BTreeMap<Option<(WorkerKind, &'a str)>, Vec<&'a Step>>,
+    current: &'a Current,
+    world: &'a World,
+    now: Option<Timestamp>,
+}
+
+fn rotated(steps: &[Step]) -> BTreeMap<Option<(WorkerKind, &str)>, Vec<&Step>> {
+    let mut rotated: BTreeMap<_, Vec<&Step>> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.action == Action::Rotate) {
+        rotated.entry(step.part.worker()).or_default().push(step);
+    }
+    rotated
+}
+
+/// A leaf that differs, with what it does.
+type Decisive<'a> = (Difference<'a>, &'static Row);
+
+impl Scene<'_> {
+    fn roll(&self, step: &Step) -> Option<Roll> {
+        let owner = owner(&step.part, &step.object.kind).filter(|_| self.has_machines(&step.part))?;
+        let mut roll = match step.action {
+            Action::Create => added(step, owner),
+            Action::Apply => self.changed(step, owner, self.object(&step.part)?),
+            Action::Delete => removed(step, owner, self.object(&step.part)?),
+            Action::Rotate => return None,
+        };
+        if let Some(unknown) = why_unknown(&roll.machines, step, self.object(&step.part)) {
+            roll.reason = format!("{}; {unknown}", roll.reason);
+        }
+        Some(roll)
+    }
+
+    /// Whether a part has machines that the steps of a rollout count: a control plane without machine templates has none (ROLL-14).
+    fn has_machines(&self, part: &Part) -> bool {
+        let has_template =
+            || self.steps.iter().any(|step| step.part == Part::ControlPlaneMachines && step.action != Action::Delete);
+        *part != Part::ControlPlane || self.current.control_plane.machines.is_some() || has_template()
+    }
+
+    /// What a part is before the plan.
+    fn object(&self, part: &Part) -> Option<&Arc<Object>> {
+        match part {
+            Part::ControlPlane => self.current.control_plane.object.as_ref(),
+            Part::Worker(kind, name) => self.current.workers(*kind).get(name).map(|worker| &worker.object),
+            _ => None,
+        }
+    }
+
+    fn changed(&self, step: &Step, owner: Owner, before: &Object) -> Roll {
+        let (had, wanted) = scaling(step, owner, before);
+        let mut machines = scaled(had, wanted);
+        let mut roll = blank(step);
+        if had != wanted {
+            roll.reason = "the number of its replicas changes".to_owned();
+        }
+        let decisive = self.decisive(step, owner, before);
+        if let Some((outdated, is_estimated)) = self.outdated(step, &decisive, before, had.or(wanted)) {
+            // Of machines that are too many, outdated ones are deleted first.
+            let outdated = outdated.map(|outdated| (outdated - machines.removed.unwrap_or_default()).max(0));
+            let at_least = outdated.unwrap_or_else(|| least(step, before));
+            (machines.replaced, machines.at_least) = (outdated, at_least);
+            roll.certainty = certainty(step, &decisive, is_estimated);
+            roll.at_a_time = at_a_time(step, owner, outdated);
+            roll.reason = self.reason(step, &decisive);
+            roll.is_upgrade = decisive.iter().any(|(leaf, _)| is_version(&leaf.path));
+            roll.from = self.begins_at(&decisive);
+            if owner == Owner::MachineDeployment && is_on_delete(step) {
+                machines.outdated_until_deleted = machines.replaced.replace(0);
+                roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
+            }
+        } else if owner == Owner::MachineDeployment && begins_to_replace(step, before) {
+            self.release(step, before, &mut machines, &mut roll);
+        }
+        Roll { machines, ..roll }
+    }
+
+    /// Machines that `OnDelete` has left outdated, and that another strategy replaces.
+    fn release(&self, step: &Step, before: &Object, machines: &mut Machines, roll: &mut Roll) {
+        let outdated = outdated_already(before, self.world);
+        let outdated = outdated.saturating_sub(machines.removed.unwrap_or_default()).max(0);
+        if outdated > 0 {
+            (machines.replaced, machines.at_least) = (Some(outdated), outdated);
+            roll.certainty = Certainty::Assumed;
+            roll.at_a_time = at_a_time(step, Owner::MachineDeployment, Some(outdated));
+            roll.reason = "its strategy was OnDelete, and they are outdated already".to_owned();
+        }
+    }
+
+    /// The time from which machines are replaced, if nothing replaces some of them now.
+    fn begins_at(&self, decisive: &[Decisive<'_>]) -> Option<Timestamp> {
+        let is_timed = decisive.iter().all(|(_, row)| row.effect == Effect::ReplacesAfter);
+        let latest = decisive.iter().filter_map(|(leaf, _)| time(leaf.to)).max()?;
+        Some(latest).filter(|latest| is_timed && self.now.is_some_and(|now| *latest > now))
+    }
+
+    /// The leaves that make a controller replace machines.
+    fn decisive<'a>(&self, step: &'a Step, owner: Owner, before: &Object) -> Vec<Decisive<'a>> {
+        let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
+        let leaves = step
+            .changes
+            .iter()
+            .flat_map(|change| differences(owner, version, &change.path, change.from.as_ref(), change.to.as_ref()));
+        leaves
+            .filter_map(|leaf| row(owner, &leaf.path).map(|row| (leaf, row)))
+            .filter(|leaf| self.replaces(leaf))
+            .filter(|(_, row)| row.effect != Effect::ReplacesInitialized || !stays_initialized(step, before))
+            .collect()
+    }
+
+    fn replaces(&self, (leaf, row): &Decisive<'_>) -> bool {
+        match row.effect {
+            Effect::Replaces | Effect::ReplacesInitialized | Effect::ReplacesJoined | Effect::ReplacesExpiring => true,
+            Effect::ReplacesByGroup => {
+                let group =
+                    |value: Option<&Value>| group_of(value.and_then(Value::as_str).unwrap_or_default()).to_owned();
+                group(leaf.from) != group(leaf.to)
+            }
+            Effect::ReplacesAfter => time(leaf.to).is_some() && self.now.is_some(),
+            Effect::Scales | Effect::InPlace | Effect::Nothing => false,
+        }
+    }
+
+    /// How many machines are not what they should be, and whether that is a guess; `None` when all are.
+    fn outdated(
+        &self,
+        step: &Step,
+        decisive: &[Decisive<'_>],
+        before: &Object,
+        all: Option<i64>,
+    ) -> Option<(Option<i64>, bool)> {
+        let has = |effect: Effect| decisive.iter().any(|(_, row)| row.effect == effect);
+        if has(Effect::Replaces) || has(Effect::ReplacesByGroup) {
+            return Some((all, false));
+        }
+        if has(Effect::ReplacesAfter) && was_made_before(decisive, before) {
+            return Some((all, true));
+        }
+        if has(Effect::ReplacesExpiring) && step.sent.as_deref().and_then(outlasts_certificates).is_some() {
+            return Some((all, false));
+        }
+        let (ran_init, is_guess) = self.ran_init(before);
+        let initialized = if has(Effect::ReplacesInitialized) { ran_init } else { 0 };
+        let joined =
+            if has(Effect::ReplacesJoined) { all.map(|all| all.saturating_sub(ran_init).max(0)) } else { Some(0) };
+        let expiring = if has(Effect::ReplacesExpiring) { self.expiring(decisive, before) } else { 0 };
+        let number = joined.map(|joined| joined.saturating_add(initialized).max(expiring).min(all.unwrap_or(i64::MAX)));
+        (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
+    }
+
+    /// How many machines ran `kubeadm init` (ROLL-3), and whether that is a guess.
+    fn ran_init(&self, before: &Object) -> (i64, bool) {
+        let configs = self.of_control_plane("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", before);
+        if configs.is_empty() {
+            return (1, true);
+        }
+        let ran_init = |config: &Arc<Object>| config.at("spec.joinConfiguration.controlPlane").is_none();
+        (i64::from(configs.iter().any(ran_init)), false)
+    }
+
+    /// The known machines whose certificates expire within the configured days (ROLL-6).
+    fn expiring(&self, decisive: &[Decisive<'_>], before: &Object) -> i64 {
+        let days = decisive.iter().find(|(_, row)| row.effect == Effect::ReplacesExpiring);
+        let (Some(days), Some(now)) = (days.and_then(|(leaf, _)| leaf.to?.as_i64()), self.now) else { return 0 };
+        let machines = self.of_control_plane(API_VERSION, "Machine", before);
+        let expires = |machine: &Arc<Object>| {
+            let date = machine.at("status.certificatesExpiryDate")?.as_str()?.parse::<Timestamp>().ok()?;
+            Some(date.as_second().saturating_sub(now.as_second()) <= days.saturating_mul(24 * 60 * 60))
+        };
+        let number = machines.iter().filter(|machine| expires(machine) == Some(true)).count();
+        i64::try_from(number).unwrap_or(i64::MAX)
+    }
+
+    /// Objects of the machines of a control plane, where there are any among the facts.
+    fn of_control_plane(&self, api_version: &str, kind: &str, control_plane: &Object) -> Vec<Arc<Object>> {
+        let cluster = control_plane.label(label::CLUSTER_NAME).unwrap_or_default();
+        let labels = [(label::CLUSTER_NAME, cluster), (label::CONTROL_PLANE, "")];
+        let selection = Selection {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: control_plane.namespace().to_owned(),
+            labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        };
+        match self.world.is_offline().then(|| self.world.list(&selection)) {
+            Some(Found::Yes(found)) => found,
+            _ => Vec::new(),
+        }
+    }
+
+    fn certificate_note(&self, step: &Step) -> Option<String> {
+        let before = self.object(&step.part).filter(|_| step.part == Part::ControlPlane);
+        let machines = before.map(|before| self.of_control_plane(API_VERSION, "Machine", before)).unwrap_or_default();
+        certificate_note(step, before.map(Arc::as_ref), &machines, self.now)
+    }
+
+    /// Why machines are replaced: the version first, since it is what people look for; a new name in a reference explains nothing,
+    /// what gave the template a new name does.
+    fn reason(&self, step: &Step, decisive: &[Decisive<'_>]) -> String {
+        let version = decisive.iter().find(|(leaf, _)| is_version(&leaf.path));
+        if let Some((from, to)) = version.and_then(|(leaf, _)| Some((leaf.from?.as_str()?, leaf.to?.as_str()?))) {
+            return format!("its version goes from {from} to {to}");
+        }
+        if let (None, Some(because)) = (version, self.rotation(&step.part)) {
+            return because;
+        }
+        let paths: Vec<&str> = decisive.iter().map(|(leaf, _)| &*leaf.path).collect();
+        explained(step, &paths).unwrap_or_default()
+    }
+
+    /// Why a template of the machines of a part is rotated in this plan, if one is.
+    fn rotation(&self, part: &Part) -> Option<String> {
+        let mut rotated = self.rotated.get(&part.worker()).into_iter().flatten();
+        // The successor of a template that is gone differs in no field.
+        let of_lost = |step: &Step| step.changes.is_empty().then(|| format!("{} {}", step.object.kind, step.reason));
+        rotated.find_map(|step| of_object(step).or_else(|| of_lost(step)))
+    }
+
+    /// The machines of a part whose health check remediates healthy machines (ROLL-17).
+    fn of_health_check(&self, step: &Step) -> Option<Roll> {
+        let (part, reason) = called_unhealthy(step)?;
+        let object = self.object(&part)?;
+        let replaced = replicas(owner(&part, object.kind())?, object);
+        let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
+        Some(Roll { part, machines, certainty: Certainty::Assumed, reason, ..blank(step) })
+    }
+
+    /// A machine pool whose objects change in place, after which its provider may replace machines (ROLL-15).
+    fn of_pools_objects(&self, step: &Step) -> Option<Roll> {
+        let (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name)) = &step.part else { return None };
+        let is_pool = *kind == WorkerKind::MachinePool && step.action == Action::Apply;
+        let reason = of_object(step).filter(|_| is_pool)?;
+        let part = Part::Worker(*kind, name.clone());
+        let pool = self.object(&part)?;
+        let replaced = replicas(Owner::MachinePool, pool);
+        let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
+        let (kind, name) = (pool.kind().to_owned(), pool.name().to_owned());
+        Some(Roll {
+            part,
+            kind,
+            name,
+            machines,
+            at_a_time: None,
+            from: None,
+            in_place: None,
+            certainty: Certainty::Provider,
+            reason,
+            is_upgrade: false,
+        })
+    }
+}
+
+/// Whether a machine that ran `kubeadm init` is what a machine would be that joins now (ROLL-3).
+fn stays_initialized(step: &Step, before: &Object) -> bool {
+    let config = |object: &Object, name: &str| object.at(&format!("spec.kubeadmConfigSpec.{name}")).cloned();
+    let join = step.sent.as_deref().and_then(|sent| config(sent, "joinConfiguration"));
+    initialized_as_joined(config(before, "initConfiguration").as_ref(), join.as_ref())
+}
+
+/// Whether the object is older than the time of `rollout.after` (ROLL-6, ROLL-10); one from a file may be
+/// of any age.
+fn was_made_before(decisive: &[Decisive<'_>], before: &Object) -> bool {
+    let made = time(before.at("metadata.creationTimestamp"));
+    let after = decisive
+        .iter()
+        .filter(|(_, row)| row.effect == Effect::ReplacesAfter)
+        .filter_map(|(leaf, _)| time(leaf.to))
+        .max();
+    made.zip(after).is_none_or(|(made, after)| made < after)
+}
+
+fn time(value: Option<&Value>) -> Option<Timestamp> {
+    value?.as_str()?.parse().ok()
+}
+
+const REPLICAS: &str = "spec.replicas";
+
+fn blank(step: &Step) -> Roll {
+    Roll {
+        part: step.part.clone(),
+        kind: step.object.kind.clone(),
+        name: step.object.key.name.clone(),
+        machines: Machines::NONE,
+        at_a_time: None,
+        from: None,
+        in_place: None,
+        certainty: Certainty::Exact,
+        reason: step.reason.clone(),
+        is_upgrade: false,
+    }
+}
+
+fn added(step: &Step, owner: Owner) -> Roll {
+    let sent = step.sent.as_deref();
+    let added = sent.and_then(|sent| replicas(owner, sent).or_else(|| defaulted(owner, sent, None)));
+    Roll { machines: Machines { added, ..Machines::NONE }, ..blank(step) }
+}
+
+fn removed(step: &Step, owner: Owner, before: &Object) -> Roll {
+    Roll { machines: Machines { removed: replicas(owner, before), ..Machines::NONE }, ..blank(step) }
+}
+
+/// How many machines an object has: what its spec asks for, else what its status counts, else the default of admission. The number
+/// that an autoscaler sets is known only if the object has it.
+fn replicas(owner: Owner, object: &Object) -> Option<i64> {
+    let number = |path: &str| object.at(path).and_then(Value::as_i64);
+    let default = || if is_autoscaled(object) { None } else { defaulted(owner, object, None) };
+    number(REPLICAS).or_else(|| number("status.replicas")).or_else(default)
+}
+
+fn is_autoscaled(object: &Object) -> bool {
+    [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE]
+        .iter()
+        .all(|name| object.annotation(name).is_some())
+}
+
+/// Why numbers of machines are not known, if some are not.
+fn why_unknown(machines: &Machines, step: &Step, before: Option<&Arc<Object>>) -> Option<String> {
+    let Machines { replaced, removed, added, outdated_until_deleted, at_least: _ } = machines;
+    if [replaced, removed, added, outdated_until_deleted].iter().all(|number| number.is_some()) {
+        return None;
+    }
+    let objects = [step.sent.as_ref(), before];
+    let is_autoscaled = objects.into_iter().flatten().any(|object| is_autoscaled(object));
+    Some(match is_autoscaled {
+        true => "an autoscaler sets the number of its machines, which is not in the files".to_owned(),
+        false => format!("the number of its machines is not known, since {} has no spec.replicas", step.object.kind),
+    })
+}
+
+/// The old and the new number of machines. A number that is not sent does not change.
+fn scaling(step: &Step, owner: Owner, before: &Object) -> (Option<i64>, Option<i64>) {
+    let had = replicas(owner, before);
+    let change = step.changes.iter().find(|change| change.path == REPLICAS);
+    match change {
+        Some(change) => (had, change.to.as_ref().and_then(Value::as_i64)),
+        None => (had, had),
+    }
+}
+
+/// Machines that are made or deleted when a number changes (ROLL-12).
+fn scaled(had: Option<i64>, wanted: Option<i64>) -> Machines {
+    let more = |from: Option<i64>, to: Option<i64>| match (from, to) {
+        (from, to) if from == to => Some(0),
+        (Some(from), Some(to)) => Some(to.saturating_sub(from).max(0)),
+        _ => None,
+    };
+    Machines { added: more(had, wanted), removed: more(wanted, had), ..Machines::NONE }
+}
+
+/// The minimum of an autoscaler, for a set whose number of machines is not known.
+fn least(step: &Step, before: &Object) -> i64 {
+    let least = |object: &Object| object.annotation(annotation::AUTOSCALER_MIN_SIZE)?.parse::<i64>().ok();
+    step.sent.as_deref().and_then(least).or_else(|| least(before)).unwrap_or_default().max(0)
+}
+
+/// A version is what it is; of other values a server may see that they are the same (DEC-15).
+fn certainty(step: &Step, decisive: &[Decisive<'_>], is_estimated: bool) -> Certainty {
+    if decisive.iter().all(|(_, row)| row.decider == Decider::Provider) {
+        return Certainty::Provider;
+    }
+    let is_sure = |(leaf, row): &Decisive<'_>| row.decider == Decider::Rule && is_version(&leaf.path);
+    match decisive.iter().any(is_sure) {
+        true => Certainty::Exact,
+        false if is_estimated => Certainty::Assumed,
+        false => step.certainty,
+    }
+}
+
+/// How many machines are replaced at a time, at the most (ROLL-8).
+fn at_a_time(step: &Step, owner: Owner, machines: Option<i64>) -> Option<i64> {
+    match owner {
+        Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane | Owner::Rke2ControlPlane => Some(1),
+        Owner::MachineDeployment if !is_on_delete(step) => machines.map(|machines| {
+            let surge = share(strategy(step, "rollingUpdate.maxSurge"), 1, machines, true);
+            let unavailable = share(strategy(step, "rollingUpdate.maxUnavailable"), 0, machines, false);
+            surge.saturating_add(unavailable).clamp(1, machines.max(1))
+        }),
+        Owner::MachineDeployment | Owner::MachinePool | Owner::OtherControlPlane => None,
+    }
+}
+
+fn is_on_delete(step: &Step) -> bool {
+    strategy(step, "type").and_then(Value::as_str) == Some("OnDelete")
+}
+
+fn strategy<'a>(step: &'a Step, field: &str) -> Option<&'a Value> {
+    step.sent.as_ref()?.at(&format!("spec.rollout.strategy.{field}"))
+}
+
+/// Whether the controller of an object leaves it alone (ROLL-18).
+fn is_paused(object: &Object) -> bool {
+    object.annotation(annotation::PAUSED).is_some() || object.at("spec.paused") == Some(&Value::Bool(true))
+}
+
+fn is_version(path: &str) -> bool {
+    path.ends_with("spec.version")
+}
+
+/// Why what an object is made from changes: its kind, and the first of its fields that does.
+fn of_object(step: &Step) -> Option<String> {
+    let changes = step.changes.iter().filter(|change| !change.path.starts_with("metadata"));
+    let paths: Vec<&str> = changes.map(|change| &*change.path).collect();
+    Some(format!("{}: {}", step.object.kind, explained(step, &paths)?))
+}
+
+/// The first of some fields that change, what gave it its value, and how many more there are.
+fn explained(step: &Step, paths: &[&str]) -> Option<String> {
+    let first = paths.first()?;
+    let rest = match paths.len() {
+        1 => String::new(),
+        more => format!(" and {} more", more - 1),
+    };
+    let change = step.changes.iter().find(|change| is_below(first, &change.path));
+    let because = change.and_then(|change: &Change| change.because.as_ref());
+    let because = because.map(|origin| format!(" ({origin})")).unwrap_or_default();
+    Some(format!("{first} changes{because}{rest}"))
+}
+
+/// A number, or a share of `all` as Kubernetes rounds it.
+fn share(value: Option<&Value>, default: i64, all: i64, rounds_up: bool) -> i64 {
+    let percent = |text: &str| text.strip_suffix('%')?.parse::<i64>().ok();
+    match value {
+        Some(Value::Number(number)) => number.as_i64().unwrap_or(default),
+        Some(Value::String(text)) => percent(text).map_or(default, |share| {
+            let whole = share.saturating_mul(all);
+            if rounds_up { (whole.saturating_add(99)) / 100 } else { whole / 100 }
+        }),
+        _ => default,
+    }
+}

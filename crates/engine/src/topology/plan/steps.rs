@@ -1,0 +1,593 @@
+//! The steps of a plan, in the order in which they are taken (RS-12).
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::difference::{Comparison, Difference, sent};
+use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
+use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
+use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
+use crate::topology::failure::DeniedChange;
+use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
+use crate::topology::hooks::HookTracker;
+use crate::topology::origin::{Origin, Origins};
+use crate::topology::ownership::Unavailable;
+use crate::topology::shim;
+use crate::topology::upgrade::{Held, Tracker};
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use crate::topology::{Computation, Failure, Observed};
+use model::hub::contract::Contract;
+use model::hub::names::{Names, prefixed};
+use model::hub::{Cluster, Object, ObjectRef, annotation, label};
+use model::world::{Found, Selection, World};
+
+impl Plan {
+    /// The steps from the current to the desired state. An object that cannot reach its desired state ends the plan, which says
+    /// so; what comes before it stays.
+    ///
+    /// # Errors
+    /// [`Failure::NotAsked`] when `world` has needs that must be gathered first.
+    pub fn of(
+        computation: &Computation,
+        world: &World,
+        applied: &Applied,
+        names: &mut dyn Names,
+    ) -> Result<Plan, Failure> {
+        let Computation { observed, desired, tracker, contract, unavailable, .. } = computation;
+        let Observed { blueprint, current } = &**observed;
+        let cluster = &blueprint.cluster;
+        let comparison = Comparison { world, applied };
+        let (steps, held) = (Vec::new(), tracker.held(&cluster.metadata.name));
+        let mut planner = Planner { cluster, current, tracker, comparison, names, unavailable, steps, held };
+        let failure = planner.everything(desired, *contract).err();
+        let Planner { steps, held, .. } = planner;
+        if world.has_needs() {
+            return Err(Failure::NotAsked);
+        }
+        Ok(Plan { steps, held, failure, shim: shim::of(cluster, current) })
+    }
+}
+
+struct Planner<'a> {
+    cluster: &'a Cluster,
+    current: &'a Current,
+    tracker: &'a Tracker,
+    comparison: Comparison<'a>,
+    names: &'a mut dyn Names,
+    /// Why objects cannot be created.
+    unavailable: &'a [Unavailable],
+    steps: Vec<Step>,
+    held: Vec<Held>,
+}
+
+/// Where a control plane refers to the template of its machines, by contract.
+const MACHINES_REFS: [&str; 2] = [INFRASTRUCTURE_REF.at(Contract::V1Beta2), INFRASTRUCTURE_REF.at(Contract::V1Beta1)];
+
+impl Planner<'_> {
+    /// All of it, in the order in which it is written (RS-12).
+    fn everything(&mut self, desired: &Desired, contract: Contract) -> Result<(), Failure> {
+        let Desired { infrastructure, control_plane, cluster, machine_deployments, machine_pools } = desired;
+        let mut cluster = Cow::Borrowed(cluster);
+        let marked = self.mark_hooks();
+        self.object(Part::Infrastructure, infrastructure, self.current.infrastructure.as_ref())?;
+        let of_control_plane = self.control_plane(control_plane, contract);
+        if of_control_plane.is_err() {
+            // A new infrastructure cluster must be noted all the same (RS-18).
+            if self.current.infrastructure.is_some() {
+                return of_control_plane;
+            }
+            cluster.to_mut().control_plane_ref.clone_from(&marked.control_plane_ref);
+        }
+        self.cluster(&marked, &cluster, "it references objects of the topology");
+        of_control_plane?;
+        self.workers(WorkerKind::MachineDeployment, machine_deployments)?;
+        self.workers(WorkerKind::MachinePool, machine_pools)
+    }
+
+    /// What only makes sense as a whole: templates are not made for an owner that cannot refer to them (RS-21, RS-29, RS-32).
+    fn whole(&mut self, steps: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
+        let before = self.steps.len();
+        let outcome = steps(self);
+        if outcome.is_err() {
+            self.steps.truncate(before);
+        }
+        outcome
+    }
+
+    /// An object that is changed in place for life (RS-24, ROT-10), such as the infrastructure cluster (RS-17); it never changes its
+    /// name or kind (RS-25). Without a difference there is no step (RS-39).
+    fn object(&mut self, part: Part, desired: &DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
+        let DesiredObject { object, origins } = desired;
+        let mut sent = sent(object)?;
+        let Some(current) = current else {
+            return self.create(part, sent, origins);
+        };
+        keeps_its_identity(current, &sent)?;
+        keep_uid(&mut sent, current)?;
+        let difference = self.comparison.of(current, &sent, origins)?;
+        if !difference.is_empty() {
+            self.comparison.is_allowed(current, &sent, &difference, DeniedChange::Update)?;
+            let reason = in_place(&difference);
+            self.update(part, sent, origins, difference, reason, current);
+        }
+        Ok(())
+    }
+
+    /// A template of machines (ROT-01): what changes its spec gives it a new name, which is returned (ROT-02 to ROT-05, ROT-07,
+    /// ROT-08). The new one is always created; no other is looked for (ROT-12). So is one in the place of a template that is gone
+    /// although an owner refers to it (ROT-13).
+    fn template(
+        &mut self,
+        part: Part,
+        desired: &DesiredObject,
+        current: Option<&Arc<Object>>,
+    ) -> Result<Option<String>, Failure> {
+        let DesiredObject { object, origins } = desired;
+        let mut sent = sent(object)?;
+        let Some(current) = current else {
+            let Some(lost) = self.lost(&part) else {
+                self.create(part, sent, origins)?;
+                return Ok(None);
+            };
+            let name = self.successor(&part, &lost);
+            sent.set("metadata.name", json!(name))?;
+            self.replace_lost(part, sent, origins, lost);
+            return Ok(Some(name));
+        };
+        let is_of_another_kind = (current.group(), current.kind()) != (sent.group(), sent.kind());
+        if is_of_another_kind && !matches!(part, Part::Bootstrap(..)) {
+            return Err(Failure::Incompatible {
+                current: current.reference().into(),
+                desired: sent.reference().into(),
+            });
+        }
+        let mut difference = if is_of_another_kind {
+            Difference::of_kinds(current, &sent, origins)
+        } else {
+            keep_uid(&mut sent, current)?;
+            self.comparison.of(current, &sent, origins)?
+        };
+        if !difference.is_in_spec {
+            if !difference.is_empty() {
+                let reason = "only its metadata changes, no machine is replaced".to_owned();
+                self.update(part, sent, origins, difference, reason, current);
+            }
+            return Ok(None);
+        }
+        if !is_of_another_kind {
+            self.comparison.is_allowed(current, &sent, &difference, DeniedChange::Replace)?;
+            difference.add(self.comparison.lost(current, &sent)?);
+        }
+        let old = current.name().to_owned();
+        let name = self.successor(&part, &old);
+        sent.set("metadata.name", json!(name))?;
+        sent.remove("metadata.uid");
+        let reason = "its spec changes; templates are replaced, not updated".to_owned();
+        self.write(Action::Rotate, part, sent, origins, difference, reason);
+        if let Some(step) = self.steps.last_mut() {
+            step.replaces = Some(old);
+        }
+        Ok(Some(name))
+    }
+
+    /// The name of the template that takes the place of another.
+    fn successor(&mut self, part: &Part, old: &str) -> String {
+        let end = self.names.end(&self.cluster.metadata.key(), &format!("{part}/{old}"));
+        prefixed(&prefix(&self.cluster.metadata.name, part), &end)
+    }
+
+    /// A new template in the place of one that is gone (ROT-13).
+    fn replace_lost(&mut self, part: Part, sent: Object, origins: &Origins, lost: String) {
+        let reason = format!("{lost:?} is referenced and does not exist");
+        self.write(Action::Rotate, part, sent, origins, Difference::none(), reason);
+        if let Some(step) = self.steps.last_mut() {
+            step.replaces = Some(lost);
+        }
+    }
+
+    /// The name of a template that the owner of a part refers to and that is gone.
+    fn lost(&self, part: &Part) -> Option<String> {
+        let worker = |kind: &WorkerKind, name: &String| self.current.workers(*kind).get(name);
+        let (owner, paths, current): (_, &[&str], _) = match part {
+            Part::ControlPlaneMachines => {
+                let CurrentControlPlane { object, machines, .. } = &self.current.control_plane;
+                (object.as_ref()?, &MACHINES_REFS, machines)
+            }
+            Part::Bootstrap(kind, name) => {
+                let CurrentWorker { object, bootstrap, .. } = worker(kind, name)?;
+                (object, &[WORKER_BOOTSTRAP_REF], bootstrap)
+            }
+            Part::WorkerInfrastructure(kind, name) => {
+                let CurrentWorker { object, infrastructure, .. } = worker(kind, name)?;
+                (object, &[WORKER_INFRASTRUCTURE_REF], infrastructure)
+            }
+            _ => return None,
+        };
+        let name = |path: &&str| owner.text(&format!("{path}.name")).ok().flatten().map(str::to_owned);
+        if current.is_none() { paths.iter().find_map(name) } else { None }
+    }
+
+    /// The control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
+    /// The replaced template is deleted at once (ROT-06).
+    fn control_plane(&mut self, desired: &DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
+        let current = &self.current.control_plane;
+        self.health_check(Part::ControlPlaneHealthCheck, desired.health_check.as_ref(), current.health_check.as_ref())?;
+        // What holds it may wait for machines, which cannot come without their template.
+        let has_lost = desired.machines.is_some() && self.lost(&Part::ControlPlaneMachines).is_some();
+        if self.tracker.is_control_plane_frozen() && !has_lost {
+            return Ok(());
+        }
+        let mut control_plane = Cow::Borrowed(&desired.control_plane);
+        self.whole(|planner| {
+            let mut replaced = None;
+            if let Some(machines) = &desired.machines {
+                let renamed = planner.template(Part::ControlPlaneMachines, machines, current.machines.as_ref())?;
+                if let Some(name) = renamed {
+                    control_plane
+                        .to_mut()
+                        .object
+                        .set(&format!("{}.name", INFRASTRUCTURE_REF.at(contract)), json!(name))?;
+                    replaced = current.machines.as_ref();
+                }
+            }
+            planner.object(Part::ControlPlane, &control_plane, current.object.as_ref())?;
+            if let Some(old) = replaced {
+                planner.delete(Part::ControlPlaneMachines, old, "another template replaces it");
+            }
+            planner.forgotten_machines()
+        })
+    }
+
+    /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06, DEL-13). Nothing
+    /// refers to them, and otherwise they would stay until the Cluster is deleted.
+    fn forgotten_machines(&mut self) -> Result<(), Failure> {
+        let metadata = &self.cluster.metadata;
+        let Some(current) = &self.current.control_plane.machines else { return Ok(()) };
+        let labels = [(label::CLUSTER_NAME, &*metadata.name), (label::OWNED, "")];
+        let selection = Selection {
+            api_version: current.api_version().to_owned(),
+            kind: current.kind().to_owned(),
+            namespace: metadata.namespace.clone(),
+            labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        };
+        let found = match self.comparison.world.list(&selection) {
+            Found::Yes(found) => found,
+            // The world has a need then, so that the plan is void.
+            Found::Absent | Found::NotAsked => return Ok(()),
+            Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
+        };
+        let is_of_workers = |object: &Object| {
+            [label::DEPLOYMENT_NAME, label::POOL_NAME].iter().any(|name| object.label(name).is_some())
+        };
+        let is_ours = |object: &Object| {
+            let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
+            let mut owners = owners.map(|owner| owner["uid"].as_str().unwrap_or_default());
+            !metadata.uid.is_empty() && owners.any(|uid| uid == metadata.uid)
+        };
+        let is_in_use = |object: &Object| {
+            let of_plan =
+                self.steps.iter().any(|step| step.object.kind == object.kind() && step.object.key == object.key());
+            object.name() == current.name() || of_plan
+        };
+        let forgotten = found
+            .iter()
+            .filter(|one| !is_of_workers(one) && is_ours(one) && !is_in_use(one) && !one.is_being_deleted());
+        for template in forgotten.cloned().collect::<Vec<_>>() {
+            self.delete(Part::ControlPlaneMachines, &template, "another template replaced it before");
+        }
+        Ok(())
+    }
+
+    /// Marks the hooks that a step of the control plane brings with it before the step is taken: a crash in between would lose
+    /// them (HK-03). Where nothing is there yet, they come with the references. Returns the Cluster as it is then.
+    fn mark_hooks(&mut self) -> DesiredCluster {
+        let Cluster { metadata, spec, .. } = self.cluster;
+        let is = DesiredCluster {
+            labels: metadata.labels.to_map(),
+            annotations: metadata.annotations.to_map(),
+            infrastructure_ref: spec.infrastructure_ref.clone(),
+            control_plane_ref: spec.control_plane_ref.clone(),
+        };
+        let hooks = &self.tracker.hooks;
+        let is_marked = hooks.pending().is_subset(HookTracker::of(self.cluster).pending());
+        if is_marked || self.current.control_plane.object.is_none() {
+            return is;
+        }
+        let mut marked = is.clone();
+        let value = hooks.annotation().map(|value| (annotation::PENDING_HOOKS.to_owned(), value));
+        marked.annotations.extend(value);
+        self.cluster(&is, &marked, "hooks are marked as pending before their action begins");
+        marked
+    }
+
+    /// Labels, annotations and references of the Cluster (RS-22, RS-23).
+    fn cluster(&mut self, is: &DesiredCluster, desired: &DesiredCluster, reason: &str) {
+        let cluster = self.cluster;
+        let mut changes = Vec::new();
+        let mut patch = Object::default();
+        let metadata =
+            [("labels", &is.labels, &desired.labels), ("annotations", &is.annotations, &desired.annotations)];
+        for (field, before, after) in metadata {
+            for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
+                let (from, to) = (before.get(name), after.get(name));
+                if from != to {
+                    let text = |value: Option<&String>| value.map(|value| json!(value));
+                    changes.push(of_topology(format!("metadata.{field}[{name}]"), text(from), text(to)));
+                }
+            }
+        }
+        let references = [
+            ("spec.infrastructureRef", &is.infrastructure_ref, &desired.infrastructure_ref),
+            ("spec.controlPlaneRef", &is.control_plane_ref, &desired.control_plane_ref),
+        ];
+        for (path, from, to) in references {
+            if from != to {
+                let from = from.is_defined().then(|| Value::from(from));
+                changes.push(of_topology(path.to_owned(), from, Some(to.into())));
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        for (path, value) in [
+            ("metadata.labels", json!(desired.labels)),
+            ("metadata.annotations", json!(desired.annotations)),
+            ("spec.infrastructureRef", Value::from(&desired.infrastructure_ref)),
+            ("spec.controlPlaneRef", Value::from(&desired.control_plane_ref)),
+        ] {
+            // Nothing on the way can be anything but an object: the patch was empty.
+            let _ = patch.set(path, value);
+        }
+        self.steps.push(Step {
+            action: Action::Apply,
+            part: Part::Cluster,
+            object: ObjectRef::new(API_VERSION, "Cluster", cluster.metadata.key()),
+            uid: Some(cluster.metadata.uid.clone()).filter(|uid| !uid.is_empty()),
+            current: None,
+            replaces: None,
+            sent: Some(Arc::new(patch)),
+            origins: Arc::default(),
+            changes,
+            reason: reason.to_owned(),
+            certainty: Certainty::Exact,
+        });
+    }
+
+    /// The workers of a kind: creates before updates before deletions (RS-26).
+    fn workers(&mut self, kind: WorkerKind, desired: &[DesiredWorker]) -> Result<(), Failure> {
+        let current = self.current.workers(kind);
+        let wanted: BTreeSet<&str> = desired.iter().map(|worker| &*worker.topology_name).collect();
+        let gone: Vec<_> = current.iter().filter(|(name, _)| !wanted.contains(name.as_str())).collect();
+        // By their generated names, the first one of each.
+        let names: BTreeMap<&str, &str> =
+            gone.iter().rev().map(|&(name, worker)| (worker.object.name(), name.as_str())).collect();
+        let (existing, new): (Vec<_>, Vec<_>) =
+            desired.iter().partition(|worker| current.contains_key(&worker.topology_name));
+        for worker in new {
+            if !self.tracker.is_pending_create(kind, &worker.topology_name)
+                && !self.waits_for_name(kind, worker, &names)
+            {
+                self.whole(|planner| planner.create_worker(kind, worker))?;
+            }
+        }
+        for worker in existing {
+            if let Some(current) = current.get(&worker.topology_name) {
+                self.update_worker(kind, worker, current)?;
+            }
+        }
+        let mut gone = gone;
+        gone.sort_by_key(|(_, worker)| worker.object.name());
+        for (name, worker) in gone {
+            self.delete_worker(kind, name, worker);
+        }
+        Ok(())
+    }
+
+    /// Whether a worker that left the topology still has the generated name of a new one, which is created when the other is gone
+    /// (DEC-36). `gone` has the workers that left, by their generated names.
+    fn waits_for_name(&mut self, kind: WorkerKind, worker: &DesiredWorker, gone: &BTreeMap<&str, &str>) -> bool {
+        let Some(holder) = gone.get(worker.worker.object.name()) else { return false };
+        let reason = format!("waits until {} {holder:?}, which has the same generated name, is deleted", kind.name());
+        let (kind, name) = (kind.name().to_owned(), worker.topology_name.clone());
+        self.held.push(Held { kind, name, reason });
+        true
+    }
+
+    /// Infrastructure, bootstrap, the worker, its health check (RS-28, RS-34).
+    fn create_worker(&mut self, kind: WorkerKind, worker: &DesiredWorker) -> Result<(), Failure> {
+        let name = &worker.topology_name;
+        self.object(Part::WorkerInfrastructure(kind, name.clone()), &worker.infrastructure, None)?;
+        self.object(Part::Bootstrap(kind, name.clone()), &worker.bootstrap, None)?;
+        self.object(Part::Worker(kind, name.clone()), &worker.worker, None)?;
+        match &worker.health_check {
+            Some(check) => self.object(Part::WorkerHealthCheck(name.clone()), check, None),
+            None => Ok(()),
+        }
+    }
+
+    /// The health check always; then, unless the worker is being deleted or an upgrade holds it, what it refers
+    /// to and the worker itself, all that has changed in one write (RS-30, RS-31, RS-34, UP-39, UP-40, ROT-09). Templates that were
+    /// replaced stay for the machine sets that use them (ROT-06).
+    fn update_worker(
+        &mut self,
+        kind: WorkerKind,
+        desired: &DesiredWorker,
+        current: &CurrentWorker,
+    ) -> Result<(), Failure> {
+        let name = &desired.topology_name;
+        let is_deployment = kind == WorkerKind::MachineDeployment;
+        if is_deployment {
+            let part = Part::WorkerHealthCheck(name.clone());
+            self.health_check(part, desired.health_check.as_ref(), current.health_check.as_ref())?;
+        }
+        let is_leaving = is_deployment && current.object.is_being_deleted();
+        let has_lost = current.infrastructure.is_none() || current.bootstrap.is_none();
+        if is_leaving || (self.tracker.is_worker_frozen(kind, current.object.name()) && !has_lost) {
+            return Ok(());
+        }
+        let (infrastructure, bootstrap) = (&desired.infrastructure, &desired.bootstrap);
+        let mut worker = Cow::Borrowed(&desired.worker);
+        self.whole(|planner| {
+            let of_infrastructure = Part::WorkerInfrastructure(kind, name.clone());
+            let of_bootstrap = Part::Bootstrap(kind, name.clone());
+            let (was_infrastructure, was_bootstrap) = (current.infrastructure.as_ref(), current.bootstrap.as_ref());
+            if is_deployment {
+                if let Some(new) = planner.template(of_infrastructure, infrastructure, was_infrastructure)? {
+                    worker.to_mut().object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
+                }
+                if let Some(new) = planner.template(of_bootstrap, bootstrap, was_bootstrap)? {
+                    worker.to_mut().object.set(&format!("{WORKER_BOOTSTRAP_REF}.name"), json!(new))?;
+                }
+            } else {
+                planner.object(of_infrastructure, infrastructure, was_infrastructure)?;
+                planner.object(of_bootstrap, bootstrap, was_bootstrap)?;
+            }
+            planner.object(Part::Worker(kind, name.clone()), &worker, Some(&current.object))
+        })
+    }
+
+    /// A worker that the topology does not name any more, its health check first (RS-33, RS-34, DEL-03, DEL-04).
+    fn delete_worker(&mut self, kind: WorkerKind, name: &str, worker: &CurrentWorker) {
+        let reason = "the topology no longer defines it";
+        if let Some(health_check) = &worker.health_check {
+            self.delete(Part::WorkerHealthCheck(name.to_owned()), health_check, reason);
+        }
+        if !worker.object.is_being_deleted() {
+            self.delete(Part::Worker(kind, name.to_owned()), &worker.object, reason);
+        }
+    }
+
+    /// A health check is created, updated and deleted with its definition (RS-35).
+    fn health_check(
+        &mut self,
+        part: Part,
+        desired: Option<&DesiredObject>,
+        current: Option<&Arc<Object>>,
+    ) -> Result<(), Failure> {
+        match (desired, current) {
+            (Some(desired), current) => self.object(part, desired, current),
+            (None, Some(current)) => {
+                self.delete(part, current, "the topology no longer defines a health check");
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// A new object, which adopts an existing object of its name unless that has another owner (RS-13, DEC-36).
+    fn create(&mut self, part: Part, sent: Object, origins: &Origins) -> Result<(), Failure> {
+        let object = sent.reference();
+        let is_same =
+            |other: &ObjectRef| (other.group(), &other.kind, &other.key) == (object.group(), &object.kind, &object.key);
+        if let Some(unavailable) = self.unavailable.iter().find(|one| is_same(one.object())) {
+            return Err(unavailable.clone().into());
+        }
+        let difference = Difference::none();
+        let reason = "the topology defines it and it does not exist".to_owned();
+        self.write(Action::Create, part, sent, origins, difference, reason);
+        Ok(())
+    }
+
+    /// A change in place. The API server refuses it once `current` has changed (SSA-24).
+    fn update(
+        &mut self,
+        part: Part,
+        sent: Object,
+        origins: &Origins,
+        difference: Difference,
+        reason: String,
+        current: &Arc<Object>,
+    ) {
+        self.write(Action::Apply, part, sent, origins, difference, reason);
+        if let Some(step) = self.steps.last_mut() {
+            step.current = (!self.comparison.world.is_offline()).then(|| current.clone());
+        }
+    }
+
+    fn write(
+        &mut self,
+        action: Action,
+        part: Part,
+        sent: Object,
+        origins: &Origins,
+        difference: Difference,
+        reason: String,
+    ) {
+        self.steps.push(Step {
+            action,
+            part,
+            object: sent.reference(),
+            uid: uid_of(&sent),
+            current: None,
+            replaces: None,
+            sent: Some(Arc::new(sent)),
+            origins: Arc::new(origins.clone()),
+            changes: difference.changes,
+            reason,
+            certainty: difference.certainty,
+        });
+    }
+
+    fn delete(&mut self, part: Part, object: &Object, reason: &str) {
+        self.steps.push(Step {
+            action: Action::Delete,
+            part,
+            object: object.reference(),
+            uid: uid_of(object),
+            current: None,
+            replaces: None,
+            sent: None,
+            origins: Arc::default(),
+            changes: Vec::new(),
+            reason: reason.to_owned(),
+            certainty: Certainty::Exact,
+        });
+    }
+}
+
+/// A change that only the engine makes.
+fn of_topology(path: String, from: Option<Value>, to: Option<Value>) -> Change {
+    Change { path, from, to, because: Some(Origin::Topology), was: None, is_sensitive: false }
+}
+
+/// Name, group, kind and namespace of an object never change (RS-25).
+fn keeps_its_identity(current: &Object, desired: &Object) -> Result<(), Failure> {
+    let identity = |object: &Object| (object.group().to_owned(), object.kind().to_owned(), object.key());
+    match identity(current) == identity(desired) {
+        true => Ok(()),
+        false => {
+            Err(Failure::Incompatible { current: current.reference().into(), desired: desired.reference().into() })
+        }
+    }
+}
+
+/// What is updated is named by its uid, so that it is not made again when it went meanwhile (SSA-05).
+fn keep_uid(sent: &mut Object, current: &Object) -> Result<(), Failure> {
+    if !current.uid().is_empty() {
+        sent.set("metadata.uid", json!(current.uid()))?;
+    }
+    Ok(())
+}
+
+fn uid_of(object: &Object) -> Option<String> {
+    Some(object.uid().to_owned()).filter(|uid| !uid.is_empty())
+}
+
+/// The beginning of the names of templates (NAM-06).
+fn prefix(cluster: &str, part: &Part) -> String {
+    match part {
+        Part::Bootstrap(_, name) | Part::WorkerInfrastructure(_, name) => format!("{cluster}-{name}-"),
+        _ => format!("{cluster}-"),
+    }
+}
+
+fn in_place(difference: &Difference) -> String {
+    match difference.changes.len() {
+        0 => "its managedFields need repair".to_owned(),
+        1 => "a field changes".to_owned(),
+        many => format!("{many} fields change"),
+    }
+}

@@ -1,0 +1,246 @@
+//! Writes steps into the facts of a fold, and does the work of providers and machine controllers that follows.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::difference::{merged, owners, schema};
+use super::rolls::{defaulted, owner};
+use super::{Fold, Part, Sent, Step, uid};
+use crate::topology::Failure;
+use crate::topology::refusals::{completed_in, definition_of};
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use golang::json::StringMap;
+use model::hub::{Cluster, Object, ObjectKey, ObjectRef, label};
+use model::rollouts::Owner;
+use model::world::{Found, Record, Selection, World};
+use schema::ssa;
+
+impl Fold {
+    pub(super) fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+        self.write(cluster, step)?;
+        self.answer(step);
+        Ok(())
+    }
+
+    /// Writes the object of a step, as a server would: an existing object of the name is taken over, fields of other managers stay,
+    /// and `managedFields` are updated (RS-13, DEC-36, DEC-43).
+    ///
+    /// # Errors
+    /// When the object cannot be applied.
+    pub fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+        let Some(sent) = &step.sent else {
+            self.delete(step);
+            return Ok(());
+        };
+        if step.part == Part::Cluster {
+            self.apply_to_cluster(cluster, sent);
+            return Ok(());
+        }
+        let world = World::new(Arc::new(self.facts.clone()));
+        let mut object = completed_in(&world, self.applied_to(&step.object, sent)?);
+        // A server would set a new one. Earlier dry runs of the object are not valid any more.
+        object.remove("metadata.resourceVersion");
+        if object.uid().is_empty() {
+            object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
+        }
+        let (stored, origins) = (Arc::new(object), step.origins.clone());
+        let sent = if has_only(&stored, sent) { &stored } else { sent };
+        self.applied.put(&step.object, Sent { object: sent.clone(), origins, is_rolled_out: true });
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.put(stored);
+        }
+        Ok(())
+    }
+
+    /// The result of applying `sent` to the object of that name, if it exists. What a schema refuses has been said, and is applied
+    /// all the same: machines are counted as if it were corrected.
+    fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
+        let world = World::new(Arc::new(self.facts.clone()));
+        let merged = self.merged(reference, sent);
+        match merged {
+            Err(Failure::Unreadable(_)) if definition_of(sent, &world).is_some() => {
+                self.merged_by(reference, sent, &world, &ssa::Schema::unknown())
+            }
+            merged => merged,
+        }
+    }
+
+    pub(super) fn merged(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
+        let world = World::new(Arc::new(self.facts.clone()));
+        let before = world.object(reference);
+        let live = if let Found::Yes(live) = &before { Some(&**live) } else { None };
+        self.merged_by(reference, sent, &world, &schema(&world, sent, live)?)
+    }
+
+    fn merged_by(
+        &self,
+        reference: &ObjectRef,
+        sent: &Object,
+        world: &World,
+        schema: &ssa::Schema,
+    ) -> Result<Object, Failure> {
+        let before = world.object(reference);
+        let (live, managers) = match &before {
+            Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, schema)?),
+            _ => (None, Vec::new()),
+        };
+        merged(live.map(|live| Object::as_ref(live)), &managers, sent, schema)
+            .map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
+    }
+
+    /// Does at once the work of the provider and the machine controllers that follows a step.
+    pub(super) fn answer(&mut self, step: &Step) {
+        let Some(owner) = owner(&step.part, &step.object.kind) else { return };
+        let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
+            return;
+        };
+        let mut object = Object::clone(&written);
+        keep_replicas(&mut object, owner, step);
+        if owner == Owner::MachineDeployment {
+            complete_strategy(&mut object);
+            self.replace_machines(&written);
+        }
+        provide(&mut object, step);
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.put(Arc::new(object));
+        }
+    }
+
+    /// Adds what admission adds to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
+    pub fn admit(&mut self, step: &Step) {
+        let owner = owner(&step.part, &step.object.kind);
+        let Some(owner) = owner.filter(|owner| matches!(owner, Owner::MachineDeployment | Owner::MachinePool)) else {
+            return;
+        };
+        let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
+            return;
+        };
+        let mut object = Object::clone(&written);
+        if object.at("spec.replicas").is_none()
+            && let Some(replicas) = defaulted(owner, &object, had_replicas(step))
+        {
+            // `spec` holds other fields.
+            let _ = object.set("spec.replicas", replicas.into());
+        }
+        if owner == Owner::MachineDeployment {
+            complete_strategy(&mut object);
+        }
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.put(Arc::new(object));
+        }
+    }
+
+    fn delete(&mut self, step: &Step) {
+        self.applied.remove(&step.object);
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.remove(&step.object);
+        }
+    }
+
+    /// The Cluster with the labels, annotations and references that the engine decided on.
+    fn apply_to_cluster(&mut self, key: &ObjectKey, patch: &Object) {
+        let Found::Yes(found) = self.facts.cluster(key) else { return };
+        let mut cluster = Cluster::clone(&found);
+        let texts = |path: &str| StringMap::from(patch.texts(path).unwrap_or_default());
+        cluster.metadata.labels = texts("metadata.labels");
+        cluster.metadata.annotations = texts("metadata.annotations");
+        let reference = |path: &'static str| crate::topology::field_path::contract_ref(patch, path).ok();
+        cluster.spec.infrastructure_ref = reference("spec.infrastructureRef").unwrap_or_default();
+        cluster.spec.control_plane_ref = reference("spec.controlPlaneRef").unwrap_or_default();
+        self.facts.put_cluster(key.clone(), Record::readable(cluster));
+    }
+
+    /// Replaces the machines of a machine deployment, so that they match it.
+    fn replace_machines(&mut self, deployment: &Object) {
+        let version = deployment.at("spec.template.spec.version").cloned();
+        let (Some(version), Ok(labels)) = (version, deployment.texts("spec.selector.matchLabels")) else { return };
+        if !labels.contains_key(label::CLUSTER_NAME) {
+            return;
+        }
+        let Some(objects) = self.facts.objects_mut() else { return };
+        let machines = objects.list(&Selection {
+            api_version: API_VERSION.to_owned(),
+            kind: "Machine".to_owned(),
+            namespace: deployment.namespace().to_owned(),
+            labels,
+        });
+        for machine in machines {
+            let mut machine = Object::clone(&machine);
+            let is_set = machine.set("spec.version", version.clone()).is_ok();
+            if machine.at("status.nodeInfo.kubeletVersion").is_some() {
+                let _ = machine.set("status.nodeInfo.kubeletVersion", version.clone());
+            }
+            if is_set {
+                objects.put(Arc::new(machine));
+            }
+        }
+    }
+}
+
+/// Whether an object consists of the sent fields, its uid and the record of its field managers. Then it takes the place of the sent
+/// object, so that there is one copy.
+fn has_only(stored: &Object, sent: &Object) -> bool {
+    let is_of_server = |name: &str| matches!(name, "uid" | "managedFields");
+    let (stored, sent) = (stored.members(), sent.members());
+    stored.len() == sent.len()
+        && stored.iter().all(|(name, value)| match (&**name, value, sent.get(name)) {
+            ("metadata", Value::Object(stored), Some(Value::Object(sent))) => {
+                let names = |members: &Map<String, Value>| members.keys().filter(|name| !is_of_server(name)).count();
+                let mut all = stored.iter().filter(|(name, _)| !is_of_server(name));
+                names(stored) == names(sent) && all.all(|(name, value)| sent.get(name) == Some(value))
+            }
+            (_, value, other) => other == Some(value),
+        })
+}
+
+/// The number of replicas that a step changes.
+fn had_replicas(step: &Step) -> Option<i64> {
+    let change = step.changes.iter().find(|change| change.path == "spec.replicas")?;
+    change.from.as_ref()?.as_i64()
+}
+
+/// Sets the default of admission for replicas that were removed (ROLL-13).
+fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
+    let Some(had) = had_replicas(step) else { return };
+    if object.at("spec.replicas").is_none()
+        && let Some(replicas) = defaulted(owner, object, Some(had))
+    {
+        // `spec` holds other fields.
+        let _ = object.set("spec.replicas", replicas.into());
+    }
+}
+
+/// Sets the default strategy of admission in a machine deployment (MA-28.2.3).
+fn complete_strategy(object: &mut Object) {
+    const TYPE: &str = "spec.rollout.strategy.type";
+    let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or("RollingUpdate").to_owned();
+    let mut fill = |path: &str, value: Value| {
+        if object.at(path).is_none() {
+            // `spec` holds other fields, and those on the way are objects where they are at all.
+            let _ = object.set(path, value);
+        }
+    };
+    if kind == "RollingUpdate" {
+        fill(TYPE, kind.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxSurge", 1.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxUnavailable", 0.into());
+    }
+}
+
+/// Sets the status fields that a provider sets when it is done.
+fn provide(object: &mut Object, step: &Step) {
+    match &step.part {
+        Part::ControlPlane => {
+            let version = object.at("spec.version").cloned();
+            object.remove("status.versions");
+            if let Some(version) = version {
+                let _ = object.set("status.version", version);
+            }
+        }
+        Part::Worker(WorkerKind::MachinePool, _) => {
+            object.remove("status.nodeRefs");
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,403 @@
+//! What an API server would refuse of the objects of a topology, by the schemas of their CustomResourceDefinitions.
+//!
+//! ```text
+//! object to apply ─► defaults of the schema ─► types, bounds, enums, unknown fields, rules ─► Refusal, with what wrote the field
+//! ```
+//!
+//! A topology is applied with server-side apply, so a field that the schema does not have is refused and not dropped.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::origin::{Origin, Origins};
+use model::hub::contract::definition_name;
+use model::hub::{Definition, GROUP, Object, ObjectKey, version_of};
+use model::world::{Found, World};
+use schema::budget::Stop;
+use schema::field::{ErrorKind, Path};
+use schema::openapi::{Effort, Growth, ResourceSchema, Violation};
+
+/// How many refused fields of one object are named.
+const NAMED: usize = 20;
+/// How many refused fields of one topology are named, each once for all objects of a kind.
+const MOST: usize = 100;
+
+/// A field that an API server would refuse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// The kind of the object.
+    pub kind: String,
+    /// The name of the object.
+    pub name: String,
+    /// Other objects of the topology of which the same is true, by their slots.
+    pub others: BTreeSet<String>,
+    /// Empty for the object as a whole.
+    pub field: String,
+    pub error: ErrorKind,
+    /// What is wrong; no value of the object is in it (DEC-34).
+    pub detail: String,
+    /// What wrote the field; `None` for the engine itself.
+    pub because: Option<Origin>,
+    /// The class of the patch or of the template.
+    pub class: ObjectKey,
+    slot: String,
+}
+
+impl Refusal {
+    /// A field of one object, by the kind and the name of that.
+    pub fn new(
+        (kind, name): (&str, &str),
+        field: impl Into<String>,
+        error: ErrorKind,
+        detail: impl Into<String>,
+        because: Option<Origin>,
+        class: &ObjectKey,
+    ) -> Self {
+        Refusal {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            others: BTreeSet::new(),
+            field: field.into(),
+            error,
+            detail: detail.into(),
+            because,
+            class: class.clone(),
+            slot: String::new(),
+        }
+    }
+
+    /// Whether webhooks of the provider may put right what is wrong: they run before the API server looks for required fields, and
+    /// after it has looked at the types of fields.
+    pub fn may_be_completed(&self) -> bool {
+        self.error == ErrorKind::Required
+    }
+
+    fn is_like(&self, other: &Refusal) -> bool {
+        self.field == other.field
+            && (self.error, &self.kind, &self.detail) == (other.error, &other.kind, &other.detail)
+            && self.because == other.because
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)?;
+        if !self.others.is_empty() {
+            f.write_str(" and others")?;
+        }
+        if !self.field.is_empty() {
+            write!(f, ": {}", self.field)?;
+        }
+        write!(f, ": {}", self.detail)?;
+        match &self.because {
+            Some(patch @ Origin::Patch(_)) => write!(f, " (written by {patch} of ClusterClass {})", self.class),
+            Some(origin) => write!(f, " (from {origin})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is said of the objects of a topology so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checks {
+    pub refusals: Vec<Refusal>,
+    /// The kinds of objects that were not checked, because no schema of their version is known.
+    pub unchecked: BTreeSet<String>,
+    /// Why known schemas were not used.
+    pub unusable: BTreeSet<String>,
+}
+
+/// The object to check, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// A name for the place of the object in its topology.
+    pub slot: &'a str,
+    /// What is applied.
+    pub sent: &'a Object,
+    /// What comes of it: where there is no such object yet, the same.
+    pub merged: &'a Object,
+    pub origins: &'a Origins,
+    pub class: &'a ObjectKey,
+}
+
+impl Checks {
+    /// Checks an object against the schema of its definition, if the world has one. Only objects of providers are checked: the others
+    /// have the shape that this program gives them. `refused` is why the object cannot be merged.
+    pub fn add(&mut self, subject: Subject<'_>, world: &World, refused: Option<String>) {
+        let sent = subject.sent;
+        if sent.group() == GROUP {
+            return;
+        }
+        let definition = definition_of(sent, world);
+        match definition.as_ref().and_then(|found| found.resource_schema(version_of(sent.api_version()))) {
+            Some(Ok(schema)) => self.add_by(subject, schema, refused),
+            Some(Err(reason)) => self.leave_out(sent, Some(reason)),
+            None => self.leave_out(sent, None),
+        }
+    }
+
+    /// Notes that an object is not checked, and why its schema cannot be used if there is one.
+    fn leave_out(&mut self, object: &Object, reason: Option<&str>) {
+        self.unchecked.insert(object.kind().to_owned());
+        if let Some(reason) = reason {
+            let name = definition_name(object.group(), object.kind());
+            let version = version_of(object.api_version());
+            self.unusable.insert(format!("cannot use the schema of version {version} of {name}: {reason}"));
+        }
+    }
+
+    /// Checks an object against a schema.
+    pub fn add_by(&mut self, subject: Subject<'_>, schema: &ResourceSchema, refused: Option<String>) {
+        let as_a_whole = |reason| of(subject, String::new(), ErrorKind::Invalid, reason);
+        match refusals(subject, schema) {
+            Ok(found) if found.is_empty() => refused.into_iter().for_each(|reason| self.put(as_a_whole(reason))),
+            Ok(found) => found.into_iter().for_each(|refusal| self.put(refusal)),
+            Err(reason) => self.leave_out(subject.sent, Some(&reason)),
+        }
+    }
+
+    /// Adds what another computation has found.
+    pub fn extend(&mut self, other: Checks) {
+        other.refusals.into_iter().for_each(|refusal| self.put(refusal));
+        self.unchecked.extend(other.unchecked);
+        self.unusable.extend(other.unusable);
+    }
+
+    fn put(&mut self, refusal: Refusal) {
+        let has_room = self.refusals.len() < MOST;
+        match self.refusals.iter_mut().find(|known| known.is_like(&refusal)) {
+            Some(known) => {
+                let slots = refusal.others.into_iter().chain([refusal.slot]).filter(|slot| *slot != known.slot);
+                known.others.extend(slots);
+            }
+            None if has_room => self.refusals.push(refusal),
+            None => {}
+        }
+    }
+}
+
+/// The definition of the kind of an object.
+pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Definition>> {
+    match world.definition(&definition_name(object.group(), object.kind())) {
+        Found::Yes(definition) => Some(definition),
+        Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,
+    }
+}
+
+/// The object with the defaults that the schema of its definition gives it, as an API server stores it; unchanged without a schema that
+/// can be used.
+pub fn completed(object: Object, definition: Option<&Definition>) -> Object {
+    let schema = definition.and_then(|found| found.resource_schema(version_of(object.api_version())));
+    let Some(Ok(schema)) = schema else { return object };
+    let mut value = Value::from(object.clone());
+    match schema.complete_within(&mut value, &mut Growth::of_values()) {
+        Ok(()) => Object::try_from(value).unwrap_or(object),
+        Err(_) => object,
+    }
+}
+
+/// The object as an API server would store it, as far as the world tells.
+pub fn completed_in(world: &World, object: Object) -> Object {
+    let definition = definition_of(&object, world);
+    completed(object, definition.as_deref())
+}
+
+/// What an API server would refuse of an object.
+fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal>, String> {
+    let Subject { sent, merged, .. } = subject;
+    let mut known = Value::from(sent.clone());
+    let dropped = schema.prune(&mut known);
+    let mut value = Value::from(merged.clone());
+    schema.prune(&mut value);
+    schema.complete_within(&mut value, &mut Growth::of_values()).map_err(|exceeded| exceeded.to_string())?;
+    let stop = Stop::never();
+    let mut violations = schema.violations_within(&value, None, &Effort::of_object(&stop));
+    if let Some(exceeded) = violations.iter().find(|found| found.rule == "DEC-44") {
+        return Err(exceeded.detail.clone());
+    }
+    if violations.is_empty() {
+        violations = schema.rule_violations(&value, None);
+    }
+    let mut found: Vec<Refusal> = dropped.into_iter().map(|field| unknown(subject, schema, field)).collect();
+    let is_ours = |violation: &&Violation| is_sent(sent, violation);
+    found.extend(violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation)));
+    found.sort_by(|one, other| one.field.cmp(&other.field));
+    let more = found.len().saturating_sub(NAMED);
+    found.truncate(NAMED);
+    if more > 0 {
+        let detail = format!("{more} more fields would be refused");
+        found.push(of(subject, String::new(), ErrorKind::Invalid, detail));
+    }
+    Ok(found)
+}
+
+/// Whether a violation is of something that the topology sends: other managers answer for their fields.
+fn is_sent(sent: &Object, violation: &Violation) -> bool {
+    let pointer = match violation.kind {
+        ErrorKind::Required => violation.pointer.rsplit_once('/').map_or("", |(parent, _)| parent),
+        _ => &violation.pointer,
+    };
+    sent.as_ref().pointer(pointer).is_some()
+}
+
+fn unknown(subject: Subject<'_>, schema: &ResourceSchema, field: String) -> Refusal {
+    let meant = schema.meant_by(subject.sent.as_ref(), &field);
+    let hint = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+    let detail = format!("unknown field{hint}");
+    of(subject, field, ErrorKind::Forbidden, detail)
+}
+
+fn refusal(subject: Subject<'_>, value: &Value, violation: &Violation) -> Refusal {
+    let field = path_of(value, &violation.pointer);
+    let detail = match violation.kind {
+        ErrorKind::Required => "is required, unless a webhook of the provider sets it".to_owned(),
+        ErrorKind::Duplicate => "is there twice".to_owned(),
+        // The words of a rule may hold a value.
+        _ if subject.origins.is_sensitive(&field) => "is not valid".to_owned(),
+        _ => violation.detail.clone(),
+    };
+    of(subject, field, violation.kind, detail)
+}
+
+fn of(subject: Subject<'_>, field: String, error: ErrorKind, detail: String) -> Refusal {
+    // Many things wrote an object as a whole.
+    let decisive = subject.origins.decisive(&field).filter(|_| !field.is_empty());
+    let because = decisive.filter(|origin| **origin != Origin::Topology).cloned();
+    let object = (subject.sent.kind(), subject.sent.name());
+    Refusal { slot: subject.slot.to_owned(), ..Refusal::new(object, field, error, detail, because, subject.class) }
+}
+
+/// A place in a value as paths of origins are written.
+fn path_of(value: &Value, pointer: &str) -> String {
+    let (mut path, mut here) = (Path::ROOT, Some(value));
+    for step in pointer.split('/').skip(1) {
+        let name = step.replace("~1", "/").replace("~0", "~");
+        let position = name.parse::<usize>().ok();
+        (path, here) = match (here, position) {
+            (Some(Value::Array(entries)), Some(position)) => (path.index(position), entries.get(position)),
+            (here, _) => (path.member(&name), here.and_then(|value| value.get(&name))),
+        };
+    }
+    path.into_text().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::topology::origin::PatchOrigin;
+
+    fn schema(spec: &Value) -> ResourceSchema {
+        let openapi = json!({"type": "object", "properties": {"spec": spec}});
+        ResourceSchema::compile(Arc::new(openapi)).unwrap()
+    }
+
+    fn thing(name: &str, spec: &Value) -> Object {
+        let metadata = json!({"name": name, "namespace": "ns"});
+        Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "Thing", "metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    /// What is said of objects, of which the last comes of an existing one.
+    fn said(schema: &ResourceSchema, objects: &[Object], merged: Option<&Object>) -> Vec<String> {
+        let (mut checks, class) = (Checks::default(), ObjectKey::new("ns", "c"));
+        let mut origins = Origins::default();
+        origins.mark("", Origin::Template { kind: "ThingTemplate".into(), name: "t".into() });
+        let patch = PatchOrigin {
+            patch: "p".into(),
+            definition: Some(0),
+            operation: 1,
+            variables: [].into(),
+            is_sensitive: false,
+        };
+        origins.mark("spec.labels[a.b/c]", Origin::Patch(patch));
+        for sent in objects {
+            let merged = merged.unwrap_or(sent);
+            checks.add_by(Subject { slot: sent.name(), sent, merged, origins: &origins, class: &class }, schema, None);
+        }
+        checks.refusals.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_field_is_named_once_with_what_wrote_it() {
+        let text = json!({"type": "string"});
+        let labels = json!({"type": "object", "additionalProperties": text});
+        let schema = schema(&json!({"type": "object", "properties": {"labels": labels, "size": {"type": "integer"}}}));
+        let spec = json!({"labels": {"a.b/c": 1}, "size": "x", "sizes": 2});
+        let want = [
+            "Thing a and others: spec.labels[a.b/c]: must be of type string, and is integer; write it in quotes (written by patch \"p\" definitions[0].jsonPatches[1] of ClusterClass ns/c)",
+            "Thing a and others: spec.size: must be of type integer, and is string (from ThingTemplate t)",
+            "Thing a and others: spec.sizes: unknown field; did you mean size? (from ThingTemplate t)",
+        ];
+        assert_eq!(said(&schema, &[thing("a", &spec), thing("b", &spec)], None), want);
+        let alone = want.map(|text| text.replace(" and others", ""));
+        assert_eq!(said(&schema, &[thing("a", &spec), thing("a", &spec)], None), alone, "the same object twice");
+    }
+
+    #[test]
+    fn fields_of_other_managers_are_not_judged_and_fill_what_is_missing() {
+        let whole = json!({"type": "object", "required": ["size"],
+            "properties": {"size": {"type": "integer"}, "note": {"type": "string"}}});
+        let schema = schema(&whole);
+        let sent = thing("a", &json!({"note": "x"}));
+        assert_eq!(said(&schema, std::slice::from_ref(&sent), None).len(), 1, "size is required");
+        let merged = thing("a", &json!({"note": "x", "size": 1}));
+        assert_eq!(said(&schema, std::slice::from_ref(&sent), Some(&merged)), Vec::<String>::new());
+        let merged = thing("a", &json!({"note": "x", "size": "one"}));
+        assert_eq!(said(&schema, &[sent], Some(&merged)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn few_fields_of_very_many_are_named() {
+        // DEC-44
+        let schema = schema(&json!({"type": "object"}));
+        let spec = |start: usize| -> Value {
+            (start..start + 500).map(|number| (format!("f{number}"), Value::from(number))).collect()
+        };
+        let one = said(&schema, &[thing("a", &spec(0))], None);
+        assert_eq!((one.len(), one[NAMED].as_str()), (NAMED + 1, "Thing a: 480 more fields would be refused"));
+        let many: Vec<Object> = (0..50).map(|number| thing("a", &spec(number * 500))).collect();
+        assert_eq!(said(&schema, &many, None).len(), MOST);
+    }
+
+    #[test]
+    fn a_schema_that_takes_too_much_is_not_used() {
+        // DEC-44
+        let mut properties = serde_json::Map::new();
+        for number in 0..2_000 {
+            let mut pattern = String::new();
+            write!(pattern, "^[a-z]{{1,{}}}$", 900 + number % 90).unwrap();
+            properties.insert(format!("f{number}"), json!({"type": "string", "pattern": pattern}));
+        }
+        let openapi = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
+        let definition =
+            Definition::of(&json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}));
+        let definition = definition.unwrap();
+        let reason = definition.resource_schema("v1").unwrap().unwrap_err();
+        assert!(reason.contains("exceeds the limit of"), "{reason}");
+        assert!(definition.resource_schema("v2").is_none());
+        let object = thing("a", &json!({}));
+        assert_eq!(completed(object.clone(), Some(&definition)), object);
+    }
+
+    #[test]
+    fn defaults_that_are_too_many_are_not_filled_in() {
+        // DEC-44
+        let wide = json!({"type": "object", "default": {}, "properties": {"text": {"type": "string", "default": "x".repeat(100_000)}}});
+        let list = json!({"type": "object", "properties": {"list": {"type": "array", "items": wide}}});
+        let openapi = json!({"type": "object", "properties": {"spec": list}});
+        let definition =
+            Definition::of(&json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}));
+        let few = completed(thing("a", &json!({"list": [{}]})), definition.as_ref());
+        assert!(few.as_ref().pointer("/spec/list/0/text").is_some());
+        let many = thing("a", &json!({"list": vec![json!({}); 100]}));
+        assert_eq!(completed(many.clone(), definition.as_ref()), many);
+    }
+}

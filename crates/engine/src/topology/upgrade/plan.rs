@@ -1,0 +1,310 @@
+//! The versions that an upgrade goes through: where they come from, and what a plan must be like.
+//!
+//! ```text
+//! extension │ kubernetesVersions │ one minor ─► plan of the control plane ─► valid?
+//!                                                    └► default plan of the workers ─► valid?
+//! ```
+
+use std::fmt;
+
+use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
+use model::world;
+use schema::field::shortened;
+
+/// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are
+/// those of minor versions, regardless of major ones (UP-02).
+const WORKER_SKEW: u64 = 3;
+
+/// Reads a version; `what` says in an error whose it is.
+pub(super) fn written(what: &str, text: &str) -> Result<Written, PlanError> {
+    // An extension may send anything.
+    let text = shortened(text);
+    Written::parse(&text).map_err(|reason| PlanError::NoVersion { what: what.to_owned(), text: text.into(), reason })
+}
+
+/// From where to where an upgrade goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The version that the control plane is to have now.
+    pub(super) control_plane: Written,
+    /// The lowest version of current workers; `None` without any (UP-10).
+    pub(super) workers: Option<Written>,
+    /// The version of the topology.
+    pub(super) target: Written,
+}
+
+/// The versions to come, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct UpgradePlan {
+    pub(super) control_plane: Vec<Written>,
+    pub(super) workers: Vec<Written>,
+}
+
+/// Why no plan leads to the version of the topology.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// UP-03.
+    #[error("{what} {text:?} is not a version: {reason}")]
+    NoVersion { what: String, text: String, reason: VersionError },
+    /// UP-13.
+    #[error(
+        "no upgrade plan can be computed: {target} is more than one minor version above {from} of the control plane, and the ClusterClass names neither kubernetesVersions nor an extension that plans upgrades"
+    )]
+    MoreThanOneMinor { from: String, target: String },
+    /// UP-16, UP-18.
+    #[error("the upgrade plan of the {part} has to be empty, as it is at {target} already, and is {plan}")]
+    NothingToDo { part: Part, target: String, plan: String },
+    /// UP-18.
+    #[error("the upgrade plan of the workers has to be empty, as there are no workers, and is {plan}")]
+    NoWorkers { plan: String },
+    /// UP-16, UP-18.
+    #[error("item {index} of the upgrade plan of the {part}, {version}, is not above {before} before it")]
+    NotAbove { part: Part, index: usize, version: String, before: String },
+    /// UP-16, UP-18.
+    #[error("item {index} of the upgrade plan of the {part}, {version}, skips minor versions after {before}")]
+    SkipsMinors { part: Part, index: usize, version: String, before: String },
+    /// UP-16, UP-18.
+    #[error("the upgrade plan of the {part} has to end with {target}, and {ends}")]
+    OtherEnd { part: Part, target: String, ends: String },
+    /// UP-18.
+    #[error(
+        "item {index} of the upgrade plan of the workers, {version}, is not a version that the control plane has or goes through"
+    )]
+    NotOfControlPlane { index: usize, version: String },
+    /// UP-17.
+    #[error("no upgrade plan of the workers can be computed: they are at {from}, which is above {target}")]
+    WorkersAhead { from: String, target: String },
+    /// UP-17.
+    #[error(
+        "no upgrade plan of the workers can be computed: on the way from {from} to {target} no version of minor {minor} is known"
+    )]
+    UnknownMinor { from: String, target: String, minor: u64 },
+}
+
+/// What a plan is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    ControlPlane,
+    Workers,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::ControlPlane => "control plane",
+            Part::Workers => "workers",
+        })
+    }
+}
+
+/// Checks the plan that an extension gives for an upgrade of a control plane and workers that have the same version (UP-15 to UP-18).
+///
+/// # Errors
+/// Why it is not a plan.
+pub fn check(from: &str, to: &str, plan: &world::UpgradePlan) -> Result<(), PlanError> {
+    let [start, target] = [from, to].map(|text| written("the version", text));
+    let control_plane = start?;
+    let way = Way { workers: Some(control_plane.clone()), control_plane, target: target? };
+    let [of_control_plane, of_workers] = [(Part::ControlPlane, &plan.control_plane), (Part::Workers, &plan.workers)]
+        .map(|(part, plan)| way.given(part, plan));
+    way.plan(of_control_plane?, of_workers?).map(drop)
+}
+
+impl Way {
+    /// Whether control plane and workers are where they should be (UP-11).
+    pub(super) fn is_at_its_end(&self) -> bool {
+        self.is_control_plane_there() && self.workers.as_ref().is_none_or(|workers| self.is_target(workers))
+    }
+
+    fn is_control_plane_there(&self) -> bool {
+        self.is_target(&self.control_plane)
+    }
+
+    fn is_target(&self, one: &Written) -> bool {
+        one.version() == self.target.version()
+    }
+
+    /// The plan that goes up one minor version at most (UP-13).
+    pub(super) fn one_minor(&self) -> Result<Vec<Written>, PlanError> {
+        match (&self.control_plane, &self.target) {
+            _ if self.is_control_plane_there() => Ok(Vec::new()),
+            (from, target) if target.minor() > from.minor().saturating_add(1) => {
+                Err(PlanError::MoreThanOneMinor { from: from.to_string(), target: target.to_string() })
+            }
+            (_, target) => Ok(vec![target.clone()]),
+        }
+    }
+
+    /// The plan through versions that a class lists: the newest of each minor version (UP-14).
+    pub(super) fn through(&self, listed: &[String]) -> Result<Vec<Written>, PlanError> {
+        let mut plan: Vec<Written> = Vec::new();
+        if self.is_control_plane_there() {
+            return Ok(plan);
+        }
+        let is_one_minor = self.control_plane.minor() == self.target.minor();
+        for text in listed {
+            let one = written("in kubernetesVersions of the ClusterClass,", text)?;
+            if one.version().precedence(self.control_plane.version()).is_le() {
+                continue;
+            }
+            if one.version().precedence(self.target.version()).is_gt() {
+                break;
+            }
+            let is_last = self.is_target(&one);
+            // Its minor versions between here and the target's are of no use, if there is more than one.
+            if is_one_minor || one.minor() != self.control_plane.minor() {
+                // The last one is written as the topology writes it: the control plane is there when the texts are equal.
+                let one = if is_last { self.target.clone() } else { one };
+                match plan.last_mut().filter(|last| is_one_minor || last.minor() == one.minor()) {
+                    Some(last) => *last = one,
+                    None => plan.push(one),
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The plan that an extension gives (UP-15).
+    pub(super) fn given(&self, part: Part, versions: &[String]) -> Result<Vec<Written>, PlanError> {
+        let as_written = |(index, text): (usize, &String)| {
+            let one = written(&format!("item {index} of the upgrade plan of the {part}"), text)?;
+            Ok(if self.is_target(&one) { self.target.clone() } else { one })
+        };
+        versions.iter().enumerate().map(as_written).collect()
+    }
+
+    /// Completes a plan of the control plane, and a plan of the workers if there is one, into a plan that is valid.
+    pub(super) fn plan(&self, control_plane: Vec<Written>, workers: Vec<Written>) -> Result<UpgradePlan, PlanError> {
+        self.check_control_plane(&control_plane)?;
+        let behind = self.workers.as_ref().filter(|workers| !self.is_target(workers));
+        let workers = match behind {
+            Some(from) if workers.is_empty() => self.default_of_workers(from, &control_plane)?,
+            _ => workers,
+        };
+        self.check_workers(&workers, &control_plane)?;
+        Ok(UpgradePlan { control_plane, workers })
+    }
+
+    /// What a plan of the control plane must be like (UP-16).
+    fn check_control_plane(&self, plan: &[Written]) -> Result<(), PlanError> {
+        let part = Part::ControlPlane;
+        if self.is_control_plane_there() {
+            let (target, plan_is) = (self.target.to_string(), texts(plan));
+            return plan.is_empty().then_some(()).ok_or(PlanError::NothingToDo { part, target, plan: plan_is });
+        }
+        let mut before = &self.control_plane;
+        for (index, one) in plan.iter().enumerate() {
+            let (version, before_it) = (one.to_string(), before.to_string());
+            if !is_above(one, before) {
+                return Err(PlanError::NotAbove { part, index, version, before: before_it });
+            }
+            if one.minor() != before.minor() && one.minor() != before.minor().saturating_add(1) {
+                return Err(PlanError::SkipsMinors { part, index, version, before: before_it });
+            }
+            before = one;
+        }
+        self.check_end(part, plan)
+    }
+
+    fn check_end(&self, part: Part, plan: &[Written]) -> Result<(), PlanError> {
+        let ends = match plan.last() {
+            Some(last) if self.is_target(last) => return Ok(()),
+            Some(last) => format!("ends with {last}"),
+            None => "is empty".to_owned(),
+        };
+        Err(PlanError::OtherEnd { part, target: self.target.to_string(), ends })
+    }
+
+    /// The plan of workers without an extension: as few steps as their distance from the control plane allows (UP-17).
+    fn default_of_workers(&self, from: &Written, control_plane: &[Written]) -> Result<Vec<Written>, PlanError> {
+        let (lowest, target) = (from.minor(), self.target.minor());
+        if target < lowest {
+            return Err(PlanError::WorkersAhead { from: from.to_string(), target: self.target.to_string() });
+        }
+        let mut minor = lowest;
+        let mut plan = Vec::new();
+        loop {
+            minor = minor.saturating_add(WORKER_SKEW);
+            if minor >= target {
+                break;
+            }
+            let planned = control_plane.iter().rev().find(|one| one.minor() == minor);
+            let own = Some(&self.control_plane).filter(|own| own.minor() == minor);
+            let known = planned.or(own).ok_or_else(|| PlanError::UnknownMinor {
+                from: from.to_string(),
+                target: self.target.to_string(),
+                minor,
+            })?;
+            plan.push(known.clone());
+        }
+        if plan.last().is_none_or(|last| !self.is_target(last)) {
+            plan.push(self.target.clone());
+        }
+        Ok(plan)
+    }
+
+    /// What a plan of the workers must be like (UP-18).
+    fn check_workers(&self, plan: &[Written], control_plane: &[Written]) -> Result<(), PlanError> {
+        let part = Part::Workers;
+        let from = match &self.workers {
+            Some(from) if !self.is_target(from) => from,
+            _ if plan.is_empty() => return Ok(()),
+            Some(_) => {
+                return Err(PlanError::NothingToDo { part, target: self.target.to_string(), plan: texts(plan) });
+            }
+            None => return Err(PlanError::NoWorkers { plan: texts(plan) }),
+        };
+        let known: Vec<&KubeVersion> =
+            std::iter::once(&self.control_plane).chain(control_plane).map(Written::version).collect();
+        let stands = |one: &Written| known.iter().position(|known| *known == one.version());
+        let mut before = from;
+        for (index, one) in plan.iter().enumerate() {
+            let (version, before_it) = (one.to_string(), before.to_string());
+            if !control_plane.is_empty() && stands(one).is_none() {
+                return Err(PlanError::NotOfControlPlane { index, version });
+            }
+            let is_above = match one.version().build_order(before.version()) {
+                BuildOrder::Higher => true,
+                // The control plane goes through both, and so tells their order.
+                BuildOrder::Different => stands(before).zip(stands(one)).is_some_and(|(before, one)| before <= one),
+                BuildOrder::Lower | BuildOrder::Same => false,
+            };
+            if !is_above {
+                return Err(PlanError::NotAbove { part, index, version, before: before_it });
+            }
+            if one.minor() > before.minor().saturating_add(WORKER_SKEW) {
+                return Err(PlanError::SkipsMinors { part, index, version, before: before_it });
+            }
+            before = one;
+        }
+        self.check_end(part, plan)
+    }
+}
+
+/// The lowest of the versions of workers (UP-10). Of two that have no order, the one that is not the control plane's is
+/// the lower.
+pub(super) fn lowest(
+    versions: impl IntoIterator<Item = KubeVersion>,
+    control_plane: &KubeVersion,
+) -> Option<KubeVersion> {
+    versions.into_iter().reduce(|lowest, one| match one.build_order(&lowest) {
+        BuildOrder::Lower => one,
+        BuildOrder::Different if lowest == *control_plane => one,
+        _ => lowest,
+    })
+}
+
+/// Whether a version is greater, or has no order with the other one (UP-01).
+fn is_above(one: &Written, other: &Written) -> bool {
+    matches!(one.version().build_order(other.version()), BuildOrder::Higher | BuildOrder::Different)
+}
+
+fn texts(plan: &[Written]) -> String {
+    plan.iter().map(Written::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

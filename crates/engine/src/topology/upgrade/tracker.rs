@@ -1,0 +1,236 @@
+//! What is known and decided of an upgrade during one computation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::topology::hooks::HookTracker;
+use crate::topology::worker::WorkerKind;
+use golang::version::Written;
+use model::hub::Hook;
+
+/// What is known and decided of an upgrade during one computation (UP-04).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tracker {
+    pub control_plane: ControlPlaneTracker,
+    pub machine_deployments: WorkerTracker,
+    pub machine_pools: WorkerTracker,
+    /// The lowest version among current workers; `None` without any.
+    pub minimum_workers_version: Option<Written>,
+    /// Whether the plans were computed; "nothing to do" counts.
+    pub is_planned: bool,
+    /// Which hooks are pending on the Cluster after all, and which answers block.
+    pub hooks: HookTracker,
+}
+
+impl Tracker {
+    /// Whether parts still go to another version, apart from workers whose upgrade is deferred.
+    pub fn is_upgrading(&self) -> bool {
+        let ControlPlaneTracker { is_pending, is_waiting_for_workers, is_upgrading, .. } = &self.control_plane;
+        let workers = [&self.machine_deployments, &self.machine_pools];
+        let are_upgrading =
+            |of: &&WorkerTracker| !(of.upgrading.is_empty() && of.pending.is_empty() && of.pending_create.is_empty());
+        *is_pending || *is_waiting_for_workers || *is_upgrading || workers.iter().any(are_upgrading)
+    }
+}
+
+/// The control plane in an upgrade.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ControlPlaneTracker {
+    pub is_pending: bool,
+    pub is_waiting_for_workers: bool,
+    pub is_provisioning: bool,
+    pub is_upgrading: bool,
+    pub is_starting: bool,
+    pub plan: Vec<Written>,
+    /// Kind and name of the object, when there is one.
+    pub kind: String,
+    pub name: String,
+    /// The version that was decided.
+    pub version: Written,
+    /// Why it is pending.
+    pub hold: Option<Hold>,
+}
+
+/// The workers of a kind in an upgrade.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkerTracker {
+    pub plan: Vec<Written>,
+    /// Names of objects (UP-23).
+    pub upgrading: BTreeSet<String>,
+    /// Names of objects.
+    pub pending: BTreeSet<String>,
+    /// Names of objects.
+    pub deferred: BTreeSet<String>,
+    /// Names in the topology.
+    pub pending_create: BTreeSet<String>,
+    pub max_concurrency: usize,
+    /// The workers that upgrade in a plan ahead of the limit, by their names in the topology and in its order.
+    pub ahead: Vec<String>,
+    /// Whether no further worker can be planned ahead.
+    pub is_ahead_over: bool,
+    /// Why workers are pending, by the names of objects, or in the topology for those that are still to be created.
+    pub holds: BTreeMap<String, Hold>,
+}
+
+/// Why a part stays where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The control plane has no version yet.
+    StillProvisioning,
+    /// The machines of the control plane do not have its version yet.
+    StillUpgrading {
+        version: Written,
+    },
+    /// Another version must not be taken before these workers have this one.
+    WorkersFirst {
+        names: Vec<String>,
+        version: Written,
+    },
+    /// Machines of these workers do not have the version of their workers yet.
+    WorkersUpgrading {
+        names: Vec<String>,
+    },
+    /// The control plane has to have this version first.
+    ControlPlaneFirst {
+        version: Written,
+    },
+    /// As many workers as may upgrade at once do.
+    Concurrency {
+        limit: usize,
+        names: Vec<String>,
+    },
+    /// Its own machines do not have its version yet.
+    OwnMachines {
+        version: Written,
+    },
+    /// An annotation in the metadata of a worker topology.
+    Deferred {
+        annotation: &'static str,
+        on: String,
+    },
+    Hook {
+        hook: Hook,
+        message: String,
+    },
+}
+
+/// A part that stays where it is, and why, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub kind: String,
+    /// Of the object, or in the topology for a worker that is still to be created.
+    pub name: String,
+    pub reason: String,
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hold::StillProvisioning => f.write_str("the control plane is still provisioning"),
+            Hold::StillUpgrading { version } => write!(f, "the control plane is still upgrading to {version}"),
+            Hold::WorkersFirst { names, version } => {
+                write!(f, "waits for workers {} to reach {version}", names.join(", "))
+            }
+            Hold::WorkersUpgrading { names } => write!(f, "waits for the machines of workers {}", names.join(", ")),
+            Hold::ControlPlaneFirst { version } => write!(f, "waits for the control plane to reach {version}"),
+            Hold::Concurrency { limit, names } => {
+                write!(f, "upgrade concurrency {limit} is used up by {}", names.join(", "))
+            }
+            Hold::OwnMachines { version } => write!(f, "its machines are still upgrading to {version}"),
+            Hold::Deferred { annotation, on } => write!(f, "deferred by annotation {annotation} on {on}"),
+            Hold::Hook { hook, message } if message.is_empty() => write!(f, "hook {hook}"),
+            Hold::Hook { hook, message } => write!(f, "hook {hook}: {message}"),
+        }
+    }
+}
+
+impl ControlPlaneTracker {
+    /// Whether no upgrade of it is needed or under way (UP-08).
+    pub(super) fn is_stable(&self) -> bool {
+        self.is_at_rest() && !self.is_pending
+    }
+
+    /// Whether it is stable, or would be but for workers that it waits for (UP-08).
+    pub(super) fn is_stable_or_waiting(&self) -> bool {
+        self.is_at_rest() && (!self.is_pending || self.is_waiting_for_workers)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        !self.is_provisioning && !self.is_upgrading && !self.is_starting
+    }
+}
+
+impl WorkerTracker {
+    /// Whether every worker that should be there is, and has the version that it should have.
+    fn is_at_rest(&self) -> bool {
+        let sets = [&self.upgrading, &self.pending, &self.deferred, &self.pending_create];
+        sets.into_iter().all(BTreeSet::is_empty)
+    }
+}
+
+impl Tracker {
+    /// The workers of a kind.
+    pub fn workers(&self, kind: WorkerKind) -> &WorkerTracker {
+        match kind {
+            WorkerKind::MachineDeployment => &self.machine_deployments,
+            WorkerKind::MachinePool => &self.machine_pools,
+        }
+    }
+
+    /// The workers of a kind, to note what is decided of them.
+    pub(super) fn workers_mut(&mut self, kind: WorkerKind) -> &mut WorkerTracker {
+        match kind {
+            WorkerKind::MachineDeployment => &mut self.machine_deployments,
+            WorkerKind::MachinePool => &mut self.machine_pools,
+        }
+    }
+
+    /// Whether nothing of the control plane but its health check may be written (UP-30).
+    pub(in crate::topology) fn is_control_plane_frozen(&self) -> bool {
+        self.control_plane.is_pending
+    }
+
+    /// Whether nothing of a worker but its health check may be written (UP-40).
+    pub(in crate::topology) fn is_worker_frozen(&self, kind: WorkerKind, object_name: &str) -> bool {
+        self.workers(kind).pending.contains(object_name)
+    }
+
+    /// Whether a worker must not be created yet (UP-33).
+    pub(in crate::topology) fn is_pending_create(&self, kind: WorkerKind, topology_name: &str) -> bool {
+        self.workers(kind).pending_create.contains(topology_name)
+    }
+
+    /// Whether workers wait only for others of their kind, since no more may upgrade at once.
+    pub(in crate::topology) fn has_queue(&self) -> bool {
+        let of_kind = |kind: WorkerKind| self.workers(kind).holds.values();
+        WorkerKind::ALL.into_iter().flat_map(of_kind).any(|hold| matches!(hold, Hold::Concurrency { .. }))
+    }
+
+    /// Whether control plane and workers have the version of the topology, with all their machines (HK-21).
+    pub(in crate::topology) fn is_complete(&self) -> bool {
+        self.control_plane.is_stable() && WorkerKind::ALL.iter().all(|kind| self.workers(*kind).is_at_rest())
+    }
+
+    /// What stays where it is, and why: the control plane, then workers by name, then the Cluster called `cluster` for
+    /// hooks that hold none of them.
+    pub fn held(&self, cluster: &str) -> Vec<Held> {
+        let held = |kind: &str, name: &str, reason: &Hold| Held {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            reason: reason.to_string(),
+        };
+        let control_plane = &self.control_plane;
+        let mut all: Vec<_> =
+            control_plane.hold.iter().map(|hold| (&*control_plane.kind, &*control_plane.name, hold)).collect();
+        for kind in WorkerKind::ALL {
+            all.extend(self.workers(kind).holds.iter().map(|(name, hold)| (kind.name(), name.as_str(), hold)));
+        }
+        let holds =
+            |wanted: Hook| all.iter().any(|(.., hold)| matches!(hold, Hold::Hook { hook, .. } if *hook == wanted));
+        let rest = self.hooks.blocking().filter(|(hook, _)| !holds(*hook));
+        let rest =
+            rest.map(|(hook, block)| held("Cluster", cluster, &Hold::Hook { hook, message: block.message.clone() }));
+        let rest: Vec<Held> = rest.collect();
+        all.into_iter().map(|(kind, name, hold)| held(kind, name, hold)).chain(rest).collect()
+    }
+}

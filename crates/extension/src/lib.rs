@@ -1,0 +1,284 @@
+//! Runtime Extensions in Rust: a server whose handlers are functions.
+//!
+//! ```text
+//! socket ─► serve.rs (TLS) ─► Router ─► the handler of the path ─► function of the author ─► answer, always with code 200
+//!                                           messages.rs: typed requests     patches.rs: patches by comparing objects
+//! ```
+//!
+//! The protocol is the [Runtime SDK](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/) of Cluster API, so the
+//! extension works with Cluster API's own manager as well. This one sets a field of all infrastructure machines, and holds upgrades:
+//!
+//! ```
+//! use serde_json::json;
+//! use topologist::extension::{Decision, Extension};
+//! use topologist::hub::Hook;
+//!
+//! let extension = Extension::new()
+//!     .generate_patches("images", |request, patches| {
+//!         for item in request.items.iter().filter(|item| item.object["kind"] == "DockerMachineTemplate") {
+//!             let image = request.variables_of(item).get("image").cloned().ok_or("the variable image is missing")?;
+//!             patches.change(item, |object| object["spec"]["template"]["spec"]["customImage"] = image);
+//!         }
+//!         Ok(())
+//!     })
+//!     .lifecycle(Hook::BeforeClusterUpgrade, "window", |request| {
+//!         let is_held = request.cluster["metadata"]["annotations"].get("example.com/hold").is_some();
+//!         Ok(if is_held { Decision::wait(60, "a person decides") } else { Decision::Proceed })
+//!     });
+//! assert!(extension.router().is_ok());
+//! ```
+//!
+//! docs/extension-authors.md is the guide for authors.
+
+mod messages;
+mod patches;
+mod serve;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub use messages::{
+    Decision, HolderReference, Item, LifecycleRequest, PatchRequest, Settings, UpgradePlanRequest, Variable,
+};
+pub use patches::Patches;
+
+use model::hooks::{FailurePolicy, GROUP, MAX_BODY, VERSION};
+use model::hub::{Hook, naming};
+use model::world::UpgradePlan;
+
+/// The longest timeout of a handler, in seconds (RH-6.4).
+const MAX_TIMEOUT: u32 = 30;
+
+/// What a handler does: from the body of a request to the members of the answer, or a message.
+type Answer = Arc<dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync>;
+
+/// A handler of one hook.
+#[derive(Clone)]
+struct Handler {
+    name: String,
+    hook: &'static str,
+    timeout_seconds: Option<u32>,
+    failure_policy: FailurePolicy,
+    answer: Answer,
+}
+
+/// An extension in the making.
+#[derive(Clone, Default)]
+pub struct Extension {
+    handlers: Vec<Handler>,
+}
+
+/// What is wrong with the handlers of an extension (RH-6.4).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the extension is invalid: {}", .0.join("; "))]
+pub struct InvalidExtension(Vec<String>);
+
+impl fmt::Debug for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.handlers.iter().map(|handler| (handler.hook, &handler.name))).finish()
+    }
+}
+
+impl Extension {
+    /// An extension without handlers.
+    pub fn new() -> Self {
+        Extension::default()
+    }
+
+    /// A handler that changes the templates of a topology. An error refuses the topology with its message.
+    #[must_use]
+    pub fn generate_patches(
+        self,
+        name: &str,
+        handler: impl Fn(&PatchRequest, &mut Patches) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.on("GeneratePatches", name, move |request: &PatchRequest| {
+            let mut patches = Patches::default();
+            handler(request, &mut patches)?;
+            Ok(json!({"items": patches.into_items()}))
+        })
+    }
+
+    /// A handler that checks the templates of a topology after all patches. An error refuses the topology with its message.
+    #[must_use]
+    pub fn validate_topology(
+        self,
+        name: &str,
+        handler: impl Fn(&PatchRequest) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.on("ValidateTopology", name, move |request: &PatchRequest| handler(request).map(|()| json!({})))
+    }
+
+    /// A handler that defines variables for the classes whose patches name it: `{name, required, schema: {openAPIV3Schema}}` each.
+    #[must_use]
+    pub fn discover_variables(
+        self,
+        name: &str,
+        handler: impl Fn(&Settings) -> Result<Vec<Value>, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.on("DiscoverVariables", name, move |request: &messages::SettingsOnly| {
+            Ok(json!({"variables": handler(&request.settings)?}))
+        })
+    }
+
+    /// A handler that plans the versions of an upgrade.
+    #[must_use]
+    pub fn generate_upgrade_plan(
+        self,
+        name: &str,
+        handler: impl Fn(&UpgradePlanRequest) -> Result<UpgradePlan, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.on("GenerateUpgradePlan", name, move |request: &UpgradePlanRequest| {
+            let steps =
+                |versions: &[String]| -> Value { versions.iter().map(|version| json!({"version": version})).collect() };
+            let UpgradePlan { control_plane, workers } = handler(request)?;
+            Ok(json!({"controlPlaneUpgrades": steps(&control_plane), "workersUpgrades": steps(&workers)}))
+        })
+    }
+
+    /// A handler of a lifecycle hook. It is called again after a crash of the caller, so it must be idempotent (RH-18.6).
+    #[must_use]
+    pub fn lifecycle(
+        self,
+        hook: Hook,
+        name: &str,
+        handler: impl Fn(&LifecycleRequest) -> Result<Decision, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.on(hook.name(), name, move |request: &LifecycleRequest| Ok(handler(request)?.into_members()))
+    }
+
+    /// How long calls of the last handler may take, in seconds: at most 30, and 10 without this (RH-6.3).
+    #[must_use]
+    pub fn timeout_seconds(mut self, seconds: u32) -> Self {
+        if let Some(last) = self.handlers.last_mut() {
+            last.timeout_seconds = Some(seconds);
+        }
+        self
+    }
+
+    /// Calls of the last handler that fail count as answers that ask for nothing (RH-7.3).
+    #[must_use]
+    pub fn ignoring_failures(mut self) -> Self {
+        if let Some(last) = self.handlers.last_mut() {
+            last.failure_policy = FailurePolicy::Ignore;
+        }
+        self
+    }
+
+    fn on<T: DeserializeOwned>(
+        mut self,
+        hook: &'static str,
+        name: &str,
+        handler: impl Fn(&T) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        let answer = move |body: &[u8]| {
+            let request = serde_json::from_slice(body).map_err(|error| format!("the request is invalid: {error}"))?;
+            handler(&request)
+        };
+        self.handlers.push(Handler {
+            name: name.to_owned(),
+            hook,
+            timeout_seconds: None,
+            failure_policy: FailurePolicy::Fail,
+            answer: Arc::new(answer),
+        });
+        self
+    }
+
+    /// The paths of Discovery and of all handlers (RH-4.3, RH-23.1).
+    ///
+    /// # Errors
+    /// When names are no DNS labels or are repeated, or timeouts are too long (RH-6.4).
+    pub fn router(self) -> Result<Router, InvalidExtension> {
+        self.check()?;
+        let base = format!("/{GROUP}/{VERSION}");
+        let listed: Vec<Value> = self.handlers.iter().map(Handler::listed).collect();
+        let discovery: Answer = Arc::new(move |_: &[u8]| Ok(json!({"handlers": listed})));
+        let mut router = Router::new().route(&format!("{base}/discovery"), post(answering("Discovery", discovery)));
+        for Handler { name, hook, answer, .. } in self.handlers {
+            router = router.route(&format!("{base}/{}/{name}", hook.to_lowercase()), post(answering(hook, answer)));
+        }
+        Ok(router)
+    }
+
+    fn check(&self) -> Result<(), InvalidExtension> {
+        let (mut problems, mut names) = (Vec::new(), BTreeMap::new());
+        for Handler { name, hook, timeout_seconds, .. } in &self.handlers {
+            problems
+                .extend(naming::dns_label_faults(name).into_iter().map(|fault| format!("handler {name:?} {fault}")));
+            if let Some(other) = names.insert(name, hook) {
+                problems.push(format!("the handlers of {other} and {hook} are both called {name:?}"));
+            }
+            if timeout_seconds.is_some_and(|seconds| seconds > MAX_TIMEOUT) {
+                problems.push(format!("the timeout of handler {name:?} is more than {MAX_TIMEOUT} s"));
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(InvalidExtension(problems)) }
+    }
+}
+
+impl Handler {
+    /// How Discovery lists it (RH-6.2).
+    fn listed(&self) -> Value {
+        let mut listed = json!({
+            "name": self.name,
+            "requestHook": {"apiVersion": format!("{GROUP}/{VERSION}"), "hook": self.hook},
+            "failurePolicy": self.failure_policy.name(),
+        });
+        if let Some(seconds) = self.timeout_seconds {
+            listed["timeoutSeconds"] = json!(seconds);
+        }
+        listed
+    }
+}
+
+/// Answers requests with the code 200, also those that fail (RH-23.2 to RH-23.4).
+fn answering(
+    hook: &'static str,
+    answer: Answer,
+) -> impl Fn(Request) -> BoxFuture<'static, Response> + Clone + Send + Sync + 'static {
+    move |request| {
+        let answer = answer.clone();
+        async move { response(hook, outcome(request, answer).await) }.boxed()
+    }
+}
+
+/// Runs a handler on a thread for blocking work. If it panics, that is an error like any other.
+async fn outcome(request: Request, answer: Answer) -> Result<Value, String> {
+    let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
+    let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
+    let work = tokio::task::spawn_blocking(move || catch_unwind(AssertUnwindSafe(|| answer(&body))));
+    work.await.ok().and_then(Result::ok).unwrap_or_else(|| Err("the handler panicked".to_owned()))
+}
+
+fn response(hook: &str, outcome: Result<Value, String>) -> Response {
+    let mut answer = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": format!("{hook}Response")});
+    match outcome {
+        Ok(Value::Object(members)) => {
+            answer["status"] = json!("Success");
+            if let Some(all) = answer.as_object_mut() {
+                all.extend(members);
+            }
+        }
+        Ok(_) => answer["status"] = json!("Success"),
+        Err(message) => (answer["status"], answer["message"]) = (json!("Failure"), json!(message)),
+    }
+    ([(CONTENT_TYPE, "application/json")], Body::from(answer.to_string())).into_response()
+}
+
+#[cfg(test)]
+mod tests;

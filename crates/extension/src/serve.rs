@@ -1,0 +1,107 @@
+//! Serving an extension over TLS.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use super::{Extension, InvalidExtension};
+use tls::identity::Identity;
+use tls::pair::{Files, TlsError};
+
+/// How often the files of the certificate are read.
+const RELOAD: Duration = Duration::from_secs(10);
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long open requests may go on after the end.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Why an extension cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    Invalid(#[from] InvalidExtension),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl Extension {
+    /// Serves until `stop` is ready; open requests are answered. The files of the certificate are in PEM form, and are read again when
+    /// they change.
+    ///
+    /// # Errors
+    /// When the extension is not valid, or the certificate cannot be used.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        certificate: &Path,
+        key: &Path,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let router = self.router()?;
+        let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
+        let identity = Identity::new(None, Arc::new(()));
+        identity.take_on(&files.read()?, &files)?;
+        let open = TaskTracker::new();
+        tokio::select! {
+            () = stop => {}
+            () = accept(&listener, &router, &identity, &open) => {}
+            () = keep_current(&files, &identity) => {}
+        }
+        drop(listener);
+        open.close();
+        if timeout(DRAIN, open.wait()).await.is_err() {
+            warn!("Some requests were not answered in time");
+        }
+        Ok(())
+    }
+}
+
+async fn accept(listener: &TcpListener, router: &Router, identity: &Identity, open: &TaskTracker) {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Such as too many open files: it passes.
+                warn!(%error, "Failed to accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some(config) = identity.config() else { continue };
+        let service = TowerToHyperService::new(router.clone());
+        open.spawn(async move {
+            let handshake = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
+            let Ok(Ok(stream)) = handshake else { return };
+            let connection = auto::Builder::new(TokioExecutor::new());
+            if let Err(error) = connection.serve_connection(TokioIo::new(stream), service).await {
+                debug!(error, "A connection ended early");
+            }
+        });
+    }
+}
+
+/// Takes on the certificate of the files each time it is another one that can be used.
+async fn keep_current(files: &Files, identity: &Identity) {
+    let mut last = files.read().ok().map(|pair| (pair.certificate, pair.key));
+    loop {
+        tokio::time::sleep(RELOAD).await;
+        let Ok(pair) = files.read() else { continue };
+        let read = Some((pair.certificate.clone(), pair.key.clone()));
+        if read != last {
+            match identity.take_on(&pair, files) {
+                Ok(()) => last = read,
+                Err(error) => warn!(%error, "Failed to reload the certificate"),
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Conditions of a Cluster that sum up those of many objects (MA-27.11).
+
+use std::sync::Arc;
+
+use core::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scene::Scene;
+use crate::lifecycle::conditions::{Condition, Fallback, Reasons, aggregate, is_false, mirror, put, status};
+use crate::lifecycle::fields::{created, remaining};
+use crate::lifecycle::step::Step;
+use model::hub::Object;
+
+/// How long a machine may be without the condition `UpToDate`.
+const YOUNG: Duration = Duration::from_secs(10);
+
+/// Writes all of them.
+pub(super) fn write(scene: &Scene<'_>, after: &mut Object, step: &mut Step) {
+    let now = scene.context.now;
+    put(after, "WorkersAvailable", &workers_available(scene), now);
+    for (ready, up_to_date, machines) in [
+        ("ControlPlaneMachinesReady", "ControlPlaneMachinesUpToDate", &scene.control_plane_machines),
+        ("WorkerMachinesReady", "WorkerMachinesUpToDate", &scene.worker_machines),
+    ] {
+        put(after, ready, &of_machines(refs(machines), "Ready", ["NotReady", "ReadyUnknown", "Ready"]), now);
+        let grown = machines.iter().filter(|machine| counts(scene, machine, step)).map(|machine| &**machine);
+        let reasons = ["NotUpToDate", "UpToDateUnknown", "UpToDate"];
+        put(after, up_to_date, &of_machines(grown, "UpToDate", reasons), now);
+    }
+    put(after, "RollingOut", &progress(scene, "RollingOut", ["RollingOut", "RollingOutUnknown", "NotRollingOut"]), now);
+    put(after, "ScalingUp", &progress(scene, "ScalingUp", ["ScalingUp", "ScalingUpUnknown", "NotScalingUp"]), now);
+    let reasons = ["ScalingDown", "ScalingDownUnknown", "NotScalingDown"];
+    put(after, "ScalingDown", &progress(scene, "ScalingDown", reasons), now);
+    put(after, "Remediating", &remediating(scene), now);
+}
+
+fn refs(objects: &[Arc<Object>]) -> impl Iterator<Item = &Object> {
+    objects.iter().map(|object| &**object)
+}
+
+/// Whether workers are available: deployments, and pools that report it.
+fn workers_available(scene: &Scene<'_>) -> Condition {
+    let pools = refs(&scene.pools).filter(|pool| status(pool, "Available").is_some());
+    let mut workers = refs(&scene.deployments).chain(pools).peekable();
+    if workers.peek().is_none() {
+        return Condition::new(true, "NoWorkers", "");
+    }
+    aggregate(workers, "Available", false, ["NotAvailable", "AvailableUnknown", "Available"])
+}
+
+fn of_machines<'a>(machines: impl Iterator<Item = &'a Object>, source: &str, reasons: Reasons<'_>) -> Condition {
+    let mut machines = machines.peekable();
+    if machines.peek().is_none() {
+        return Condition::new(true, "NoReplicas", "");
+    }
+    aggregate(machines, source, false, reasons)
+}
+
+/// Whether a machine has the condition `UpToDate`, or has had the time to get it.
+fn counts(scene: &Scene<'_>, machine: &Object, step: &mut Step) -> bool {
+    if status(machine, "UpToDate").is_some() {
+        return true;
+    }
+    let left = created(machine).and_then(|created| remaining(created, YOUNG, scene.context.now));
+    if let Some(left) = left {
+        step.look_again(left);
+    }
+    left.is_none()
+}
+
+/// Whether something rolls out or scales: the control plane if it says so, deployments, and, for scaling, sets that belong to none.
+fn progress(scene: &Scene<'_>, name: &str, reasons: Reasons<'_>) -> Condition {
+    let control_plane = scene.control_plane.found.as_ref().and_then(|object| excerpt(object, name));
+    let sets = scene.stand_alone_sets().filter(|_| name != "RollingOut").map(|set| &**set);
+    let pools = refs(&scene.pools).filter(|pool| status(pool, name).is_some());
+    let mut all = control_plane.iter().chain(pools).chain(refs(&scene.deployments)).chain(sets).peekable();
+    if all.peek().is_none() {
+        return Condition::new(false, reasons[2], "");
+    }
+    aggregate(all, name, true, reasons)
+}
+
+/// An object of a provider with only its name and one condition, which may be in either of two places (CT-15.9); `None` when it
+/// does not report the condition.
+fn excerpt(object: &Object, name: &str) -> Option<Object> {
+    let list = object.at("status.v1beta2.conditions").or_else(|| object.at("status.conditions"))?.as_array()?;
+    list.iter().find(|entry| entry.get("type").is_some_and(|it| it == name))?;
+    let found = mirror(object, name, Fallback { flag: false, path: "", reasons: (name, name) });
+    let Condition { status, reason, message, since } = found;
+    let condition = json!({
+        "type": name, "status": status.name(), "reason": reason, "message": message, "lastTransitionTime": since,
+    });
+    let excerpt = json!({
+        "apiVersion": object.api_version(),
+        "kind": object.kind(),
+        "metadata": {"name": object.name()},
+        "status": {"conditions": [condition]},
+    });
+    match excerpt {
+        Value::Object(members) => Some(Object::from(members)),
+        _ => None,
+    }
+}
+
+/// Whether machines are being remediated, and what their owners say about it.
+fn remediating(scene: &Scene<'_>) -> Condition {
+    let all = refs(&scene.control_plane_machines).chain(refs(&scene.worker_machines));
+    let (chosen, unhealthy): (Vec<&Object>, Vec<&Object>) = all
+        .filter(|machine| is_false(machine, "HealthCheckSucceeded"))
+        .partition(|machine| is_false(machine, "OwnerRemediated"));
+    if chosen.is_empty() {
+        let message = match unhealthy.len() {
+            0 => String::new(),
+            1 => "1 unhealthy Machine is not to be remediated by its owner".to_owned(),
+            many => format!("{many} unhealthy Machines are not to be remediated by their owners"),
+        };
+        return Condition::new(false, "NotRemediating", message);
+    }
+    let merged = aggregate(chosen, "OwnerRemediated", false, ["", "", ""]);
+    Condition::new(true, "Remediating", merged.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::testing::*;
+    use crate::lifecycle::conditions::{Status, get};
+    use crate::lifecycle::fields::set;
+    use crate::lifecycle::testing::{CLUSTER, core};
+    use model::hub::Object;
+
+    /// An object of the Cluster with conditions.
+    fn part(kind: &str, name: &str, found: &[(&str, &str)]) -> Object {
+        with_status(core(kind, name, json!({"clusterName": CLUSTER})), conditions(found))
+    }
+
+    fn of_control_plane(machine: Object) -> Object {
+        let labels = json!({"cluster.x-k8s.io/cluster-name": CLUSTER, "cluster.x-k8s.io/control-plane": ""});
+        with(machine, "metadata.labels", labels)
+    }
+
+    fn of_deployment(set: Object) -> Object {
+        let owner = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "name": "d", "uid": "d",
+        });
+        with(set, "metadata.ownerReferences", json!([owner]))
+    }
+
+    type Case = (&'static str, &'static str, Vec<Object>, (Status, String));
+
+    #[test]
+    fn conditions_of_many_objects_become_one_of_the_cluster() {
+        // MA-27.11, MA-27.7
+        let good = |kind: &str| part(kind, "x", &[("Available", "True"), ("Ready", "True"), ("UpToDate", "True")]);
+        let bad = |kind: &str| part(kind, "y", &[("Available", "False"), ("Ready", "False"), ("UpToDate", "False")]);
+        let scales =
+            |kind: &str| part(kind, "z", &[("ScalingUp", "True"), ("ScalingDown", "True"), ("RollingOut", "True")]);
+        let rests =
+            |kind: &str| part(kind, "r", &[("ScalingUp", "False"), ("ScalingDown", "False"), ("RollingOut", "False")]);
+        let remediated = part("Machine", "m", &[("HealthCheckSucceeded", "False"), ("OwnerRemediated", "False")]);
+        let unhealthy = part("Machine", "m", &[("HealthCheckSucceeded", "False")]);
+        let cases: Vec<Case> = vec![
+            ("no workers", "WorkersAvailable", vec![], yes("NoWorkers")),
+            ("good", "WorkersAvailable", vec![good("MachineDeployment")], yes("Available")),
+            ("bad", "WorkersAvailable", vec![good("MachineDeployment"), bad("MachineDeployment")], no("NotAvailable")),
+            ("no word", "WorkersAvailable", vec![part("MachineDeployment", "d", &[])], unknown("AvailableUnknown")),
+            ("pool without a word", "WorkersAvailable", vec![part("MachinePool", "p", &[])], yes("NoWorkers")),
+            ("bad pool", "WorkersAvailable", vec![bad("MachinePool")], no("NotAvailable")),
+            ("none", "WorkerMachinesReady", vec![of_control_plane(bad("Machine"))], yes("NoReplicas")),
+            ("worker", "WorkerMachinesReady", vec![bad("Machine")], no("NotReady")),
+            ("control plane", "ControlPlaneMachinesReady", vec![of_control_plane(bad("Machine"))], no("NotReady")),
+            ("ready", "ControlPlaneMachinesReady", vec![of_control_plane(good("Machine"))], yes("Ready")),
+            ("outdated", "WorkerMachinesUpToDate", vec![bad("Machine")], no("NotUpToDate")),
+            ("current", "ControlPlaneMachinesUpToDate", vec![of_control_plane(good("Machine"))], yes("UpToDate")),
+            ("nothing", "RollingOut", vec![], no("NotRollingOut")),
+            ("rolls out", "RollingOut", vec![scales("MachineDeployment")], yes("RollingOut")),
+            ("rests", "RollingOut", vec![rests("MachineDeployment")], no("NotRollingOut")),
+            ("sets do not roll out", "RollingOut", vec![scales("MachineSet")], no("NotRollingOut")),
+            ("unknown", "ScalingUp", vec![part("MachineDeployment", "d", &[])], unknown("ScalingUpUnknown")),
+            ("set", "ScalingUp", vec![scales("MachineSet")], yes("ScalingUp")),
+            ("owned set", "ScalingUp", vec![of_deployment(scales("MachineSet"))], no("NotScalingUp")),
+            ("down", "ScalingDown", vec![rests("MachineDeployment"), scales("MachineSet")], yes("ScalingDown")),
+            ("healthy", "Remediating", vec![good("Machine")], no("NotRemediating")),
+            ("left alone", "Remediating", vec![unhealthy], no("NotRemediating")),
+            ("remediated", "Remediating", vec![remediated], yes("Remediating")),
+        ];
+        for (case, name, objects, want) in cases {
+            let mut fold = cluster(json!({}));
+            objects.into_iter().for_each(|object| drop(fold.make(object)));
+            assert_eq!(condition(&settled(&mut fold), name), want, "{case}: {name}");
+        }
+    }
+
+    #[test]
+    fn the_control_plane_counts_if_it_reports_the_condition() {
+        // MA-27.11, CT-10.18
+        let older = |status: &str| json!({"v1beta2": conditions(&[("RollingOut", status)])});
+        for (status, want) in [
+            (json!({}), no("NotRollingOut")),
+            (conditions(&[("RollingOut", "True")]), yes("RollingOut")),
+            (older("Unknown"), unknown("RollingOutUnknown")),
+        ] {
+            let mut fold = cluster(references());
+            fold.make(control_plane(json!({}), status.clone()));
+            fold.run(core::time::Duration::from_secs(30));
+            assert_eq!(condition(&settled(&mut fold), "RollingOut"), want, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_new_machine_has_ten_seconds_to_say_whether_it_is_up_to_date() {
+        // MA-27.11
+        let mut fold = cluster(json!({}));
+        fold.make(part("Machine", "m", &[]));
+        assert_eq!(condition(&settled(&mut fold), "WorkerMachinesUpToDate"), yes("NoReplicas"));
+        fold.run(core::time::Duration::from_secs(11));
+        assert_eq!(condition(&settled(&mut fold), "WorkerMachinesUpToDate"), unknown("UpToDateUnknown"));
+    }
+
+    /// A Cluster with a topology that is fine except for what a case changes; `gates` are those of its class.
+    fn available(gates: &Value, changes: &[(&str, Value)]) -> (Status, String) {
+        let mut fold = alone();
+        fold.make(core("ClusterClass", "k", json!({"availabilityGates": gates})));
+        let mut spec = references();
+        spec["topology"] = json!({"classRef": {"name": "k"}});
+        let found = conditions(&[("TopologyReconciled", "True"), ("Gate", "True"), ("Other", "True")]);
+        let mut made = with_status(core("Cluster", CLUSTER, spec), found);
+        let all = made.at("status.conditions").cloned().unwrap();
+        for (path, value) in changes {
+            match path.strip_prefix("condition.") {
+                None => set(&mut made, path, value.clone()),
+                Some(name) => {
+                    let others = all.as_array().into_iter().flatten().filter(|it| it.get("type") != Some(&json!(name)));
+                    let mut others: Vec<Value> = others.cloned().collect();
+                    others.extend((!value.is_null()).then(|| value.clone()));
+                    set(&mut made, "status.conditions", json!(others));
+                }
+            }
+        }
+        fold.objects.workload_mut(&crate::lifecycle::testing::cluster_key()).is_reachable = true;
+        fold.make(GOOD_INFRA());
+        fold.make(GOOD_CONTROL_PLANE());
+        fold.make(made);
+        condition(&settled(&mut fold), "Available")
+    }
+
+    #[test]
+    fn a_cluster_is_available_when_all_its_parts_and_gates_are() {
+        // MA-27.13
+        let reconciled = |reason: &str| {
+            json!({"type": "TopologyReconciled", "status": "False", "reason": reason, "message": "",
+                "lastTransitionTime": "2030-01-01T00:00:00Z"})
+        };
+        let gate = |name: &str, polarity: &str| json!([{"conditionType": name, "polarity": polarity}]);
+        let good = || yes("Available");
+        let bad = || no("NotAvailable");
+        for (case, gates, changes, want) in [
+            ("all good", Value::Null, vec![], good()),
+            ("upgrading", Value::Null, vec![("condition.TopologyReconciled", reconciled("ClusterUpgrading"))], good()),
+            ("failed", Value::Null, vec![("condition.TopologyReconciled", reconciled("ReconcileFailed"))], bad()),
+            (
+                "class",
+                Value::Null,
+                vec![("condition.TopologyReconciled", reconciled("ClusterClassNotReconciled"))],
+                bad(),
+            ),
+            ("no word", Value::Null, vec![("condition.TopologyReconciled", Value::Null)], unknown("AvailableUnknown")),
+            ("gate", gate("Gate", "Positive"), vec![], good()),
+            ("negative gate", gate("Gate", "Negative"), vec![], bad()),
+            ("missing gate", gate("Missing", "Positive"), vec![], unknown("AvailableUnknown")),
+            (
+                "own gates win",
+                gate("Missing", "Positive"),
+                vec![("spec.availabilityGates", gate("Other", "Positive"))],
+                good(),
+            ),
+            ("own empty gates win", gate("Missing", "Positive"), vec![("spec.availabilityGates", json!([]))], good()),
+        ] {
+            assert_eq!(available(&gates, &changes), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_missing_topology_condition_says_nothing_without_a_topology() {
+        // MA-27.13
+        let mut fold = cluster(json!({}));
+        fold.objects.workload_mut(&crate::lifecycle::testing::cluster_key()).is_reachable = true;
+        fold.take(&crate::lifecycle::ObjectId::core("Cluster", "ns", CLUSTER));
+        let cluster = settled(&mut fold);
+        assert_eq!(condition(&cluster, "Available"), yes("Available"));
+        assert!(get(&cluster, "TopologyReconciled").is_none());
+    }
+}

@@ -1,0 +1,261 @@
+//! Infrastructure and control plane of a Cluster: owner, flags, endpoint, failure domains (MA-27.2 to MA-27.5).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use core::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::scene::{Referenced, Scene};
+use crate::lifecycle::context::Fault;
+use crate::lifecycle::contract::{Flag, terminal_failure};
+use crate::lifecycle::fields::{controller, flag, is_to, owner, owners, set, set_label, set_owner, text};
+use crate::lifecycle::step::Step;
+use model::hub::contract::Contract;
+use model::hub::{Object, label};
+
+/// Where the Cluster notes that its infrastructure is provisioned.
+pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";
+/// Where the Cluster notes that its control plane answers.
+pub(super) const INITIALIZED: &str = "status.initialization.controlPlaneInitialized";
+/// Where the Cluster keeps terminal failures.
+pub(super) const FAILURE: [&str; 2] =
+    ["status.deprecated.v1beta1.failureReason", "status.deprecated.v1beta1.failureMessage"];
+const ENDPOINT: &str = "spec.controlPlaneEndpoint";
+/// How soon a missing object is looked for again.
+const MISSING: Duration = Duration::from_secs(30);
+
+/// Infrastructure (MA-27.2, MA-27.3).
+///
+/// # Errors
+/// When the object is controlled by another one, is gone although it was provisioned, or has fields of a wrong type.
+pub(super) fn infrastructure(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+    let part = &scene.infrastructure;
+    if !part.is_set() {
+        // Clusters without an infrastructure object may go on; with a topology the reference is still to come.
+        if !scene.has_topology && !scene.cluster.is_being_deleted() {
+            set(after, PROVISIONED, json!(true));
+        }
+        return Ok(());
+    }
+    let Some(found) = connect(scene, part, PROVISIONED, after, step)? else { return Ok(()) };
+    if !Flag::Provisioned.read(scene.context, found)? && !flag(after, PROVISIONED) {
+        return Ok(());
+    }
+    copy_endpoint(found, after)?;
+    copy_failure_domains(scene, found, after)?;
+    raise(after, PROVISIONED, step, "InfrastructureProvisioned", "The infrastructure is provisioned");
+    Ok(())
+}
+
+/// Control plane (MA-27.4); without a reference it is initialized when one of its machines has a Node.
+///
+/// # Errors
+/// As for the infrastructure.
+pub(super) fn control_plane(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+    const MESSAGE: &str = "The API server of the control plane can be reached";
+    let part = &scene.control_plane;
+    if !part.is_set() {
+        let has_node = |machine: &Arc<Object>| !text(machine, "status.nodeRef.name").is_empty();
+        if !scene.has_topology && scene.control_plane_machines.iter().any(has_node) {
+            raise(after, INITIALIZED, step, "ControlPlaneInitialized", MESSAGE);
+        }
+        return Ok(());
+    }
+    let Some(found) = connect(scene, part, INITIALIZED, after, step)? else { return Ok(()) };
+    if !Flag::ControlPlaneInitialized.read(scene.context, found)? && !flag(after, INITIALIZED) {
+        return Ok(());
+    }
+    copy_endpoint(found, after)?;
+    raise(after, INITIALIZED, step, "ControlPlaneInitialized", MESSAGE);
+    Ok(())
+}
+
+/// The object of a reference, made the Cluster's own; `None` when it is missing or goes away, and nothing is copied.
+fn connect<'s>(
+    scene: &Scene<'_>,
+    part: &'s Referenced,
+    done: &str,
+    after: &mut Object,
+    step: &mut Step,
+) -> Result<Option<&'s Arc<Object>>, Fault> {
+    let Some(found) = &part.found else {
+        return missing(scene, part, flag(after, done), step).map(|()| None);
+    };
+    adopt(scene, found, step)?;
+    copy_failure(found, after, step);
+    Ok((!found.is_being_deleted()).then_some(found))
+}
+
+fn missing(scene: &Scene<'_>, part: &Referenced, was_there: bool, step: &mut Step) -> Result<(), Fault> {
+    if scene.cluster.is_being_deleted() {
+        return Ok(());
+    }
+    if was_there {
+        let (kind, name) = (&part.reference.kind, &part.reference.name);
+        return Err(Fault::because(format!("{kind} {name} is missing although the Cluster has used it")));
+    }
+    step.look_again(MISSING);
+    Ok(())
+}
+
+/// Makes the Cluster an owner, and its controller with a topology; sets the label (CT-15.1).
+fn adopt(scene: &Scene<'_>, found: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+    let cluster = scene.cluster;
+    let wanted = owner(cluster, scene.has_topology);
+    if found.label(label::CLUSTER_NAME) == Some(cluster.name()) && owners(found).iter().any(|it| is_same(it, &wanted)) {
+        return Ok(());
+    }
+    if scene.has_topology
+        && let Some(other) = controller(found)
+        && !is_to(other, cluster)
+    {
+        let other = other.get("name").and_then(Value::as_str).unwrap_or_default();
+        return Err(Fault::because(format!("{} {} is already controlled by {other}", found.kind(), found.name())));
+    }
+    let mut owned = (**found).clone();
+    set_owner(&mut owned, wanted, cluster);
+    set_label(&mut owned, label::CLUSTER_NAME, cluster.name());
+    step.update(found, owned);
+    Ok(())
+}
+
+/// Whether an owner reference has what core looks at like another one.
+fn is_same(owner: &Value, wanted: &Value) -> bool {
+    let is_controller = |owner: &Value| owner.get("controller") == Some(&Value::Bool(true));
+    ["apiVersion", "kind", "name", "uid"].iter().all(|name| owner.get(name) == wanted.get(name))
+        && is_controller(owner) == is_controller(wanted)
+}
+
+/// Copies what the provider does not recover from, in either contract; it stays for ever (MA-27.5, CT-5.5, CT-6.7).
+fn copy_failure(found: &Object, after: &mut Object, step: &mut Step) {
+    let Some((reason, message)) = terminal_failure(found) else { return };
+    let message = match &*message {
+        "" => String::new(),
+        message => format!("{} {} failed: {message}", found.kind(), found.name()),
+    };
+    let mut is_new = false;
+    for (path, value) in FAILURE.into_iter().zip([&reason, &message]) {
+        if !value.is_empty() && text(after, path) != *value {
+            set(after, path, json!(value));
+            is_new = true;
+        }
+    }
+    if is_new {
+        step.warn("ProviderFailed", if message.is_empty() { reason } else { message });
+    }
+}
+
+/// Whether clients can reach an endpoint (CT-6.4).
+pub(super) fn has_endpoint(cluster: &Object) -> bool {
+    let port = cluster.at("spec.controlPlaneEndpoint.port").and_then(Value::as_i64).unwrap_or_default();
+    !text(cluster, "spec.controlPlaneEndpoint.host").is_empty() && port != 0
+}
+
+/// Takes the endpoint over unless the Cluster has a valid one (CT-6.3); zero values count as absent (CT-5.13).
+///
+/// # Errors
+/// When the host is none, or the port is out of range: what the Cluster has stays, and others build URLs from it.
+fn copy_endpoint(found: &Object, after: &mut Object) -> Result<(), Fault> {
+    if has_endpoint(after) {
+        return Ok(());
+    }
+    let wrong = |field: &str, wanted: &str| {
+        let (kind, name) = (found.kind(), found.name());
+        Fault::because(format!("{ENDPOINT}.{field} of {kind} {name} is not taken over: it is not {wanted}"))
+    };
+    let mut endpoint = Map::new();
+    if let Some(host) = found.text("spec.controlPlaneEndpoint.host")?.filter(|host| !host.is_empty()) {
+        if !is_host(host) {
+            return Err(wrong("host", "a DNS name or an IP address"));
+        }
+        endpoint.insert("host".to_owned(), json!(host));
+    }
+    if let Some(port) = found.integer("spec.controlPlaneEndpoint.port")?.filter(|port| *port != 0) {
+        if !(1..=65535).contains(&port) {
+            return Err(wrong("port", "a number from 1 to 65535"));
+        }
+        endpoint.insert("port".to_owned(), json!(port));
+    }
+    set(after, ENDPOINT, if endpoint.is_empty() { Value::Null } else { Value::Object(endpoint) });
+    Ok(())
+}
+
+/// Whether a text is an IP address or a DNS name. Names with capital letters, underscores or a dot at the end exist. A name whose last
+/// label is a number would be read as an IPv4 address, which it is not (RFC 1123).
+fn is_host(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.chars().all(is_inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_number = |label: &str| {
+        let hex = label.strip_prefix("0x").or_else(|| label.strip_prefix("0X"));
+        hex.map_or_else(|| label.chars().all(|c| c.is_ascii_digit()), |hex| hex.chars().all(|c| c.is_ascii_hexdigit()))
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_name = name.len() <= 253 && name.split('.').all(is_label) && !name.rsplit('.').next().is_some_and(is_number);
+    is_name || text.parse::<IpAddr>().is_ok()
+}
+
+/// Copies the failure domains of now, sorted by name; none leave none (CT-6.6).
+fn copy_failure_domains(scene: &Scene<'_>, found: &Object, after: &mut Object) -> Result<(), Fault> {
+    const PATH: &str = "status.failureDomains";
+    let mut domains: Vec<(String, Value)> = match scene.context.contract(found) {
+        Contract::V1Beta1 => {
+            found.members_at(PATH)?.into_iter().flatten().map(|(name, it)| (name.clone(), domain(name, it))).collect()
+        }
+        Contract::V1Beta2 => {
+            let name = |it: &Value| it.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            found.list(PATH)?.into_iter().flatten().map(|it| (name(it), domain(&name(it), it))).collect()
+        }
+    };
+    domains.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let domains: Vec<Value> = domains.into_iter().map(|(_, domain)| domain).collect();
+    set(after, PATH, if domains.is_empty() { Value::Null } else { Value::Array(domains) });
+    Ok(())
+}
+
+/// A failure domain with all its fields (CT-5.10, CT-5.11).
+fn domain(name: &str, value: &Value) -> Value {
+    let is_for_control_planes = value.get("controlPlane").and_then(Value::as_bool).unwrap_or_default();
+    let mut domain = json!({"name": name, "controlPlane": is_for_control_planes});
+    if let Some(attributes) = value.get("attributes").filter(|it| it.as_object().is_some_and(|it| !it.is_empty())) {
+        domain["attributes"] = attributes.clone();
+    }
+    domain
+}
+
+/// Sets a flag that stays.
+fn raise(after: &mut Object, path: &str, step: &mut Step, reason: &'static str, message: &str) {
+    if !flag(after, path) {
+        set(after, path, json!(true));
+        step.tell(reason, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_dns_names_or_addresses() {
+        // CT-6.4
+        let (longest, long) = (["a".repeat(63), "b".repeat(63)].join("."), "a".repeat(64));
+        let usual = ["h", "10.0.0.1", "::1", "fd00::a", "api.Demo_1.example.com.", "1-2", "1.2.3.a", "1.2.com", "0xg"];
+        for host in usual.into_iter().chain([&*longest]) {
+            assert!(is_host(host), "{host}");
+        }
+        let too_long = vec!["a"; 128].join(".");
+        let strange =
+            ["", ".", "a b", "a\n", "\u{1b}[2J", "a..b", "-a", "a-", "[::1]", "a:1", "a/b", "a@b", "é", "\u{202e}a"];
+        // RFC 1123, and the URL standard: what ends in a number is an IPv4 address or nothing.
+        let numbers = ["1.2.3.999", "1.2.3", "10.0.0.1.", "1", "01.2.3.4", "a.1", "1.2.3.0x7f", "0x", "a.0XFF."];
+        for host in strange.into_iter().chain(numbers).chain([&*long, &*too_long]) {
+            assert!(!is_host(host), "{host:?}");
+        }
+    }
+}

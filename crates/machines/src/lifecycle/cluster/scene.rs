@@ -1,0 +1,102 @@
+//! What belongs to a Cluster.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::fields::{is_of_kind, owners, reference, text};
+use crate::lifecycle::objects::GroupKind;
+use model::hub::{ContractRef, Object, ObjectKey, label};
+
+/// The object of a reference of the Cluster.
+pub(super) struct Referenced {
+    pub reference: ContractRef,
+    /// `None` when the reference is empty, or there is no such object.
+    pub found: Option<Arc<Object>>,
+}
+
+impl Referenced {
+    fn read(context: &Context<'_>, cluster: &Object, path: &str) -> Result<Self, Fault> {
+        let reference = reference(cluster, path);
+        let found = context.referenced(&reference, cluster.namespace())?;
+        Ok(Referenced { reference, found })
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.reference.is_defined()
+    }
+}
+
+/// A Cluster and what belongs to it (MA-27.7); every list is sorted by name.
+pub(super) struct Scene<'a> {
+    pub context: &'a Context<'a>,
+    pub cluster: &'a Arc<Object>,
+    pub key: ObjectKey,
+    pub has_topology: bool,
+    /// Of the topology; `None` without one, and of a Cluster that is deleted after its class.
+    pub class: Option<Arc<Object>>,
+    pub infrastructure: Referenced,
+    pub control_plane: Referenced,
+    pub pools: Vec<Arc<Object>>,
+    pub deployments: Vec<Arc<Object>>,
+    pub sets: Vec<Arc<Object>>,
+    pub control_plane_machines: Vec<Arc<Object>>,
+    pub worker_machines: Vec<Arc<Object>>,
+}
+
+impl<'a> Scene<'a> {
+    /// Everything that belongs to the Cluster.
+    ///
+    /// # Errors
+    /// When a kind is not listed yet, or the ClusterClass does not exist (MA-27.1). A Cluster that is being deleted can go without its
+    /// class (DEC-11).
+    pub(super) fn gather(context: &'a Context<'a>, cluster: &'a Arc<Object>) -> Result<Self, Fault> {
+        let key = cluster.key();
+        let has_topology = cluster.at("spec.topology").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
+        let class = if has_topology { class(context, cluster)? } else { None };
+        let of_kind = |kind: &str| context.of_cluster(&GroupKind::core(kind), &key);
+        let machines = of_kind("Machine")?;
+        let (control_plane_machines, worker_machines) =
+            machines.into_iter().partition(|machine| machine.label(label::CONTROL_PLANE).is_some());
+        Ok(Scene {
+            context,
+            cluster,
+            has_topology,
+            class,
+            infrastructure: Referenced::read(context, cluster, "spec.infrastructureRef")?,
+            control_plane: Referenced::read(context, cluster, "spec.controlPlaneRef")?,
+            pools: of_kind("MachinePool")?,
+            deployments: of_kind("MachineDeployment")?,
+            sets: of_kind("MachineSet")?,
+            control_plane_machines,
+            worker_machines,
+            key,
+        })
+    }
+
+    /// Whether a reference is still to be set by the topology controller.
+    pub(super) fn waits_for_topology(&self, part: &Referenced) -> bool {
+        self.has_topology && !part.is_set()
+    }
+
+    /// The MachineSets that belong to no MachineDeployment.
+    pub(super) fn stand_alone_sets(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let deployment = GroupKind::core("MachineDeployment");
+        self.sets.iter().filter(move |set| !owners(set).iter().any(|owner| is_of_kind(owner, &deployment)))
+    }
+}
+
+fn class(context: &Context<'_>, cluster: &Object) -> Result<Option<Arc<Object>>, Fault> {
+    let name = text(cluster, "spec.topology.classRef.name");
+    let namespace = match text(cluster, "spec.topology.classRef.namespace") {
+        "" => cluster.namespace(),
+        namespace => namespace,
+    };
+    match context.core("ClusterClass", namespace, name)? {
+        None if !cluster.is_being_deleted() => {
+            Err(Fault::because(format!("ClusterClass {namespace}/{name} does not exist")))
+        }
+        found => Ok(found),
+    }
+}

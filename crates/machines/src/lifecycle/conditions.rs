@@ -1,0 +1,512 @@
+//! Conditions: setting them, copying them from other objects, and merging several into one (MA-13, MA-14, CT-15.8 to CT-15.11).
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use super::fields::{items, list_mut, set, stamp, text};
+use golang::calendar::Moment;
+use model::hub::{Object, condition};
+
+/// The order in which conditions stand in an object, before all others (MA-13.2).
+const FIRST: [&str; 35] = [
+    "Available",
+    "Ready",
+    "UpToDate",
+    "RemoteConnectionProbe",
+    "BootstrapConfigReady",
+    "InfrastructureReady",
+    "ControlPlaneInitialized",
+    "ControlPlaneAvailable",
+    "WorkersAvailable",
+    "CertificatesAvailable",
+    "Initialized",
+    "EtcdClusterHealthy",
+    "ControlPlaneComponentsHealthy",
+    "NodeHealthy",
+    "NodeReady",
+    "NodeKubeadmLabelsAndTaintsSet",
+    "EtcdPodHealthy",
+    "EtcdMemberHealthy",
+    "APIServerPodHealthy",
+    "ControllerManagerPodHealthy",
+    "SchedulerPodHealthy",
+    "HealthCheckSucceeded",
+    "OwnerRemediated",
+    "TopologyReconciled",
+    "Updating",
+    "RollingOut",
+    "Remediating",
+    "ScalingDown",
+    "ScalingUp",
+    "MachinesReady",
+    "ControlPlaneMachinesReady",
+    "WorkerMachinesReady",
+    "MachinesUpToDate",
+    "ControlPlaneMachinesUpToDate",
+    "WorkerMachinesUpToDate",
+];
+/// The order of the last ones.
+const LAST: [&str; 2] = ["Paused", "Deleting"];
+/// How many different messages an aggregate shows, and how many names with each (MA-14.5).
+const SHOWN: usize = 3;
+
+/// `status` of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    True,
+    False,
+    Unknown,
+}
+
+impl Status {
+    /// As conditions have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::True => "True",
+            Status::False => "False",
+            Status::Unknown => "Unknown",
+        }
+    }
+
+    fn of(value: Option<&Value>) -> Option<Status> {
+        match value?.as_str()? {
+            "True" => Some(Status::True),
+            "False" => Some(Status::False),
+            "Unknown" => Some(Status::Unknown),
+            _ => None,
+        }
+    }
+}
+
+impl From<bool> for Status {
+    fn from(is_true: bool) -> Self {
+        if is_true { Status::True } else { Status::False }
+    }
+}
+
+/// A condition without its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub status: Status,
+    pub reason: String,
+    pub message: String,
+    /// When it became so, where another object says when; `None` for now.
+    pub since: Option<String>,
+}
+
+impl Condition {
+    /// A condition that becomes so now.
+    pub fn new(status: impl Into<Status>, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Condition { status: status.into(), reason: reason.into(), message: message.into(), since: None }
+    }
+
+    /// The condition with texts that an API server accepts. Those of a provider, a Node or an error may be any (DEC-64).
+    fn storable(&self) -> Cow<'_, Condition> {
+        let (reason, message) =
+            (condition::reason(&self.reason), condition::message(&self.message, condition::MESSAGE));
+        if reason == self.reason && message == self.message {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Condition { reason: reason.to_owned(), message: message.into_owned(), ..self.clone() })
+    }
+
+    fn read(entry: &Value) -> Option<Condition> {
+        Some(Condition {
+            status: Status::of(entry.get("status"))?,
+            reason: text_of(entry, "reason").to_owned(),
+            message: text_of(entry, "message").to_owned(),
+            since: Some(text_of(entry, "lastTransitionTime").to_owned()).filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+/// The type of an entry.
+fn type_of(entry: &Value) -> Option<&str> {
+    let members = entry.as_object()?;
+    // Members are in the order of their names, so the type of a condition is nearly always the last one.
+    let found = match members.iter().next_back() {
+        Some((name, value)) if name == "type" => Some(value),
+        _ => members.get("type"),
+    };
+    found?.as_str()
+}
+
+/// The entry of a condition in the shape of v1beta2.
+fn entry<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
+    items(object, "status.conditions").iter().find(|entry| type_of(entry) == Some(name))
+}
+
+/// A text of an entry; empty when there is none.
+fn text_of<'a>(entry: &'a Value, name: &str) -> &'a str {
+    entry.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether an entry is as [`put`] would make it: with the time of its last transition, since its status stays.
+fn says(entry: &Value, wanted: &Condition, generation: Option<&Value>) -> bool {
+    let has = |name: &str, text: &str| entry.get(name).is_some_and(|known| known == text);
+    let members = 5 + usize::from(generation.is_some());
+    entry.as_object().is_some_and(|entry| entry.len() == members)
+        && has("status", wanted.status.name())
+        && has("reason", &wanted.reason)
+        && has("message", &wanted.message)
+        && entry.get("observedGeneration") == generation
+        && entry.get("lastTransitionTime").and_then(Value::as_str).is_some_and(|time| !time.is_empty())
+}
+
+/// A condition of an object in the shape of v1beta2.
+pub fn get(object: &Object, name: &str) -> Option<Condition> {
+    Condition::read(entry(object, name)?)
+}
+
+/// The status of a condition, if there is one.
+pub fn status(object: &Object, name: &str) -> Option<Status> {
+    Status::of(entry(object, name)?.get("status"))
+}
+
+/// Whether a condition is there and true.
+pub fn is_true(object: &Object, name: &str) -> bool {
+    status(object, name) == Some(Status::True)
+}
+
+/// Whether a condition is there and false.
+pub fn is_false(object: &Object, name: &str) -> bool {
+    status(object, name) == Some(Status::False)
+}
+
+/// The reason of a condition; empty when there is none.
+pub fn reason(object: &Object, name: &str) -> String {
+    get(object, name).map(|condition| condition.reason).unwrap_or_default()
+}
+
+/// Since when a condition has its status.
+pub fn since(object: &Object, name: &str) -> Option<Moment> {
+    let entry = entry(object, name)?;
+    Status::of(entry.get("status"))?;
+    Moment::read(text_of(entry, "lastTransitionTime"))
+}
+
+/// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2). Texts
+/// that an API server would refuse are changed (DEC-64).
+pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
+    let wanted = &*wanted.storable();
+    if entry(object, name).is_some_and(|entry| says(entry, wanted, object.at("metadata.generation"))) {
+        return;
+    }
+    let generation = object.at("metadata.generation").cloned();
+    let same = entry(object, name).filter(|known| Status::of(known.get("status")) == Some(wanted.status));
+    let same = same.map(|known| text_of(known, "lastTransitionTime")).filter(|time| !time.is_empty());
+    let given = || wanted.since.as_deref().and_then(Moment::read);
+    let since = same.map_or_else(|| stamp(given().unwrap_or(now)), Value::from);
+    let mut entry = json!({
+        "type": name,
+        "status": wanted.status.name(),
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "lastTransitionTime": since,
+    });
+    if let Some(generation) = generation {
+        entry["observedGeneration"] = generation;
+    }
+    let all = list_mut(object, "status", "conditions");
+    match all.iter_mut().find(|one| type_of(one) == Some(name)) {
+        Some(known) => *known = entry,
+        None => all.push(entry),
+    }
+    if !all.is_sorted_by_key(rank) {
+        all.sort_by(|one, other| rank(one).cmp(&rank(other)));
+    }
+}
+
+/// Takes a condition away.
+pub fn remove(object: &mut Object, name: &str) {
+    if status(object, name).is_some() {
+        list_mut(object, "status", "conditions").retain(|one| type_of(one) != Some(name));
+    }
+}
+
+/// The place of a condition among others.
+fn rank(entry: &Value) -> (usize, &str) {
+    static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+        let last = LAST.into_iter().enumerate().map(|(at, name)| (name, FIRST.len() + 1 + at));
+        FIRST.into_iter().enumerate().map(|(at, name)| (name, at)).chain(last).collect()
+    });
+    let name = type_of(entry).unwrap_or_default();
+    (PLACES.get(name).copied().unwrap_or(FIRST.len()), name)
+}
+
+/// What a mirrored condition says when the other object does not have it (CT-15.10).
+#[derive(Clone, Copy, Debug)]
+pub struct Fallback<'a> {
+    /// The flag of the contract.
+    pub flag: bool,
+    /// The path of the flag in the newer contract.
+    pub path: &'a str,
+    /// The reasons of a condition that is true, and of one that is false.
+    pub reasons: (&'a str, &'a str),
+}
+
+/// The condition of another object, as a condition of this one (CT-15.8 to CT-15.11).
+pub fn mirror(source: &Object, name: &str, fallback: Fallback<'_>) -> Condition {
+    let Fallback { flag, path, reasons: (good, bad) } = fallback;
+    let newer = source.at("status.v1beta2.conditions");
+    let list = match newer.or_else(|| source.at("status.conditions")) {
+        None => &[],
+        Some(Value::Array(list)) => list.as_slice(),
+        Some(_) => return invalid(source),
+    };
+    let is_readable = |entry: &Value| type_of(entry).is_some() && Status::of(entry.get("status")).is_some();
+    if !list.iter().all(is_readable) {
+        return invalid(source);
+    }
+    let Some(entry) = list.iter().find(|entry| type_of(entry) == Some(name)) else {
+        let message = if flag { String::new() } else { format!("{} {path} is false", source.kind()) };
+        return Condition::new(flag, if flag { good } else { bad }, message);
+    };
+    let Some(mut found) = Condition::read(entry) else { return invalid(source) };
+    if found.reason.is_empty() {
+        found.reason = if found.status == Status::True { good } else { "NoReasonReported" }.to_owned();
+    }
+    found
+}
+
+fn invalid(source: &Object) -> Condition {
+    let message = format!("{} {} reports conditions that cannot be read", source.kind(), source.name());
+    Condition::new(Status::Unknown, "InvalidConditionReported", message)
+}
+
+/// A condition that takes part in a summary.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    pub name: &'a str,
+    /// Whether true is bad.
+    pub is_negative: bool,
+    /// Whether one that is missing says nothing.
+    pub is_ignorable: bool,
+}
+
+impl<'a> Part<'a> {
+    /// One that has to be true.
+    pub const fn positive(name: &'a str) -> Self {
+        Part { name, is_negative: false, is_ignorable: false }
+    }
+
+    /// One that has to be false.
+    pub const fn negative(name: &'a str) -> Self {
+        Part { name, is_negative: true, is_ignorable: false }
+    }
+
+    /// The same, where one that is missing says nothing.
+    #[must_use]
+    pub const fn ignorable(self) -> Self {
+        Part { is_ignorable: true, ..self }
+    }
+}
+
+/// How bad a condition is (MA-14.1), the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Issue,
+    Unknown,
+    Info,
+}
+
+fn priority(status: Status, is_negative: bool) -> Priority {
+    match (status, is_negative) {
+        (Status::Unknown, _) => Priority::Unknown,
+        (Status::False, false) | (Status::True, true) => Priority::Issue,
+        _ => Priority::Info,
+    }
+}
+
+/// The status of a merged condition (MA-14.2).
+fn merged(worst: Priority, is_negative: bool) -> Status {
+    match (worst, is_negative) {
+        (Priority::Unknown, _) => Status::Unknown,
+        (Priority::Issue, false) | (Priority::Info, true) => Status::False,
+        (Priority::Info, false) | (Priority::Issue, true) => Status::True,
+    }
+}
+
+/// The reasons of a merged condition by its worst part: issue, unknown, info (MA-14.3).
+pub type Reasons<'a> = [&'a str; 3];
+
+/// The reasons of merged conditions without reasons of their own (MA-14.3).
+pub const REPORTED: Reasons<'static> = ["IssuesReported", "UnknownReported", "InfoReported"];
+
+const fn pick(reasons: Reasons<'_>, worst: Priority) -> &str {
+    let [issue, unknown, info] = reasons;
+    match worst {
+        Priority::Issue => issue,
+        Priority::Unknown => unknown,
+        Priority::Info => info,
+    }
+}
+
+/// One condition from several of an object (MA-14.4). `change` may change what a part says before it is merged: its priority
+/// and its message.
+pub fn summary(
+    object: &Object,
+    parts: &[Part<'_>],
+    reasons: Reasons<'_>,
+    change: impl Fn(&str, &mut Condition, &mut Priority),
+) -> Condition {
+    let mut found: Vec<(&str, Priority, Condition)> = Vec::new();
+    for part in parts {
+        let known = get(object, part.name);
+        if known.is_none() && part.is_ignorable {
+            continue;
+        }
+        let missing = || {
+            let message = format!("Condition {} not yet reported", part.name);
+            Condition::new(Status::Unknown, "NotYetReported", message)
+        };
+        let mut condition = known.unwrap_or_else(missing);
+        let mut priority = priority(condition.status, part.is_negative);
+        change(part.name, &mut condition, &mut priority);
+        found.push((part.name, priority, condition));
+    }
+    let worst = found.iter().map(|(_, priority, _)| *priority).min().unwrap_or(Priority::Info);
+    let status = merged(worst, false);
+    let is_shown = |priority: Priority, condition: &Condition| match priority {
+        Priority::Info => status == Status::True && !condition.message.is_empty(),
+        _ => true,
+    };
+    let lines = found.iter().filter(|(_, priority, condition)| is_shown(*priority, condition));
+    let lines = lines.map(|(name, _, condition)| {
+        let text = if condition.message.is_empty() { &condition.reason } else { &condition.message };
+        bullet(name, text)
+    });
+    Condition::new(status, pick(reasons, worst), lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// `* name: text`; a text of several lines, or with bullets of its own, goes below it (MA-14.6).
+pub fn bullet(name: &str, text: &str) -> String {
+    if !text.contains('\n') && !text.starts_with("* ") {
+        return format!("* {name}: {text}");
+    }
+    let has_bullets = text.lines().any(|line| line.trim_start().starts_with("* "));
+    let line = |line: &str| match has_bullets && !line.trim_start().starts_with("* ") {
+        true => format!("  * {line}"),
+        false => format!("  {line}"),
+    };
+    let lines: Vec<String> = text.lines().map(line).collect();
+    format!("* {name}:\n{}", lines.join("\n"))
+}
+
+/// One condition from one of many objects (MA-14.5): `source` of each object becomes a condition whose meaning is negative or not.
+/// An object without it counts as unknown.
+pub fn aggregate<'a>(
+    objects: impl IntoIterator<Item = &'a Object>,
+    source: &str,
+    is_negative: bool,
+    reasons: Reasons<'_>,
+) -> Condition {
+    let missing = format!("Condition {source} not yet reported");
+    let mut messages: BTreeMap<(&str, &str), Reporters<'_>> = BTreeMap::new();
+    let mut worst = Priority::Info;
+    for object in objects {
+        let known = entry(object, source).and_then(|entry| Some((entry, Status::of(entry.get("status"))?)));
+        let priority = priority(known.map_or(Status::Unknown, |(_, status)| status), is_negative);
+        worst = worst.min(priority);
+        let text = match known.map(|(entry, _)| (text_of(entry, "message"), text_of(entry, "reason"))) {
+            None => &missing,
+            Some(("", reason)) if priority != Priority::Info => reason,
+            Some((message, _)) => message,
+        };
+        let entry = messages.entry((object.kind(), text)).or_insert_with(|| Reporters::new(priority));
+        entry.add(object, priority);
+    }
+    messages.values_mut().for_each(|reporters| reporters.names.sort_unstable());
+    let status = merged(worst, is_negative);
+    let is_shown = |message: &str, reporters: &Reporters<'_>| match reporters.priority {
+        Priority::Info => worst == Priority::Info && !message.is_empty(),
+        _ => true,
+    };
+    let mut shown: Vec<(&(&str, &str), &Reporters<'_>)> =
+        messages.iter().filter(|((_, message), reporters)| is_shown(message, reporters)).collect();
+    shown.sort_by_cached_key(|((kind, _), reporters)| (*kind, reporters.order()));
+    let mut lines: Vec<String> =
+        shown.iter().take(SHOWN).map(|((kind, message), reporters)| bullet(&reporters.names(kind), message)).collect();
+    lines.extend(left_over(shown.get(SHOWN..).unwrap_or_default(), source));
+    Condition::new(status, pick(reasons, worst), lines.join("\n"))
+}
+
+/// Lines that count the objects whose messages are not shown, by how bad they are.
+fn left_over(hidden: &[(&(&str, &str), &Reporters<'_>)], source: &str) -> Vec<String> {
+    let count = |priority: Priority| -> usize {
+        hidden.iter().filter(|(_, it)| it.priority == priority).map(|(_, it)| it.names.len()).sum()
+    };
+    let line = |(priority, what): (Priority, &str)| {
+        let count = count(priority);
+        (count > 0).then(|| format!("And {count} more objects with {what} {source}"))
+    };
+    [(Priority::Issue, "issues in"), (Priority::Unknown, "unknown"), (Priority::Info, "info in")]
+        .into_iter()
+        .filter_map(line)
+        .collect()
+}
+
+/// The objects that say the same.
+struct Reporters<'a> {
+    priority: Priority,
+    /// Whether each is not a machine of a control plane, and its name: those of control planes come first.
+    names: Vec<(bool, &'a str)>,
+}
+
+impl<'a> Reporters<'a> {
+    fn new(priority: Priority) -> Self {
+        Reporters { priority, names: Vec::new() }
+    }
+
+    fn add(&mut self, object: &'a Object, priority: Priority) {
+        let is_worker = object.label(model::hub::label::CONTROL_PLANE).is_none();
+        self.priority = self.priority.min(priority);
+        self.names.push((is_worker, object.name()));
+    }
+
+    /// Control plane machines first, then the worst, then the most, then by name.
+    fn order(&self) -> (bool, Priority, std::cmp::Reverse<usize>, String) {
+        let names: Vec<&str> = self.names.iter().map(|(_, name)| *name).collect();
+        let is_worker = self.names.first().is_none_or(|(is_worker, _)| *is_worker);
+        (is_worker, self.priority, std::cmp::Reverse(names.len()), names.join(","))
+    }
+
+    fn names(&self, kind: &str) -> String {
+        let shown: Vec<&str> = self.names.iter().take(SHOWN).map(|(_, name)| *name).collect();
+        let plural = if self.names.len() > 1 { "s" } else { "" };
+        let more = match self.names.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(", ... ({more} more)"),
+        };
+        format!("{kind}{plural} {}{more}", shown.join(", "))
+    }
+}
+
+/// Notes which generation of the spec a step has seen through (MA-1.9).
+pub fn observe_generation(object: &mut Object) {
+    if let Some(generation) = object.at("metadata.generation").cloned() {
+        set(object, "status.observedGeneration", generation);
+    }
+}
+
+/// Sets the condition `Paused` (CT-15.12); says whether it changed its status, in which case the step ends.
+pub fn put_paused(object: &mut Object, cause: Option<&str>, now: Moment) -> bool {
+    let before = status(object, "Paused");
+    let wanted = match cause {
+        Some(cause) => Condition::new(true, "Paused", cause),
+        None => Condition::new(false, "NotPaused", ""),
+    };
+    put(object, "Paused", &wanted, now);
+    before != Some(wanted.status)
+}
+
+/// The contents of `status.phase`, for those who show it.
+pub fn phase(object: &Object) -> &str {
+    text(object, "status.phase")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,464 @@
+//! Steps on a virtual clock: what they write becomes true at once, and the clock goes on when nothing is left to do (MA-30.1).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use core::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::fields::{later, owners, stamp};
+use super::next::next;
+use super::objects::{GroupKind, ObjectId, Objects};
+use super::settings::Settings;
+use super::step::{Event, Outcome, Step, Write};
+use super::wake::concerned;
+use golang::calendar::Moment;
+use model::hub::contract::definition_name;
+use model::hub::contract::{Contract, assumed, listed};
+use model::hub::{GROUP, Object, ObjectKey, version_of};
+
+/// How soon a step that failed is tried again at first, and at most.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_mins(1);
+
+/// Objects, what is due, and the time.
+#[derive(Debug)]
+pub struct Fold {
+    pub objects: Objects,
+    pub settings: Settings,
+    now: Moment,
+    /// The objects that are due now.
+    due: Due,
+    /// When others are due.
+    timers: Timers,
+    failures: HashMap<ObjectId, (u32, String)>,
+    /// Everything that was told.
+    pub events: Vec<(Moment, ObjectId, Event)>,
+    /// What has changed since [`Fold::take_changes`]: before and after.
+    changes: Vec<StoredChange>,
+    /// The labels of definitions, by name: they say which contract a version follows.
+    definitions: BTreeMap<String, BTreeMap<String, String>>,
+    /// The contract of kinds without a definition; `None` for the one that DEC-17 assumes.
+    pub assumed: Option<Contract>,
+    /// What webhooks add to an object of the management cluster before it is stored.
+    pub admit: fn(&mut Object),
+    numbers: u64,
+    steps: u64,
+}
+
+/// When objects are due, in the order of objects and in that of time.
+#[derive(Debug, Default)]
+struct Timers {
+    by_object: HashMap<ObjectId, Moment>,
+    by_time: BTreeSet<(Moment, ObjectId)>,
+}
+
+impl Timers {
+    fn set(&mut self, id: &ObjectId, at: Moment) {
+        self.remove(id);
+        self.by_object.insert(id.clone(), at);
+        self.by_time.insert((at, id.clone()));
+    }
+
+    fn remove(&mut self, id: &ObjectId) {
+        if let Some(at) = self.by_object.remove(id) {
+            self.by_time.remove(&(at, id.clone()));
+        }
+    }
+
+    fn next(&self) -> Option<Moment> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out what is due at a time.
+    fn take_until(&mut self, now: Moment) -> Vec<ObjectId> {
+        let mut due = Vec::new();
+        while self.next().is_some_and(|at| at <= now) {
+            let Some((_, id)) = self.by_time.pop_first() else { break };
+            self.by_object.remove(&id);
+            due.push(id);
+        }
+        due
+    }
+}
+
+/// Objects that are due, those that others summarize first: so an object is looked at when what it summarizes has come to rest.
+#[derive(Debug, Default)]
+struct Due {
+    by_rank: [BTreeSet<ObjectId>; RANKS],
+}
+
+/// How many ranks there are.
+const RANKS: usize = 6;
+
+/// How far up an object of a kind is, from what machines are made of to the Cluster.
+fn rank(kind: &GroupKind) -> usize {
+    match (&*kind.group, &*kind.kind) {
+        (GROUP, "Machine") => 1,
+        (GROUP, "MachineSet") => 2,
+        (GROUP, "MachineDeployment" | "MachinePool") => 3,
+        (GROUP, "MachineHealthCheck") => 4,
+        (GROUP, "Cluster") => 5,
+        (_, kind) if kind.ends_with("ControlPlane") => 3,
+        _ => 0,
+    }
+}
+
+impl Due {
+    fn insert(&mut self, id: ObjectId) {
+        if let Some(ids) = self.by_rank.get_mut(rank(&id.kind)) {
+            ids.insert(id);
+        }
+    }
+
+    fn extend(&mut self, ids: impl IntoIterator<Item = ObjectId>) {
+        ids.into_iter().for_each(|id| self.insert(id));
+    }
+
+    fn pop_first(&mut self) -> Option<ObjectId> {
+        self.by_rank.iter_mut().find_map(BTreeSet::pop_first)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_rank.iter().all(BTreeSet::is_empty)
+    }
+}
+
+/// A change of a stored object; `None` where there is none.
+#[derive(Clone, Debug)]
+pub struct StoredChange {
+    pub id: ObjectId,
+    pub before: Option<Arc<Object>>,
+    pub after: Option<Arc<Object>>,
+}
+
+impl Fold {
+    /// No objects, at a point in time.
+    pub fn new(settings: Settings, now: Moment) -> Self {
+        Fold {
+            objects: Objects::default(),
+            settings,
+            now,
+            due: Due::default(),
+            timers: Timers::default(),
+            failures: HashMap::new(),
+            events: Vec::new(),
+            changes: Vec::new(),
+            definitions: BTreeMap::new(),
+            assumed: None,
+            admit: |_| {},
+            numbers: 0,
+            steps: 0,
+        }
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// The labels of a definition, which say which contract its versions follow (CT-3.3).
+    pub fn define(&mut self, name: String, labels: BTreeMap<String, String>) {
+        self.definitions.insert(name, labels);
+    }
+
+    /// What has changed since this was called the last time.
+    pub fn take_changes(&mut self) -> Vec<StoredChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The contract that a version of a kind follows: by its definition, else the assumed one (DEC-17).
+    fn contract_of(&self, object: &Object) -> Contract {
+        let (group, kind, version) = (object.group(), object.kind(), version_of(object.api_version()));
+        let labels = self.definitions.get(&definition_name(group, kind));
+        let assumed = || self.assumed.unwrap_or_else(|| assumed(group, kind, version));
+        labels.and_then(|labels| listed(labels, version)).unwrap_or_else(assumed)
+    }
+
+    /// Makes an object, as an API server does: with a uid, a time and a generation. A name that is taken is an error.
+    ///
+    /// # Errors
+    /// When there is one of that name.
+    pub fn create(&mut self, workload: Option<&ObjectKey>, mut object: Object) -> Result<Arc<Object>, String> {
+        let id = ObjectId { workload: workload.cloned(), ..ObjectId::of(&object) };
+        if self.objects.get(&id).is_some() {
+            return Err(format!("{id} already exists"));
+        }
+        if workload.is_none() {
+            (self.admit)(&mut object);
+        }
+        self.numbers += 1;
+        let number = self.numbers;
+        let metadata = super::fields::map_mut(&mut object, "metadata");
+        metadata.entry("uid").or_insert_with(|| json!(format!("uid-{number}")));
+        metadata.insert("resourceVersion".to_owned(), json!(number.to_string()));
+        metadata.insert("generation".to_owned(), json!(1));
+        metadata.insert("creationTimestamp".to_owned(), stamp(self.now));
+        if workload.is_none() && self.objects.contract(&id.kind).is_none() {
+            self.objects.set_listed(&id.kind, Some(self.contract_of(&object)));
+        }
+        let object = Arc::new(object);
+        self.store(&id, Some(object.clone()));
+        Ok(object)
+    }
+
+    /// Puts an object as an API server has it: its uid, its time and its generation stay.
+    ///
+    /// # Errors
+    /// When there is one of that name.
+    pub fn insert(&mut self, mut object: Object) -> Result<(), String> {
+        let id = ObjectId::of(&object);
+        if self.objects.get(&id).is_some() {
+            return Err(format!("{id} already exists"));
+        }
+        self.numbers += 1;
+        super::fields::set(&mut object, "metadata.resourceVersion", json!(self.numbers.to_string()));
+        if self.objects.contract(&id.kind).is_none() {
+            self.objects.set_listed(&id.kind, Some(self.contract_of(&object)));
+        }
+        self.store(&id, Some(Arc::new(object)));
+        Ok(())
+    }
+
+    /// Changes an object; one that is being deleted and has no finalizer left is gone.
+    ///
+    /// # Errors
+    /// When it is gone, or has changed meanwhile.
+    pub fn update(&mut self, workload: Option<&ObjectKey>, before: &Object, mut after: Object) -> Result<(), String> {
+        let id = ObjectId { workload: workload.cloned(), ..ObjectId::of(before) };
+        let Some(known) = self.objects.get(&id).cloned() else { return Err(format!("{id} not found")) };
+        let version = |object: &Object| object.at("metadata.resourceVersion").cloned();
+        if version(&known) != version(before) {
+            return Err(format!("{id} has changed"));
+        }
+        if *known == after {
+            return Ok(());
+        }
+        self.numbers += 1;
+        let generation = known.at("metadata.generation").and_then(Value::as_i64).unwrap_or(1);
+        let has_new_spec = known.at("spec") != after.at("spec");
+        let metadata = super::fields::map_mut(&mut after, "metadata");
+        metadata.insert("resourceVersion".to_owned(), json!(self.numbers.to_string()));
+        metadata.insert("generation".to_owned(), json!(generation + i64::from(has_new_spec)));
+        let is_gone = after.is_being_deleted() && super::fields::items(&after, "metadata.finalizers").is_empty();
+        self.store(&id, (!is_gone).then(|| Arc::new(after)));
+        if is_gone {
+            self.collect(&known);
+        }
+        Ok(())
+    }
+
+    /// Deletes an object; one with finalizers stays until they are taken away.
+    pub fn delete(&mut self, id: &ObjectId) {
+        let Some(known) = self.objects.get(id).cloned() else { return };
+        if super::fields::items(&known, "metadata.finalizers").is_empty() {
+            self.store(id, None);
+            self.collect(&known);
+        } else if !known.is_being_deleted() {
+            let mut after = (*known).clone();
+            super::fields::set(&mut after, "metadata.deletionTimestamp", stamp(self.now));
+            // Its version cannot have changed since it was read above.
+            let _ = self.update(id.workload.as_ref(), &known, after);
+        }
+    }
+
+    /// Deletes what had this owner alone.
+    fn collect(&mut self, gone: &Object) {
+        let ids: Vec<ObjectId> = self.objects.owned_by(gone.uid()).cloned().collect();
+        for id in ids {
+            let Some(object) = self.objects.get(&id).cloned() else { continue };
+            let is_there = |owner: &Value| {
+                let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default();
+                self.exists(uid, owner, &id.key.namespace)
+            };
+            if !owners(&object).iter().any(is_there) {
+                self.delete(&id);
+            }
+        }
+    }
+
+    fn exists(&self, uid: &str, owner: &Value, namespace: &str) -> bool {
+        let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
+        let kind = GroupKind::new(model::hub::group_of(text("apiVersion")), text("kind"));
+        let found = self.objects.get(&ObjectId::new(kind, ObjectKey::new(namespace, text("name"))));
+        found.is_some_and(|found| found.uid() == uid)
+    }
+
+    fn store(&mut self, id: &ObjectId, object: Option<Arc<Object>>) {
+        let before = match &object {
+            Some(object) => self.objects.put(id, object.clone()),
+            None => self.objects.remove(id),
+        };
+        self.due.extend(concerned(&self.objects, id, before.as_deref(), object.as_deref()));
+        if id.workload.is_none() {
+            self.due.insert(id.clone());
+        }
+        self.changes.push(StoredChange { id: id.clone(), before, after: object });
+    }
+
+    /// Makes a step for each object that is due, until none is, or until `most` steps were made; says whether it came to rest.
+    pub fn settle(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            let Some(id) = self.due.pop_first() else { return true };
+            self.timers.remove(&id);
+            self.take(&id);
+        }
+        self.due.is_empty()
+    }
+
+    /// The number of steps so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Makes the next step of one object.
+    pub fn take(&mut self, id: &ObjectId) {
+        self.steps += 1;
+        let context = Context::new(&self.objects, &self.settings, self.now);
+        match next(context, id) {
+            Outcome::Needs(kinds) => {
+                // The first object of the kind tells its contract.
+                kinds.iter().for_each(|kind| self.objects.set_listed(kind, None));
+                self.due.insert(id.clone());
+            }
+            Outcome::Done(step) => self.carry_out(id, step),
+        }
+    }
+
+    fn carry_out(&mut self, id: &ObjectId, step: Step) {
+        let mut errors = step.errors;
+        for write in step.writes {
+            if let Err(error) = self.write(write) {
+                errors.push(error);
+                break;
+            }
+        }
+        self.events.extend(step.events.into_iter().map(|event| (self.now, id.clone(), event)));
+        if errors.is_empty() {
+            self.failures.remove(id);
+            if let Some(again) = step.again {
+                self.timers.set(id, later(self.now, again));
+            }
+            return;
+        }
+        let (count, text) = self.failures.entry(id.clone()).or_default();
+        *count += 1;
+        *text = errors.join("; ");
+        let wait = FIRST_RETRY.saturating_mul(1 << (*count - 1).min(6)).min(LAST_RETRY);
+        self.timers.set(id, later(self.now, wait));
+    }
+
+    fn write(&mut self, write: Write) -> Result<(), String> {
+        match write {
+            Write::Create { workload, objects } => {
+                let mut made = Vec::new();
+                for object in objects {
+                    let id = ObjectId { workload: workload.clone(), ..ObjectId::of(&object) };
+                    if let Err(error) = self.create(workload.as_ref(), object) {
+                        made.iter().for_each(|id| self.delete(id));
+                        return Err(error);
+                    }
+                    made.push(id);
+                }
+                Ok(())
+            }
+            Write::CreateIfAbsent { workload, object } => {
+                let id = ObjectId { workload: workload.clone(), ..ObjectId::of(&object) };
+                if self.objects.get(&id).is_none() {
+                    self.create(workload.as_ref(), object)?;
+                }
+                Ok(())
+            }
+            Write::Update { workload, before, after } => self.update(workload.as_ref(), &before, after),
+            Write::Delete { workload, object } => {
+                self.delete(&ObjectId { workload, ..ObjectId::of(&object) });
+                Ok(())
+            }
+            Write::Evict { workload, pod, grace: _ } => {
+                self.delete(&ObjectId { workload: Some(workload), ..ObjectId::of(&pod) });
+                Ok(())
+            }
+            Write::Connect { workload, up: true } => {
+                self.objects.workload_mut(&workload).is_reachable = true;
+                self.due.extend(self.objects.everything_of(&workload).iter().map(|object| ObjectId::of(object)));
+                self.due.insert(ObjectId::core("Cluster", &workload.namespace, &workload.name));
+                Ok(())
+            }
+            // There is no server to reach on a virtual clock.
+            Write::Follow { workload, on: true } => {
+                self.objects.disconnect(&workload, None);
+                Ok(())
+            }
+            Write::Connect { workload, up: false } | Write::Follow { workload, on: false } => {
+                self.objects.forget_workload(&workload);
+                self.due.insert(ObjectId::core("Cluster", &workload.namespace, &workload.name));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets the clock, and nothing else.
+    #[cfg(test)]
+    pub(super) fn advance_by(&mut self, by: Duration) {
+        self.now = later(self.now, by);
+    }
+
+    /// Another process goes on with what is stored: workload clusters are empty, and every object is due.
+    #[cfg(test)]
+    pub(super) fn restart(&mut self) {
+        let clusters: Vec<ObjectKey> =
+            self.objects.all(&GroupKind::core("Cluster")).map(|cluster| cluster.key()).collect();
+        clusters.iter().for_each(|cluster| self.objects.forget_workload(cluster));
+        let all = self.objects.kinds().flat_map(|kind| self.objects.all(kind));
+        let all: Vec<ObjectId> = all.map(|object| ObjectId::of(object)).collect();
+        self.due = Due::default();
+        self.due.extend(all);
+        self.timers = Timers::default();
+    }
+
+    /// When something is due next, if nothing is due now.
+    pub fn next_due(&self) -> Option<Moment> {
+        self.timers.next()
+    }
+
+    /// Sets the clock to the next time at which something is due; says whether there is one.
+    pub fn advance(&mut self) -> bool {
+        let Some(next) = self.next_due() else { return false };
+        self.now = self.now.max(next);
+        self.due.extend(self.timers.take_until(self.now));
+        true
+    }
+
+    /// Runs for so long, in virtual time; says whether nothing is left to do by then.
+    pub fn run(&mut self, lasts: Duration) -> bool {
+        const STEPS: usize = 100_000;
+        let end = later(self.now, lasts);
+        loop {
+            if !self.settle(STEPS) {
+                return false;
+            }
+            match self.next_due() {
+                Some(next) if next <= end => self.advance(),
+                Some(_) => {
+                    self.now = end;
+                    return false;
+                }
+                None => return true,
+            };
+        }
+    }
+
+    /// Lets time pass at whose end everything is looked at again.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn pass(&mut self, time: Duration) {
+        self.now = later(self.now, time);
+        self.due.extend(self.timers.take_until(self.now));
+    }
+
+    /// What the last step of an object that failed said.
+    pub fn failure(&self, id: &ObjectId) -> Option<&str> {
+        self.failures.get(id).map(|(_, text)| &**text)
+    }
+}

@@ -1,0 +1,110 @@
+//! What is written about a machine (MA-19.8, MA-19.9).
+
+use std::sync::Arc;
+
+use super::scope::Scope;
+use super::verdict::Verdict;
+use crate::lifecycle::clone::{Extra, clone};
+use crate::lifecycle::conditions::{Condition, is_false, put};
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::fields::owner;
+use crate::lifecycle::objects::GroupKind;
+use crate::lifecycle::step::{Step, Write};
+use model::hub::{Object, ObjectKey, group_of};
+
+const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
+const OWNER_REMEDIATED: &str = "OwnerRemediated";
+const EXTERNALLY_REMEDIATED: &str = "ExternallyRemediated";
+
+/// Writes what the check has found.
+pub(super) struct Marker<'a> {
+    pub context: &'a Context<'a>,
+    pub scope: &'a Scope,
+    /// Whether remediation is requested.
+    pub acts: bool,
+}
+
+impl Marker<'_> {
+    /// Writes the conditions of a machine, and requests its remediation or withdraws the request.
+    ///
+    /// # Errors
+    /// When a kind is not listed yet, or the template of the request is missing.
+    pub(super) fn mark(&self, machine: &Arc<Object>, verdict: &Verdict, step: &mut Step) -> Result<(), Fault> {
+        let mut after = (**machine).clone();
+        let end = match verdict {
+            Verdict::Pending(_) => return Ok(()),
+            Verdict::Healthy => {
+                put(
+                    &mut after,
+                    HEALTH_CHECK_SUCCEEDED,
+                    &Condition::new(true, HEALTH_CHECK_SUCCEEDED, ""),
+                    self.context.now,
+                );
+                if self.acts { self.withdraw(machine, step) } else { Ok(()) }
+            }
+            Verdict::Unhealthy { reason, message } => {
+                if !is_false(machine, HEALTH_CHECK_SUCCEEDED) {
+                    step.warn("MachineUnhealthy", format!("Machine {}: {message}", machine.name()));
+                }
+                put(&mut after, HEALTH_CHECK_SUCCEEDED, &Condition::new(false, *reason, &**message), self.context.now);
+                if self.acts { self.request(machine, &mut after, step) } else { Ok(()) }
+            }
+        };
+        step.update(machine, after);
+        end
+    }
+
+    /// The kind of the template of remediation requests; `None` when the owner of a machine remediates it.
+    fn template_kind(&self) -> Option<GroupKind> {
+        let template = &self.scope.remediation.template_ref;
+        (!template.name.is_empty()).then(|| GroupKind::new(group_of(&template.api_version), &template.kind))
+    }
+
+    /// The remediation request of a machine, which has the machine's name.
+    fn find_request(&self, template: &GroupKind, machine: &Object) -> Result<Option<Arc<Object>>, Fault> {
+        let kind = template.kind.strip_suffix("Template").unwrap_or(&template.kind);
+        self.context.get(&GroupKind::new(&template.group, kind), &machine.key())
+    }
+
+    /// Deletes the request of a machine that is healthy again.
+    fn withdraw(&self, machine: &Object, step: &mut Step) -> Result<(), Fault> {
+        let Some(kind) = self.template_kind() else { return Ok(()) };
+        if let Some(request) = self.find_request(&kind, machine)? {
+            step.delete(&request);
+        }
+        Ok(())
+    }
+
+    /// Asks the owner of the machine, or an external controller, to remediate it.
+    fn request(&self, machine: &Object, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+        let waiting = Condition::new(false, "WaitingForRemediation", "Waiting for remediation");
+        let Some(kind) = self.template_kind() else {
+            // What its owner has written about a remediation stays.
+            if !machine.is_being_deleted() && !is_false(machine, OWNER_REMEDIATED) {
+                put(after, OWNER_REMEDIATED, &waiting, self.context.now);
+            }
+            return Ok(());
+        };
+        if self.find_request(&kind, machine)?.is_none() {
+            let made = self.make_request(&kind, machine);
+            if let Err(Fault::Failed(text)) = &made {
+                let missing = Condition::new(false, "RemediationTemplateNotAvailable", &**text);
+                put(after, EXTERNALLY_REMEDIATED, &missing, self.context.now);
+            }
+            step.writes.push(Write::CreateIfAbsent { workload: None, object: made? });
+            step.tell("RemediationRequested", format!("Requested external remediation of Machine {}", machine.name()));
+        }
+        put(after, EXTERNALLY_REMEDIATED, &waiting, self.context.now);
+        Ok(())
+    }
+
+    fn make_request(&self, kind: &GroupKind, machine: &Object) -> Result<Object, Fault> {
+        let name = &self.scope.remediation.template_ref.name;
+        let key = ObjectKey::new(machine.namespace(), &**name);
+        let Some(template) = self.context.get(kind, &key)? else {
+            return Err(Fault::because(format!("{} {key} does not exist", kind.kind)));
+        };
+        let extra = Extra { owner: Some(owner(machine, false)), ..Extra::default() };
+        Ok(clone(&template, machine.name(), self.scope.cluster.name(), extra))
+    }
+}

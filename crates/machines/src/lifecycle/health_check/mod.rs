@@ -1,0 +1,123 @@
+//! The step of a MachineHealthCheck (MA-19.1 to MA-19.9): it says which machines are healthy, and asks for the remediation of the
+//! others while there are not too many of them.
+//!
+//! ```text
+//! scope.rs: which machines ─► verdict.rs: how each one is ─► trigger.rs: whether to act ─► mark.rs: conditions, requests
+//! ```
+
+mod mark;
+mod scope;
+#[cfg(test)]
+mod tests;
+mod trigger;
+mod verdict;
+
+use std::sync::Arc;
+
+use core::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::mark::Marker;
+use self::scope::Scope;
+use self::trigger::Trigger;
+use self::verdict::{Judge, Verdict};
+use super::conditions::{Condition, is_false, observe_generation, put, put_paused};
+use super::context::{Context, Fault};
+use super::fields::{cluster_of, owner, owners, paused, set, set_label, set_owner};
+use super::step::Step;
+use model::hub::{Object, annotation, label};
+
+/// When to look for a Cluster that does not exist again.
+const AGAIN: Duration = Duration::from_secs(30);
+/// How many machines the status names.
+const MOST_TARGETS: usize = 10_000;
+
+/// The next step.
+///
+/// # Errors
+/// When a kind is not listed yet, or the spec cannot be used.
+pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+    if object.is_being_deleted() {
+        return Ok(());
+    }
+    let Some(cluster) = cluster_of(context, object)? else {
+        // The Cluster is gone and takes the check along, or it is still to come.
+        step.look_again(AGAIN);
+        return Ok(());
+    };
+    let scope = Scope::gather(context, object, cluster)?;
+    let mut after = (**object).clone();
+    belong_to(&scope.cluster, &mut after);
+    let cause = paused(&scope.cluster, object);
+    let has_changed = put_paused(&mut after, cause.as_deref(), context.now);
+    // Machines of a paused Cluster are still checked, and not remediated (MA-19.9).
+    if !has_changed && object.annotation(annotation::PAUSED).is_none() {
+        check(context, &scope, cause.is_none(), &mut after, step)?;
+    }
+    if step.errors.is_empty() {
+        observe_generation(&mut after);
+    }
+    step.update(object, after);
+    Ok(())
+}
+
+/// Makes the Cluster the owner (MA-19.1).
+fn belong_to(cluster: &Object, after: &mut Object) {
+    let is_owned = owners(after).iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == cluster.uid()));
+    if !is_owned {
+        set_owner(after, owner(cluster, false), cluster);
+    }
+    if after.label(label::CLUSTER_NAME) != Some(cluster.name()) {
+        set_label(after, label::CLUSTER_NAME, cluster.name());
+    }
+}
+
+fn check(
+    context: &Context<'_>,
+    scope: &Scope,
+    may_remediate: bool,
+    after: &mut Object,
+    step: &mut Step,
+) -> Result<(), Fault> {
+    let judge = Judge::new(context, scope);
+    let verdicts: Vec<Verdict> = scope.machines.iter().map(|machine| judge.verdict(machine)).collect();
+    let healthy = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Healthy)).count();
+    let trigger = Trigger::evaluate(&scope.remediation.trigger_if, verdicts.len(), verdicts.len() - healthy)?;
+    write_status(context, scope, healthy, &trigger, after, step);
+    let marker = Marker { context, scope, acts: may_remediate && trigger.is_allowed };
+    for (machine, verdict) in scope.machines.iter().zip(&verdicts) {
+        // MA-19.8: a machine that cannot be marked does not stop the others.
+        let result = marker.mark(machine, verdict, step);
+        step.keep(result)?;
+        if let Verdict::Pending(Some(again)) = verdict {
+            step.look_again(*again);
+        }
+    }
+    Ok(())
+}
+
+/// The counters, the names and the condition (MA-19.6, MA-19.7).
+fn write_status(
+    context: &Context<'_>,
+    scope: &Scope,
+    healthy: usize,
+    trigger: &Trigger,
+    after: &mut Object,
+    step: &mut Step,
+) {
+    let names: Vec<&str> = scope.machines.iter().take(MOST_TARGETS).map(|machine| machine.name()).collect();
+    set(after, "status.expectedMachines", json!(scope.machines.len()));
+    set(after, "status.currentHealthy", json!(healthy));
+    set(after, "status.remediationsAllowed", json!(trigger.remaining));
+    set(after, "status.targets", if names.is_empty() { Value::Null } else { json!(names) });
+    let condition = if trigger.is_allowed {
+        Condition::new(true, "RemediationAllowed", "")
+    } else {
+        Condition::new(false, "TooManyUnhealthy", &*trigger.message)
+    };
+    if !trigger.is_allowed && !is_false(after, "RemediationAllowed") {
+        step.warn("RemediationRestricted", &*trigger.message);
+    }
+    put(after, "RemediationAllowed", &condition, context.now);
+}

@@ -1,0 +1,53 @@
+//! Which machines a MachineHealthCheck is about (MA-19.1).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::objects::GroupKind;
+use golang::json::StringMap;
+use model::hub::{HealthChecks, LabelSelector, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation};
+
+/// On a Machine: it is not checked, so it is never remediated.
+const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
+
+/// A health check, its Cluster and its machines, by name.
+pub(super) struct Scope {
+    pub cluster: Arc<Object>,
+    pub key: ObjectKey,
+    pub checks: HealthChecks,
+    pub remediation: Remediation,
+    pub machines: Vec<Arc<Object>>,
+}
+
+impl Scope {
+    /// What the check is about.
+    ///
+    /// # Errors
+    /// When a kind is not listed yet, or the spec cannot be read.
+    pub(super) fn gather(context: &Context<'_>, object: &Object, cluster: Arc<Object>) -> Result<Self, Fault> {
+        let spec = object.at("spec").unwrap_or(&Value::Null);
+        let MachineHealthCheckSpec { checks, remediation, .. } = read(spec)?;
+        let key = cluster.key();
+        let selector: LabelSelector = read(spec.get("selector").unwrap_or(&Value::Null))?;
+        let mut machines = Vec::new();
+        for machine in context.of_cluster(&GroupKind::core("Machine"), &key)? {
+            let is_skipped = [annotation::PAUSED, SKIP_REMEDIATION].iter().any(|it| machine.annotation(it).is_some());
+            if !is_skipped && matches(&selector, &machine)? {
+                machines.push(machine);
+            }
+        }
+        Ok(Scope { cluster, key, checks, remediation, machines })
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Fault> {
+    T::deserialize(value).map_err(|error| Fault::because(format!("cannot read the spec: {error}")))
+}
+
+fn matches(selector: &LabelSelector, machine: &Object) -> Result<bool, Fault> {
+    let labels = machine.at("metadata.labels").unwrap_or(&Value::Null);
+    let labels: StringMap = read(labels)?;
+    selector.matches(&labels).map_err(|error| Fault::because(format!("cannot use the selector: {error}")))
+}

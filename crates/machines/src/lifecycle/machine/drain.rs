@@ -1,0 +1,171 @@
+//! Draining a Node (MA-9.6, MA-9.7, MA-10).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::drain_rules;
+use super::guards::{PASS, is_left_out};
+use super::node_fields::is_unreachable;
+use super::pods::{Circumstances, Drained, Fate, judge, on_node};
+use super::work::{Stage, Work};
+use crate::lifecycle::context::Fault;
+use crate::lifecycle::fields::{flag, remaining, set, stamp, text, time};
+use crate::lifecycle::objects::Workload;
+use crate::lifecycle::step::Write;
+use model::hub::Object;
+
+const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
+const START: &str = "status.deletion.nodeDrainStartTime";
+const REASON: &str = "DrainingNode";
+/// How many seconds the Pods of an unreachable Node have to end: no kubelet can end them (MA-10.2).
+const GRACE_OF_THE_LOST: u32 = 1;
+/// How many names a line shows (MA-10.8).
+const NAMES: usize = 3;
+/// How many reasons of refused evictions a message has (MA-10.8).
+const REFUSALS: usize = 5;
+
+/// Drains the Node; `None` when nothing is left to be drained, or the drain is left out.
+pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>, Fault> {
+    if is_left_out(work, EXCLUDED, "nodeDrainTimeoutSeconds", START) {
+        return Ok(None);
+    }
+    // It is stored before the drain begins, so that its progress can be seen.
+    if work.machine.at(START).is_none() {
+        set(&mut work.machine, START, stamp(work.context.now));
+        return Ok(Some(Stage::new(REASON, format!("Drain of Node {name} begins"))));
+    }
+    let Some(workload) = work.workload() else {
+        return Err(Fault::because(format!("Node {name} cannot be drained: its cluster is not connected")));
+    };
+    let Some(node) = workload.node(name).cloned() else {
+        return Ok(None);
+    };
+    cordon(work, &node);
+    let pods = judged(work, workload, &node)?;
+    let pass = Pass::among(&pods);
+    evict(work, &pass, is_unreachable(&node).then_some(GRACE_OF_THE_LOST));
+    if pass.is_over() && !is_short(work) {
+        return Ok(None);
+    }
+    work.step.look_again(PASS);
+    Ok(Some(Stage::new(REASON, pass.message(work, name))))
+}
+
+/// Marks the Node as unschedulable (MA-10.1), together with what else changes of it.
+fn cordon(work: &mut Work<'_, '_>, node: &Arc<Object>) {
+    if flag(node, "spec.unschedulable") {
+        return;
+    }
+    let unschedulable = |node: &mut Object| set(node, "spec.unschedulable", json!(true));
+    if work.node.found().is_some_and(|known| known.name() == node.name()) {
+        work.node_mut().into_iter().for_each(unschedulable);
+        return;
+    }
+    let mut after = (**node).clone();
+    unschedulable(&mut after);
+    work.step.writes.push(Write::Update { workload: Some(work.cluster.key()), before: node.clone(), after });
+}
+
+/// Whether the drain has not yet taken as long as it is said to take.
+fn is_short(work: &mut Work<'_, '_>) -> bool {
+    let Some(begun) = time(&work.machine, START) else { return false };
+    let left = remaining(begun, work.context.settings.timings.drain, work.context.now);
+    left.into_iter().for_each(|left| work.step.look_again(left));
+    left.is_some()
+}
+
+/// What happens to each Pod of the Node that is not skipped.
+fn judged(work: &Work<'_, '_>, workload: &Workload, node: &Object) -> Result<Vec<Drained>, Fault> {
+    let pods = on_node(workload, node.name());
+    if pods.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rules = drain_rules::applicable(work)?;
+    let around = Circumstances { workload, rules: &rules, is_unreachable: is_unreachable(node), now: work.context.now };
+    let mut judged = pods.iter().map(|pod| judge(pod, &around)).collect::<Result<Vec<Drained>, Fault>>()?;
+    judged.retain(|drained| drained.fate != Fate::Skipped);
+    Ok(judged)
+}
+
+fn evict(work: &mut Work<'_, '_>, pass: &Pass<'_>, grace: Option<u32>) {
+    if pass.of(Fate::Evicted).next().is_none() {
+        return;
+    }
+    // No Pod may come back to a Node that is being drained.
+    work.write_node();
+    for drained in pass.of(Fate::Evicted) {
+        let pod = &drained.pod;
+        let message = format!("Evicting Pod {}", pod.key());
+        match drained.warning {
+            Some(warning) => work.step.warn("EvictingPod", format!("{message}: {warning}")),
+            None => work.step.tell("EvictingPod", message),
+        }
+        work.step.writes.push(Write::Evict { workload: work.cluster.key(), pod: pod.clone(), grace });
+    }
+}
+
+/// The Pods of the lowest order, which are drained now, and those that come later (MA-10.5).
+#[derive(Debug)]
+struct Pass<'a> {
+    now: Vec<&'a Drained>,
+    later: Vec<&'a Drained>,
+}
+
+impl<'a> Pass<'a> {
+    fn among(pods: &'a [Drained]) -> Self {
+        let lowest = pods.iter().map(|drained| drained.order).min().unwrap_or_default();
+        let (now, later) = pods.iter().partition(|drained| drained.order == lowest);
+        Pass { now, later }
+    }
+
+    fn of(&self, fate: Fate) -> impl Iterator<Item = &&'a Drained> {
+        self.now.iter().filter(move |drained| drained.fate == fate)
+    }
+
+    /// Whether nothing is left to be evicted, waited for or terminating (MA-10.7).
+    fn is_over(&self) -> bool {
+        self.now.is_empty() && self.later.is_empty()
+    }
+
+    /// One line for each group of Pods (MA-10.8).
+    fn message(&self, work: &Work<'_, '_>, node: &str) -> String {
+        let since = text(&work.machine, START);
+        let mut lines = vec![format!("Drain of Node {node} is not complete yet (begun at {since})")];
+        let mut tell = |names: &[String], what: &str| {
+            if !names.is_empty() {
+                lines.push(format!("* {}: {what}", listed(names)));
+            }
+        };
+        let names = |fate| self.of(fate).map(|drained| drained.pod.key().to_string()).collect::<Vec<_>>();
+        tell(&names(Fate::Terminating), "deletionTimestamp set, but still on the Node");
+        let mut evicted: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
+        for drained in self.of(Fate::Evicted) {
+            evicted.entry(drained.refusal.as_deref()).or_default().push(drained.pod.key().to_string());
+        }
+        tell(&evicted.remove(&None).unwrap_or_default(), "being evicted");
+        for (refusal, names) in evicted.iter().take(REFUSALS) {
+            tell(names, &format!("cannot be evicted yet: {}", refusal.unwrap_or_default()));
+        }
+        tell(&names(Fate::Awaited), "waiting until they complete");
+        let mut orders: Vec<i64> = self.later.iter().map(|drained| drained.order).collect();
+        orders.sort_unstable();
+        for group in orders.chunk_by(|a, b| a == b) {
+            let (count, order) = (group.len(), group.first().copied().unwrap_or_default());
+            lines.push(format!("* {count} Pods of order {order} are drained afterwards"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// `Pod a`, or `Pods a, b, c, ... (N more)`.
+fn listed(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
+    let plural = if names.len() > 1 { "s" } else { "" };
+    let more = match names.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!(", ... ({more} more)"),
+    };
+    format!("Pod{plural} {}{more}", shown.join(", "))
+}

@@ -1,0 +1,96 @@
+//! MachineDrainRules: which Pods a drain evicts, skips or waits for, and in which order (MA-10.4).
+
+use serde_json::{Value, json};
+
+use super::work::Work;
+use crate::lifecycle::context::Fault;
+use crate::lifecycle::fields::{items, number, text};
+use crate::lifecycle::objects::{GroupKind, Workload};
+use model::hub::{LabelSelector, Object, ObjectKey};
+
+/// What a rule says about the Pods that it selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behavior {
+    Drain { order: i64 },
+    Skip,
+    WaitCompleted,
+}
+
+/// A rule that applies to the Machine.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) behavior: Behavior,
+    name: String,
+    /// Pairs of selectors of Pods and of their namespaces; any will do, and no pair selects all Pods.
+    pods: Vec<Value>,
+}
+
+/// The rules of the namespace that apply to the Machine, by name.
+pub(super) fn applicable(work: &Work<'_, '_>) -> Result<Vec<Rule>, Fault> {
+    let objects = work.context.in_namespace(&GroupKind::core("MachineDrainRule"), work.machine.namespace())?;
+    let mut rules = Vec::new();
+    for object in &objects {
+        if applies(work, object)? {
+            rules.push(read(object)?);
+        }
+    }
+    rules.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(rules)
+}
+
+fn read(object: &Object) -> Result<Rule, Fault> {
+    let behavior = match text(object, "spec.drain.behavior") {
+        "Drain" => Behavior::Drain { order: number(object, "spec.drain.order").unwrap_or_default() },
+        "Skip" => Behavior::Skip,
+        "WaitCompleted" => Behavior::WaitCompleted,
+        other => {
+            return Err(Fault::because(format!("MachineDrainRule {}: unknown behavior {other:?}", object.key())));
+        }
+    };
+    Ok(Rule { behavior, name: object.name().to_owned(), pods: items(object, "spec.pods").to_vec() })
+}
+
+/// Whether any pair of selectors of Machines and of Clusters matches; no pair matches all.
+fn applies(work: &Work<'_, '_>, rule: &Object) -> Result<bool, Fault> {
+    let pairs = items(rule, "spec.machines");
+    for pair in pairs {
+        if matches(rule.name(), pair.get("selector"), &work.machine)?
+            && matches(rule.name(), pair.get("clusterSelector"), &work.cluster)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(pairs.is_empty())
+}
+
+impl Rule {
+    /// Whether the rule decides about a Pod.
+    pub(super) fn selects(&self, pod: &Object, workload: &Workload) -> Result<bool, Fault> {
+        for pair in &self.pods {
+            if matches(&self.name, pair.get("selector"), pod)? && self.selects_namespace(pair, pod, workload)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.pods.is_empty())
+    }
+
+    fn selects_namespace(&self, pair: &Value, pod: &Object, workload: &Workload) -> Result<bool, Fault> {
+        let Some(selector) = pair.get("namespaceSelector") else { return Ok(true) };
+        let kind = GroupKind::new("", "Namespace");
+        let Some(namespace) = workload.get(&kind, &ObjectKey::new("", pod.namespace())) else {
+            return Err(Fault::because(format!("Namespace {} of Pod {} is not known", pod.namespace(), pod.name())));
+        };
+        matches(&self.name, Some(selector), namespace)
+    }
+}
+
+/// Whether a selector matches the labels of an object; one that is missing matches all.
+fn matches(rule: &str, selector: Option<&Value>, object: &Object) -> Result<bool, Fault> {
+    let invalid = |why: String| Fault::because(format!("MachineDrainRule {rule} has an invalid selector: {why}"));
+    let Some(selector) = selector else { return Ok(true) };
+    let selector: LabelSelector =
+        serde_json::from_value(selector.clone()).map_err(|error| invalid(error.to_string()))?;
+    let labels = object.at("metadata.labels").cloned().unwrap_or_else(|| json!({}));
+    let labels = serde_json::from_value(labels).map_err(|error| invalid(error.to_string()))?;
+    selector.matches(&labels).map_err(invalid)
+}

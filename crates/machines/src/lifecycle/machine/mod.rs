@@ -1,0 +1,163 @@
+//! Machines: from their bootstrap data and infrastructure to a Node, and back (MA-3 to MA-11, MA-13).
+//!
+//! ```text
+//! owner and labels ─► bootstrap.rs ─► infrastructure.rs ─► node.rs ─► delete.rs ─► status.rs ─► one update
+//!                        └── external.rs ──┘                │            │            └ phase.rs, node_conditions.rs,
+//!                                                           │            │              up_to_date.rs
+//!                                                  node_fields.rs    drain.rs, volumes.rs (pods.rs, drain_rules.rs)
+//! ```
+//!
+//! Every part runs in every step, and the failure of one does not stop the others (MA-4.3). What a part finds is in `work.rs`.
+
+use std::sync::Arc;
+
+use self::work::{External, NodeState, Work};
+use super::begin::begin;
+use super::conditions::observe_generation;
+use super::context::{Context, Fault};
+use super::fields::{
+    cluster_of, controller, owner, owner_name, owners, remove_finalizer, set, set_label, set_owner, stamp, text,
+};
+use super::step::Step;
+use golang::calendar::Moment;
+use model::hub::{Object, label};
+
+mod bootstrap;
+mod delete;
+mod drain;
+mod drain_rules;
+mod external;
+mod guards;
+mod infrastructure;
+mod node;
+mod node_conditions;
+mod node_fields;
+mod phase;
+mod pods;
+mod status;
+mod up_to_date;
+mod volumes;
+mod work;
+
+pub use self::phase::{Phase, TRANSITIONS};
+
+const FINALIZER: &str = "machine.cluster.x-k8s.io";
+const CERTIFICATES_EXPIRY: &str = "machine.cluster.x-k8s.io/certificates-expiry";
+const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
+
+/// The next step of a Machine (MA-4).
+///
+/// # Errors
+/// When a kind is not listed yet, or there is no Cluster or owner to go by.
+pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+    let Some(cluster) = cluster_of(context, object)? else {
+        let cluster = text(object, "spec.clusterName");
+        return Err(Fault::because(format!("Cluster {cluster} of Machine {} does not exist", object.key())));
+    };
+    let Some(after) = begin(context, Some(&cluster), object, FINALIZER, step) else { return Ok(()) };
+    let (set, deployment) = owning_set(context, object)?;
+    let mut work = Work {
+        context,
+        step,
+        cluster,
+        before: object.clone(),
+        machine: after,
+        set,
+        deployment,
+        bootstrap: External::Unread,
+        infrastructure: External::Unread,
+        node: NodeState::NotAsked,
+        node_after: None,
+        deletion: None,
+    };
+    run(&mut work)?;
+    finish(work);
+    Ok(())
+}
+
+/// An owner, if there is one.
+type Owner = Option<Arc<Object>>;
+
+/// The MachineSet that owns the Machine, and the MachineDeployment of that (MA-4.2). A Machine that is being deleted can do without.
+fn owning_set(context: &Context<'_>, object: &Object) -> Result<(Owner, Owner), Fault> {
+    let find = |kind: &str, name: Option<&str>| {
+        let Some(name) = name else { return Ok(None) };
+        match context.core(kind, object.namespace(), name)? {
+            None if !object.is_being_deleted() => {
+                let machine = object.key();
+                Err(Fault::because(format!("{kind} {name} of Machine {machine} does not exist")))
+            }
+            found => Ok(found),
+        }
+    };
+    let set = find("MachineSet", owner_name(object, "MachineSet"))?;
+    let name = set.as_ref().and_then(|set| set.label(label::MACHINE_DEPLOYMENT_NAME).map(str::to_owned));
+    let deployment = find("MachineDeployment", name.as_deref())?;
+    Ok((set, deployment))
+}
+
+fn run(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+    own(work);
+    for part in [bootstrap::reconcile, infrastructure::reconcile, node::reconcile, certificates] {
+        let outcome = part(work);
+        work.step.keep(outcome)?;
+    }
+    if work.is_deleting() {
+        let outcome = delete::reconcile(work);
+        work.step.keep(outcome)?;
+    }
+    Ok(())
+}
+
+/// Writes what has changed, also after a failure (MA-4.4). The status says that the deletion is complete before the finalizer
+/// goes, so that it can be seen (MA-9.13, DEC-6).
+fn finish(mut work: Work<'_, '_>) {
+    let is_complete = work.deletion.as_ref().is_some_and(|stage| stage.reason == "DeletionCompleted");
+    work.write_node();
+    if is_complete && delete::says_complete(&work) {
+        let mut last = (*work.before).clone();
+        remove_finalizer(&mut last, FINALIZER);
+        work.step.update(&work.before, last);
+        return;
+    }
+    status::update(&mut work);
+    if work.step.errors.is_empty() {
+        observe_generation(&mut work.machine);
+    }
+    work.step.update(&work.before, work.machine);
+}
+
+/// The Cluster owns a Machine that has no other owner to come (MA-5.1, MA-5.2).
+fn own(work: &mut Work<'_, '_>) {
+    let machine = &mut work.machine;
+    let will_be_owned = [label::SET_NAME, label::MACHINE_POOL_NAME, CONTROL_PLANE_NAME];
+    let has_owner = controller(machine).is_some()
+        || owners(machine).iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Cluster"));
+    if !has_owner && will_be_owned.iter().all(|name| machine.label(name).is_none()) {
+        set_owner(machine, owner(&work.cluster, false), &work.cluster);
+    }
+    if machine.label(label::CLUSTER_NAME) != Some(work.cluster.name()) {
+        set_label(machine, label::CLUSTER_NAME, work.cluster.name());
+    }
+}
+
+/// When the certificates of a control plane machine expire (MA-4.5).
+fn certificates(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+    const EXPIRY: &str = "status.certificatesExpiryDate";
+    if !work.is_control_plane() {
+        return Ok(());
+    }
+    let config = work.bootstrap.found().and_then(|config| config.annotation(CERTIFICATES_EXPIRY));
+    let text = work.machine.annotation(CERTIFICATES_EXPIRY).or(config).map(str::to_owned);
+    match text.as_deref().map(|text| Moment::read(text).ok_or(text)) {
+        Some(Ok(time)) => set(&mut work.machine, EXPIRY, stamp(time)),
+        Some(Err(text)) => {
+            return Err(Fault::because(format!("annotation {CERTIFICATES_EXPIRY} is {text:?}, which is not a time")));
+        }
+        None => set(&mut work.machine, EXPIRY, serde_json::Value::Null),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

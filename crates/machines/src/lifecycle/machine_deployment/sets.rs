@@ -1,0 +1,130 @@
+//! The MachineSets of a MachineDeployment, and which of them is the new one (MA-20.3, MA-21.3).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::rollout::Numbers;
+use super::template::differences;
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::fields::{controller, created, number, owner, set_owner};
+use crate::lifecycle::machine_set::{replicas, selector, selects};
+use crate::lifecycle::objects::GroupKind;
+use crate::lifecycle::wake::is_controlled_by;
+use golang::calendar::Moment;
+use model::hub::{Object, ObjectKey};
+
+/// A set: as it is, unless it is new, and as it shall be.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) before: Option<Arc<Object>>,
+    pub(super) after: Object,
+}
+
+impl Draft {
+    /// Its numbers; absent ones of the status are 0 (MA-22.2).
+    ///
+    /// # Errors
+    /// When it has no number of replicas (MA-20.4).
+    pub(super) fn numbers(&self) -> Result<Numbers, Fault> {
+        let set = &self.after;
+        Ok(Numbers {
+            name: set.name().to_owned(),
+            created: created(set),
+            spec: replicas(set)?,
+            machines: number(set, "status.replicas").unwrap_or_default(),
+            available: number(set, "status.availableReplicas").unwrap_or_default(),
+            intent: None,
+        })
+    }
+}
+
+/// The sets that a deployment selects or controls, by name, without those of other controllers; those without a controller are adopted
+/// (MA-20.3).
+///
+/// # Errors
+/// When MachineSets are not listed yet, or the selector is empty or makes no sense.
+pub(super) fn sets(context: &Context<'_>, deployment: &Object, cluster: &ObjectKey) -> Result<Vec<Draft>, Fault> {
+    let kind = GroupKind::core("MachineSet");
+    let selector = selector(deployment)?;
+    let controlled = context.owned(&kind, deployment.uid())?;
+    let mut sets: BTreeMap<String, Draft> = BTreeMap::new();
+    for set in controlled.into_iter().chain(context.of_cluster(&kind, cluster)?) {
+        let is_ours = is_controlled_by(&set, deployment);
+        if !is_ours && (controller(&set).is_some() || !selects(&selector, &set)?) {
+            continue;
+        }
+        let mut after = (*set).clone();
+        if !is_ours && !set.is_being_deleted() && !deployment.is_being_deleted() {
+            set_owner(&mut after, owner(deployment, true), deployment);
+        }
+        sets.insert(set.name().to_owned(), Draft { before: Some(set), after });
+    }
+    Ok(sets.into_values().collect())
+}
+
+/// Takes the new set out of all sets: the largest, then oldest, whose template is equal and which was made at or after
+/// `rollout.after`, once that has passed (MA-21.3). Without one, the reasons why a set has to be made.
+pub(super) fn choose(
+    deployment: &Object,
+    sets: &mut Vec<Draft>,
+    rollout_after: Option<Moment>,
+    now: Moment,
+) -> Result<Draft, String> {
+    let begun = rollout_after.filter(|after| *after <= now);
+    let size = |set: &Object| number(set, "spec.replicas").unwrap_or_default();
+    sets.sort_by_key(|set| (Reverse(size(&set.after)), created(&set.after), set.after.name().to_owned()));
+    let is_new = |set: &Draft| {
+        differences(&set.after, deployment).is_empty() && begun.is_none_or(|begun| created(&set.after) >= Some(begun))
+    };
+    match sets.iter().position(is_new) {
+        Some(position) => Ok(sets.remove(position)),
+        None => Err(reason(deployment, sets.first())),
+    }
+}
+
+fn reason(deployment: &Object, largest: Option<&Draft>) -> String {
+    let Some(largest) = largest else { return "no MachineSets exist for the MachineDeployment".to_owned() };
+    match &*differences(&largest.after, deployment) {
+        [] => "spec.rollout.after has passed".to_owned(),
+        lines => lines.join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(name: &str, version: &str, size: i64, day: u8) -> Draft {
+        let after = Object::try_from(json!({
+            "metadata": {"name": name, "creationTimestamp": format!("2030-01-{day:02}T00:00:00Z")},
+            "spec": {"replicas": size, "template": {"spec": {"version": version}}},
+        }));
+        Draft { before: None, after: after.unwrap() }
+    }
+
+    #[test]
+    fn the_new_set_is_the_largest_and_then_the_oldest_of_the_equal_ones() {
+        // MA-21.3
+        let deployment = Object::try_from(json!({"spec": {"template": {"spec": {"version": "v1"}}}})).unwrap();
+        let day = |day: u8| Moment::read(&format!("2030-01-{day:02}T00:00:00Z"));
+        for (case, sets, after, want) in [
+            ("no set", vec![], None, Err("no MachineSets exist for the MachineDeployment")),
+            ("none is equal", vec![set("a", "v0", 3, 1)], None, Err("Version v0, v1 required")),
+            ("the larger one", vec![set("a", "v1", 1, 1), set("b", "v1", 2, 2), set("c", "v0", 9, 1)], None, Ok("b")),
+            ("the older one", vec![set("a", "v1", 1, 3), set("b", "v1", 1, 2)], None, Ok("b")),
+            ("the first name", vec![set("b", "v1", 1, 2), set("a", "v1", 1, 2)], None, Ok("a")),
+            ("after is to come", vec![set("a", "v1", 2, 1)], day(20), Ok("a")),
+            ("after has passed", vec![set("a", "v1", 2, 1)], day(5), Err("spec.rollout.after has passed")),
+            ("made since", vec![set("a", "v1", 2, 1), set("b", "v1", 1, 5)], day(5), Ok("b")),
+        ] {
+            let mut sets = sets;
+            let chosen = choose(&deployment, &mut sets, after, day(10).unwrap());
+            let name = chosen.as_ref().map(|set| set.after.name()).map_err(|reason| &**reason);
+            assert_eq!(name, want, "{case}");
+            assert!(sets.iter().all(|set| Ok(set.after.name()) != name), "{case}");
+        }
+    }
+}

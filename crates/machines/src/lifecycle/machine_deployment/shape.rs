@@ -1,0 +1,188 @@
+//! What the sets of a MachineDeployment look like (MA-21.6 to MA-21.10).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::sets::Draft;
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::fields::{map_mut, owner, set, set_annotation, set_label, set_owner, text, texts};
+use crate::lifecycle::machine_set::{DISABLE_CREATE, HandedDown, IN_PLACE, RECORD, REVISION, title};
+use crate::lifecycle::names;
+use crate::lifecycle::objects::GroupKind;
+use model::hub::{Object, ObjectKey, annotation, label, prefixed_name};
+
+/// The label that tells the machines of the sets of a deployment apart (MA-21.8).
+const UNIQUE: &str = "machine-template-hash";
+/// Former revisions of a set.
+const HISTORY: &str = "machinedeployment.clusters.x-k8s.io/revision-history";
+/// How many machines the deployment asks for.
+pub(super) const DESIRED: &str = "machinedeployment.clusters.x-k8s.io/desired-replicas";
+/// How many machines there may be.
+pub(super) const MAX: &str = "machinedeployment.clusters.x-k8s.io/max-replicas";
+/// Annotations of a deployment that its sets do not get (MA-21.9).
+const OWN: [&str; 7] = [annotation::LAST_APPLIED, REVISION, HISTORY, DESIRED, MAX, annotation::CONVERSION_DATA, RECORD];
+
+/// What is the same for all sets of a deployment.
+pub(super) struct Shape<'a> {
+    pub(super) deployment: &'a Object,
+    pub(super) handed_down: HandedDown,
+    pub(super) replicas: i64,
+    /// How many machines there may be more.
+    pub(super) surge: i64,
+    pub(super) is_on_delete: bool,
+}
+
+/// The labels and annotations that a deployment hands down to its sets (MA-21.7, MA-21.9).
+pub(super) fn hand_down(deployment: &mut Object) -> HandedDown {
+    let labels = texts(deployment, "spec.template.metadata.labels");
+    let mut annotations = texts(deployment, "metadata.annotations");
+    annotations.retain(|name, _| !OWN.contains(&&**name));
+    HandedDown::of(deployment, labels, annotations)
+}
+
+impl Shape<'_> {
+    /// Gives a set its shape; replicas stay (MA-21.7).
+    ///
+    /// # Errors
+    /// When the set has no unique label (MA-21.8).
+    pub(super) fn put_on(&self, set: &mut Object, is_new: bool) -> Result<(), Fault> {
+        let missing = || Fault::because(format!("{} has no label {UNIQUE}", title(set)));
+        let unique = set.label(UNIQUE).ok_or_else(missing)?.to_owned();
+        self.handed_down.apply(set);
+        self.label(set, &unique);
+        set_annotation(set, DESIRED, &self.replicas.to_string());
+        set_annotation(set, MAX, &(self.replicas + self.surge).to_string());
+        let is_disabled = self.is_on_delete && !is_new;
+        set_annotation(set, DISABLE_CREATE, if is_disabled { "true" } else { "false" });
+        self.put_spec(set, &unique);
+        Ok(())
+    }
+
+    fn label(&self, set: &mut Object, unique: &str) {
+        set_label(set, UNIQUE, unique);
+        set_label(set, label::CLUSTER_NAME, self.cluster());
+        set_label(set, label::MACHINE_DEPLOYMENT_NAME, self.deployment.name());
+    }
+
+    fn cluster(&self) -> &str {
+        text(self.deployment, "spec.clusterName")
+    }
+
+    /// The spec, without replicas and without the fields of which a change replaces machines.
+    fn put_spec(&self, object: &mut Object, unique: &str) {
+        let from = self.deployment;
+        set(object, "spec.clusterName", json!(self.cluster()));
+        set(object, "spec.selector", self.selector(unique));
+        let mut labels = texts(from, "spec.template.metadata.labels");
+        labels.insert(label::CLUSTER_NAME.to_owned(), self.cluster().to_owned());
+        labels.insert(UNIQUE.to_owned(), unique.to_owned());
+        set(object, "spec.template.metadata.labels", json!(labels));
+        let annotations: BTreeMap<String, String> = texts(from, "spec.template.metadata.annotations");
+        let annotations = if annotations.is_empty() { Value::Null } else { json!(annotations) };
+        set(object, "spec.template.metadata.annotations", annotations);
+        let in_template = IN_PLACE.iter().map(|field| format!("spec.template.spec.{field}"));
+        for path in ["spec.deletion.order".to_owned(), "spec.machineNaming".to_owned()].into_iter().chain(in_template) {
+            set(object, &path, from.at(&path).cloned().unwrap_or_default());
+        }
+    }
+
+    fn selector(&self, unique: &str) -> Value {
+        let mut selector = self.deployment.at("spec.selector").cloned().unwrap_or_default();
+        if !selector.is_object() {
+            selector = json!({});
+        }
+        if !selector["matchLabels"].is_object() {
+            selector["matchLabels"] = json!({});
+        }
+        selector["matchLabels"][label::CLUSTER_NAME] = json!(self.cluster());
+        selector["matchLabels"][UNIQUE] = json!(unique);
+        selector
+    }
+
+    /// A set that does not exist yet, without replicas (MA-21.6).
+    ///
+    /// # Errors
+    /// When no name is free.
+    pub(super) fn new_set(&self, context: &Context<'_>) -> Result<Draft, Fault> {
+        let (name, unique) = self.free_name(context)?;
+        let from = self.deployment;
+        let mut new = Object::from(Map::from_iter([
+            ("apiVersion".to_owned(), json!(from.api_version())),
+            ("kind".to_owned(), json!("MachineSet")),
+        ]));
+        let metadata = map_mut(&mut new, "metadata");
+        metadata.insert("name".to_owned(), json!(name));
+        metadata.insert("namespace".to_owned(), json!(from.namespace()));
+        set_label(&mut new, UNIQUE, &unique);
+        set_owner(&mut new, owner(from, true), from);
+        set(&mut new, "spec.replicas", json!(0));
+        set(&mut new, "spec.template.spec", from.at("spec.template.spec").cloned().unwrap_or_default());
+        self.put_on(&mut new, true)?;
+        Ok(Draft { before: None, after: new })
+    }
+
+    /// A free name for a set, and the value of its unique label.
+    fn free_name(&self, context: &Context<'_>) -> Result<(String, String), Fault> {
+        const ATTEMPTS: usize = 10;
+        let from = self.deployment;
+        let template = from.at("spec.template").map(Value::to_string).unwrap_or_default();
+        let hash = names::short_hash(&template);
+        for number in 0..ATTEMPTS {
+            let end = names::end(from, &format!("set/{hash}"), number, context.time_of_names());
+            let name = prefixed_name(&format!("{}-", from.name()), &end);
+            let key = ObjectKey::new(from.namespace(), &*name);
+            if context.get(&GroupKind::core("MachineSet"), &key)?.is_none() {
+                return Ok((name, format!("{hash}-{end}")));
+            }
+        }
+        Err(Fault::because(format!("{}: found no free name for a MachineSet", title(from))))
+    }
+}
+
+/// Gives the new set a revision that is higher than those of the old sets, and returns it (MA-21.10).
+pub(super) fn revise(new: &mut Object, old: &[Draft]) -> String {
+    let revision = |set: &Object| set.annotation(REVISION).and_then(|text| text.parse::<i64>().ok());
+    let highest = old.iter().map(|set| revision(&set.after).unwrap_or_default()).max().unwrap_or_default();
+    let wanted = (highest + 1).max(revision(new).unwrap_or_default()).to_string();
+    if let Some(former) = new.annotation(REVISION).filter(|former| *former != wanted).map(str::to_owned) {
+        let history = match new.annotation(HISTORY) {
+            Some(history) if !history.is_empty() => format!("{history},{former}"),
+            _ => former,
+        };
+        set_annotation(new, HISTORY, &history);
+    }
+    set_annotation(new, REVISION, &wanted);
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_new_set_gets_the_highest_revision() {
+        // MA-21.10
+        let set = |revision: Option<&str>, history: Option<&str>| {
+            let mut set = Object::try_from(json!({"metadata": {}})).unwrap();
+            revision.into_iter().for_each(|revision| set_annotation(&mut set, REVISION, revision));
+            history.into_iter().for_each(|history| set_annotation(&mut set, HISTORY, history));
+            set
+        };
+        for (own, history, old, want, want_history) in [
+            (None, None, vec![], "1", None),
+            (None, None, vec!["1", "3"], "4", None),
+            (Some("4"), None, vec!["1", "3"], "4", None),
+            (Some("7"), None, vec!["1", "3"], "7", None),
+            (Some("1"), None, vec!["2"], "3", Some("1")),
+            (Some("3"), Some("1"), vec!["4"], "5", Some("1,3")),
+            (None, None, vec!["x"], "1", None),
+        ] {
+            let mut new = set(own, history);
+            let old: Vec<Draft> =
+                old.into_iter().map(|revision| Draft { before: None, after: set(Some(revision), None) }).collect();
+            assert_eq!(revise(&mut new, &old), want);
+            assert_eq!((new.annotation(REVISION), new.annotation(HISTORY)), (Some(want), want_history));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Counters, conditions and phase of a pool.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::nodes::Nodes;
+use super::parts::{DATA, PROVISIONED, Parts};
+use super::phase;
+use crate::lifecycle::conditions::{Condition, Fallback, mirror, observe_generation, put};
+use crate::lifecycle::context::Context;
+use crate::lifecycle::fields::{flag, number, set, text};
+use crate::lifecycle::step::Step;
+use model::hub::Object;
+
+/// Writes the status. What could not be read stays as it was, and is not observed (MA-1.9).
+pub(super) fn report(
+    context: &Context<'_>,
+    parts: &Parts,
+    nodes: &Nodes,
+    after: &mut Object,
+    is_whole: bool,
+    step: &mut Step,
+) {
+    let version = text(after, "spec.template.spec.version").to_owned();
+    nodes.write_refs(after);
+    let ready = nodes.ready();
+    for (name, value) in
+        [("readyReplicas", ready), ("availableReplicas", ready), ("upToDateReplicas", nodes.of_version(&version))]
+    {
+        set(after, &format!("status.{name}"), json!(value));
+    }
+    conditions(context, parts, after);
+    let (wanted, there) = (number(after, "spec.replicas").unwrap_or(1), number(after, "status.replicas").unwrap_or(0));
+    for (name, not, is) in
+        [("ScalingUp", "NotScalingUp", there < wanted), ("ScalingDown", "NotScalingDown", there > wanted)]
+    {
+        let reason = if is { name } else { not };
+        let message = if is { format!("Scaling from {there} to {wanted} replicas") } else { String::new() };
+        put(after, name, &Condition::new(is, reason, message), context.now);
+    }
+    put(after, "Deleting", &Condition::new(false, "NotDeleting", ""), context.now);
+    phase::set_phase(after, i64::try_from(ready).unwrap_or(i64::MAX), parts.have_failed(context), step);
+    if is_whole {
+        observe_generation(after);
+    }
+}
+
+/// What the parts say of themselves (MA-13.3, MA-13.4).
+fn conditions(context: &Context<'_>, parts: &Parts, after: &mut Object) {
+    let of = |part: &Option<Arc<Object>>, path: &str, is_done: bool, missing: &str| match part {
+        Some(part) => mirror(part, "Ready", Fallback { flag: is_done, path, reasons: ("Ready", "NotReady") }),
+        None => Condition::new(false, missing, ""),
+    };
+    let (has_data, is_provisioned) = (flag(after, DATA), flag(after, PROVISIONED));
+    let data = match parts.has_config_ref {
+        true => of(&parts.config, "status.initialization.dataSecretCreated", has_data, missing(has_data)),
+        false => Condition::new(true, "DataSecretProvided", ""),
+    };
+    put(after, "BootstrapConfigReady", &data, context.now);
+    let path = "status.initialization.provisioned";
+    let infrastructure = of(&parts.infrastructure, path, is_provisioned, missing(is_provisioned));
+    put(after, "InfrastructureReady", &infrastructure, context.now);
+}
+
+const fn missing(was_there: bool) -> &'static str {
+    if was_there { "ObjectDeleted" } else { "ObjectDoesNotExist" }
+}

@@ -1,0 +1,141 @@
+//! The objects of a new machine (MA-15.8 to MA-15.10).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::members::title;
+use super::templates::{Template, Templates};
+use crate::lifecycle::clone::{Extra, clone};
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::fields::{map_mut, owner, reference_value, set, text, texts};
+use crate::lifecycle::names;
+use model::hub::naming::label_value_of;
+use model::hub::{ContractRef, Named, Object, label};
+
+/// What the Machine controller removes last.
+const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
+/// The timeout that admission sets on machines without one (MA-28.1).
+const NODE_DELETION_TIMEOUT: i64 = 10;
+/// Fields of the machine template that running machines get too (MA-15.11).
+pub(in crate::lifecycle) const IN_PLACE: [&str; 6] = [
+    "readinessGates",
+    "deletion.nodeDrainTimeoutSeconds",
+    "deletion.nodeVolumeDetachTimeoutSeconds",
+    "deletion.nodeDeletionTimeoutSeconds",
+    "minReadySeconds",
+    "taints",
+];
+
+/// The labels of the objects of a machine (MA-15.10).
+pub(super) fn labels(set: &Object) -> BTreeMap<String, String> {
+    let mut labels = texts(set, "spec.template.metadata.labels");
+    labels.insert(label::CLUSTER_NAME.to_owned(), text(set, "spec.clusterName").to_owned());
+    labels.insert(label::SET_NAME.to_owned(), label_value_of(set.name()).into_owned());
+    if let Some(deployment) = set.label(label::MACHINE_DEPLOYMENT_NAME) {
+        labels.insert(label::MACHINE_DEPLOYMENT_NAME.to_owned(), deployment.to_owned());
+    }
+    labels
+}
+
+/// The annotations of the objects of a machine (MA-15.10).
+pub(super) fn annotations(set: &Object) -> BTreeMap<String, String> {
+    texts(set, "spec.template.metadata.annotations")
+}
+
+/// What the machine template of a set says about a field that running machines get too.
+pub(super) fn in_place(set: &Object, field: &str) -> Value {
+    let value = set.at(&format!("spec.template.spec.{field}")).cloned().unwrap_or_default();
+    match field {
+        "deletion.nodeDeletionTimeoutSeconds" if value.is_null() => NODE_DELETION_TIMEOUT.into(),
+        _ => value,
+    }
+}
+
+/// The objects of a new machine, in the order in which they are created: its bootstrap configuration, its infrastructure machine,
+/// and the Machine (MA-15.8, MA-2.7).
+///
+/// # Errors
+/// When a template is missing, or the naming template cannot be rendered.
+pub(super) fn machine(
+    context: &Context<'_>,
+    set: &Object,
+    templates: &Templates,
+    number: usize,
+) -> Result<Vec<Object>, Fault> {
+    let name = name(context, set, number)?;
+    let mut machine = bare(set, &name);
+    let mut objects = Vec::new();
+    for (template, path) in
+        [(&templates.bootstrap, "spec.bootstrap.configRef"), (&templates.infrastructure, "spec.infrastructureRef")]
+    {
+        if let Some(object) = cloned(set, template, &name)? {
+            let reference = ContractRef {
+                api_group: object.group().to_owned(),
+                kind: object.kind().to_owned(),
+                name: name.clone(),
+            };
+            crate::lifecycle::fields::set(&mut machine, path, reference_value(&reference));
+            objects.push(object);
+        }
+    }
+    objects.push(machine);
+    Ok(objects)
+}
+
+/// A free name for a machine (MA-15.9).
+fn name(context: &Context<'_>, set: &Object, number: usize) -> Result<String, Fault> {
+    // Each step of a set has ends of its own, also of several at the same time.
+    let purpose = format!("machine/{}", text(set, "metadata.resourceVersion"));
+    let mut count = number * names::ATTEMPTS * 2;
+    let end = || {
+        count += 1;
+        names::end(set, &purpose, count, context.time_of_names())
+    };
+    names::of_machine(context, set, Named::Machine(set.name()), "spec.machineNaming.template", end)
+}
+
+/// A Machine without references.
+fn bare(set: &Object, name: &str) -> Object {
+    let mut machine = Object::from(serde_json::Map::from_iter([
+        ("apiVersion".to_owned(), json!(set.api_version())),
+        ("kind".to_owned(), json!("Machine")),
+    ]));
+    let metadata = map_mut(&mut machine, "metadata");
+    metadata.insert("name".to_owned(), json!(name));
+    metadata.insert("namespace".to_owned(), json!(set.namespace()));
+    metadata.insert("labels".to_owned(), json!(labels(set)));
+    let annotations = annotations(set);
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), json!(annotations));
+    }
+    metadata.insert("ownerReferences".to_owned(), json!([owner(set, true)]));
+    metadata.insert("finalizers".to_owned(), json!([MACHINE_FINALIZER]));
+    let spec = set.at("spec.template.spec").cloned().unwrap_or_default();
+    crate::lifecycle::fields::set(&mut machine, "spec", spec);
+    set_all(&mut machine, set);
+    machine.remove("spec.bootstrap.configRef");
+    machine.remove("spec.infrastructureRef");
+    machine
+}
+
+fn set_all(machine: &mut Object, group: &Object) {
+    set(machine, "spec.clusterName", json!(text(group, "spec.clusterName")));
+    for field in IN_PLACE {
+        set(machine, &format!("spec.{field}"), in_place(group, field));
+    }
+}
+
+/// The object of a template, under the name of the machine and with the set as its owner for now.
+fn cloned(set: &Object, template: &Template, name: &str) -> Result<Option<Object>, Fault> {
+    if !template.reference.is_defined() {
+        return Ok(None);
+    }
+    let Some(object): &Option<Arc<Object>> = &template.object else {
+        let ContractRef { kind, name, .. } = &template.reference;
+        return Err(Fault::because(format!("{}: cannot create Machines: {kind} {name} does not exist", title(set))));
+    };
+    let extra = Extra { labels: labels(set), annotations: annotations(set), owner: Some(owner(set, false)) };
+    Ok(Some(clone(object, name, text(set, "spec.clusterName"), extra)))
+}

@@ -1,0 +1,40 @@
+//! The counters of earlier API versions, which look at Nodes (MA-18.5).
+
+use core::time::Duration;
+
+use serde_json::json;
+
+use crate::lifecycle::conditions::{is_true, since};
+use crate::lifecycle::context::Context;
+use crate::lifecycle::fields::{cluster_key, number, remaining, set, text, texts};
+use crate::lifecycle::objects::Workload;
+use model::hub::Object;
+
+/// Counts the machines of a set by their Nodes and by the labels of its template; after which time one more will have been ready for
+/// long enough.
+///
+/// While the Nodes are unknown, as after a restart, their counters stay as they are.
+pub(super) fn count(context: &Context<'_>, after: &mut Object, machines: &[&Object]) -> Option<Duration> {
+    let labels = texts(after, "spec.template.metadata.labels");
+    let has_labels = |machine: &&&Object| labels.iter().all(|(name, value)| machine.label(name) == Some(value));
+    put(after, "fullyLabeledReplicas", machines.iter().filter(has_labels).count());
+    let workload = cluster_key(after).and_then(|cluster| context.workload(&cluster))?;
+    let nodes = machines.iter().filter_map(|machine| node(workload, machine));
+    let ready: Vec<&Object> = nodes.filter(|node| is_true(node, "Ready")).collect();
+    let seconds = number(after, "spec.template.spec.minReadySeconds").and_then(|seconds| u64::try_from(seconds).ok());
+    let least = Duration::from_secs(seconds.unwrap_or_default());
+    let left = |node: &&Object| since(node, "Ready").and_then(|since| remaining(since, least, context.now));
+    let waiting: Vec<Duration> = ready.iter().filter_map(left).collect();
+    put(after, "readyReplicas", ready.len());
+    put(after, "availableReplicas", ready.len().saturating_sub(waiting.len()));
+    waiting.into_iter().min()
+}
+
+fn put(after: &mut Object, name: &str, number: usize) {
+    set(after, &format!("status.deprecated.v1beta1.{name}"), json!(number));
+}
+
+fn node<'w>(workload: &'w Workload, machine: &Object) -> Option<&'w Object> {
+    let name = text(machine, "status.nodeRef.name");
+    workload.node(name).map(|node| &**node)
+}

@@ -1,0 +1,197 @@
+//! The step of a MachineSet, which keeps a number of Machines made from one template (MA-15).
+//!
+//! ```text
+//! members.rs: which machines are its own ─► remediation.rs ─► sync.rs (fields in place) ─► scale.rs ─► status.rs
+//!                                               │                                           │
+//!                                               └──────────────── preflight.rs ─────────────┤
+//!                                                                     order.rs, desired.rs ─┘
+//! ```
+
+mod desired;
+mod handed_down;
+mod legacy;
+mod members;
+mod order;
+mod preflight;
+mod remediation;
+mod scale;
+mod status;
+mod sync;
+mod templates;
+#[cfg(test)]
+pub(super) mod testing;
+
+use std::sync::Arc;
+
+pub(super) use self::desired::IN_PLACE;
+pub(super) use self::handed_down::{HandedDown, RECORD};
+pub(super) use self::members::{replicas, selector, selects, title};
+pub(super) use self::remediation::{REVISION, resolved};
+pub(super) use self::scale::DISABLE_CREATE;
+pub(super) use self::status::{
+    COUNTERS, Scale, names, observe, put_deleting, put_machines, put_scaling, put_versions, selector_text,
+};
+pub(super) use self::templates::Templates;
+
+use serde_json::json;
+
+use self::members::{Member, members};
+use self::scale::Scaling;
+use super::begin::begin;
+use super::context::{Context, Fault};
+use super::fields::{
+    cluster_key, cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, set_text,
+};
+use super::step::Step;
+use model::hub::{Object, ObjectKey, label};
+
+/// What keeps a set until its machines are gone (MA-1.7). The finalizer for the templates of topologies is that of other
+/// controllers, which add it themselves.
+const FINALIZER: &str = "cluster.x-k8s.io/machineset";
+
+/// The next step.
+///
+/// # Errors
+/// When a kind is not listed yet, or nothing can be done at all.
+pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+    let cluster = cluster_of(context, object)?;
+    let Some(mut after) = begin(context, cluster.as_deref(), object, FINALIZER, step) else { return Ok(()) };
+    let no_cluster = || Fault::because(format!("{} has no Cluster", title(object)));
+    let key = cluster_key(object).ok_or_else(no_cluster)?;
+    if object.is_being_deleted() {
+        return leave(context, object, after, &key, step);
+    }
+    let cluster = cluster.ok_or_else(no_cluster)?;
+    own_labels(&mut after, &cluster);
+    live(context, object, after, &cluster, step)
+}
+
+/// Deletes the machines of a set that is being deleted, and lets it go when none is left (MA-15.6).
+fn leave(
+    context: &Context<'_>,
+    object: &Arc<Object>,
+    mut after: Object,
+    cluster: &ObjectKey,
+    step: &mut Step,
+) -> Result<(), Fault> {
+    let members = members(context, object, cluster)?;
+    let machines: Vec<&Object> = members.iter().map(|member| &*member.before).collect();
+    if machines.is_empty() {
+        remove_finalizer(&mut after, FINALIZER);
+    }
+    let waits_for = match &*machines {
+        [] => "Deletion completed".to_owned(),
+        machines => format!("Machines are being deleted: {}", names(machines.iter().copied())),
+    };
+    put_status(context, &mut after, &machines, 0, &[], step);
+    put_deleting(&mut after, &waits_for, context.now);
+    observe(&mut after, &step.errors);
+    step.update(object, after);
+    for member in members.iter().filter(|member| !member.is_leaving()) {
+        step.tell("SuccessfulDelete", format!("Deleted Machine {}", member.before.name()));
+        step.delete(&member.before);
+    }
+    Ok(())
+}
+
+/// Owner and labels of a set (MA-15.2).
+fn own_labels(after: &mut Object, cluster: &Object) {
+    let is_free = ["MachineDeployment", "Cluster"].iter().all(|kind| owner_name(after, kind).is_none());
+    if is_free && after.label(label::MACHINE_DEPLOYMENT_NAME).is_none() {
+        set_owner(after, owner(cluster, false), cluster);
+    }
+    set_label(after, label::CLUSTER_NAME, cluster.name());
+    for path in ["spec.selector.matchLabels", "spec.template.metadata.labels"] {
+        set_text(after, path, label::CLUSTER_NAME, cluster.name());
+    }
+}
+
+/// The machines of a set that stays: their number, their fields, and its status (MA-15.1).
+fn live(
+    context: &Context<'_>,
+    object: &Arc<Object>,
+    mut after: Object,
+    cluster: &Object,
+    step: &mut Step,
+) -> Result<(), Fault> {
+    let deployment = deployment(context, object)?;
+    let templates = Templates::of(context, &after)?;
+    templates.own(cluster, step);
+    if let Some(missing) = templates.missing().filter(|_| is_current(&after, deployment.as_deref())) {
+        step.errors.push(format!("{}: {missing}", title(object)));
+    }
+    let mut members = members(context, &after, &cluster.key())?;
+    let pair = (&after, deployment.as_deref());
+    let remediated = remediation::remediate(context, cluster, pair, &templates, &mut members, step);
+    let mut late = step.keep(remediated)?.unwrap_or_default();
+    sync::machines(context, &mut after, &mut members, step)?;
+    let scaling = scale::replicas_of(context, cluster, &after, &templates, &members, step);
+    let Scaling { writes, mut held } = step.keep(scaling)?.unwrap_or_default();
+    late.extend(writes);
+    held.extend(templates.missing());
+    report(context, object, after, &members, &held, step)?;
+    step.writes.extend(late);
+    Ok(())
+}
+
+/// Writes the machines that changed, and then the set with its status.
+fn report(
+    context: &Context<'_>,
+    object: &Arc<Object>,
+    mut after: Object,
+    members: &[Member],
+    held: &[String],
+    step: &mut Step,
+) -> Result<(), Fault> {
+    for member in members {
+        step.update(&member.before, member.after.clone());
+    }
+    let machines: Vec<&Object> = members.iter().map(|member| &member.after).collect();
+    let wanted = step.keep(replicas(&after))?.unwrap_or_default();
+    put_status(context, &mut after, &machines, wanted, held, step);
+    put_deleting(&mut after, "", context.now);
+    observe(&mut after, &step.errors);
+    step.update(object, after);
+    Ok(())
+}
+
+/// Counters, versions and conditions (MA-18). Each change of a Machine wakes its set, so that the status needs no further looks
+/// (MA-18.3).
+fn put_status(
+    context: &Context<'_>,
+    after: &mut Object,
+    machines: &[&Object],
+    wanted: i64,
+    held: &[String],
+    step: &mut Step,
+) {
+    if let Ok(selector) = selector(after) {
+        set(after, "status.selector", json!(selector_text(&selector)));
+    }
+    status::count(after, machines);
+    if let Some(again) = legacy::count(context, after, machines) {
+        step.look_again(again);
+    }
+    put_versions(after, status::versions(machines));
+    let there = i64::try_from(machines.len()).unwrap_or(i64::MAX);
+    put_scaling(after, Scale { wanted, there }, held, context.now);
+    if let Some(again) = put_machines(after, machines, context.now) {
+        step.look_again(again);
+    }
+}
+
+/// The MachineDeployment that a set belongs to by its label (MA-15.1).
+fn deployment(context: &Context<'_>, set: &Object) -> Result<Option<Arc<Object>>, Fault> {
+    let Some(name) = set.label(label::MACHINE_DEPLOYMENT_NAME) else { return Ok(None) };
+    let found = context.core("MachineDeployment", set.namespace(), name)?;
+    found.map(Some).ok_or_else(|| Fault::because(format!("{}: MachineDeployment {name} does not exist", title(set))))
+}
+
+/// Whether a set needs its templates: sets of former revisions no longer do (MA-15.3).
+fn is_current(set: &Object, deployment: Option<&Object>) -> bool {
+    let revision = |object: &Object| object.annotation(REVISION).map(str::to_owned);
+    deployment.is_none_or(|deployment| revision(deployment) == revision(set))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Checks before machines are created or remediated (MA-17).
+
+use core::time::Duration;
+
+use super::members::title;
+use super::templates::Templates;
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::fields::{reference, text};
+use golang::version::KubeVersion;
+use model::hub::control_plane::{is_upgrading, running_versions, version_at};
+use model::hub::{Object, annotation};
+
+/// How long until failing checks are made again (MA-17.7).
+pub(super) const AGAIN: Duration = Duration::from_secs(15);
+/// How many minor versions machines may be behind their control plane.
+const MOST_BEHIND: u64 = 3;
+
+/// What the checks compare.
+struct Facts<'a> {
+    cluster: &'a Object,
+    control_plane: &'a Object,
+    wanted: KubeVersion,
+    running: Vec<KubeVersion>,
+    /// As the control plane has it.
+    wanted_text: &'a str,
+    is_kubeadm: bool,
+}
+
+/// A check by its name.
+type Check = (&'static str, fn(&Facts<'_>, Option<(&str, &KubeVersion)>) -> Option<String>);
+
+/// All checks, in the order of their messages.
+const CHECKS: [Check; 4] = [
+    ("ControlPlaneIsStable", is_stable),
+    ("KubernetesVersionSkew", has_kubernetes_skew),
+    ("KubeadmVersionSkew", has_kubeadm_skew),
+    ("ControlPlaneVersionSkew", has_control_plane_skew),
+];
+
+/// The messages of the checks that fail; none when no check applies (MA-17.1).
+///
+/// # Errors
+/// When the control plane or a version cannot be read.
+pub(super) fn failures(
+    context: &Context<'_>,
+    cluster: &Object,
+    set: &Object,
+    templates: &Templates,
+) -> Result<Vec<String>, Fault> {
+    let to = reference(cluster, "spec.controlPlaneRef");
+    if !to.is_defined() {
+        return Ok(Vec::new());
+    }
+    let skipped = skipped(set, templates);
+    let is_active = |name: &str| !skipped.iter().any(|one| one == name || one == "All");
+    let active: Vec<Check> = CHECKS.into_iter().filter(|(name, _)| is_active(name)).collect();
+    if active.is_empty() {
+        return Ok(Vec::new());
+    }
+    let missing = || Fault::because(format!("{}: {} {} does not exist", title(cluster), to.kind, to.name));
+    let control_plane = context.referenced(&to, cluster.namespace())?.ok_or_else(missing)?;
+    let wanted_text = text(&control_plane, "spec.version");
+    if wanted_text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wanted = version_at(&control_plane, "spec.version").map_err(|error| Fault::because(error.to_string()))?;
+    let running = running_versions(&control_plane).map_err(|error| Fault::because(error.to_string()))?;
+    let is_kubeadm = is_kubeadm(templates);
+    let facts = Facts { cluster, control_plane: &control_plane, wanted, running, wanted_text, is_kubeadm };
+    let machine = machine_version(set)?;
+    let mut failing = Vec::new();
+    for (name, check) in active {
+        let message = check(&facts, machine.as_ref().map(|(text, version)| (&**text, version)));
+        failing.extend(message.map(|message| format!("{message} (\"{name}\" preflight check failed)")));
+    }
+    Ok(failing)
+}
+
+/// The checks that are skipped: by the set, which has the annotations of its MachineDeployment, else by the bootstrap template
+/// (MA-17.6).
+fn skipped(set: &Object, templates: &Templates) -> Vec<String> {
+    let of_template =
+        || templates.bootstrap.object.as_ref().and_then(|it| it.annotation(annotation::SKIP_PREFLIGHT_CHECKS));
+    let text = set.annotation(annotation::SKIP_PREFLIGHT_CHECKS).or_else(of_template).unwrap_or_default();
+    text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+fn is_kubeadm(templates: &Templates) -> bool {
+    let reference = &templates.bootstrap.reference;
+    reference.kind == "KubeadmConfigTemplate" && reference.api_group == "bootstrap.cluster.x-k8s.io"
+}
+
+/// The version of the machine template, without which most checks do not apply (MA-17.3).
+fn machine_version(set: &Object) -> Result<Option<(String, KubeVersion)>, Fault> {
+    let version = text(set, "spec.template.spec.version");
+    if version.is_empty() {
+        return Ok(None);
+    }
+    let parsed = KubeVersion::parse_tolerant(version);
+    let parsed = parsed
+        .map_err(|error| Fault::because(format!("{}: spec.template.spec.version {version:?}: {error}", title(set))))?;
+    Ok(Some((version.to_owned(), parsed)))
+}
+
+/// The version of a topology; `None` for other Clusters.
+fn topology_version(cluster: &Object) -> Option<&str> {
+    cluster.at("spec.topology").map(|_| text(cluster, "spec.topology.version"))
+}
+
+/// The control plane is neither being provisioned nor upgraded, and has no further version ahead of it (MA-17.2).
+fn is_stable(facts: &Facts<'_>, _machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+    let Facts { cluster, control_plane, wanted, running, wanted_text, .. } = facts;
+    let name = title(control_plane);
+    if let Some(version) = topology_version(cluster)
+        && version != *wanted_text
+        && cluster.annotation(annotation::UPGRADE_STEP) != Some(wanted_text)
+    {
+        return Some(format!("{name} is at {wanted_text} and has a pending upgrade to {version}"));
+    }
+    if running.is_empty() {
+        return Some(format!("{name} is being provisioned"));
+    }
+    is_upgrading(wanted, running).then(|| format!("{name} is being upgraded to {wanted_text}"))
+}
+
+/// Machines are not ahead of their control plane, and at most three minor versions behind it (MA-17.3).
+fn has_kubernetes_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+    let (text, machine) = machine?;
+    let is_allowed = (machine.major(), machine.minor()) <= (facts.wanted.major(), facts.wanted.minor())
+        && facts.wanted.minor() <= machine.minor().saturating_add(MOST_BEHIND);
+    (!is_allowed).then(|| {
+        format!(
+            "version {text} of the Machines and version {} of the control plane do not support each other: \
+             Machines may be at most {MOST_BEHIND} minor versions lower, and not higher",
+            facts.wanted_text
+        )
+    })
+}
+
+/// kubeadm joins machines of its own minor version alone (MA-17.4).
+fn has_kubeadm_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+    let (text, machine) = machine.filter(|_| facts.is_kubeadm)?;
+    let is_same = (machine.major(), machine.minor()) == (facts.wanted.major(), facts.wanted.minor());
+    (!is_same).then(|| {
+        format!(
+            "version {text} of the Machines and version {} of the control plane have different minor versions, \
+             which kubeadm does not join",
+            facts.wanted_text
+        )
+    })
+}
+
+/// Machines of a topology have the version of their control plane (MA-17.5).
+fn has_control_plane_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+    let (text, _) = machine.filter(|_| topology_version(facts.cluster).is_some())?;
+    let wanted = facts.wanted_text;
+    (text != wanted).then(|| format!("version {text} of the Machines is not {wanted}, which the control plane has"))
+}

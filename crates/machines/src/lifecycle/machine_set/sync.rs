@@ -1,0 +1,52 @@
+//! Fields that running machines get without being replaced (MA-15.11).
+
+use serde_json::Value;
+
+use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::fields::{reference, set};
+use crate::lifecycle::step::Step;
+use model::hub::Object;
+
+use super::desired::{IN_PLACE, annotations, in_place, labels};
+use super::handed_down::HandedDown;
+use super::members::Member;
+
+/// Hands the fields down to the machines of a set; to those that are being deleted only fields of the spec. The record of the
+/// names is part of `after`, which is written later.
+///
+/// # Errors
+/// When a kind is not listed yet.
+pub(super) fn machines(
+    context: &Context<'_>,
+    after: &mut Object,
+    members: &mut [Member],
+    step: &mut Step,
+) -> Result<(), Fault> {
+    let (labels, annotations) = (labels(after), annotations(after));
+    let handed_down = HandedDown::of(after, labels, annotations);
+    let fields = IN_PLACE.map(|field| (format!("spec.{field}"), in_place(after, field)));
+    for member in members {
+        for (path, wanted) in &fields {
+            if member.after.at(path).unwrap_or(&Value::Null) != wanted {
+                set(&mut member.after, path, wanted.clone());
+            }
+        }
+        if !member.before.is_being_deleted() {
+            handed_down.apply(&mut member.after);
+            external(context, &member.before, &handed_down, step)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hands labels and annotations down to the bootstrap configuration and the infrastructure machine.
+fn external(context: &Context<'_>, machine: &Object, handed_down: &HandedDown, step: &mut Step) -> Result<(), Fault> {
+    for path in ["spec.bootstrap.configRef", "spec.infrastructureRef"] {
+        if let Some(before) = context.referenced(&reference(machine, path), machine.namespace())? {
+            let mut after = (*before).clone();
+            handed_down.apply(&mut after);
+            step.update(&before, after);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Generated names: their ends follow from what they are for and from the time, so that the same input gives the same names
+//! (MA-30.6).
+
+use serde_json::Value;
+
+use super::context::{Context, Fault};
+use super::objects::GroupKind;
+use golang::calendar::Moment;
+use model::hub::names::{LENGTH, end_of};
+use model::hub::{Named, Object, ObjectKey, default_name, label, name_from};
+
+/// The end of a name of the object that is number `number` of those that `owner` makes at a time (CT-14.3).
+pub(super) fn end(owner: &Object, purpose: &str, number: usize, now: Moment) -> String {
+    let text = format!("{}/{purpose}/{number}/{}/{}", owner.uid(), now.seconds, now.nanos);
+    let end = end_of(hash(&text));
+    debug_assert_eq!(end.len(), LENGTH, "every end is equally long");
+    end
+}
+
+/// How many names are tried until one is free.
+pub(super) const ATTEMPTS: usize = 10;
+
+/// A free name for a Machine of a MachineSet or a control plane: by the template at `path` of the owner, else that of the owner with
+/// random characters (MA-15.9).
+///
+/// # Errors
+/// When the template cannot be rendered, or gives no free name.
+pub(super) fn of_machine(
+    context: &Context<'_>,
+    owner: &Object,
+    named: Named<'_>,
+    path: &str,
+    mut end: impl FnMut() -> String,
+) -> Result<String, Fault> {
+    let cluster = owner.label(label::CLUSTER_NAME).unwrap_or_default();
+    let cluster = owner.at("spec.clusterName").and_then(Value::as_str).unwrap_or(cluster);
+    let failed = |why: &str| Fault::because(format!("{} {}: {why}", owner.kind(), owner.key()));
+    for _ in 0..ATTEMPTS {
+        let name = match owner.at(path).and_then(Value::as_str).unwrap_or_default() {
+            "" => default_name(cluster, named, &mut end),
+            template => {
+                name_from(template, cluster, named, &mut end).map_err(|error| failed(&format!("{path}: {error}")))?
+            }
+        };
+        if context.get(&GroupKind::core("Machine"), &ObjectKey::new(owner.namespace(), &*name))?.is_none() {
+            return Ok(name);
+        }
+    }
+    Err(failed("found no free name for a Machine"))
+}
+
+/// A fraction from 0 to 1 that follows from a text, for delays that differ.
+pub(super) fn fraction(text: &str) -> f64 {
+    f64::from(u32::try_from(hash(text) >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+/// FNV-1a, 64 bits, with its bits mixed once more, since similar texts have similar ends otherwise.
+fn hash(text: &str) -> u64 {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
+
+/// FNV-1a of a text, 32 bits, as the hash in the label of a MachineSet (MA-21.6).
+pub(super) fn short_hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use model::hub::names::ALPHABET;
+
+    #[test]
+    fn ends_have_five_characters_of_the_alphabet_and_follow_from_their_purpose() {
+        // CT-14.3, MA-30.6
+        let owner = Object::try_from(json!({"metadata": {"uid": "u"}})).unwrap();
+        let now = Moment { seconds: 1, nanos: 0 };
+        let ends: std::collections::BTreeSet<String> =
+            (0..100).map(|number| end(&owner, "machine", number, now)).collect();
+        assert_eq!(ends.len(), 100, "they differ");
+        assert!(ends.iter().all(|end| end.len() == 5 && end.bytes().all(|byte| ALPHABET.contains(&byte))), "{ends:?}");
+        assert_eq!(end(&owner, "machine", 7, now), end(&owner, "machine", 7, now));
+        assert_ne!(end(&owner, "machine", 7, now), end(&owner, "set", 7, now));
+    }
+}

@@ -1,0 +1,57 @@
+//! The hook with which a KubeadmControlPlane holds the deletion of its Machines until their members have left etcd (CT-10.21).
+
+use super::super::scene::Scene;
+use super::member::Member;
+use crate::lifecycle::conditions::{is_true, reason};
+use crate::lifecycle::fields::{remaining, time};
+use crate::lifecycle::hooks::{CLEANUP, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS, hooks};
+use crate::lifecycle::step::Step;
+use model::hub::Object;
+use model::rollouts::Owner;
+
+/// Whether the Machines of a control plane have the hook.
+pub(super) fn is_used_by(control_plane: &Object) -> bool {
+    Owner::control_plane(control_plane.kind()) == Owner::KubeadmControlPlane
+}
+
+/// The Machine whose hook is removed in this step: the one that was deleted first, if its member may leave etcd and has had the
+/// time for it. No hook is removed while another Machine without the hook is being deleted.
+pub(super) fn released<'m>(scene: &Scene<'_>, members: &'m [Member], step: &mut Step) -> Option<&'m str> {
+    if !is_used_by(scene.object) {
+        return None;
+    }
+    let deleting = || members.iter().map(|member| &member.machine).filter(|machine| machine.is_being_deleted());
+    if deleting().any(|machine| machine.annotation(CLEANUP).is_none()) {
+        return None;
+    }
+    let first = deleting().min_by_key(|machine| (time(machine, "metadata.deletionTimestamp"), machine.name()))?;
+    let has_other_hooks = hooks(first, PRE_TERMINATE).any(|name| name != CLEANUP);
+    let is_held = is_true(first, "Deleting") && reason(first, "Deleting") == PRE_TERMINATE_WAITS;
+    if has_other_hooks || !is_held {
+        return None;
+    }
+    if members.len() == 1 {
+        return Some(first.name());
+    }
+    if !may_leave(scene.object, members, first.name()) {
+        return None;
+    }
+    let begun = time(first, PRE_TERMINATE_START).unwrap_or(scene.context.now);
+    if let Some(left) = remaining(begun, scene.context.settings.timings.etcd_removal, scene.context.now) {
+        step.look_again(left);
+        return None;
+    }
+    Some(first.name())
+}
+
+/// Whether the control plane works without a Machine: one of the others runs, and, unless etcd is elsewhere, most of the members of
+/// etcd that are left. A Machine without a Node has no member.
+fn may_leave(control_plane: &Object, members: &[Member], leaving: &str) -> bool {
+    let (leaving, others): (Vec<&Member>, Vec<&Member>) =
+        members.iter().partition(|member| member.machine.name() == leaving);
+    let running = others.iter().filter(|member| member.runs()).count();
+    let has_member = leaving.iter().any(|member| member.has_node());
+    let is_external = control_plane.at("spec.kubeadmConfigSpec.clusterConfiguration.etcd.external").is_some();
+    let of_etcd = others.iter().filter(|member| member.has_node()).count();
+    running > 0 && (is_external || !has_member || running > of_etcd / 2)
+}

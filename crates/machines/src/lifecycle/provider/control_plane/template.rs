@@ -1,0 +1,71 @@
+//! What a control plane says of its Machines, in the layout of its contract (CT-5.4).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::scene::Scene;
+use crate::lifecycle::context::Fault;
+use crate::lifecycle::fields::{number, text, texts};
+use golang::calendar::go_duration;
+use model::hub::contract::Contract;
+use model::hub::{ContractRef, Object, group_of};
+
+/// The template of the infrastructure of its Machines; `None` for a control plane without Machines. A part of a reference is an
+/// error (CT-5.6).
+pub(super) fn infrastructure(scene: &Scene<'_>) -> Result<Option<ContractRef>, Fault> {
+    let (path, group) = match scene.context.contract(scene.object) {
+        Contract::V1Beta1 => ("spec.machineTemplate.infrastructureRef", "apiVersion"),
+        Contract::V1Beta2 => ("spec.machineTemplate.spec.infrastructureRef", "apiGroup"),
+    };
+    let object = scene.object;
+    if object.members_at(path)?.is_none() {
+        return Ok(None);
+    }
+    let read = |name: &str| object.text(&format!("{path}.{name}")).map(Option::unwrap_or_default);
+    let (written, kind, name) = (read(group)?, read("kind")?, read("name")?);
+    if [written, kind, name].contains(&"") {
+        let text = format!("{} {}: {path} needs {group}, kind and name", object.kind(), object.key());
+        return Err(Fault::because(text));
+    }
+    let api_group = if group == "apiVersion" { group_of(written) } else { written };
+    Ok(Some(ContractRef { api_group: api_group.to_owned(), kind: kind.to_owned(), name: name.to_owned() }))
+}
+
+/// How many Machines there should be.
+pub(super) fn replicas(object: &Object) -> usize {
+    let replicas = number(object, "spec.replicas").unwrap_or(1);
+    usize::try_from(replicas).unwrap_or_default()
+}
+
+/// Labels or annotations of its Machines.
+pub(super) fn metadata(object: &Object, what: &str) -> BTreeMap<String, String> {
+    texts(object, &format!("spec.machineTemplate.metadata.{what}"))
+}
+
+/// What a Machine has from the template besides labels and annotations, by its path in the Machine; `None` where the template
+/// says nothing (CT-10.13).
+pub(super) fn settings(object: &Object, contract: Contract) -> Vec<(&'static str, Option<Value>)> {
+    let below = match contract {
+        Contract::V1Beta1 => "spec.machineTemplate",
+        Contract::V1Beta2 => "spec.machineTemplate.spec",
+    };
+    let plain = |name: &str| object.at(&format!("{below}.{name}")).cloned();
+    let timeout = |name: &str| match contract {
+        Contract::V1Beta2 => plain(&format!("deletion.{name}Seconds")),
+        Contract::V1Beta1 => seconds(text(object, &format!("{below}.{name}"))),
+    };
+    vec![
+        ("spec.deletion.nodeDrainTimeoutSeconds", timeout("nodeDrainTimeout")),
+        ("spec.deletion.nodeVolumeDetachTimeoutSeconds", timeout("nodeVolumeDetachTimeout")),
+        ("spec.deletion.nodeDeletionTimeoutSeconds", timeout("nodeDeletionTimeout")),
+        ("spec.minReadySeconds", plain("minReadySeconds")),
+        ("spec.readinessGates", plain("readinessGates")),
+        ("spec.taints", plain("taints")),
+    ]
+}
+
+/// The whole seconds of a duration (CT-5.7).
+fn seconds(text: &str) -> Option<Value> {
+    Some(json!(go_duration(text)? / golang::calendar::SECOND))
+}

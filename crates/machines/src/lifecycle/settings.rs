@@ -1,0 +1,300 @@
+//! What a caller chooses: how long things take, what fails, and who looks after which kinds.
+
+use std::collections::BTreeSet;
+
+use core::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::objects::GroupKind;
+use golang::calendar::{Moment, go_duration};
+use golang::yaml;
+use model::hub::{ObjectKey, type_of};
+
+/// What steps are told besides the objects.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub timings: Timings,
+    /// The names of timings that win over those that objects have for themselves.
+    pub fixed: BTreeSet<String>,
+    /// What fails although nothing is wrong.
+    pub failures: Vec<InjectedFailure>,
+    /// Kinds that other controllers look after: `Kind` or `Kind.group`.
+    pub external: BTreeSet<String>,
+    pub provides: Provides,
+    /// Whether infrastructure that another controller manages (CT-6.8) is played as well: no other controller is there.
+    pub plays_managed: bool,
+    /// Where the API servers of workload clusters of the embedded provider are reached.
+    pub endpoint: Endpoint,
+    /// Whether extensions are called before a Cluster with a topology is deleted; the topology controller notes on the Cluster
+    /// when they agree (MA-27.15).
+    pub runtime_hooks: bool,
+    /// From when the times count that generated names follow from; `None` for the beginning of Unix time.
+    pub began: Option<Moment>,
+}
+
+/// What the groups of the embedded provider end in.
+const EMBEDDED: &str = ".topologist.dev";
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            timings: Timings::default(),
+            fixed: BTreeSet::new(),
+            failures: Vec::new(),
+            external: BTreeSet::new(),
+            provides: Provides::Everything,
+            plays_managed: false,
+            endpoint: Endpoint { host: "127.0.0.1".to_owned(), port: 6443 },
+            runtime_hooks: true,
+            began: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether another controller reconciles a kind.
+    pub fn is_external(&self, kind: &GroupKind) -> bool {
+        self.external.contains(&*kind.kind) || self.external.contains(&kind.to_string())
+    }
+
+    /// Whether the steps play the provider of a kind.
+    pub(super) fn plays(&self, kind: &GroupKind) -> bool {
+        let is_provided = self.provides == Provides::Everything || kind.group.ends_with(EMBEDDED);
+        is_provided && !self.is_external(kind)
+    }
+}
+
+/// Which kinds of providers the steps look after, besides those of Cluster API itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provides {
+    /// All kinds: no other controllers are there.
+    Everything,
+    /// The kinds of the embedded provider alone.
+    Embedded,
+}
+
+/// Where an API server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub host: String,
+    pub port: u16,
+}
+
+/// How long the parts of a rollout take. An object of the embedded provider may say otherwise for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Timings {
+    /// Until the infrastructure of a Cluster is provisioned.
+    #[serde(deserialize_with = "duration")]
+    pub cluster: Duration,
+    /// From the bootstrap data of a machine until it runs.
+    #[serde(deserialize_with = "duration")]
+    pub infrastructure: Duration,
+    /// Until the bootstrap data of a machine is there.
+    #[serde(deserialize_with = "duration")]
+    pub bootstrap: Duration,
+    /// From a running machine to its Node.
+    #[serde(deserialize_with = "duration")]
+    pub node: Duration,
+    /// From the Node of a control plane to its etcd member.
+    #[serde(deserialize_with = "duration")]
+    pub etcd: Duration,
+    /// From the etcd member to the API server.
+    #[serde(deserialize_with = "duration")]
+    pub api_server: Duration,
+    /// From the end of a drain until the member of a KubeadmControlPlane's Machine has left etcd.
+    #[serde(deserialize_with = "duration")]
+    pub etcd_removal: Duration,
+    /// Until a control plane without machines is at another version.
+    #[serde(deserialize_with = "duration")]
+    pub control_plane: Duration,
+    /// How long a drain takes besides the eviction of Pods.
+    #[serde(deserialize_with = "duration")]
+    pub drain: Duration,
+    /// Until deleted infrastructure is gone.
+    #[serde(deserialize_with = "duration")]
+    pub deletion: Duration,
+    /// What controllers take for one machine, besides the other times: the sum of their requests and queues.
+    #[serde(deserialize_with = "duration")]
+    pub controllers: Duration,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Timings {
+            cluster: seconds(5),
+            infrastructure: seconds(20),
+            bootstrap: seconds(10),
+            node: seconds(10),
+            etcd: seconds(2),
+            api_server: seconds(2),
+            etcd_removal: seconds(2),
+            control_plane: seconds(60),
+            drain: seconds(5),
+            deletion: seconds(5),
+            controllers: seconds(3),
+        }
+    }
+}
+
+impl Timings {
+    /// A tenth of the default times, for those who watch.
+    pub fn quick() -> Self {
+        let Timings {
+            cluster,
+            infrastructure,
+            bootstrap,
+            node,
+            etcd,
+            api_server,
+            etcd_removal,
+            control_plane,
+            drain,
+            deletion,
+            controllers: _,
+        } = Timings::default();
+        Timings {
+            cluster: cluster / 10,
+            infrastructure: infrastructure / 10,
+            bootstrap: bootstrap / 10,
+            node: node / 10,
+            etcd: etcd / 10,
+            api_server: api_server / 10,
+            etcd_removal: etcd_removal / 10,
+            control_plane: control_plane / 10,
+            drain: drain / 10,
+            deletion: deletion / 10,
+            controllers: Duration::ZERO,
+        }
+    }
+
+    /// Nothing takes any time.
+    pub const NONE: Timings = Timings {
+        cluster: Duration::ZERO,
+        infrastructure: Duration::ZERO,
+        bootstrap: Duration::ZERO,
+        node: Duration::ZERO,
+        etcd: Duration::ZERO,
+        api_server: Duration::ZERO,
+        etcd_removal: Duration::ZERO,
+        control_plane: Duration::ZERO,
+        drain: Duration::ZERO,
+        deletion: Duration::ZERO,
+        controllers: Duration::ZERO,
+    };
+}
+
+/// A failure that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InjectedFailure {
+    /// The name of the Cluster, with or without its namespace; all of them without one.
+    pub cluster: Option<String>,
+    /// Which machine of the Cluster, in the order in which they were made, from 1; all of them without a number.
+    pub machine: Option<u32>,
+    pub what: FailingPart,
+}
+
+impl InjectedFailure {
+    /// Whether it is about a Cluster.
+    pub fn is_of(&self, cluster: &ObjectKey) -> bool {
+        self.cluster.as_deref().is_none_or(|name| match name.split_once('/') {
+            Some((namespace, name)) => namespace == &*cluster.namespace && name == &*cluster.name,
+            None => name == &*cluster.name,
+        })
+    }
+}
+
+/// What of a machine fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FailingPart {
+    /// The provider reports a terminal failure.
+    Infrastructure,
+    /// The bootstrap data never comes.
+    Bootstrap,
+    /// The Node never comes.
+    Node,
+    /// The Node comes and never becomes ready.
+    NodeReady,
+}
+
+/// A duration as Go writes it, such as `1m30s`; none is negative.
+fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    read_duration(&text).ok_or_else(|| {
+        serde::de::Error::custom(format!("{text:?} is not a duration; write a number and a unit, such as 20s or 1m30s"))
+    })
+}
+
+/// A duration as Go writes it; none is negative.
+pub fn read_duration(text: &str) -> Option<Duration> {
+    Some(Duration::from_nanos(u64::try_from(go_duration(text)?).ok()?))
+}
+
+/// A file of timings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimingsFile {
+    pub timings: Timings,
+    pub failures: Vec<InjectedFailure>,
+    /// The timings that it names.
+    pub named: BTreeSet<String>,
+}
+
+/// Reads a file of timings: durations by name, and `failures`. What it does not name keeps its default.
+///
+/// # Errors
+/// When it is no YAML, or has something that is not known; the message names it.
+pub fn read(text: &str) -> Result<TimingsFile, String> {
+    let value = yaml::value(text).map_err(|error| format!("line {}: {error}", error.line))?;
+    let mut members = match value {
+        Value::Object(members) => members,
+        Value::Null => Map::new(),
+        other => return Err(format!("it has {} where names of timings and durations belong", type_of(&other))),
+    };
+    let failures = members.remove("failures").unwrap_or_else(|| Value::Array(Vec::new()));
+    let failures = serde_json::from_value(failures).map_err(|error| format!("failures: {error}"))?;
+    let named = members.keys().cloned().collect();
+    let timings = serde_json::from_value(Value::Object(members)).map_err(|error| match error.to_string() {
+        // The member that is no timing.
+        unknown if unknown.starts_with("unknown field") => format!("{unknown}, `failures`"),
+        error => error,
+    })?;
+    Ok(TimingsFile { timings, failures, named })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_timings_changes_what_it_names() {
+        let text = "infrastructure: 1s\nbootstrap: 1m30s\nfailures:\n- machine: 3\n  what: nodeReady\n- cluster: demo\n  what: bootstrap\n";
+        let TimingsFile { timings, failures, named } = read(text).unwrap();
+        assert_eq!(named, ["bootstrap", "infrastructure"].map(str::to_owned).into());
+        let seconds = Duration::from_secs;
+        let want = Timings { infrastructure: seconds(1), bootstrap: seconds(90), ..Timings::default() };
+        assert_eq!(timings, want);
+        assert_eq!(failures.len(), 2);
+        assert_eq!((failures[0].machine, failures[0].what), (Some(3), FailingPart::NodeReady));
+        assert_eq!(read("").unwrap(), TimingsFile::default());
+    }
+
+    #[test]
+    fn an_error_in_a_file_of_timings_names_what_is_wrong() {
+        for (text, want) in [
+            ("infrastructure: soon\n", "\"soon\" is not a duration; write a number and a unit, such as 20s or 1m30s"),
+            ("infra: 1s\n", "unknown field `infra`"),
+            ("failure: []\n", ", `controllers`, `failures`"),
+            ("- 1\n", "it has a list where names of timings and durations belong"),
+            ("failures:\n- machine: 1\n", "failures: missing field `what`"),
+            ("drain: -1s\n", "\"-1s\" is not a duration"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(want), "{error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What providers of control planes do.
+
+use core::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::{Change, Secret, Verdict, infrastructure, members};
+use golang::version::KubeVersion;
+use model::hub::contract::Contract;
+use model::hub::{Object, label};
+
+const KUBECONFIG: &str = "CT-10.10";
+
+/// A control plane.
+pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+    infrastructure::endpoint(change, verdicts);
+    kubeconfig(change, verdicts);
+    counters(change, verdicts);
+    version(change, verdicts);
+    members::judge(change, verdicts);
+}
+
+/// CT-10.10: with the flag comes the kubeconfig.
+fn kubeconfig(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+    let Some(after) = change.after.filter(|_| change.raises_flag()) else { return };
+    match &change.now().secret {
+        Secret::Unknown => {}
+        Secret::Absent => verdicts.push(Verdict::broken(
+            KUBECONFIG,
+            "the flag turned true, and there is no Secret <cluster>-kubeconfig",
+            "Create the Secret before the flag turns true",
+        )),
+        Secret::There { metadata, is_of_the_type } => verdicts.extend(form(after, metadata, *is_of_the_type)),
+    }
+}
+
+/// Everything that is wrong with the form of the Secret with the kubeconfig, or that nothing is.
+fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -> Vec<Verdict> {
+    let mut faults = Vec::new();
+    if is_of_the_type == Some(false) {
+        faults.push(Verdict::broken(
+            KUBECONFIG,
+            "the type of the Secret with the kubeconfig is not cluster.x-k8s.io/secret",
+            "Create the Secret with this type: it cannot be changed later",
+        ));
+    }
+    if secret.label(label::CLUSTER_NAME).is_none() {
+        let message = format!("the Secret with the kubeconfig has no label {}", label::CLUSTER_NAME);
+        faults.push(Verdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster"));
+    }
+    let owners = secret.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    if !owners.into_iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
+        faults.push(Verdict::disregarded(
+            KUBECONFIG,
+            "the control plane does not own the Secret with the kubeconfig",
+            "Set an owner reference, so that the Secret is deleted with the control plane",
+        ));
+    }
+    let kept = "the Secret with the kubeconfig is there, and the control plane owns it";
+    Verdict::kept_unless(faults, KUBECONFIG, kept)
+}
+
+/// CT-10.2: a control plane with replicas counts them.
+fn counters(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+    let Some(after) = change.after.filter(|_| change.raises_flag()) else { return };
+    if after.at("spec.replicas").is_none() {
+        return;
+    }
+    let own = match change.contract {
+        Contract::V1Beta1 => ["status.updatedReplicas", "status.unavailableReplicas"],
+        Contract::V1Beta2 => ["status.upToDateReplicas", "status.availableReplicas"],
+    };
+    // A counter that is zero may be left out.
+    let missing: Vec<&str> =
+        ["status.replicas", "status.selector"].into_iter().filter(|path| after.at(path).is_none()).collect();
+    let counted = ["status.readyReplicas"].into_iter().chain(own).filter(|path| after.at(path).is_some()).count();
+    verdicts.push(match missing.first() {
+        Some(path) => Verdict::broken(
+            "CT-10.2",
+            format!("spec.replicas is set and the flag turned true, and {path} is missing"),
+            "Report replicas and selector, which the scale subresource reads",
+        ),
+        None => {
+            Verdict::kept("CT-10.2", format!("replicas and selector are reported, and {counted} of 3 other counters"))
+        }
+    });
+}
+
+/// CT-10.4: the version in the status follows the one in the spec, and never runs ahead of it.
+fn version(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+    const RULE: &str = "CT-10.4";
+    let [was, is] = change.text("status.version");
+    if was == is || is.is_empty() {
+        return;
+    }
+    let [_, wanted] = change.text("spec.version");
+    let parsed = |text: &str| KubeVersion::parse_tolerant(text).ok();
+    let order = parsed(is).zip(parsed(wanted)).map(|(is, wanted)| is.precedence(&wanted));
+    verdicts.push(Verdict::of(
+        order != Some(Ordering::Greater),
+        RULE,
+        &format!("the version that runs is {is}"),
+        &format!("status.version is {is}, and spec.version asks for {wanted}"),
+        "Report the lowest version that runs in status.version",
+    ));
+}

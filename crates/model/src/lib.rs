@@ -1,0 +1,18 @@
+//! The kinds of Cluster API, their wire versions, and facts about them.
+//!
+//! ```text
+//!  wire ──► hub ◄── variables ◄── world      requests and files become the one model; facts answer questions about it
+//!  crd ──► wire                               the definitions that are installed
+//!  rollouts ──► hub                           which changes replace machines
+//! ```
+//!
+//! It decides nothing: rules are in the engine, steps of controllers in `machines`. It has no sockets, files, clocks or random
+//! sources.
+
+pub mod hooks;
+pub mod hub;
+pub mod wire;
+pub mod crd;
+pub mod variables;
+pub mod world;
+pub mod rollouts;

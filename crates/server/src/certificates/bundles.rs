@@ -1,0 +1,216 @@
+//! The CAs that the API server trusts: the caBundle of each webhook that calls us.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+/// An object that says whom the API server trusts when it calls us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    Mutating,
+    Validating,
+    /// The definition of this name, with its conversion.
+    Definition(&'static str),
+}
+
+/// The Services behind which we answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Services {
+    pub namespace: String,
+    /// Where reviews go.
+    pub webhook: String,
+    /// Where conversions go.
+    pub conversion: String,
+}
+
+impl Holder {
+    /// All of them: definitions are those whose objects are converted.
+    pub const ALL: [Holder; 15] = [
+        Holder::Mutating,
+        Holder::Validating,
+        Holder::Definition("clusters.cluster.x-k8s.io"),
+        Holder::Definition("clusterclasses.cluster.x-k8s.io"),
+        Holder::Definition("extensionconfigs.runtime.cluster.x-k8s.io"),
+        Holder::Definition("embeddedclusters.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedclustertemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachines.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinetemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinepools.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinepooltemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedconfigs.bootstrap.topologist.dev"),
+        Holder::Definition("embeddedconfigtemplates.bootstrap.topologist.dev"),
+        Holder::Definition("embeddedcontrolplanes.controlplane.topologist.dev"),
+        Holder::Definition("embeddedcontrolplanetemplates.controlplane.topologist.dev"),
+    ];
+
+    /// The kind of the object.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Holder::Mutating => "MutatingWebhookConfiguration",
+            Holder::Validating => "ValidatingWebhookConfiguration",
+            Holder::Definition(_) => "CustomResourceDefinition",
+        }
+    }
+
+    /// The API group of the object; its version is `v1`.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Holder::Mutating | Holder::Validating => "admissionregistration.k8s.io",
+            Holder::Definition(_) => "apiextensions.k8s.io",
+        }
+    }
+
+    /// The name of the object, where configurations are called `configurations`.
+    pub fn name(self, configurations: &str) -> String {
+        match self {
+            Holder::Mutating | Holder::Validating => configurations.to_owned(),
+            Holder::Definition(name) => name.to_owned(),
+        }
+    }
+
+    /// The part of an object that matters here, so that nothing else is kept.
+    pub(super) fn excerpt(self, object: &Value) -> Value {
+        let kept = match self {
+            Holder::Mutating | Holder::Validating => json!({"webhooks": object["webhooks"]}),
+            Holder::Definition(_) => {
+                json!({"spec": {"conversion": object["spec"]["conversion"]}})
+            }
+        };
+        let mut kept = kept;
+        kept["metadata"] = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+        kept
+    }
+
+    /// The caBundle of each place that calls us, as text; empty where there is none.
+    pub fn bundles(self, object: &Value, services: &Services) -> Vec<String> {
+        self.clients(object, services).into_iter().map(|(_, client)| bundle_of(client)).collect()
+    }
+
+    /// What to send so that all these places hold `bundle`; `None` when they do. It applies to this version of the object
+    /// only.
+    pub fn patch(self, object: &Value, services: &Services, bundle: &str) -> Option<Value> {
+        let outdated = self.clients(object, services).into_iter().filter(|(_, client)| bundle_of(client) != bundle);
+        let names: Vec<&str> = outdated.map(|(name, _)| name).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let encoded = STANDARD.encode(bundle);
+        let mut patch = match self {
+            // A strategic merge goes by the names of the webhooks.
+            Holder::Mutating | Holder::Validating => {
+                let webhook = |name: &&str| json!({"name": name, "clientConfig": {"caBundle": encoded}});
+                json!({"webhooks": names.iter().map(webhook).collect::<Vec<_>>()})
+            }
+            Holder::Definition(_) => {
+                json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": encoded}}}}})
+            }
+        };
+        patch["metadata"] = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+        Some(patch)
+    }
+
+    /// The places of an object that call us: what they are called, and how they call.
+    fn clients<'a>(self, object: &'a Value, services: &Services) -> Vec<(&'a str, &'a Map<String, Value>)> {
+        let is_ours = |client: &Map<String, Value>, name: &str| {
+            let service = client.get("service");
+            let text = |key: &str| service.and_then(|service| service.get(key)).and_then(Value::as_str);
+            text("namespace") == Some(&services.namespace) && text("name") == Some(name)
+        };
+        match self {
+            Holder::Mutating | Holder::Validating => {
+                let webhooks = object.get("webhooks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                let parts = |webhook: &'a Value| {
+                    Some((webhook.get("name")?.as_str()?, webhook.get("clientConfig")?.as_object()?))
+                };
+                webhooks.iter().filter_map(parts).filter(|(_, client)| is_ours(client, &services.webhook)).collect()
+            }
+            Holder::Definition(_) => {
+                let client = object.pointer("/spec/conversion/webhook/clientConfig").and_then(Value::as_object);
+                client
+                    .filter(|client| is_ours(client, &services.conversion))
+                    .map(|client| ("", client))
+                    .into_iter()
+                    .collect()
+            }
+        }
+    }
+}
+
+fn bundle_of(client: &Map<String, Value>) -> String {
+    let encoded = client.get("caBundle").and_then(Value::as_str).unwrap_or_default();
+    String::from_utf8(STANDARD.decode(encoded).unwrap_or_default()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn services() -> Services {
+        let name = |text: &str| text.to_owned();
+        Services { namespace: name("ns"), webhook: name("topologist"), conversion: name("topologist-conversion") }
+    }
+
+    fn service(namespace: &str, name: &str, bundle: Option<&str>) -> Value {
+        let bundle = bundle.map(|bundle| STANDARD.encode(bundle));
+        json!({"service": {"namespace": namespace, "name": name, "path": "/x"}, "caBundle": bundle})
+    }
+
+    #[test]
+    fn only_webhooks_that_call_our_service_get_the_bundle() {
+        let object = json!({"metadata": {"resourceVersion": "7", "name": "topologist"}, "webhooks": [
+            {"name": "none.yet", "clientConfig": service("ns", "topologist", None)},
+            {"name": "current", "clientConfig": service("ns", "topologist", Some("new"))},
+            {"name": "outdated", "clientConfig": service("ns", "topologist", Some("old"))},
+            {"name": "not.utf8", "clientConfig": {"service": {"namespace": "ns", "name": "topologist"}, "caBundle": "/w=="}},
+            {"name": "another", "clientConfig": service("ns", "another", Some("old"))},
+            {"name": "elsewhere", "clientConfig": service("other", "topologist", Some("old"))},
+            {"name": "by.url", "clientConfig": {"url": "https://x", "caBundle": STANDARD.encode("old")}},
+            {"name": "broken"},
+        ]});
+        for holder in [Holder::Mutating, Holder::Validating] {
+            let kept = holder.excerpt(&object);
+            assert_eq!(holder.bundles(&kept, &services()), ["", "new", "old", ""]);
+            let patch = holder.patch(&kept, &services(), "new").unwrap();
+            let webhook = |name: &str| json!({"name": name, "clientConfig": {"caBundle": STANDARD.encode("new")}});
+            let want = json!({"metadata": {"resourceVersion": "7"},
+                "webhooks": [webhook("none.yet"), webhook("outdated"), webhook("not.utf8")]});
+            assert_eq!(patch, want);
+        }
+        let current = json!({"webhooks": [{"name": "a", "clientConfig": service("ns", "topologist", Some("new"))}]});
+        assert_eq!(Holder::Mutating.patch(&current, &services(), "new"), None);
+        assert_eq!(Holder::Mutating.patch(&json!({}), &services(), "new"), None);
+    }
+
+    #[test]
+    fn all_definitions_with_a_conversion_get_a_bundle() {
+        // CONV-017
+        let converted = model::crd::definitions().into_iter().filter(|one| one["spec"].get("conversion").is_some());
+        let mut converted: Vec<String> =
+            converted.map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        let holders = Holder::ALL.into_iter().filter(|holder| matches!(holder, Holder::Definition(_)));
+        let mut holders: Vec<String> = holders.map(|holder| holder.name("topologist")).collect();
+        converted.sort();
+        holders.sort();
+        assert_eq!(holders, converted);
+    }
+
+    #[test]
+    fn only_definitions_whose_conversion_calls_our_service_get_a_bundle() {
+        let holder = Holder::Definition("clusters.cluster.x-k8s.io");
+        assert_eq!(holder.name("topologist"), "clusters.cluster.x-k8s.io");
+        let definition = |client: Value| {
+            json!({"metadata": {"resourceVersion": "7"}, "spec": {"versions": ["large"],
+            "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client}}}})
+        };
+        let ours = holder.excerpt(&definition(service("ns", "topologist-conversion", Some("old"))));
+        assert!(!ours.to_string().contains("large"));
+        assert_eq!(holder.bundles(&ours, &services()), ["old"]);
+        let want = json!({"metadata": {"resourceVersion": "7"},
+            "spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": STANDARD.encode("new")}}}}});
+        assert_eq!(holder.patch(&ours, &services(), "new"), Some(want));
+        for other in [definition(service("capi-system", "capi-webhook-service", Some("old"))), json!({"spec": {}})] {
+            assert_eq!(holder.bundles(&other, &services()), [""; 0]);
+            assert_eq!(holder.patch(&other, &services(), "new"), None);
+        }
+    }
+}

@@ -1,0 +1,551 @@
+//! Certificates that topologist issues for itself.
+//!
+//! ```text
+//!  Secret ──watch──► every replica: shows the pair that the Secret vouches for
+//!    ▲    ──watch──► the leader ◄──watch── webhook configurations, definitions
+//!    └──── step ──────── rotation::next ──────── caBundle ──────► ┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, error, info};
+
+use super::bundles::{Holder, Services};
+use super::disputes::{self, Disputes};
+use super::registrations::Registrations;
+use super::rotation::{self, Content, Live, Policy, Rotation, RotationStep, Stored};
+use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::follow::{self, Observation, WatchedKind};
+use crate::kubernetes::lease::Leadership;
+use crate::kubernetes::{Selection, describe};
+use crate::telemetry::metrics::{self, Metrics};
+use model::hub::{ObjectKey, ObjectRef};
+use tls::identity::Identity;
+use tls::pair::{Files, Pair};
+
+/// Who writes, in `managedFields`.
+const FIELD_MANAGER: &str = "topologist";
+
+/// Who reports Events, and why: the API server does not call this installation.
+const REPORTER: &str = "topologist-certificates";
+const NOT_CALLED: Reason = Reason::warning("NotCalled");
+
+/// The label of a Secret that is ours to write.
+pub const LABEL: &str = "topologist.dev/managed-certificates";
+
+/// How long the configurations may take to be seen before decisions are made without those that are missing.
+const ACQUAINTANCE: Duration = Duration::from_secs(30);
+
+/// When to look again at a Secret that has not changed: a certificate may have become valid.
+const SECOND_LOOK: Duration = Duration::from_mins(1);
+
+/// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or is not
+/// valid yet, at once.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How long to wait after a write, so that another client that reverts each write does not cause a busy loop.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause after writes that fail one after the other.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// What belongs to an installation, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The Secret, in the namespace of the Services.
+    pub secret: String,
+    /// The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
+    pub configurations: String,
+    pub services: Services,
+}
+
+impl Names {
+    /// The DNS names under which the API server calls.
+    pub fn hosts(&self) -> Vec<String> {
+        let Services { namespace, webhook, conversion } = &self.services;
+        let both = |service: &String| ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"));
+        [webhook, conversion].into_iter().flat_map(both).collect()
+    }
+
+    fn secret_name(&self) -> String {
+        format!("Secret {}/{}", self.services.namespace, self.secret)
+    }
+}
+
+/// Makes, renews and shows the certificates of an installation.
+pub struct SelfManaged {
+    client: kube::Client,
+    names: Names,
+    policy: Policy,
+    identity: Arc<Identity>,
+    metrics: Arc<Metrics>,
+    /// The Secret as it was last seen; `None` before that.
+    seen: watch::Sender<Option<Seen>>,
+    shown: Mutex<Shown>,
+}
+
+/// A Secret, or that there is none. It cannot be printed, for it would show its keys.
+#[derive(Clone, Default)]
+struct Seen {
+    secret: Option<Secret>,
+    stored: Stored,
+}
+
+/// What this replica shows, and why not something else.
+#[derive(Debug)]
+struct Shown {
+    pair: Option<Pair>,
+    obstacle: Option<String>,
+}
+
+impl fmt::Debug for SelfManaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SelfManaged").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl SelfManaged {
+    /// Nothing is known yet, and nothing shown.
+    pub fn new(
+        client: kube::Client,
+        names: Names,
+        policy: Policy,
+        identity: Arc<Identity>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let obstacle = Some(format!("{} has not been read yet", names.secret_name()));
+        let (seen, shown) = (watch::Sender::default(), Mutex::new(Shown { pair: None, obstacle }));
+        Arc::new(SelfManaged { client, names, policy, identity, metrics, seen, shown })
+    }
+
+    /// Whether there is a certificate to show.
+    ///
+    /// # Errors
+    /// Says what is in the way.
+    pub fn ready(&self) -> Result<(), String> {
+        let shown = self.shown();
+        match (&shown.pair, &shown.obstacle) {
+            (None, Some(obstacle)) => Err(format!("no serving certificate: {obstacle}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the Secret and shows what it holds; never ends. Every replica does.
+    pub async fn follow(self: Arc<Self>) {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.names.services.namespace);
+        let kind = WatchedKind::own("Secret", "v1");
+        let mut seen = follow::follow(secrets, called(&self.names.secret), kind, self.metrics.clone());
+        loop {
+            tokio::select! {
+                Some(seen) = seen.next() => self.apply(seen),
+                () = sleep(SECOND_LOOK) => self.show(),
+            }
+        }
+    }
+
+    fn apply(&self, seen: Observation<Secret>) {
+        match seen {
+            Observation::There { object, .. } => self.see(Some(object)),
+            Observation::Gone(_) => self.see(None),
+            Observation::Listed { keys, .. } if keys.is_empty() => self.see(None),
+            Observation::Failed(fault) if self.seen.borrow().is_none() => {
+                self.shown().obstacle = Some(format!("{} cannot be read: {fault}", self.names.secret_name()));
+            }
+            Observation::Listed { .. } | Observation::Alive | Observation::Failed(_) => {}
+        }
+    }
+
+    fn see(&self, secret: Option<Secret>) {
+        let stored = stored(secret.as_ref());
+        self.seen.send_replace(Some(Seen { secret, stored }));
+        self.show();
+    }
+
+    /// Shows the pair of the Secret from the next handshake on, if it is another one and can be used.
+    fn show(&self) {
+        let Some(stored) = self.seen.borrow().as_ref().map(|seen| seen.stored.clone()) else { return };
+        let mut shown = self.shown();
+        match self.usable(&stored, shown.pair.as_ref()) {
+            Ok(pair) => {
+                if shown.pair.as_ref() != Some(&pair) {
+                    info!(secret = self.names.secret_name(), "Loaded a new certificate");
+                    // The first one replaces none.
+                    if shown.pair.is_some() {
+                        self.count_reload("success");
+                    }
+                }
+                *shown = Shown { pair: Some(pair), obstacle: None };
+            }
+            Err(obstacle) => {
+                if shown.pair.is_some() && shown.obstacle.as_ref() != Some(&obstacle) {
+                    self.count_reload("failure");
+                    error!(error = obstacle, "Kept the old certificate because the new one cannot be used");
+                }
+                shown.obstacle = Some(obstacle);
+            }
+        }
+    }
+
+    /// The pair of the Secret, taken on if it is not `present`; or what is wrong with it.
+    fn usable(&self, stored: &Stored, present: Option<&Pair>) -> Result<Pair, String> {
+        let name = self.names.secret_name();
+        let files =
+            Files { certificate: format!("tls.crt of {name}").into(), key: format!("tls.key of {name}").into() };
+        let content = match stored {
+            Stored::Absent => return Err(format!("{name} does not exist; the leader creates it")),
+            Stored::Foreign => return Err(format!("{name} does not have the label {LABEL}")),
+            Stored::Ours(content) => content,
+        };
+        let pair = content.serving(&files, &self.policy.names, SystemTime::now());
+        let pair = pair.map_err(|error| error.to_string())?;
+        if present != Some(&pair) {
+            self.identity.take_on(&pair, &files).map_err(|error| error.to_string())?;
+        }
+        Ok(pair)
+    }
+
+    fn count_reload(&self, outcome: &'static str) {
+        self.metrics.tls_reloads.get_or_create(&metrics::Outcome { outcome }).inc();
+    }
+
+    /// Makes and renews what the Secret holds whenever this process leads; never ends.
+    pub async fn manage(self: Arc<Self>, leadership: Leadership) {
+        let writer = leadership.writer(self.client.clone());
+        let managed = &self;
+        leadership.while_leading(|| managed.lead(writer.clone())).await;
+    }
+
+    /// What the API server shows of the configurations that hold the bundle.
+    fn follow_configurations(&self) -> BoxStream<'static, (Holder, Observation<DynamicObject>)> {
+        let follow = |holder: Holder| {
+            let (api, name) = (api(&self.client, holder), called(&holder.name(&self.names.configurations)));
+            let kind = WatchedKind::own(holder.kind(), &format!("{}/v1", holder.group()));
+            follow::follow(api, name, kind, self.metrics.clone()).map(move |seen| (holder, seen)).boxed()
+        };
+        stream::select_all(Holder::ALL.map(follow)).boxed()
+    }
+
+    async fn lead(&self, writer: kube::Client) {
+        let mut leader = Leader::new(self, writer);
+        let mut seen = self.seen.subscribe();
+        let mut configurations = self.follow_configurations();
+        loop {
+            let now = seen.borrow_and_update().clone();
+            let pause = leader.turn(now.as_ref()).await;
+            tokio::select! {
+                Some((holder, seen)) = configurations.next() => leader.hear(holder, seen),
+                _ = seen.changed() => leader.forget_failure(Target::Secret),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+}
+
+fn stored(secret: Option<&Secret>) -> Stored {
+    let Some(secret) = secret else { return Stored::Absent };
+    if !secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL)) {
+        return Stored::Foreign;
+    }
+    let data = secret.data.iter().flatten().map(|(key, ByteString(bytes))| (key.clone(), bytes.clone()));
+    Stored::Ours(Content::of(&data.collect()))
+}
+
+fn called(name: &str) -> Selection {
+    Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() }
+}
+
+fn api(client: &kube::Client, holder: Holder) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(holder.group(), "v1", holder.kind());
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+/// What the leader knows and does.
+struct Leader<'a> {
+    managed: &'a SelfManaged,
+    writer: kube::Client,
+    began: Instant,
+    /// The configurations that exist, as far as they matter.
+    configurations: BTreeMap<Holder, Value>,
+    /// Those of which is known whether they exist.
+    listed: BTreeSet<Holder>,
+    live: Live,
+    /// When `live` changed.
+    changed: Instant,
+    pauses: BTreeMap<Target, Pause>,
+    disputes: Disputes,
+    /// The last other field manager of the bundle in each configuration.
+    writers: BTreeMap<Holder, String>,
+    registrations: Registrations,
+    recorder: Recorder,
+}
+
+/// An object that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Secret,
+    Configuration(Holder),
+}
+
+impl Target {
+    const fn kind(self) -> &'static str {
+        match self {
+            Target::Secret => "Secret",
+            Target::Configuration(holder) => holder.kind(),
+        }
+    }
+}
+
+/// After a write of an object: when the next one may come, and the error of the last.
+struct Pause {
+    time: Duration,
+    until: Instant,
+    error: Option<String>,
+}
+
+impl<'a> Leader<'a> {
+    fn new(managed: &'a SelfManaged, writer: kube::Client) -> Self {
+        Leader {
+            managed,
+            recorder: Recorder::new(writer.clone(), REPORTER),
+            disputes: Disputes::default(),
+            writers: BTreeMap::new(),
+            registrations: Registrations::default(),
+            writer,
+            began: Instant::now(),
+            configurations: BTreeMap::new(),
+            listed: BTreeSet::new(),
+            live: Live { is_known: false, bundles: Vec::new(), unchanged: Duration::ZERO },
+            changed: Instant::now(),
+            pauses: BTreeMap::new(),
+        }
+    }
+
+    fn hear(&mut self, holder: Holder, seen: Observation<DynamicObject>) {
+        match seen {
+            Observation::There { object, .. } => self.keep(holder, &object),
+            Observation::Gone(_) => drop(self.configurations.remove(&holder)),
+            Observation::Listed { keys, .. } => {
+                if keys.is_empty() {
+                    self.configurations.remove(&holder);
+                }
+                self.listed.insert(holder);
+            }
+            Observation::Alive | Observation::Failed(_) => {}
+        }
+        self.look();
+    }
+
+    fn keep(&mut self, holder: Holder, object: &DynamicObject) {
+        let entries = object.metadata.managed_fields.as_deref().unwrap_or_default();
+        match disputes::writer(entries, FIELD_MANAGER) {
+            Some(writer) => drop(self.writers.insert(holder, writer.to_owned())),
+            None => drop(self.writers.remove(&holder)),
+        }
+        // What came over the wire as JSON goes back into it.
+        let object = serde_json::to_value(object).unwrap_or_default();
+        self.configurations.insert(holder, holder.excerpt(&object));
+    }
+
+    /// Notes whom the API server trusts, and when that changed.
+    fn look(&mut self) {
+        let services = &self.managed.names.services;
+        let all = self.configurations.iter().flat_map(|(holder, object)| holder.bundles(object, services));
+        let (bundles, is_known) = (all.collect(), self.listed.len() == Holder::ALL.len());
+        if (&bundles, is_known) != (&self.live.bundles, self.live.is_known) {
+            self.live = Live { is_known, bundles, unchanged: Duration::ZERO };
+            self.changed = Instant::now();
+        }
+    }
+
+    /// Does the work that is due; returns how long nothing is due, unless something changes.
+    async fn turn(&mut self, seen: Option<&Seen>) -> Duration {
+        let Some(seen) = seen else { return IDLE };
+        if !self.live.is_known && self.began.elapsed() < ACQUAINTANCE {
+            return ACQUAINTANCE.saturating_sub(self.began.elapsed());
+        }
+        self.live.unchanged = self.changed.elapsed();
+        let Rotation { bundle, step } =
+            rotation::next(&seen.stored, &self.live, &self.managed.policy, SystemTime::now());
+        self.check_registrations(seen).await;
+        if let Some(bundle) = bundle {
+            self.publish(&bundle).await;
+        }
+        let pause = match &step {
+            RotationStep::Refuse => {
+                if !self.must_wait(Target::Secret) {
+                    let name = self.managed.names.secret_name();
+                    self.fail(
+                        Target::Secret,
+                        format!("{name} does not have the label {LABEL}, so topologist does not manage it"),
+                    );
+                }
+                IDLE
+            }
+            RotationStep::Wait { until } => until.duration_since(SystemTime::now()).unwrap_or_default().min(IDLE),
+            step => self.write(step, seen).await,
+        };
+        let ends = self.pauses.values().filter_map(|pause| pause.until.checked_duration_since(Instant::now()));
+        ends.filter(|end| !end.is_zero()).fold(pause, Duration::min)
+    }
+
+    /// Reports configurations because of which the API server does not call this installation.
+    async fn check_registrations(&mut self, seen: &Seen) {
+        let (names, metrics) = (&self.managed.names, &self.managed.metrics);
+        let new = self.registrations.update(&self.configurations, &names.services, &names.configurations, metrics);
+        let uid = seen.secret.as_ref().and_then(|secret| secret.metadata.uid.clone());
+        if let (Some(message), Some(uid)) = (new, uid) {
+            let secret = ObjectRef::new("v1", "Secret", ObjectKey::new(&names.services.namespace, &names.secret));
+            self.recorder.write(vec![QueuedEvent::now(&secret, &uid, NOT_CALLED, message)]).await;
+        }
+    }
+
+    /// Writes the bundle into the configurations that lack it.
+    async fn publish(&mut self, bundle: &str) {
+        let services = &self.managed.names.services;
+        let patches = self.configurations.iter().filter_map(|(holder, object)| {
+            let patch = holder.patch(object, services, bundle)?;
+            Some((*holder, patch))
+        });
+        for (holder, patch) in patches.collect::<Vec<_>>() {
+            let target = Target::Configuration(holder);
+            if self.must_wait(target) {
+                continue;
+            }
+            let name = holder.name(&self.managed.names.configurations);
+            let patch = match holder {
+                Holder::Mutating | Holder::Validating => Patch::Strategic(patch),
+                Holder::Definition(_) => Patch::Merge(patch),
+            };
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            match api(&self.writer, holder).patch(&name, &params, &patch).await {
+                Ok(object) => {
+                    info!(kind = holder.kind(), name, "Wrote the CA bundle");
+                    let writer = self.writers.get(&holder).map(String::as_str);
+                    let pause = self.disputes.write(holder, &name, bundle, writer, &self.managed.metrics);
+                    self.keep(holder, &object);
+                    self.succeed(target, "publish", pause);
+                }
+                Err(error) => self.fail_to_write(target, &error),
+            }
+            self.look();
+        }
+    }
+
+    /// Writes the Secret, unless it is no longer what it was; returns when to go on.
+    async fn write(&mut self, step: &RotationStep, seen: &Seen) -> Duration {
+        if self.must_wait(Target::Secret) {
+            return IDLE;
+        }
+        let content = match &seen.stored {
+            Stored::Ours(content) => content.clone(),
+            Stored::Absent | Stored::Foreign => Content::default(),
+        };
+        let next = match rotation::perform(step, &content, &self.managed.policy, SystemTime::now()) {
+            Ok(Some(next)) => next,
+            Ok(None) => return IDLE,
+            Err(error) => {
+                self.fail(Target::Secret, error.to_string());
+                return IDLE;
+            }
+        };
+        let names = &self.managed.names;
+        let secrets: Api<Secret> = Api::namespaced(self.writer.clone(), &names.services.namespace);
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        // The write contains the resourceVersion that was read, so a change of another client causes a conflict.
+        let written = match &seen.secret {
+            None => secrets.create(&params, &new_secret(&names.secret, &next)).await,
+            Some(secret) => secrets.replace(&names.secret, &params, &changed_secret(secret, &next)).await,
+        };
+        match written {
+            Ok(secret) => {
+                let action = action(step);
+                info!(secret = names.secret_name(), action, "Wrote certificates");
+                self.succeed(Target::Secret, action, PAUSE);
+                self.managed.see(Some(secret));
+                Duration::ZERO
+            }
+            Err(error) => {
+                self.fail_to_write(Target::Secret, &error);
+                IDLE
+            }
+        }
+    }
+
+    fn must_wait(&self, target: Target) -> bool {
+        self.pauses.get(&target).is_some_and(|pause| Instant::now() < pause.until)
+    }
+
+    fn succeed(&mut self, target: Target, action: &'static str, pause: Duration) {
+        self.managed.metrics.certificate_actions.get_or_create(&metrics::Action { action }).inc();
+        self.pauses.insert(target, Pause { time: PAUSE, until: Instant::now() + pause, error: None });
+    }
+
+    /// Forgets an error that may be resolved.
+    fn forget_failure(&mut self, target: Target) {
+        self.pauses.retain(|other, pause| *other != target || pause.error.is_none());
+    }
+
+    fn fail_to_write(&mut self, target: Target, error: &kube::Error) {
+        if matches!(error, kube::Error::Api(status) if status.code == 409) {
+            debug!(kind = target.kind(), "Write conflict, reading again");
+            self.pauses.insert(target, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
+        } else {
+            self.fail(target, describe(error));
+        }
+    }
+
+    /// Notes that something is in the way, and tries it again later.
+    fn fail(&mut self, target: Target, error: String) {
+        let former = self.pauses.remove(&target).filter(|former| former.error.is_some());
+        let time = former.as_ref().map_or(PAUSE, |former| (former.time * 2).min(LONGEST_PAUSE));
+        if former.is_none_or(|former| former.error.as_ref() != Some(&error)) {
+            error!(kind = target.kind(), error, "Failed to manage certificates, retrying");
+        }
+        self.pauses.insert(target, Pause { time, until: Instant::now() + time, error: Some(error) });
+    }
+}
+
+fn action(step: &RotationStep) -> &'static str {
+    match step {
+        RotationStep::Make { issue: true, .. } => "make_all",
+        RotationStep::Make { .. } => "make_authority",
+        RotationStep::Issue => "issue_certificate",
+        RotationStep::Keep { .. } => "settle_former_authorities",
+        RotationStep::Refuse | RotationStep::Wait { .. } => "none",
+    }
+}
+
+fn new_secret(name: &str, content: &Content) -> Secret {
+    let labels = [(LABEL.to_owned(), "true".to_owned())].into();
+    let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
+    Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data(content)), ..Secret::default() }
+}
+
+/// The same Secret with other certificates; what others put there stays.
+fn changed_secret(secret: &Secret, content: &Content) -> Secret {
+    let mut changed = secret.clone();
+    let held = changed.data.get_or_insert_default();
+    held.retain(|key, _| !Content::KEYS.contains(&key.as_str()));
+    held.extend(data(content));
+    changed
+}
+
+fn data(content: &Content) -> BTreeMap<String, ByteString> {
+    let bytes = |(key, text): (&str, &str)| (key.to_owned(), ByteString(text.as_bytes().to_vec()));
+    content.data().into_iter().map(bytes).collect()
+}

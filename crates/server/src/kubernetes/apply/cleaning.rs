@@ -1,0 +1,116 @@
+//! What is reverted when an object could not be written: templates that were created for it (RS-21, RS-29, RS-32, RS-34), and hooks that
+//! were marked for it (HK-20).
+
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::cluster::{self, ClusterField};
+use super::{ApplyError, Made, VERSION, Work, Written};
+use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
+use engine::topology::plan::{Action, Part, Step};
+use engine::topology::worker::API_VERSION;
+use model::hub::{Hook, ObjectRef};
+
+/// The hooks that follow a step of the control plane (HK-20).
+const OF_STEP: [Hook; 3] = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade];
+
+impl Work<'_> {
+    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no object refers
+    /// to them, and the next run makes others.
+    ///
+    /// What failed may have been written all the same, when the API server said nothing or that it does not know, or by an attempt
+    /// before one that met a conflict; then a template is kept as long as it may be referred to. It is deleted with the Cluster at the latest (ROT-11).
+    pub(super) async fn clean_up_after(&mut self, failed: &Step, error: &ApplyError) {
+        let made = self.made_for(failed);
+        if made.is_empty() {
+            return;
+        }
+        let is_owner = matches!(failed.part, Part::ControlPlane | Part::Worker(..));
+        let failure = match error {
+            // An earlier attempt may be what has changed the owner.
+            _ if error.is_conflict() => WriteFailure::ServerError,
+            _ => error.source_of().map_or(WriteFailure::Rejected, RequestError::write_failure),
+        };
+        for made in made {
+            let is_free = !is_owner
+                || match failure {
+                    WriteFailure::Rejected => true,
+                    WriteFailure::ServerError => !self.may_refer(&failed.object, &made.object).await,
+                    WriteFailure::NoAnswer => false,
+                };
+            let object = &made.object;
+            if !is_free {
+                warn!(%object, owner = %failed.object, "Kept a new object because another object may reference it");
+                continue;
+            }
+            match untyped::delete(self.client, object, Some(&made.uid)).await {
+                Ok(_) => info!(%object, "Deleted an unused new object"),
+                Err(error) => warn!(%object, %error, "Failed to delete an unused new object"),
+            }
+        }
+    }
+
+    /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the step: the next run would
+    /// call them before the control plane is upgraded (HK-20). The mark of the hook at the end of the upgrade stays.
+    pub(super) async fn unmark_hooks_after(&mut self, failed: &Step) {
+        let is_step = failed.part == Part::ControlPlane && failed.changes.iter().any(|change| change.path == VERSION);
+        let (Some(current), true) = (&failed.current, is_step) else { return };
+        let done = self.run.plan.steps.iter().take_while(|step| !std::ptr::eq(*step, failed));
+        let changes = done.filter(|step| step.part == Part::Cluster).flat_map(|step| &step.changes);
+        let Some(marked) = changes.map(ClusterField::of).find(ClusterField::is_of_hooks) else { return };
+        let stored = untyped::get(self.client, &failed.object).await;
+        // A write without an answer may have begun the step.
+        if !stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.at(VERSION) == current.at(VERSION))) {
+            return;
+        }
+        let left = hooks_without_step(marked.from(), marked.to());
+        let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
+        let unmarked = marked.changed_to(left.as_ref());
+        match cluster::write(self.client, &cluster, self.run.cluster_uid, &self.version, &[unmarked]).await {
+            Ok(written) => {
+                info!(%cluster, "Unmarked the hooks of a step that the control plane did not take");
+                let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
+                self.version.clone_from(&version);
+                self.outcome.written.push(Written { object: cluster, version });
+                self.outcome.cluster = Some(written);
+            }
+            Err(error) => {
+                warn!(%cluster, %error, "Failed to unmark the hooks of a step that the control plane did not take");
+            }
+        }
+    }
+
+    /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
+    /// deletion of an old template, reverts nothing.
+    fn made_for(&mut self, failed: &Step) -> Vec<Made> {
+        if failed.action == Action::Delete || matches!(failed.part, Part::WorkerHealthCheck(_)) {
+            return Vec::new();
+        }
+        let belongs = |made: &mut Made| match (&failed.part, &made.part) {
+            (Part::ControlPlane | Part::ControlPlaneMachines, Part::ControlPlaneMachines) => true,
+            (failed, Part::Bootstrap(..) | Part::WorkerInfrastructure(..)) => failed.worker() == made.part.worker(),
+            _ => false,
+        };
+        self.made.extract_if(.., belongs).collect()
+    }
+
+    /// Whether an owner may refer to a template; so it does when this is unknown.
+    async fn may_refer(&self, owner: &ObjectRef, template: &ObjectRef) -> bool {
+        match untyped::get(self.client, owner).await {
+            Ok(None) => false,
+            Ok(Some(found)) => found.at("spec").is_some_and(|spec| spec.to_string().contains(&template.key.name)),
+            Err(_) => true,
+        }
+    }
+}
+
+/// The annotation with the hooks in `to`, without those of a step that are not in `from` as well; `None` if no hook is left.
+fn hooks_without_step(from: Option<&Value>, to: Option<&Value>) -> Option<Value> {
+    let names = |value: Option<&Value>| -> Vec<String> {
+        let text = value.and_then(Value::as_str).unwrap_or_default();
+        text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    let (former, mut names) = (names(from), names(to));
+    names.retain(|name| former.contains(name) || !OF_STEP.iter().any(|hook| hook.name() == name));
+    (!names.is_empty()).then(|| json!(names.join(",")))
+}

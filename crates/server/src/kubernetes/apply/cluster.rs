@@ -1,0 +1,118 @@
+//! Writes of the Cluster, limited to the fields of the plan (RS-22, RS-23, SSA-19).
+
+use kube::api::Patch;
+use serde_json::{Map, Value, json};
+use tracing::debug;
+
+use super::ApplyError;
+use crate::kubernetes::untyped;
+use engine::topology::plan::Change;
+use model::hub::{Object, ObjectRef, annotation};
+
+/// How often the Cluster is read again after a write conflict.
+const ATTEMPTS: usize = 5;
+
+/// One place of a Cluster that changes.
+#[derive(Debug)]
+pub(super) struct ClusterField<'a> {
+    /// Member names from the top.
+    path: Vec<&'a str>,
+    from: Option<&'a Value>,
+    to: Option<&'a Value>,
+}
+
+impl<'a> ClusterField<'a> {
+    /// The place of a change of a plan: a label, an annotation or a reference.
+    pub(super) fn of(change: &'a Change) -> Self {
+        let Change { path, from, to, .. } = change;
+        let path = match path.split_once('[') {
+            Some((parents, name)) => parents.split('.').chain([name.strip_suffix(']').unwrap_or(name)]).collect(),
+            None => path.split('.').collect(),
+        };
+        ClusterField { path, from: from.as_ref(), to: to.as_ref() }
+    }
+
+    /// The value before the change.
+    pub(super) fn from(&self) -> Option<&'a Value> {
+        self.from
+    }
+
+    /// The value after the change.
+    pub(super) fn to(&self) -> Option<&'a Value> {
+        self.to
+    }
+
+    /// The change of the same place to another value, after this one.
+    pub(super) fn changed_to<'b>(&'b self, value: Option<&'b Value>) -> ClusterField<'b> {
+        ClusterField { path: self.path.clone(), from: self.to, to: value }
+    }
+
+    /// Whether it is the annotation with the pending hooks.
+    pub(super) fn is_of_hooks(&self) -> bool {
+        self.path == ["metadata", "annotations", annotation::PENDING_HOOKS]
+    }
+
+    /// Whether it is the reference to the control plane.
+    pub(super) fn is_control_plane(&self) -> bool {
+        self.path == ["spec", "controlPlaneRef"]
+    }
+
+    /// Whether the Cluster has there what it had when the plan was made, or what it is to have.
+    fn is_as_planned(&self, cluster: &Object) -> bool {
+        let mut here = Some(cluster.as_ref());
+        for name in &self.path {
+            here = here.and_then(|value| value.get(name));
+        }
+        let is_nothing = |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        let here = here.filter(|value| !is_nothing(value));
+        here == self.from || here == self.to
+    }
+
+    /// Puts what the place is to have into a merge patch, in which `null` takes away.
+    fn put_into(&self, patch: &mut Map<String, Value>) {
+        let Some((last, parents)) = self.path.split_last() else { return };
+        let mut here = patch;
+        for name in parents {
+            let next = here.entry(*name).or_insert_with(|| Value::Object(Map::new()));
+            let Value::Object(next) = next else { return };
+            here = next;
+        }
+        here.insert((*last).to_owned(), self.to.cloned().unwrap_or(Value::Null));
+    }
+}
+
+/// Writes the places, and nothing else, and returns the Cluster as it is then.
+///
+/// The patch names the version that the plan was made of. When another client has written the Cluster since, as status is
+/// written all the time, it is read again: new objects must not be lost because of that. The plan
+/// stands as long as none of its places has another value.
+pub(super) async fn write(
+    client: &kube::Client,
+    cluster: &ObjectRef,
+    uid: &str,
+    version: &str,
+    places: &[ClusterField<'_>],
+) -> Result<Object, ApplyError> {
+    let changed = || ApplyError::Changed { object: Box::new(cluster.clone()) };
+    let failed = |source| ApplyError::update(cluster, source);
+    let mut version = version.to_owned();
+    for _ in 0..ATTEMPTS {
+        let metadata = json!({"uid": uid, "resourceVersion": version});
+        let mut patch = Map::from_iter([("metadata".to_owned(), metadata)]);
+        places.iter().for_each(|place| place.put_into(&mut patch));
+        match untyped::update(client, cluster, &Patch::Merge(Value::Object(patch))).await {
+            Err(error) if error.is_conflict() => {
+                let Some(found) = untyped::get(client, cluster).await.map_err(failed)? else { return Err(changed()) };
+                let is_same = found.uid() == uid && !found.is_being_deleted();
+                if !is_same || !places.iter().all(|place| place.is_as_planned(&found)) {
+                    return Err(changed());
+                }
+                debug!(%cluster, "Write conflict on the Cluster, retrying");
+                version = found.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
+            }
+            Err(error) if error.is_not_found() => return Err(changed()),
+            written => return written.map_err(failed),
+        }
+    }
+    Err(changed())
+}

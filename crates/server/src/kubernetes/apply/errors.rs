@@ -1,0 +1,155 @@
+//! Errors of executing a plan.
+
+use crate::kubernetes::overload::Overload;
+use crate::kubernetes::untyped::RequestError;
+use engine::topology::ownership::Unavailable;
+use model::hub::{ObjectRef, WrongType};
+
+/// Why the execution of a plan stopped. The text becomes a condition, so it must not change while the cause is the same.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Without the name, which is another the next time: a condition that changes with every attempt would wake its Cluster
+    /// each time (RS-36).
+    #[error("failed to create {what}{}", listed(.source))]
+    Create {
+        /// `Kind.group`.
+        what: String,
+        source: Box<RequestError>,
+    },
+    #[error("failed to update {object}: {source}")]
+    Update { object: Box<ObjectRef>, source: Box<RequestError> },
+    #[error("failed to delete {object}: {source}")]
+    Delete { object: Box<ObjectRef>, source: Box<RequestError> },
+    #[error("failed to list existing {kind}s: {source}")]
+    List { kind: &'static str, source: Box<RequestError> },
+    #[error("{object} exists and does not belong to this Cluster; delete or rename it")]
+    Foreign { object: Box<ObjectRef> },
+    /// DEC-36.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// Another client has changed what the plan changes, so the plan is outdated.
+    #[error("{object} has changed since it was read")]
+    Changed { object: Box<ObjectRef> },
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<ApplyError>),
+}
+
+impl ApplyError {
+    /// Whether all that is wrong is that something has changed since it was read, so that trying again soon is all it takes.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            ApplyError::Changed { .. } => true,
+            ApplyError::Several(errors) => errors.iter().all(ApplyError::is_conflict),
+            other => other.source_of().is_some_and(RequestError::is_conflict),
+        }
+    }
+
+    /// The overload of the API server, if there is nothing else wrong (DEC-106).
+    pub fn overload(&self) -> Option<Overload> {
+        match self {
+            ApplyError::Several(errors) => {
+                let all: Option<Vec<_>> = errors.iter().map(ApplyError::overload).collect();
+                all?.into_iter().reduce(Overload::and)
+            }
+            other => other.source_of().and_then(RequestError::overload),
+        }
+    }
+
+    /// What the API server said.
+    pub(super) fn source_of(&self) -> Option<&RequestError> {
+        match self {
+            ApplyError::Create { source, .. }
+            | ApplyError::Update { source, .. }
+            | ApplyError::Delete { source, .. }
+            | ApplyError::List { source, .. } => Some(source),
+            ApplyError::Foreign { .. }
+            | ApplyError::Unavailable(_)
+            | ApplyError::Changed { .. }
+            | ApplyError::WrongType(_)
+            | ApplyError::Several(_) => None,
+        }
+    }
+
+    pub(super) fn create(object: &ObjectRef, source: RequestError) -> Self {
+        let group = object.group();
+        let what = if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) };
+        ApplyError::Create { what, source: Box::new(source) }
+    }
+
+    pub(in crate::kubernetes) fn update(object: &ObjectRef, source: RequestError) -> Self {
+        ApplyError::Update { object: Box::new(object.clone()), source: Box::new(source) }
+    }
+
+    pub(super) fn delete(object: &ObjectRef, source: RequestError) -> Self {
+        ApplyError::Delete { object: Box::new(object.clone()), source: Box::new(source) }
+    }
+}
+
+/// What an API server says is wrong with a new object, without what names it (RS-36).
+fn listed(source: &RequestError) -> String {
+    let RequestError::Api(kube::Error::Api(status)) = source else { return String::new() };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes: Vec<_> = causes.map(|cause| format!("{}: {}: {}", cause.reason, cause.field, cause.message)).collect();
+    if causes.is_empty() { String::new() } else { format!(": {}", causes.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use model::hub::ObjectKey;
+
+    fn said(code: u16, message: &str, causes: serde_json::Value) -> RequestError {
+        let status = json!({"status": "Failure", "code": code, "reason": "Invalid", "message": message,
+            "details": {"name": "blue-x7k2p", "causes": causes}});
+        RequestError::Api(kube::Error::Api(serde_json::from_value(status).unwrap()))
+    }
+
+    fn object(name: &str) -> ObjectRef {
+        ObjectRef::new("g.io/v1", "ForgeMachineTemplate", ObjectKey::new("ns", name))
+    }
+
+    #[test]
+    fn several_errors_are_an_overload_if_each_of_them_is_one() {
+        // DEC-106
+        let error = |code: u16| ApplyError::update(&object("blue"), said(code, "later", json!([])));
+        assert!(error(429).overload().is_some() && error(422).overload().is_none());
+        assert!(ApplyError::Several(vec![error(429), error(503)]).overload().is_some());
+        assert_eq!(ApplyError::Several(vec![error(429), error(409)]).overload(), None);
+        let changed = ApplyError::Changed { object: Box::new(object("blue")) };
+        assert_eq!(changed.overload(), None);
+    }
+
+    #[test]
+    fn the_error_of_a_create_names_no_object() {
+        // RS-36
+        let cause = json!([{"reason": "FieldValueInvalid", "field": "spec.size", "message": "too large"},
+            {"reason": "FieldValueRequired", "field": "spec.site", "message": "missing"}]);
+        let text = |name: &str, causes| {
+            ApplyError::create(&object(name), said(422, &format!("{name} is invalid"), causes)).to_string()
+        };
+        let want = "failed to create ForgeMachineTemplate.g.io: FieldValueInvalid: spec.size: too large, \
+                    FieldValueRequired: spec.site: missing";
+        assert_eq!(text("blue-x7k2p", cause.clone()), want);
+        assert_eq!(text("blue-x7k2p", cause.clone()), text("blue-bcdfg", cause));
+        assert_eq!(text("blue-x7k2p", json!([])), "failed to create ForgeMachineTemplate.g.io");
+        let silent = ApplyError::create(&object("blue-x7k2p"), RequestError::TimedOut);
+        assert_eq!(silent.to_string(), "failed to create ForgeMachineTemplate.g.io");
+    }
+
+    #[test]
+    fn the_error_of_an_update_keeps_names() {
+        // RS-36
+        let error = ApplyError::update(&object("blue"), said(422, "blue is invalid", json!([])));
+        assert_eq!(error.to_string(), "failed to update ForgeMachineTemplate ns/blue: blue is invalid");
+        assert!(!error.is_conflict());
+        let both = |code| {
+            let gone = ApplyError::Changed { object: Box::new(object("blue")) };
+            ApplyError::Several(vec![gone, ApplyError::update(&object("blue"), said(code, "no", json!([])))])
+        };
+        assert_eq!((both(409).is_conflict(), both(422).is_conflict()), (true, false));
+    }
+}

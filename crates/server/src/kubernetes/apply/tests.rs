@@ -1,0 +1,624 @@
+//! Plans that an API server refuses, step by step.
+
+mod creation;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::kubernetes::scripted::{Answer, Script, status};
+use engine::topology::plan::{Certainty, Change};
+use model::hub::ObjectKey;
+
+const INFRASTRUCTURE: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/ns";
+const CONTROL_PLANE: &str = "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/ns";
+const BOOTSTRAP: &str = "/apis/bootstrap.cluster.x-k8s.io/v1beta2/namespaces/ns";
+const CORE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns";
+const EVENTS: &str = "/api/v1/namespaces/ns/events";
+const MD: WorkerKind = WorkerKind::MachineDeployment;
+const MP: WorkerKind = WorkerKind::MachinePool;
+
+/// The step that does something to the object of a part, which is called `name`.
+fn step(action: Action, part: Part, name: &str) -> Step {
+    let (group, kind) = match &part {
+        Part::Infrastructure => ("infrastructure", "ForgeCluster"),
+        Part::ControlPlane => ("controlplane", "KubeadmControlPlane"),
+        Part::ControlPlaneMachines | Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _) => {
+            ("infrastructure", "ForgeMachineTemplate")
+        }
+        Part::WorkerInfrastructure(WorkerKind::MachinePool, _) => ("infrastructure", "ForgeMachinePool"),
+        Part::Bootstrap(WorkerKind::MachineDeployment, _) => ("bootstrap", "KubeadmConfigTemplate"),
+        Part::Bootstrap(WorkerKind::MachinePool, _) => ("bootstrap", "KubeadmConfig"),
+        Part::Worker(kind, _) => ("", kind.name()),
+        Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_) => ("", "MachineHealthCheck"),
+        Part::Cluster => ("", "Cluster"),
+    };
+    let dot = if group.is_empty() { "" } else { "." };
+    let api_version = format!("{group}{dot}cluster.x-k8s.io/v1beta2");
+    let object = ObjectRef::new(api_version.clone(), kind, ObjectKey::new("ns", name));
+    let sent = json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": "ns", "name": name}});
+    let is_there = matches!(action, Action::Apply | Action::Delete);
+    Step {
+        action,
+        part,
+        object,
+        uid: is_there.then(|| format!("uid-of-{name}")),
+        current: None,
+        replaces: (action == Action::Rotate).then(|| "old".to_owned()),
+        sent: (action != Action::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
+        origins: Arc::default(),
+        changes: Vec::new(),
+        reason: "a test asks for it".to_owned(),
+        certainty: Certainty::Exact,
+    }
+}
+
+/// The step that notes both references in the Cluster.
+fn references() -> Step {
+    let change = |field: &str| Change {
+        path: format!("spec.{field}"),
+        from: None,
+        to: Some(json!({"apiGroup": "g", "kind": "K", "name": field})),
+        because: None,
+        was: None,
+        is_sensitive: false,
+    };
+    let changes = vec![change("infrastructureRef"), change("controlPlaneRef")];
+    Step { changes, ..step(Action::Apply, Part::Cluster, "blade") }
+}
+
+fn create(part: Part, name: &str) -> Step {
+    step(Action::Create, part, name)
+}
+
+/// An answer with an object that was written.
+fn written(name: &str) -> Answer {
+    Answer::ok(
+        json!({"metadata": {"namespace": "ns", "name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "8"}}),
+    )
+}
+
+/// Another answer than that.
+fn refused(code: u16) -> Answer {
+    let mut status = status(code, "Refused");
+    status["details"] = json!({"causes": [{"reason": "FieldValueInvalid", "field": "spec.a", "message": "no"}]});
+    Answer::Object(StatusCode::from_u16(code).unwrap(), status)
+}
+
+/// Carries steps out. Events are let in.
+async fn carry_out(script: &Script, steps: Vec<Step>) -> AppliedPlan {
+    let plan = Plan { steps, ..Plan::default() };
+    carry_out_plan(script, &plan).await
+}
+
+async fn carry_out_plan(script: &Script, plan: &Plan) -> AppliedPlan {
+    carry_out_plan_of(script, plan, None).await
+}
+
+/// As a process that knows the uid of the shim, or does not.
+async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> AppliedPlan {
+    let applier = Applier::new(script.client());
+    let cluster = ObjectKey::new("ns", "blade");
+    let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan, shim };
+    let outcome = applier.apply(run).await;
+    assert_eq!(script.left(), 0, "{:?}", outcome.error);
+    outcome
+}
+
+/// A script that applies, and that receives the result at the end.
+trait Lines {
+    fn applies(&self, path: &str, answer: Answer) -> &Self;
+    fn deletes(&self, path: &str, uid: &str, answer: Answer) -> &Self;
+    fn hears(&self, times: usize) -> &Self;
+}
+
+impl Lines for Script {
+    fn applies(&self, path: &str, answer: Answer) -> &Self {
+        self.expect(&Method::PATCH, path, &["fieldManager=capi-topology", "force=true"], answer)
+    }
+
+    fn deletes(&self, path: &str, uid: &str, answer: Answer) -> &Self {
+        let precondition = format!("\"preconditions\":{{\"uid\":\"{uid}\"}}");
+        self.expect(&Method::DELETE, path, &[&precondition], answer)
+    }
+
+    fn hears(&self, times: usize) -> &Self {
+        (0..times).fold(self, |script, _| {
+            script.expect(&Method::POST, EVENTS, &["topology/cluster-controller"], Answer::ok(json!({"metadata": {}})))
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails() {
+    // RS-18, RS-21
+    let script = Script::default();
+    script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground"));
+    script.applies(&format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"), written("cells"));
+    script.applies(&format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain"), refused(422));
+    script.deletes(&format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"), "uid-of-cells", Answer::ok(json!({})));
+    let words = ["\"infrastructureRef\":{", "\"resourceVersion\":\"7\"", "\"uid\":\"uid\""];
+    script.expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &words, written("blade")).hears(3);
+    let steps = vec![
+        create(Part::Infrastructure, "ground"),
+        create(Part::ControlPlaneMachines, "cells"),
+        create(Part::ControlPlane, "brain"),
+        references(),
+        create(Part::WorkerInfrastructure(MD, "md".to_owned()), "smith"),
+    ];
+    let outcome = carry_out(&script, steps.clone()).await;
+    let want = "failed to create KubeadmControlPlane.controlplane.cluster.x-k8s.io: FieldValueInvalid: spec.a: no";
+    assert_eq!(outcome.error.unwrap().to_string(), want);
+    assert!(outcome.cluster.is_some());
+    let names: Vec<_> = outcome.written.iter().map(|one| &*one.object.key.name).collect();
+    assert_eq!(names, ["ground", "cells", "blade"]);
+
+    // Both errors are told when the Cluster cannot be written either.
+    let script = Script::default();
+    script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground"));
+    script.applies(&format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"), refused(422));
+    script.expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &[], Answer::error(403, "Forbidden")).hears(1);
+    let error = carry_out(&script, steps.clone()).await.error.unwrap().to_string();
+    let want = "failed to create ForgeMachineTemplate.infrastructure.cluster.x-k8s.io: FieldValueInvalid: spec.a: no; \
+                failed to update Cluster ns/blade: scripted Forbidden";
+    assert_eq!(error, want);
+
+    // One that was there before has a reference already.
+    let script = Script::default();
+    script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground"));
+    script.applies(&format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain"), refused(422)).hears(1);
+    let steps =
+        vec![step(Action::Apply, Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain"), references()];
+    assert!(carry_out(&script, steps).await.cluster.is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_made_for_a_cluster_that_is_deleted_while_its_plan_is_executed() {
+    // MA-27.15: what is made after its controller has deleted everything would stay.
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let goes_on = move |key: &ObjectKey, uid: &str| {
+        assert_eq!((key.to_string(), uid), ("ns/blade".to_owned(), "uid"));
+        asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1
+    };
+    let script = Script::default();
+    script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground")).hears(1);
+    let steps = vec![create(Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain")];
+    let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
+    let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None };
+    let outcome = Applier::new(script.client()).only_while(goes_on).apply(run).await;
+    assert_eq!(script.left(), 0);
+    assert!(outcome.error.unwrap().is_conflict());
+    assert_eq!(outcome.written.len(), 1);
+}
+
+#[tokio::test]
+async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
+    // RS-18
+    let sent = Arc::new(std::sync::Mutex::new(Value::Null));
+    let noted = sent.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let noted = noted.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let path = head.uri.path().to_owned();
+            let mut answer = match path.rsplit('/').next().unwrap() {
+                "brain" => (422, status(422, "Invalid")),
+                "blade" => {
+                    *noted.lock().unwrap() = serde_json::from_slice(&body).unwrap();
+                    (200, json!({"metadata": {"resourceVersion": "8"}}))
+                }
+                _ => (200, json!({"metadata": {"uid": "u"}})),
+            };
+            if answer.0 == 200 {
+                crate::kubernetes::scripted::identify(&path, &mut answer.1);
+            }
+            let body = axum::body::Body::from(answer.1.to_string());
+            Ok::<_, std::convert::Infallible>(http::Response::builder().status(answer.0).body(body).unwrap())
+        }
+    });
+    let applier = Applier::new(kube::Client::new(service, "default"));
+    let steps = vec![create(Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain"), references()];
+    let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
+    let outcome = applier
+        .apply(Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None })
+        .await;
+    assert!(outcome.error.is_some());
+    let reference = json!({"apiGroup": "g", "kind": "K", "name": "infrastructureRef"});
+    let want = json!({"metadata": {"uid": "uid", "resourceVersion": "7"}, "spec": {"infrastructureRef": reference}});
+    assert_eq!(*sent.lock().unwrap(), want);
+}
+
+#[tokio::test]
+async fn the_old_template_of_a_control_plane_is_deleted_after_the_control_plane_was_updated() {
+    // RS-21, ROT-06, EV-09: a rotated template is kept when only the end of the old one fails.
+    let steps = vec![
+        step(Action::Rotate, Part::ControlPlaneMachines, "new"),
+        step(Action::Apply, Part::ControlPlane, "brain"),
+        step(Action::Delete, Part::ControlPlaneMachines, "old"),
+    ];
+    let templates = format!("{INFRASTRUCTURE}/forgemachinetemplates");
+    let brain = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
+    for (answer, is_fine) in [
+        (Answer::ok(json!({})), true),
+        (Answer::error(404, "NotFound"), true),
+        (Answer::error(403, "Forbidden"), false),
+    ] {
+        let script = Script::default();
+        script.applies(&format!("{templates}/new"), written("new")).applies(&brain, written("brain"));
+        script.deletes(&format!("{templates}/old"), "uid-of-old", answer).hears(2);
+        let outcome = carry_out(&script, steps.clone()).await;
+        assert_eq!(outcome.error.is_none(), is_fine);
+        assert_eq!(outcome.rotated, [Part::ControlPlaneMachines]);
+    }
+}
+
+/// What becomes of the templates of a machine deployment when it cannot be written.
+fn deployment(action: Action) -> Vec<Step> {
+    let of = |part: fn(WorkerKind, String) -> Part| part(MD, "md".to_owned());
+    let template = if action == Action::Create { Action::Create } else { Action::Rotate };
+    vec![
+        step(template, of(Part::WorkerInfrastructure), "metal"),
+        step(template, of(Part::Bootstrap), "boot"),
+        step(action, of(Part::Worker), "md-object"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
+    // RS-29, RS-32
+    let (metal, boot) =
+        (format!("{INFRASTRUCTURE}/forgemachinetemplates/metal"), format!("{BOOTSTRAP}/kubeadmconfigtemplates/boot"));
+    let md = format!("{CORE}/machinedeployments/md-object");
+    for action in [Action::Create, Action::Apply] {
+        let begun = || {
+            let script = Script::default();
+            if action == Action::Create {
+                script.get(
+                    &format!("{CORE}/machinedeployments"),
+                    &["labelSelector"],
+                    Answer::ok(json!({"items": null})),
+                );
+            }
+            script.applies(&metal, written("metal"));
+            script
+        };
+        let both_go = |script: &Script| {
+            script.deletes(&metal, "uid-of-metal", Answer::ok(json!({})));
+            script.deletes(&boot, "uid-of-boot", Answer::ok(json!({}))).hears(2);
+        };
+        // Nothing refers to the first when the second fails, whether or not the second was stored.
+        let script = begun();
+        script
+            .applies(&boot, Answer::Silence)
+            .deletes(&metal, "uid-of-metal", Answer::error(403, "Forbidden"))
+            .hears(1);
+        assert!(carry_out(&script, deployment(action)).await.error.is_some());
+
+        let script = begun();
+        script.applies(&boot, written("boot")).applies(&md, refused(422));
+        both_go(&script);
+        let error = carry_out(&script, deployment(action)).await.error.unwrap().to_string();
+        let what = if action == Action::Create { "create MachineDeployment.cluster.x-k8s.io: " } else { "update " };
+        assert!(error.starts_with(&format!("failed to {what}")), "{error}");
+
+        // The API server does not know: it is looked at what there is.
+        let refers = json!({"metadata": {"name": "md-object"}, "spec": {"infrastructureRef": {"name": "metal"}}});
+        let script = begun();
+        script.applies(&boot, written("boot")).applies(&md, Answer::error(500, "InternalError"));
+        script.get(&md, &[], Answer::ok(refers.clone())).get(&md, &[], Answer::ok(refers));
+        script.deletes(&boot, "uid-of-boot", Answer::ok(json!({}))).hears(2);
+        carry_out(&script, deployment(action)).await.error.unwrap();
+        let script = begun();
+        script.applies(&boot, written("boot")).applies(&md, Answer::error(500, "InternalError"));
+        script.get(&md, &[], Answer::error(404, "NotFound"));
+        script.deletes(&metal, "uid-of-metal", Answer::ok(json!({})));
+        script.get(&md, &[], Answer::error(403, "Forbidden")).hears(2);
+        carry_out(&script, deployment(action)).await.error.unwrap();
+
+        // It says nothing: what may be referred to stays.
+        let script = begun();
+        script.applies(&boot, written("boot")).applies(&md, Answer::Silence).hears(2);
+        carry_out(&script, deployment(action)).await.error.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
+    // RS-29, RS-34, RS-37
+    let of = |part: fn(WorkerKind, String) -> Part| part(MP, "mp".to_owned());
+    let pool = |action: Action| {
+        vec![
+            step(action, of(Part::WorkerInfrastructure), "metal"),
+            step(action, of(Part::Bootstrap), "boot"),
+            step(action, of(Part::Worker), "mp-object"),
+        ]
+    };
+    let (metal, boot) =
+        (format!("{INFRASTRUCTURE}/forgemachinepools/metal"), format!("{BOOTSTRAP}/kubeadmconfigs/boot"));
+    let mp = format!("{CORE}/machinepools/mp-object");
+    let script = Script::default();
+    script.get(&format!("{CORE}/machinepools"), &[], Answer::ok(json!({"items": []})));
+    script.applies(&metal, written("metal")).applies(&boot, written("boot")).applies(&mp, refused(422));
+    script.deletes(&metal, "uid-of-metal", Answer::ok(json!({}))).deletes(&boot, "uid-of-boot", Answer::ok(json!({})));
+    script.hears(2);
+    carry_out(&script, pool(Action::Create)).await.error.unwrap();
+    let script = Script::default();
+    script.applies(&metal, written("metal")).applies(&boot, written("boot")).applies(&mp, refused(422)).hears(2);
+    carry_out(&script, pool(Action::Apply)).await.error.unwrap();
+
+    let script = Script::default();
+    script.get(&format!("{CORE}/machinedeployments"), &[], Answer::ok(json!({"items": []})));
+    let steps = [deployment(Action::Create), vec![create(Part::WorkerHealthCheck("md".to_owned()), "check")]].concat();
+    for path in [
+        format!("{INFRASTRUCTURE}/forgemachinetemplates/metal"),
+        format!("{BOOTSTRAP}/kubeadmconfigtemplates/boot"),
+        format!("{CORE}/machinedeployments/md-object"),
+    ] {
+        script.applies(&path, written(path.rsplit('/').next().unwrap()));
+    }
+    script.applies(&format!("{CORE}/machinehealthchecks/check"), refused(422)).hears(3);
+    carry_out(&script, steps).await.error.unwrap();
+}
+
+#[tokio::test]
+async fn without_the_live_list_no_worker_is_created() {
+    // RS-27
+    let script = Script::default();
+    script.get(&format!("{CORE}/machinedeployments"), &[], Answer::error(403, "Forbidden"));
+    let error = carry_out(&script, deployment(Action::Create)).await.error.unwrap().to_string();
+    assert_eq!(error, "failed to list existing MachineDeployments: scripted Forbidden");
+}
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+
+/// The shim of `ns/blade` as the API server has it, with some of its metadata changed.
+fn shim(changed: Value) -> Answer {
+    let labels = json!({(label::CLUSTER_NAME): "blade", (label::OWNED): ""});
+    let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "uid"});
+    let mut metadata = json!({"namespace": "ns", "name": "blade-shim", "uid": "uid-of-shim", "labels": labels,
+        "ownerReferences": [owner]});
+    for (name, value) in changed.as_object().unwrap() {
+        metadata[name] = value.clone();
+    }
+    Answer::ok(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+}
+
+/// What ConfigMaps of the name of the shim have that are none.
+fn foreign() -> [Value; 5] {
+    let owner = |kind: &str, uid: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "blade", "uid": uid}]);
+    [
+        json!({"ownerReferences": []}),
+        json!({"ownerReferences": owner("Cluster", "another")}),
+        json!({"ownerReferences": owner("Service", "uid")}),
+        json!({"labels": {(label::CLUSTER_NAME): "blade"}}),
+        json!({"labels": {(label::CLUSTER_NAME): "another", (label::OWNED): ""}}),
+    ]
+}
+
+fn with_shim(steps: Vec<Step>, shim: Shim) -> Plan {
+    Plan { steps, shim, ..Plan::default() }
+}
+
+#[tokio::test]
+async fn an_existing_shim_of_the_cluster_is_used_and_another_object_is_not() {
+    // RS-14, DEC-47
+    let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
+    let map = format!("{CONFIG_MAPS}/blade-shim");
+    let made = with_shim(vec![create(Part::Infrastructure, "ground")], Shim::Create);
+    let owner = "\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":\"blade-shim\",\"uid\":\"uid-of-shim\"}]";
+    let script = Script::default();
+    let words = ["\"uid\":\"uid\"", "\"name\":\"blade-shim\"", label::OWNED];
+    script.expect(&Method::POST, CONFIG_MAPS, &words, Answer::error(409, "AlreadyExists"));
+    script.get(&map, &[], shim(json!({})));
+    script.expect(&Method::PATCH, &ground, &[owner], written("ground")).hears(1);
+    let outcome = carry_out_plan(&script, &made).await;
+    assert_eq!((outcome.error.is_none(), outcome.shim.as_deref()), (true, Some("uid-of-shim")));
+
+    for changed in foreign() {
+        let script = Script::default();
+        script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(409, "AlreadyExists"));
+        script.get(&map, &[], shim(changed.clone()));
+        let outcome = carry_out_plan(&script, &made).await;
+        let want = "ConfigMap ns/blade-shim exists and does not belong to this Cluster; delete or rename it";
+        assert_eq!(outcome.error.unwrap().to_string(), want, "{changed}");
+        assert!(outcome.written.is_empty() && outcome.shim.is_none(), "{changed}");
+    }
+
+    // With an owner that is being deleted, garbage collection would delete what it owns.
+    let script = Script::default();
+    script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(409, "AlreadyExists"));
+    script.get(&map, &[], shim(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})));
+    assert!(carry_out_plan(&script, &made).await.error.unwrap().is_conflict());
+
+    let script = Script::default();
+    script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(403, "Forbidden"));
+    let error = carry_out_plan(&script, &made).await.error.unwrap();
+    assert_eq!(error.to_string(), "failed to create ConfigMap");
+}
+
+#[tokio::test]
+async fn only_the_shim_of_the_cluster_is_deleted_and_by_its_uid() {
+    // RS-14, DEC-47
+    let map = format!("{CONFIG_MAPS}/blade-shim");
+    let plan = with_shim(Vec::new(), Shim::Delete);
+    let conflict = || Answer::error(409, "Conflict");
+    let gone = || Answer::error(404, "NotFound");
+    for answer in [Answer::ok(json!({})), gone(), conflict()] {
+        let script = Script::default();
+        script.deletes(&map, "uid-of-another-run", answer);
+        let error = carry_out_plan_of(&script, &plan, Some("uid-of-another-run")).await.error;
+        assert!(error.is_none(), "{error:?}");
+    }
+    for answer in [Answer::ok(json!({})), gone(), conflict()] {
+        let script = Script::default();
+        script.get(&map, &[], shim(json!({}))).deletes(&map, "uid-of-shim", answer);
+        assert!(carry_out_plan(&script, &plan).await.error.is_none());
+    }
+    let script = Script::default();
+    script.get(&map, &[], gone());
+    assert!(carry_out_plan(&script, &plan).await.error.is_none(), "it is gone already");
+    for changed in foreign() {
+        let script = Script::default();
+        script.get(&map, &[], shim(changed.clone()));
+        assert!(carry_out_plan(&script, &plan).await.error.is_none(), "{changed}");
+    }
+}
+
+#[tokio::test]
+async fn hooks_are_marked_first_and_without_an_event() {
+    // RS-23, EV-07, EV-09, HK-03: and the next write of the Cluster names the version that this one has made.
+    let change = Change {
+        path: "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]".to_owned(),
+        from: Some(json!("A")),
+        to: Some(json!("A,B")),
+        because: None,
+        was: None,
+        is_sensitive: false,
+    };
+    let mark = Step { changes: vec![change], ..step(Action::Apply, Part::Cluster, "blade") };
+    let cluster = format!("{CORE}/clusters/blade");
+    let script = Script::default();
+    let words = ["\"runtime.cluster.x-k8s.io/pending-hooks\":\"A,B\"", "\"resourceVersion\":\"7\""];
+    script.expect(&Method::PATCH, &cluster, &words, written("blade"));
+    script.expect(&Method::PATCH, &cluster, &["\"resourceVersion\":\"8\""], written("blade")).hears(1);
+    assert!(carry_out(&script, vec![mark.clone(), references()]).await.error.is_none());
+
+    // What another client has marked since is not overwritten.
+    let there = json!({"metadata": {"uid": "uid", "resourceVersion": "9", "annotations":
+        {"runtime.cluster.x-k8s.io/pending-hooks": "C"}}});
+    let script = Script::default();
+    script.expect(&Method::PATCH, &cluster, &[], Answer::error(409, "Conflict"));
+    script.get(&cluster, &[], Answer::ok(there));
+    let error = carry_out(&script, vec![mark, references()]).await.error.unwrap();
+    assert!(error.is_conflict(), "{error}");
+}
+
+#[tokio::test]
+async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
+    // HK-20: the next run would call AfterControlPlaneUpgrade before the control plane is upgraded.
+    let change = |path: &str, from: &str, to: &str| Change {
+        path: path.to_owned(),
+        from: Some(json!(from)),
+        to: Some(json!(to)),
+        because: None,
+        was: None,
+        is_sensitive: false,
+    };
+    let hooks = "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]";
+    let marked = "A,AfterClusterUpgrade,AfterControlPlaneUpgrade,BeforeWorkersUpgrade";
+    let mark = Step { changes: vec![change(hooks, "A", marked)], ..step(Action::Apply, Part::Cluster, "blade") };
+    let at = |version: &str, spec: &str| {
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "metadata": {"namespace": "ns", "name": "brain",
+            "uid": "uid-of-brain", "resourceVersion": version}, "spec": {"version": spec}})
+    };
+    let upgrade = Step {
+        current: Some(Object::try_from(at("3", "v1.32.0")).unwrap().into()),
+        changes: vec![change("spec.version", "v1.32.0", "v1.33.0")],
+        ..step(Action::Apply, Part::ControlPlane, "brain")
+    };
+    let cluster = format!("{CORE}/clusters/blade");
+    let control_plane = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
+    let unmarked = "\"runtime.cluster.x-k8s.io/pending-hooks\":\"A,AfterClusterUpgrade\"";
+    for (stored, is_unmarked) in [
+        (Answer::ok(at("4", "v1.32.0")), true),
+        (Answer::ok(at("4", "v1.33.0")), false),
+        (Answer::error(503, "ServiceUnavailable"), false),
+        (Answer::error(404, "NotFound"), false),
+    ] {
+        let script = Script::default();
+        script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
+        script.expect(&Method::PATCH, &control_plane, &[], refused(422));
+        script.get(&control_plane, &[], stored);
+        if is_unmarked {
+            script.expect(&Method::PATCH, &cluster, &[unmarked, "\"resourceVersion\":\"8\""], written("blade"));
+        }
+        assert!(carry_out(&script, vec![mark.clone(), upgrade.clone()]).await.error.is_some());
+    }
+    let script = Script::default();
+    script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
+    script.expect(&Method::PATCH, &control_plane, &[], written("brain")).hears(1);
+    assert!(carry_out(&script, vec![mark, upgrade]).await.error.is_none(), "a step that is taken");
+}
+
+#[tokio::test]
+async fn a_cluster_that_was_created_again_is_not_the_planned_one() {
+    // RS-22
+    let cluster = format!("{CORE}/clusters/blade");
+    for there in [
+        json!({"metadata": {"uid": "another", "resourceVersion": "9"}}),
+        json!({"metadata": {"uid": "uid", "resourceVersion": "9", "deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    ] {
+        let script = Script::default();
+        script.expect(&Method::PATCH, &cluster, &[], Answer::error(409, "Conflict"));
+        script.get(&cluster, &[], Answer::ok(there));
+        assert!(carry_out(&script, vec![references()]).await.error.unwrap().is_conflict());
+    }
+    let script = Script::default();
+    for version in ["7", "8", "8", "8", "8"] {
+        let version = format!("\"resourceVersion\":\"{version}\"");
+        script.expect(&Method::PATCH, &cluster, &[&version], Answer::error(409, "Conflict"));
+        script.get(&cluster, &[], Answer::ok(json!({"metadata": {"uid": "uid", "resourceVersion": "8"}})));
+    }
+    let error = carry_out(&script, vec![references()]).await.error.unwrap();
+    assert_eq!(error.to_string(), "Cluster ns/blade has changed since it was read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_cannot_be_written_do_not_stop_a_run() {
+    // EV-02
+    let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
+    let script = Script::default();
+    script.applies(&ground, written("ground"));
+    script.expect(&Method::POST, EVENTS, &[], Answer::error(403, "Forbidden"));
+    let update = || vec![step(Action::Apply, Part::Infrastructure, "ground")];
+    assert!(carry_out(&script, update()).await.error.is_none());
+    let script = Script::default();
+    script.applies(&ground, written("ground")).expect(&Method::POST, EVENTS, &[], Answer::Silence);
+    assert!(carry_out(&script, update()).await.error.is_none());
+}
+
+#[test]
+fn messages_are_those_of_the_specification() {
+    // EV-01 to EV-06, EV-09
+    let versions = |path: &str| {
+        let (from, to) = (Some(json!("v1.33.0")), Some(json!("v1.34.0")));
+        vec![Change { path: path.to_owned(), from, to, because: None, was: None, is_sensitive: false }]
+    };
+    let worker = |kind| Part::Worker(kind, "w".to_owned());
+    let smith = || Part::WorkerInfrastructure(MD, "w".to_owned());
+    let cases: BTreeMap<&str, (Reason, Step)> = [
+        ("Created ForgeCluster \"ns/n\"", (CREATED, create(Part::Infrastructure, "n"))),
+        ("Updated ForgeCluster \"ns/n\"", (UPDATED, step(Action::Apply, Part::Infrastructure, "n"))),
+        ("Updated ForgeMachineTemplate \"ns/n\" (metadata changes)", (UPDATED, step(Action::Apply, smith(), "n"))),
+        (
+            "Created ForgeMachineTemplate \"ns/n\" as a replacement for \"old\" (template rotation)",
+            (CREATED, step(Action::Rotate, smith(), "n")),
+        ),
+        (
+            "Updated KubeadmControlPlane \"ns/n\" with version change from v1.33.0 to v1.34.0",
+            (UPDATED, Step { changes: versions("spec.version"), ..step(Action::Apply, Part::ControlPlane, "n") }),
+        ),
+        (
+            "Updated MachinePool \"ns/n\" with version change from v1.33.0 to v1.34.0",
+            (UPDATED, Step { changes: versions("spec.template.spec.version"), ..step(Action::Apply, worker(MP), "n") }),
+        ),
+        (
+            "Updated MachineDeployment \"ns/n\"",
+            (UPDATED, Step { changes: versions("spec.version"), ..step(Action::Apply, worker(MD), "n") }),
+        ),
+        ("Deleted MachinePool \"ns/n\"", (DELETED, step(Action::Delete, worker(MP), "n"))),
+        ("Deleted MachineHealthCheck \"ns/n\"", (DELETED, step(Action::Delete, Part::ControlPlaneHealthCheck, "n"))),
+        ("Updated KubeadmConfig \"ns/n\"", {
+            (UPDATED, step(Action::Apply, Part::Bootstrap(MP, "w".to_owned()), "n"))
+        }),
+    ]
+    .into();
+    for (want, (reason, step)) in cases {
+        assert_eq!(message(&step), Some((reason, want.to_owned())));
+    }
+    assert_eq!(message(&step(Action::Delete, Part::ControlPlaneMachines, "n")), None);
+}

@@ -1,0 +1,185 @@
+//! The current facts, shared by all readers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use model::world::{Changed, Facts};
+
+/// How the watch of a kind is doing.
+#[derive(Debug, Default)]
+struct Pulse {
+    heard: Option<Instant>,
+    trouble: Option<String>,
+}
+
+/// Facts that change under watch events. Readers take a snapshot in O(1); writers take turns.
+pub struct Cache {
+    facts: ArcSwap<Facts>,
+    turn: Mutex<()>,
+    pulses: Mutex<BTreeMap<&'static str, Pulse>>,
+    changes: watch::Sender<()>,
+    followers: Mutex<Vec<Weak<Pending>>>,
+}
+
+/// Hears of everything that changes in a cache, each key once however often it changes meanwhile.
+#[derive(Debug)]
+pub struct Follower(Arc<Pending>);
+
+#[derive(Debug, Default)]
+struct Pending {
+    changed: Mutex<Changed>,
+    arrived: Notify,
+}
+
+impl Follower {
+    /// What has changed since the last call; waits until anything has.
+    pub async fn next(&mut self) -> Changed {
+        loop {
+            let changed = std::mem::take(&mut *self.0.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            if changed != Changed::default() {
+                return changed;
+            }
+            self.0.arrived.notified().await;
+        }
+    }
+}
+
+impl Cache {
+    /// A cache that starts with these facts.
+    pub fn new(facts: Facts) -> Self {
+        Cache {
+            facts: ArcSwap::from_pointee(facts),
+            turn: Mutex::new(()),
+            pulses: Mutex::default(),
+            changes: watch::Sender::new(()),
+            followers: Mutex::default(),
+        }
+    }
+
+    /// The facts as they are now; they do not change in the reader's hands.
+    pub fn facts(&self) -> Arc<Facts> {
+        self.facts.load_full()
+    }
+
+    /// Changes the facts, and tells those who wait for a change.
+    pub fn update(&self, change: impl FnOnce(&mut Facts)) {
+        {
+            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut facts = Facts::clone(&self.facts.load()).noting_changes();
+            change(&mut facts);
+            let changed = facts.take_changes();
+            self.facts.store(Arc::new(facts));
+            self.tell(&changed);
+        }
+        self.changes.send_replace(());
+    }
+
+    /// Tells those who follow what has changed; those that are gone are forgotten.
+    fn tell(&self, changed: &Changed) {
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner).retain(|follower| {
+            let Some(pending) = follower.upgrade() else { return false };
+            let mut all = pending.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            all.classes.extend(changed.classes.iter().cloned());
+            all.clusters.extend(changed.clusters.iter().cloned());
+            drop(all);
+            pending.arrived.notify_one();
+            true
+        });
+    }
+
+    /// Follows what changes after this call. Who looks at the facts after it misses nothing.
+    pub fn follow(&self) -> Follower {
+        let pending = Arc::new(Pending::default());
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&pending));
+        Follower(pending)
+    }
+
+    /// Notes that the API server has just spoken of a kind, and so that its facts are current.
+    pub fn note_alive(&self, kind: &'static str) {
+        *self.pulses().entry(kind).or_default() = Pulse { heard: Some(Instant::now()), trouble: None };
+    }
+
+    /// Notes why a kind cannot be followed at the moment.
+    pub fn note_trouble(&self, kind: &'static str, reason: String) {
+        self.pulses().entry(kind).or_default().trouble = Some(reason);
+    }
+
+    /// Why a kind cannot be followed at the moment, if that is so.
+    pub fn trouble(&self, kind: &str) -> Option<String> {
+        self.pulses().get(kind)?.trouble.clone()
+    }
+
+    /// How long ago the API server last spoke of each kind that is watched.
+    pub fn ages(&self) -> Vec<(&'static str, Duration)> {
+        let pulses = self.pulses();
+        pulses.iter().filter_map(|(kind, pulse)| Some((*kind, pulse.heard?.elapsed()))).collect()
+    }
+
+    fn pulses(&self) -> MutexGuard<'_, BTreeMap<&'static str, Pulse>> {
+        self.pulses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until every kind that is watched has been listed once.
+    pub async fn listed(&self) {
+        let mut changes = self.changes();
+        while !self.facts().gaps().is_empty() {
+            // The cache is borrowed, so its changes do not end.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Becomes ready when the facts change after this call.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = self.facts();
+        let (classes, clusters) = (facts.class_keys().len(), facts.cluster_keys().len());
+        f.debug_struct("Cache").field("classes", &classes).field("clusters", &clusters).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use model::hub::ObjectKey;
+    use model::world::Record;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("ns", name)
+    }
+
+    #[test]
+    fn a_follower_gets_each_change_once_and_no_earlier_ones() {
+        let cache = Cache::new(Facts::default());
+        let put = |name: &str| {
+            cache.update(|facts| facts.put_cluster(key(name), Record::Readable(Arc::default())));
+        };
+        put("before");
+        let (mut one, mut other) = (cache.follow(), cache.follow());
+        assert_eq!(one.next().now_or_never(), None);
+        put("a");
+        put("a");
+        cache.update(|facts| facts.remove_cluster(&key("before")));
+        cache.update(|facts| facts.put_class(key("c"), Record::Readable(Arc::default())));
+        let want = Changed { classes: [key("c")].into(), clusters: [key("a"), key("before")].into() };
+        assert_eq!(one.next().now_or_never(), Some(want.clone()));
+        assert_eq!(one.next().now_or_never(), None);
+        drop(one);
+        put("b");
+        let both = Changed { clusters: [key("a"), key("b"), key("before")].into(), ..want };
+        assert_eq!(other.next().now_or_never(), Some(both));
+        assert_eq!(cache.followers.lock().unwrap().len(), 1, "who is gone is forgotten");
+    }
+}

@@ -1,0 +1,229 @@
+//! Events, as `kubectl describe` shows them (EV-01 to EV-09).
+//!
+//! What is told again within an hour is counted on the event that is there.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use lru::LruCache;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::address::{self, Malformed, One};
+use super::describe;
+use model::hub::{ObjectKey, ObjectRef};
+use schema::field::plain;
+
+/// How long all events of a run may take together: they hold nothing up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many different events are remembered to be counted, and for how long.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("it is more than none");
+const MEMORY: Duration = Duration::from_hours(1);
+/// The longest message and the longest reason that an API server takes, in bytes, and the longest name.
+const LONGEST: usize = 1024;
+const LONGEST_REASON: usize = 128;
+const LONGEST_NAME: usize = 253;
+
+/// Why there is an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reason {
+    /// One word, such as `TopologyCreate`.
+    pub name: &'static str,
+    pub is_warning: bool,
+}
+
+impl Reason {
+    /// Something that is as it should be.
+    pub(crate) const fn normal(name: &'static str) -> Self {
+        assert!(name.len() <= LONGEST_REASON);
+        Reason { name, is_warning: false }
+    }
+
+    /// Something that should not be.
+    pub(crate) const fn warning(name: &'static str) -> Self {
+        Reason { is_warning: true, ..Reason::normal(name) }
+    }
+
+    const fn type_(self) -> &'static str {
+        if self.is_warning { "Warning" } else { "Normal" }
+    }
+}
+
+/// Something that has happened to an object.
+#[derive(Clone, Debug)]
+pub(crate) struct QueuedEvent {
+    object: ObjectRef,
+    uid: String,
+    reason: Reason,
+    message: String,
+    at: Timestamp,
+}
+
+impl QueuedEvent {
+    /// It has happened just now. The message is one line in plain characters, and as long as an event takes (DEC-64).
+    pub(crate) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
+        let message = shortened(&plain(&message));
+        QueuedEvent { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
+    }
+}
+
+/// Object, reason and message.
+type Key = (String, Reason, String);
+
+/// An event that is there.
+#[derive(Clone, Debug)]
+struct Known {
+    name: String,
+    count: i32,
+    last: Instant,
+}
+
+/// Writes events. That one cannot be written is logged, and no run fails because of it.
+pub(crate) struct Recorder {
+    /// Who reports them.
+    reporter: &'static str,
+    client: kube::Client,
+    known: Mutex<LruCache<Key, Known>>,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+impl Recorder {
+    /// Events that a controller reports.
+    pub(crate) fn new(client: kube::Client, reporter: &'static str) -> Self {
+        Recorder { reporter, client, known: Mutex::new(LruCache::new(REMEMBERED)) }
+    }
+
+    /// Writes what has happened, in this order.
+    pub(crate) async fn write(&self, events: Vec<QueuedEvent>) {
+        let count = events.len();
+        let all = async {
+            for one in events {
+                if let Err(error) = self.record(&one).await {
+                    let (object, reason, error) = (&one.object, one.reason.name, describe(&error));
+                    warn!(%object, reason, error, "Failed to write an Event");
+                }
+            }
+        };
+        if timeout(PATIENCE, all).await.is_err() {
+            warn!(events = count, "Timed out writing Events");
+        }
+    }
+
+    async fn record(&self, event: &QueuedEvent) -> kube::Result<()> {
+        let key = (event.uid.clone(), event.reason, event.message.clone());
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = known.filter(|known| known.last.elapsed() < MEMORY);
+        let counted = match known {
+            Some(known) => self.count(event, known).await?,
+            None => None,
+        };
+        let known = match counted {
+            Some(known) => known,
+            None => self.create(event).await?,
+        };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).put(key, known);
+        Ok(())
+    }
+
+    /// Counts an event once more, unless it is gone.
+    async fn count(&self, event: &QueuedEvent, known: Known) -> kube::Result<Option<Known>> {
+        let count = known.count.saturating_add(1);
+        let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(event.at)}));
+        match self.event(event, &known.name)?.patch(&PatchParams::default(), &patch).await {
+            Ok(_) => Ok(Some(Known { count, last: Instant::now(), ..known })),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create(&self, event: &QueuedEvent) -> kube::Result<Known> {
+        let QueuedEvent { object, uid, reason, message, at } = event;
+        let name = name(&object.key.name, *at);
+        let written = Event {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(namespace_of(object).to_owned()),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some(object.api_version.clone()),
+                kind: Some(object.kind.clone()),
+                namespace: Some(object.key.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+                name: Some(object.key.name.clone()),
+                uid: Some(uid.clone()),
+                ..ObjectReference::default()
+            },
+            type_: Some(reason.type_().to_owned()),
+            reason: Some(reason.name.to_owned()),
+            message: Some(message.clone()),
+            source: Some(EventSource { component: Some(self.reporter.to_owned()), host: None }),
+            reporting_component: Some(self.reporter.to_owned()),
+            count: Some(1),
+            first_timestamp: Some(Time(*at)),
+            last_timestamp: Some(Time(*at)),
+            ..Event::default()
+        };
+        self.event(event, &name)?.create(&PostParams::default(), &written).await?;
+        Ok(Known { name, count: 1, last: Instant::now() })
+    }
+
+    fn event(&self, event: &QueuedEvent, name: &str) -> Result<One<Event>, Malformed> {
+        address::one(self.client.clone(), &ObjectKey::new(namespace_of(&event.object), name))
+    }
+}
+
+/// The name of an event about an object of this name.
+fn name(object: &str, at: Timestamp) -> String {
+    let time = format!(".{:x}", at.as_nanosecond());
+    let end = object.floor_char_boundary(LONGEST_NAME - time.len());
+    object[..end].trim_end_matches(['.', '-']).to_owned() + &time
+}
+
+/// Where the events of an object are; those of objects without a namespace are in the default one.
+fn namespace_of(object: &ObjectRef) -> &str {
+    match &*object.key.namespace {
+        "" => "default",
+        namespace => namespace,
+    }
+}
+
+/// As much of a text as an event takes.
+fn shortened(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_that_the_api_server_accepts() {
+        // DEC-64
+        let object = ObjectRef::new("v1", "ConfigMap", ObjectKey::new("ns", "a"));
+        let message = |text: &str| QueuedEvent::now(&object, "u", Reason::normal("Tested"), text.to_owned()).message;
+        assert_eq!(message("a\nb\r\u{1b}[2J\u{9b}\u{202e}"), r"a\nb\r\u{1b}[2J\u{9b}\u{202e}");
+        for text in ["é".repeat(LONGEST), "\u{1b}".repeat(LONGEST)] {
+            let message = message(&text);
+            assert!(message.len() <= LONGEST && message.ends_with('…'), "{message}");
+        }
+        let at = Timestamp::UNIX_EPOCH;
+        assert_eq!(name(&"a".repeat(LONGEST_NAME), at).len(), LONGEST_NAME);
+        assert_eq!(name("one.b", at), "one.b.0");
+    }
+}

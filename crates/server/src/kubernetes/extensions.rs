@@ -1,0 +1,454 @@
+//! Answers of Runtime Extensions: which handlers are called for an object, and what is remembered of their answers.
+//!
+//! ```text
+//! ExtensionConfigs ─► discovery (reconciler) ─► Registry ─┐
+//! Need::Hook, Patch, GenerateUpgradePlan ─► remembered? ──┼─► namespace selected? ─► HTTPS ─► answer
+//! DiscoverVariables ──────────────────────────────────────┘
+//! ```
+//!
+//! Everything that is remembered may be lost at any time (RH-9.7).
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout};
+
+use super::kept::Kept;
+use super::namespaces::NamespaceLabels;
+use super::unlisted::Unlisted;
+use crate::extension_client::{CallError, Client, Clients};
+use crate::telemetry::metrics::{Metrics, Requested, Requests};
+use engine::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
+use engine::extensions::{
+    Address, Called, DISCOVERY, NotRegistered, Question, Registered, Registration, Registry, Target, first_value, told,
+};
+use model::hub::{Hook, ObjectKey};
+use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+
+/// How long an answer that blocks is remembered at most (RH-9.3, PERF-03).
+const BLOCKING: Duration = Duration::from_hours(24);
+/// How long plans of upgrades, variables and patches are remembered (RH-9.1, RH-9.5, PERF-04, PERF-05).
+const ANSWERS: Duration = Duration::from_mins(10);
+/// How long the start waits for extensions; Discovery has ten seconds.
+const SETTLING: Duration = Duration::from_secs(15);
+/// Bytes of an answer that is decoded at once; a longer one leaves the threads of connections.
+const INLINE: usize = 64 * 1024;
+/// How many calls of one extension there are at a time. One that hangs holds up no more runs than this, of those that there are at a time.
+const CALLS: usize = 16;
+/// How long a call waits for others of its extension.
+const QUEUEING: Duration = Duration::from_secs(2);
+/// Entries of the memories whose values are small.
+const ENTRIES: usize = 16_384;
+/// Bytes of remembered patches, and of remembered variables.
+const BYTES: usize = 64 << 20;
+
+/// The extensions of a process that reconciles.
+pub struct Extensions {
+    /// `None` until the ExtensionConfigs are listed (RH-3.7).
+    registry: RwLock<Option<Registry>>,
+    changes: watch::Sender<u64>,
+    clients: Clients,
+    blocking: Kept<(Hook, ObjectKey), Wait>,
+    /// The answers of handlers to hooks of which not all handlers have answered.
+    begun: Kept<(ObjectKey, Key), Retry>,
+    plans: Kept<(String, String), UpgradePlan>,
+    patches: Kept<Key, PatchAnswer>,
+    variables: Kept<Key, Arc<[Value]>>,
+    namespaces: NamespaceLabels,
+    /// The calls that each ExtensionConfig may still have at a time.
+    calls: Mutex<HashMap<String, Arc<Semaphore>>>,
+    metrics: Arc<Metrics>,
+}
+
+/// Why an extension gives no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExtensionError {
+    /// Which extensions there are is not known yet.
+    #[error("{0}")]
+    Unlisted(Unlisted),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for ExtensionError {
+    fn from(reason: String) -> Self {
+        ExtensionError::Failed(reason)
+    }
+}
+
+impl From<NotRegistered> for ExtensionError {
+    fn from(reason: NotRegistered) -> Self {
+        match reason {
+            NotRegistered::Pending(config) => ExtensionError::Unlisted(Unlisted::Extension(config)),
+            NotRegistered::Failed(reason) => ExtensionError::Failed(reason),
+        }
+    }
+}
+
+/// The hash of everything that an answer depends on.
+type Key = [u8; 32];
+
+/// An answer that blocks.
+#[derive(Clone, Debug)]
+struct Wait {
+    until: Instant,
+    message: String,
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Extensions")
+    }
+}
+
+impl Extensions {
+    /// No extension is known yet.
+    pub fn new(client: kube::Client, clients: Clients, metrics: Arc<Metrics>) -> Self {
+        Extensions {
+            registry: RwLock::default(),
+            changes: watch::channel(0).0,
+            clients,
+            blocking: Kept::new(BLOCKING, ENTRIES),
+            begun: Kept::new(ANSWERS, ENTRIES),
+            plans: Kept::new(ANSWERS, ENTRIES),
+            patches: Kept::new(ANSWERS, BYTES),
+            variables: Kept::new(ANSWERS, BYTES),
+            namespaces: NamespaceLabels::new(client),
+            calls: Mutex::default(),
+            metrics,
+        }
+    }
+
+    /// Changes the registry, which begins empty.
+    pub fn change(&self, change: impl FnOnce(&mut Registry)) {
+        {
+            let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+            let registry = registry.get_or_insert_default();
+            change(registry);
+            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            calls.retain(|config, _| registry.has(config));
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets all registrations: they are not kept up to date while another process leads.
+    pub fn reset(&self) {
+        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Tells of each change of the registry.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The versions of the ExtensionConfigs that are registered.
+    pub fn versions(&self) -> BTreeMap<String, String> {
+        self.look_up(Registry::versions).unwrap_or_default()
+    }
+
+    /// Whether the answers of extensions do not wait for this any more.
+    pub fn has(&self, unlisted: &Unlisted) -> bool {
+        let is_ready = |registry: &Registry| match unlisted {
+            Unlisted::Extension(config) => !registry.is_pending(config),
+            _ => true,
+        };
+        self.look_up(is_ready).unwrap_or(false)
+    }
+
+    /// Waits until every extension that was there at the start has been called, but not for one that hangs: what it would be asked is
+    /// an error until then (RH-3.7).
+    pub async fn settled(&self) {
+        let mut changes = self.changes();
+        let settled = changes.wait_for(|_| self.look_up(Registry::is_settled) == Ok(true));
+        let _ = timeout(SETTLING, settled).await;
+    }
+
+    /// What is registered for an ExtensionConfig.
+    pub fn registered(&self, config: &str) -> Option<Arc<Registered>> {
+        self.look_up(|registry| registry.get(config).cloned()).ok().flatten()
+    }
+
+    /// Whether an ExtensionConfig was there when this process began to lead, and has not been discovered since.
+    pub fn is_expected(&self, config: &str) -> bool {
+        self.look_up(|registry| registry.is_expected(config)) == Ok(true)
+    }
+
+    fn look_up<T>(&self, look: impl FnOnce(&Registry) -> T) -> Result<T, ExtensionError> {
+        match &*self.registry.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(registry) => Ok(look(registry)),
+            None => Err(ExtensionError::Unlisted(Unlisted::ExtensionConfigs)),
+        }
+    }
+
+    /// The answer to a need that extensions can answer.
+    ///
+    /// # Errors
+    /// When it is not known yet which extensions there are.
+    pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Result<Option<Answer>, Unlisted> {
+        Ok(Some(match need {
+            Need::Hook(call) => call.answer(answered(self.hook(call, deadline).await)?),
+            Need::GenerateUpgradePlan(call) => call.answer(answered(self.upgrade_plan(call, deadline).await)?),
+            Need::Patch(call) => call.answer(answered(self.patch(call, deadline).await)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The handlers of an extension that answers Discovery (RH-3.1, RH-6.1).
+    ///
+    /// # Errors
+    /// When the call fails, or the answer is not valid.
+    pub async fn discover(
+        &self,
+        config: &str,
+        address: &Address,
+        ca: &[u8],
+        settings: BTreeMap<String, String>,
+    ) -> Result<Registration, String> {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
+        let answer =
+            sent.and_then(|sent| sent).map_err(|error| format!("cannot discover the extension: {}", told(&error)))?;
+        Registration::of(config, &answer, settings).map_err(|error| error.to_string())
+    }
+
+    /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), remembered by RH-9.1.
+    ///
+    /// # Errors
+    /// When there is no such handler, or it fails.
+    pub async fn variables(
+        &self,
+        class: &ObjectKey,
+        name: &str,
+        settings: &BTreeMap<String, String>,
+        deadline: Instant,
+    ) -> Result<Arc<[Value]>, ExtensionError> {
+        let called = self.one(name, DISCOVER_VARIABLES, class, deadline).await?;
+        let request = variables_request(settings, called.extension.registration.settings())?;
+        let key = key(&[name, &called.extension.version, &request]);
+        if let Some(known) = self.variables.get(&key) {
+            return Ok(known);
+        }
+        let sent = self.call(&called, request, deadline).await?;
+        let (handler, size) = (called.handler.clone(), length(&sent));
+        let read = move || answers::variables(&handler, outcome(&sent)).map(|variables| (variables, sent.is_ok()));
+        let (variables, is_answered) = aside(size, read).await??;
+        let variables: Arc<[Value]> = variables.into();
+        if is_answered {
+            self.variables.put(key, variables.clone(), size);
+        }
+        Ok(variables)
+    }
+
+    /// What all handlers of a lifecycle hook say (HK-04, HK-07, RH-8.1 to RH-8.5). A run that ends before all were called fails; the next one
+    /// calls the others, so that handlers which take long together are all called at last.
+    async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, ExtensionError> {
+        let HookCall { hook, cluster, request } = call;
+        let called = self.all(hook.name(), &cluster.namespace, deadline).await?;
+        if called.is_empty() {
+            return Ok(Found::Absent);
+        }
+        let key = (*hook, cluster.clone());
+        if let Some(wait) = self.blocking.get(&key) {
+            let left = wait.until.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                let after_seconds = u32::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u32::MAX).max(1);
+                return Ok(Found::Yes(HookAnswer::Retry { after_seconds, message: wait.message }));
+            }
+        }
+        let mut all: Vec<((ObjectKey, Key), Retry)> = Vec::new();
+        for one in called {
+            let request = with_settings(request, one.extension.registration.settings())?;
+            let key = (cluster.clone(), asked(*hook, &one, &request));
+            if let Some(said) = self.begun.get(&key) {
+                all.push((key, said));
+                continue;
+            }
+            let sent = self.call(&one, request.to_string(), deadline).await?;
+            match Retry::of(&one.handler, outcome(&sent)) {
+                Ok(said) => {
+                    // Until all have answered. A handler that blocks is called again.
+                    if said.after_seconds == 0 {
+                        self.begun.put(key.clone(), said.clone(), 1);
+                    }
+                    all.push((key, said));
+                }
+                Err(error) => {
+                    all.iter().for_each(|(key, _)| self.begun.remove(key));
+                    return Err(format!("extension {:?}: {error}", one.name).into());
+                }
+            }
+        }
+        all.iter().for_each(|(key, _)| self.begun.remove(key));
+        let all: Vec<Retry> = all.into_iter().map(|(_, said)| said).collect();
+        let answer = Retry::together(&all);
+        if let HookAnswer::Retry { after_seconds, message } = &answer {
+            let until = Instant::now() + Duration::from_secs((*after_seconds).into()).min(BLOCKING);
+            self.blocking.put(key, Wait { until, message: message.clone() }, 1);
+        }
+        Ok(Found::Yes(answer))
+    }
+
+    /// The plan of an extension, remembered by the versions that it leads from and to (RH-9.5, PERF-04, RH-21.3).
+    async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<UpgradePlan>, ExtensionError> {
+        const HOOK: &str = "GenerateUpgradePlan";
+        let PlanCall { extension, cluster, request } = call;
+        let called = self.one(extension, HOOK, cluster, deadline).await?;
+        let request = with_settings(request, called.extension.registration.settings())?;
+        let version = |name: &str| request.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let way = ["fromControlPlaneKubernetesVersion", "fromWorkersKubernetesVersion", "toKubernetesVersion"];
+        let key = (format!("{extension} {cluster}"), way.map(version).join(" "));
+        if let Some(plan) = self.plans.get(&key) {
+            return Ok(Found::Yes(plan));
+        }
+        let sent = self.call(&called, request.to_string(), deadline).await?;
+        let plan = answers::upgrade_plan(&called.handler, outcome(&sent))?;
+        if sent.is_ok() {
+            self.plans.put(key, plan.clone(), 1);
+        }
+        Ok(Found::Yes(plan))
+    }
+
+    /// What the extension of a patch says. An extension gives equal requests equal answers (RH-23.5), so an answer holds for the
+    /// next runs, and a Cluster for which nothing changes calls nothing.
+    async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, ExtensionError> {
+        let hook = call.hook.name();
+        let called = self.one(&call.extension, hook, &call.cluster, deadline).await?;
+        let question = Question::of(call, called.extension.registration.settings())?;
+        let key = key(&[&call.extension, hook, &called.extension.version, question.body()]);
+        if let Some(known) = self.patches.get(&key) {
+            return Ok(Found::Yes(known));
+        }
+        let sent = self.call(&called, question.body().to_owned(), deadline).await?;
+        let (handler, size) = (called.handler.clone(), length(&sent));
+        let read = move || (question.answer(&handler, outcome(&sent)), sent.is_ok());
+        let (found, is_answered) = aside(size, read).await?;
+        if let (true, Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (is_answered, &found) {
+            self.patches.put(key, said.clone(), size + size_of::<Key>());
+        }
+        Ok(found)
+    }
+
+    /// The handler of a name, if it may be called for an object (RH-7.1, RH-7.2).
+    async fn one(
+        &self,
+        name: &str,
+        hook: &str,
+        object: &ObjectKey,
+        deadline: Instant,
+    ) -> Result<Called, ExtensionError> {
+        let called = self.look_up(|registry| registry.one(name, hook))??;
+        match self.namespaces.are_selected(&called.extension.selector, &object.namespace, deadline).await? {
+            true => Ok(called),
+            false => Err(format!(
+                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
+                 select the namespace"
+            )
+            .into()),
+        }
+    }
+
+    /// All handlers of a hook that are called for objects of a namespace (RH-8.1).
+    async fn all(&self, hook: &str, namespace: &str, deadline: Instant) -> Result<Vec<Called>, ExtensionError> {
+        let mut selected = Vec::new();
+        for (selector, called) in self.look_up(|registry| registry.all(hook))? {
+            if self.namespaces.are_selected(&selector, namespace, deadline).await? {
+                selected.push(called?);
+            }
+        }
+        Ok(selected)
+    }
+
+    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Sent, String> {
+        let not_called = |problem: String| format!("handler {:?} is not called: {problem}", called.handler.name());
+        let calls = self.calls_of(called.extension.registration.config());
+        let turn = timeout(QUEUEING, calls.acquire()).await;
+        let _turn = turn.map_err(|_| not_called(format!("its extension has {CALLS} calls to answer")))?;
+        let sent = self.send(called.handler.hook(), &called.extension.ca, &called.target(), request, deadline).await;
+        sent.map_err(not_called)
+    }
+
+    fn calls_of(&self, config: &str) -> Arc<Semaphore> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.entry(config.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(CALLS))).clone()
+    }
+
+    /// Sends a request, and counts it (PERF-10). A call that begins before the deadline may take as long as its handler says, so that no
+    /// call fails because another one took long.
+    ///
+    /// # Errors
+    /// When the extension is not called: the failure policy decides about calls that failed, and about nothing else (RH-7.3).
+    async fn send(
+        &self,
+        hook: &'static str,
+        ca: &[u8],
+        target: &Target,
+        request: String,
+        deadline: Instant,
+    ) -> Result<Sent, String> {
+        let client: Client = self.clients.trusting(ca).map_err(|error| error.to_string())?;
+        let started = Instant::now();
+        if started >= deadline {
+            return Err(
+                "the calls before it took longer than a run may take for them; it is called in a later run".to_owned()
+            );
+        }
+        let answered = client.call(target, request).await;
+        let seconds = started.elapsed().as_secs_f64();
+        self.metrics.extension_duration.get_or_create(&Requested { hook }).observe(seconds);
+        let outcome = answered.as_ref().map_or_else(CallError::outcome, |_| "answered");
+        self.metrics.extension_requests.get_or_create(&Requests { hook, outcome }).inc();
+        let answered = answered.map_err(|error| error.to_string());
+        Ok(answered.and_then(|answer| first_value(&answer).map(ToOwned::to_owned)))
+    }
+}
+
+/// The answer to a call, or why it failed.
+type Sent = Result<Box<RawValue>, String>;
+
+/// Identifies what a handler of a hook is asked: the request but for metadata and status of the Cluster, which differ from run to run.
+fn asked(hook: Hook, called: &Called, request: &Value) -> Key {
+    let mut request = request.clone();
+    if let Some(cluster) = request.get_mut("cluster").and_then(Value::as_object_mut) {
+        cluster.retain(|name, _| name == "spec");
+    }
+    key(&[hook.name(), &called.name, &called.extension.version, &request.to_string()])
+}
+
+/// What a need is answered with: a failure is an answer, and not knowing any extension is none.
+fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
+    match said {
+        Ok(found) => Ok(found),
+        Err(ExtensionError::Failed(reason)) => Ok(Found::Unreadable(reason)),
+        Err(ExtensionError::Unlisted(unlisted)) => Err(unlisted),
+    }
+}
+
+fn length(sent: &Sent) -> usize {
+    sent.as_ref().map_or(0, |answer| answer.get().len())
+}
+
+/// Does something with so many bytes; with many of them on a thread for work that blocks (DEC-44).
+async fn aside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    if bytes <= INLINE {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+}
+
+fn outcome(sent: &Sent) -> Result<&RawValue, &str> {
+    sent.as_ref().map(|answer| &**answer).map_err(String::as_str)
+}
+
+fn key(parts: &[&str]) -> Key {
+    let hash = digest(&SHA256, parts.join("\n").as_bytes());
+    hash.as_ref().try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! The labels of Namespaces, which say whether an extension is called for the objects in them (RH-7.2).
+
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use tokio::time::{Instant, timeout_at};
+
+use super::kept::Kept;
+use super::{address, describe};
+use engine::extensions::Selector;
+use golang::json::StringMap;
+
+/// How long the labels of a Namespace are remembered.
+const LABELS: Duration = Duration::from_secs(5);
+/// How many Namespaces are remembered.
+const ENTRIES: usize = 16_384;
+
+/// Reads labels of Namespaces, and remembers them for a moment.
+pub(super) struct NamespaceLabels {
+    client: kube::Client,
+    labels: Kept<String, StringMap>,
+}
+
+impl fmt::Debug for NamespaceLabels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NamespaceLabels")
+    }
+}
+
+impl NamespaceLabels {
+    pub(super) fn new(client: kube::Client) -> Self {
+        NamespaceLabels { client, labels: Kept::new(LABELS, ENTRIES) }
+    }
+
+    /// Whether a selector selects a namespace.
+    ///
+    /// # Errors
+    /// When its labels cannot be read.
+    pub(super) async fn are_selected(
+        &self,
+        selector: &Selector,
+        namespace: &str,
+        deadline: Instant,
+    ) -> Result<bool, String> {
+        match selector {
+            Selector::Nothing => Ok(false),
+            Selector::Everything => Ok(true),
+            Selector::Labels(_) => Ok(selector.matches(&self.of(namespace, deadline).await?)),
+        }
+    }
+
+    async fn of(&self, namespace: &str, deadline: Instant) -> Result<StringMap, String> {
+        if let Some(known) = self.labels.get(&namespace.to_owned()) {
+            return Ok(known);
+        }
+        let failed = |reason: String| format!("the labels of namespace {namespace:?} cannot be read: {reason}");
+        let one = address::one_of_cluster::<Namespace>(self.client.clone(), namespace);
+        let one = one.map_err(|malformed| failed(malformed.to_string()))?;
+        let read = timeout_at(deadline, one.get_opt()).await.map_err(|_| failed("timed out".to_owned()))?;
+        let found = read.map_err(|error| failed(describe(&error)))?;
+        let found = found.ok_or_else(|| failed("it does not exist".to_owned()))?;
+        let labels = StringMap::from(found.metadata.labels.unwrap_or_default());
+        self.labels.put(namespace.to_owned(), labels.clone(), 1);
+        Ok(labels)
+    }
+}

@@ -1,0 +1,280 @@
+//! The schemas of the kinds that topologies are made of: read outside reviews, once for each generation of their definition, compiled, and
+//! kept while a class needs them (DEC-57).
+//!
+//! ```text
+//! ClusterClasses: which versions of kinds ─┐
+//! CustomResourceDefinitions: generations ──┴─► read what is new ─► compile ─► known schemas ◄── review
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use serde_json::Value;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use super::address::Resource;
+use super::cache::Cache;
+use super::class_uses::{ClassUses, next_classes};
+use super::contract::Definitions;
+use super::describe;
+use super::written::Written;
+use crate::telemetry::metrics::{self, Metrics};
+use engine::topology::class_references::made_kinds;
+use golang::json::{self, in_memory};
+use model::hub::contract::definition_name;
+use model::hub::{ClusterClass, Compiled, Definition, ObjectKey, group_of, version_of};
+use model::world::Found;
+use schema::openapi::without_descriptions;
+
+/// How long the API server may take for one definition.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When a definition that could not be read is asked for again.
+const RETRY: Duration = Duration::from_secs(10);
+/// How many definitions are read at a time.
+const READERS: usize = 4;
+/// How many bytes a compiled schema takes for each byte of its text in memory, together with that.
+const COMPILED: usize = 4;
+/// How many versions of kinds are kept.
+const MOST_KINDS: usize = 256;
+/// How many versions of kinds of one Cluster are looked at.
+const MOST_KINDS_OF_CLUSTER: usize = 32;
+
+/// The name of a definition, and a version.
+type Key = (String, String);
+
+/// Schemas by kind and version.
+pub(super) struct Schemas {
+    client: kube::Client,
+    cache: Arc<Cache>,
+    definitions: Definitions,
+    metrics: Arc<Metrics>,
+    most_bytes: usize,
+    /// By the names of definitions.
+    known: Mutex<BTreeMap<String, Known>>,
+}
+
+/// A definition that was read.
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    /// The schemas of the versions that classes name; `None` for one that is not served, or has no schema that can be read.
+    versions: BTreeMap<String, Option<Arc<Compiled>>>,
+    bytes: usize,
+}
+
+/// Which definition it is, and how often its spec has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    uid: Option<String>,
+    generation: Option<i64>,
+}
+
+/// A definition that has to be read.
+struct Wanted {
+    name: String,
+    versions: BTreeSet<String>,
+}
+
+impl fmt::Debug for Schemas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.known().keys()).finish()
+    }
+}
+
+impl Schemas {
+    /// Nothing is known until [`Schemas::follow`] runs. All schemas together take `most_bytes` at most (DEC-44).
+    pub(super) fn new(
+        client: kube::Client,
+        cache: Arc<Cache>,
+        definitions: Definitions,
+        most_bytes: usize,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Schemas { client, cache, definitions, metrics, most_bytes, known: Mutex::default() }
+    }
+
+    /// Definitions with nothing but the schemas of these versions of kinds (`apiVersion` and kind), by name: those that are known, and of
+    /// the present generation of their definition.
+    pub(super) fn of(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Definition> {
+        let known = self.known();
+        let mut found: BTreeMap<String, Definition> = BTreeMap::new();
+        for (api_version, kind) in kinds.iter().take(MOST_KINDS_OF_CLUSTER) {
+            let (name, version) = key(api_version, kind);
+            let of_now = known.get(&name).filter(|known| self.stamp(&name).as_ref() == Some(&known.stamp));
+            if let Some(schema) = of_now.and_then(|known| known.versions.get(&version)?.clone()) {
+                found.entry(name).or_default().compiled.insert(version, schema);
+            }
+        }
+        found
+    }
+
+    /// Whether the schemas of all classes are known, or those of too many. One that cannot be read is never known.
+    pub(super) fn is_settled(&self) -> bool {
+        let (facts, known) = (self.cache.facts(), self.known());
+        let is_known = |(name, version): &Key| match self.stamp(name) {
+            Some(stamp) => {
+                known.get(name).is_some_and(|known| known.stamp == stamp && known.versions.contains_key(version))
+            }
+            None => true,
+        };
+        let is_settled = |class: &ObjectKey| match facts.class(class) {
+            Found::Yes(class) => kinds_of(&class).iter().all(is_known),
+            _ => true,
+        };
+        known.len() >= MOST_KINDS || facts.class_keys().all(is_settled)
+    }
+
+    /// Keeps the schemas of all kinds current of which Clusters get objects, for ever.
+    pub(super) async fn follow(&self) {
+        let (mut changed, mut definitions) = (self.cache.follow(), self.definitions.changes());
+        let mut uses = ClassUses::new(kinds_of);
+        let facts = self.cache.facts();
+        facts.class_keys().for_each(|class| drop(uses.update(&self.cache, class)));
+        drop(facts);
+        loop {
+            let has_failed = !self.read_all(&uses).await;
+            tokio::select! {
+                classes = next_classes(&mut changed) => {
+                    for class in &classes {
+                        uses.update(&self.cache, class);
+                    }
+                }
+                Some(_) = definitions.next() => {}
+                () = tokio::time::sleep(RETRY), if has_failed => {}
+            }
+            // Definitions come in numbers when a provider is installed.
+            while definitions.try_recv().is_ok() {}
+        }
+    }
+
+    /// Reads what classes use and is not known; whether everything could be read.
+    async fn read_all(&self, uses: &ClassUses<Key>) -> bool {
+        let wanted = self.wanted(uses);
+        let read = stream::iter(wanted).map(|wanted| self.read(wanted)).buffer_unordered(READERS);
+        read.fold(true, async |all, succeeded| all && succeeded).await
+    }
+
+    /// The definitions that have to be read. Those that no class uses any more, or that are gone, are dropped.
+    fn wanted(&self, uses: &ClassUses<Key>) -> Vec<Wanted> {
+        let mut versions: BTreeMap<&String, BTreeSet<String>> = BTreeMap::new();
+        for (name, version) in uses.all().take(MOST_KINDS) {
+            versions.entry(name).or_default().insert(version.clone());
+        }
+        let mut known = self.known();
+        known.retain(|name, known| {
+            let is_used =
+                versions.get(name).is_some_and(|wanted| known.versions.keys().any(|one| wanted.contains(one)));
+            is_used && self.stamp(name).is_some()
+        });
+        let is_known = |name: &String, wanted: &BTreeSet<String>, stamp: &Stamp| {
+            let has_all = |known: &Known| wanted.iter().all(|version| known.versions.contains_key(version));
+            known.get(name).is_some_and(|known| known.stamp == *stamp && has_all(known))
+        };
+        let wanted = versions.into_iter().filter_map(|(name, versions)| {
+            let stamp = self.stamp(name)?;
+            (!is_known(name, &versions, &stamp)).then(|| Wanted { name: name.clone(), versions })
+        });
+        wanted.collect()
+    }
+
+    /// The present generation of a definition; `None` while there is no such definition, or none is known.
+    fn stamp(&self, name: &str) -> Option<Stamp> {
+        let metadata = self.definitions.get(name).ok().flatten()?;
+        Some(Stamp { uid: metadata.metadata.uid.clone(), generation: metadata.metadata.generation })
+    }
+
+    /// Reads and compiles the schemas of a definition.
+    async fn read(&self, wanted: Wanted) -> bool {
+        let answer = timeout(PATIENCE, read_definition(&self.client, &wanted)).await;
+        let outcome = match &answer {
+            Ok(Ok(_)) => "found",
+            Ok(Err(_)) => "failed",
+            Err(_) => "timed_out",
+        };
+        self.metrics.live_reads.get_or_create(&metrics::Read { what: "schema", outcome }).inc();
+        match answer {
+            Ok(Ok(known)) => {
+                self.put(wanted.name, known);
+                true
+            }
+            Ok(Err(error)) => {
+                debug!(definition = wanted.name, error, "Failed to read a CustomResourceDefinition");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Keeps the schemas of a definition, or the fact that there is no room for them.
+    fn put(&self, name: String, mut read: Known) {
+        let mut known = self.known();
+        known.remove(&name);
+        let bytes: usize = known.values().map(|known| known.bytes).sum();
+        if bytes.saturating_add(read.bytes) > self.most_bytes {
+            warn!(definition = name, limit = self.most_bytes, "No memory left for the schemas of a definition");
+            read.versions.values_mut().for_each(|schema| *schema = None);
+            read.bytes = 0;
+        }
+        known.insert(name, read);
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The versions of kinds of which Clusters of a class get objects.
+fn kinds_of(class: &ClusterClass) -> BTreeSet<Key> {
+    made_kinds(&class.spec).iter().map(|(api_version, kind)| key(api_version, kind)).collect()
+}
+
+fn key(api_version: &str, kind: &str) -> Key {
+    (definition_name(group_of(api_version), kind), version_of(api_version).to_owned())
+}
+
+/// The schemas of a definition, compiled. The answer may be of another generation than the one that was asked for.
+///
+/// # Errors
+/// When it cannot be read, is gone, or does not decode.
+async fn read_definition(client: &kube::Client, wanted: &Wanted) -> Result<Known, String> {
+    let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let one =
+        resource.one_of_cluster::<Written>(client.clone(), &wanted.name).map_err(|malformed| malformed.to_string())?;
+    let found = one.get_opt().await.map_err(|error| describe(&error))?.ok_or("it does not exist")?;
+    let versions = wanted.versions.clone();
+    let compile = move || {
+        let definition = json::value(found.text()).map_err(|error| error.to_string())?;
+        Ok(compiled(&definition, &versions))
+    };
+    tokio::task::spawn_blocking(compile).await.unwrap_or_else(|_| Err("its schema cannot be compiled".to_owned()))
+}
+
+/// What a definition says of these versions.
+fn compiled(definition: &Value, versions: &BTreeSet<String>) -> Known {
+    let metadata = |name: &str| definition.pointer(&format!("/metadata/{name}"));
+    let stamp = Stamp {
+        uid: metadata("uid").and_then(Value::as_str).map(str::to_owned),
+        generation: metadata("generation").and_then(Value::as_i64),
+    };
+    let mut known = Known { stamp, versions: BTreeMap::new(), bytes: 0 };
+    let stored = definition.pointer("/spec/versions").and_then(Value::as_array);
+    for version in versions {
+        let is_it = |one: &&Value| {
+            one.get("name").and_then(Value::as_str) == Some(version) && one.get("served") == Some(&Value::Bool(true))
+        };
+        let found = stored.into_iter().flatten().find(is_it);
+        let schema = found.and_then(|one| one.pointer("/schema/openAPIV3Schema")).map(without_descriptions);
+        known.bytes += schema.as_ref().map_or(0, |schema| in_memory(schema).saturating_mul(COMPILED));
+        let schema = schema.map(|schema| Compiled::of(&Arc::new(schema)));
+        let mut compiled = Definition::default();
+        compiled.compiled.extend(schema.clone().map(|schema| (version.clone(), schema)));
+        // The result stays with the schema.
+        let _ = compiled.resource_schema(version);
+        known.versions.insert(version.clone(), schema);
+    }
+    known
+}

@@ -1,0 +1,457 @@
+//! The templates that classes name, as a watch and single reads show them.
+//!
+//! ```text
+//! watch (without copies) ──► named by a class? ─ yes ─► held, decoded when a review first looks at it
+//!                                  └─ no ─► spare: the latest ones, which an edited class may be about to name
+//! a class names a template that the watch does not show ─► pending ─► read once ─► held, or absent
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use lru::LruCache;
+
+use super::follow::Observation;
+use super::templates::ObjectKind;
+use super::written::Written;
+use engine::admission::Oversize;
+use golang::json::{self, Size};
+use model::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
+use model::world::Found;
+
+/// A template of a version of a kind.
+pub(super) type TemplateKey = (ObjectKind, ObjectKey);
+
+/// The kind and the name of a reference.
+pub(super) fn template_key(reference: &ObjectRef) -> TemplateKey {
+    let ObjectRef { api_version, kind, key } = reference;
+    let (group, version) = (group_of(api_version).to_owned(), version_of(api_version).to_owned());
+    (ObjectKind { group, version, kind: kind.clone() }, key.clone())
+}
+
+/// The templates of the kinds that are watched.
+#[derive(Debug)]
+pub(super) struct TemplateStore {
+    kinds: BTreeMap<ObjectKind, Listing>,
+    /// The templates that classes name.
+    named: BTreeMap<TemplateKey, Held>,
+    /// Those of them that have to be read, since the watch does not show them.
+    unread: BTreeSet<TemplateKey>,
+    /// Templates that no class names, the latest last.
+    spare: LruCache<TemplateKey, Arc<Template>>,
+    /// What named templates take.
+    bytes: usize,
+    spare_bytes: usize,
+    most_bytes: usize,
+}
+
+/// Whether the watch of a kind has shown everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    Listed,
+    Unlisted,
+    /// The kind cannot be listed at the moment.
+    Failed(String),
+}
+
+/// What is known of a template that a class names.
+#[derive(Debug)]
+enum Held {
+    /// The watch does not show it, and it has not been read; with the reason if reading has failed.
+    Pending(Option<String>),
+    /// The API server had no such template when it was asked.
+    Absent,
+    Present {
+        template: Arc<Template>,
+        /// Whether the watch has shown it. One that carries the label of copies is only read.
+        is_watched: bool,
+    },
+    /// There is no memory left for it.
+    TooLarge,
+}
+
+/// A template as the API server wrote it. It is decoded when it is first asked for.
+#[derive(Debug)]
+pub(super) struct Template {
+    written: Written,
+    decoded: OnceLock<Result<Arc<Object>, String>>,
+    /// How many bytes it takes decoded and as text, at most.
+    bytes: usize,
+}
+
+impl Template {
+    fn new(written: Written) -> Arc<Self> {
+        let bytes = written.text().len() + Size::decoded(written.text());
+        Arc::new(Template { written, decoded: OnceLock::new(), bytes })
+    }
+
+    /// The object without the record of its field managers.
+    ///
+    /// # Errors
+    /// When it does not decode, or holds more than an object may.
+    pub(super) fn object(&self) -> Result<Arc<Object>, String> {
+        self.decoded.get_or_init(|| decode(self.written.text())).clone()
+    }
+}
+
+fn decode(text: &str) -> Result<Arc<Object>, String> {
+    if let Some(oversize) = Oversize::of(text) {
+        return Err(format!("its {} {}", oversize.part, oversize.reason()));
+    }
+    let value = json::value(text).map_err(|error| error.to_string())?;
+    let mut object = Object::try_from(value).map_err(|found| format!("it is {found}"))?;
+    object.remove("metadata.managedFields");
+    Ok(Arc::new(object))
+}
+
+impl TemplateStore {
+    /// Nothing is watched yet. All templates together take `most_bytes` at most (DEC-44).
+    pub(super) fn new(most_bytes: usize) -> Self {
+        TemplateStore {
+            kinds: BTreeMap::new(),
+            named: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            spare: LruCache::unbounded(),
+            bytes: 0,
+            spare_bytes: 0,
+            most_bytes,
+        }
+    }
+
+    /// Begins with a kind, or begins anew.
+    pub(super) fn begin(&mut self, kind: &ObjectKind) {
+        self.kinds.insert(kind.clone(), Listing::Unlisted);
+    }
+
+    /// Forgets a kind that no class names any more.
+    pub(super) fn end(&mut self, kind: &ObjectKind) {
+        self.kinds.remove(kind);
+        let spare: Vec<_> = self.spare.iter().filter(|((of, _), _)| of == kind).map(|(key, _)| key.clone()).collect();
+        spare.iter().for_each(|key| drop(self.take_spare(key)));
+        let named: Vec<_> = self.named.keys().filter(|(of, _)| of == kind).cloned().collect();
+        for key in &named {
+            self.unread.remove(key);
+            self.take_named(key);
+        }
+    }
+
+    /// Notes that the kind cannot be listed at the moment.
+    pub(super) fn fail(&mut self, kind: &ObjectKind, reason: String) {
+        if let Some(listing @ (Listing::Unlisted | Listing::Failed(_))) = self.kinds.get_mut(kind) {
+            *listing = Listing::Failed(reason);
+        }
+    }
+
+    /// Notes that a class names a template. The class has just changed, so what the watch does not show is read anew.
+    pub(super) fn name(&mut self, key: &TemplateKey) {
+        if let Some(Held::Present { is_watched: true, .. }) = self.named.get(key) {
+            return;
+        }
+        if let Some(template) = self.take_spare(key) {
+            return self.hold(key, template, true);
+        }
+        self.unread.insert(key.clone());
+        // The former content counts until the template is read again.
+        if !matches!(self.named.get(key), Some(Held::Present { .. })) {
+            self.named.insert(key.clone(), Held::Pending(None));
+        }
+    }
+
+    /// Notes that no class names a template any more. It stays among the spare ones: an edit may be taken back.
+    pub(super) fn release(&mut self, key: &TemplateKey) {
+        self.unread.remove(key);
+        if let Some(Held::Present { template, is_watched: true }) = self.take_named(key) {
+            self.put_spare(key, template);
+        }
+    }
+
+    /// Takes over what the watch of a kind has shown; whether templates have to be read now.
+    pub(super) fn see(&mut self, kind: &ObjectKind, seen: Observation<Written>) -> bool {
+        // Its watch is about to end.
+        if !self.kinds.contains_key(kind) {
+            return false;
+        }
+        match seen {
+            Observation::There { object, .. } => {
+                let key = (kind.clone(), object.key());
+                match self.named.contains_key(&key) {
+                    true => self.hold(&key, Template::new(object), true),
+                    false => self.put_spare(&key, Template::new(object)),
+                }
+                false
+            }
+            Observation::Gone(object) => {
+                let key = (kind.clone(), object.key());
+                self.take_spare(&key);
+                self.lose(&key)
+            }
+            Observation::Listed { keys, .. } => self.list(kind, &keys),
+            Observation::Failed(fault) => {
+                self.fail(kind, fault.to_string());
+                false
+            }
+            Observation::Alive => false,
+        }
+    }
+
+    fn list(&mut self, kind: &ObjectKind, keys: &BTreeSet<ObjectKey>) -> bool {
+        let Some(listing) = self.kinds.get_mut(kind) else { return false };
+        *listing = Listing::Listed;
+        let is_gone = |(of, key): &TemplateKey| of == kind && !keys.contains(key);
+        let spare: Vec<_> = self.spare.iter().map(|(key, _)| key).filter(|key| is_gone(key)).cloned().collect();
+        spare.iter().for_each(|key| drop(self.take_spare(key)));
+        let named: Vec<_> = self.named.keys().filter(|key| is_gone(key)).cloned().collect();
+        for key in &named {
+            self.lose(key);
+        }
+        !self.unread().is_empty()
+    }
+
+    /// The watch does not show a template any more: it is gone, or it has got the label of copies.
+    fn lose(&mut self, key: &TemplateKey) -> bool {
+        let was_watched = matches!(self.named.get(key), Some(Held::Present { is_watched: true, .. } | Held::TooLarge));
+        if was_watched {
+            self.take_named(key);
+            self.named.insert(key.clone(), Held::Pending(None));
+            self.unread.insert(key.clone());
+        }
+        was_watched
+    }
+
+    /// The templates that have to be read: those that classes name and the complete list of their kind has not shown.
+    pub(super) fn unread(&self) -> Vec<TemplateKey> {
+        let is_listed = |(kind, _): &&TemplateKey| self.kinds.get(kind) == Some(&Listing::Listed);
+        self.unread.iter().filter(is_listed).cloned().collect()
+    }
+
+    /// Whether these templates are known to be named by classes, and nothing of them is still under way.
+    pub(super) fn is_settled(&self, keys: &BTreeSet<TemplateKey>) -> bool {
+        let is_settled = |key: &TemplateKey| {
+            let is_listing = matches!(self.kinds.get(&key.0), None | Some(Listing::Unlisted));
+            self.named.contains_key(key) && !is_listing
+        };
+        keys.iter().all(is_settled) && self.unread().is_empty()
+    }
+
+    /// Takes over the result of a read, unless the watch has shown the template meanwhile.
+    pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<Written>, String>) {
+        if !self.unread.contains(key) {
+            return;
+        }
+        match read {
+            Ok(Some(written)) => self.hold(key, Template::new(written), false),
+            Ok(None) => {
+                self.take_named(key);
+                self.named.insert(key.clone(), Held::Absent);
+                self.unread.remove(key);
+            }
+            Err(reason) => {
+                if let Some(Held::Pending(because)) = self.named.get_mut(key) {
+                    *because = Some(reason);
+                }
+            }
+        }
+    }
+
+    /// A template, as far as it is known. What no class names may exist.
+    pub(super) fn get(&self, reference: &ObjectRef) -> Found<Arc<Template>> {
+        let key = template_key(reference);
+        match self.named.get(&key) {
+            Some(Held::Present { template, .. }) => Found::Yes(template.clone()),
+            Some(Held::Absent) => Found::Absent,
+            Some(Held::TooLarge) => Found::Unreadable("there is no memory left for it".to_owned()),
+            Some(Held::Pending(Some(reason))) => Found::Unreadable(reason.clone()),
+            Some(Held::Pending(None)) | None => match self.spare.peek(&key) {
+                Some(template) => Found::Yes(template.clone()),
+                None => Found::Unreadable(self.unknown(&key.0)),
+            },
+        }
+    }
+
+    /// Why nothing is known of a template.
+    fn unknown(&self, kind: &ObjectKind) -> String {
+        match self.kinds.get(kind) {
+            Some(Listing::Unlisted) => "the templates of its kind are not listed yet".to_owned(),
+            Some(Listing::Failed(reason)) => reason.clone(),
+            Some(Listing::Listed) => "the watch of its kind has not shown it yet".to_owned(),
+            None => "its kind is not watched, since no stored ClusterClass refers to it".to_owned(),
+        }
+    }
+
+    fn hold(&mut self, key: &TemplateKey, template: Arc<Template>, is_watched: bool) {
+        self.take_named(key);
+        self.unread.remove(key);
+        let bytes = template.bytes;
+        let held = match self.make_room(bytes) {
+            true => {
+                self.bytes += bytes;
+                Held::Present { template, is_watched }
+            }
+            false => Held::TooLarge,
+        };
+        self.named.insert(key.clone(), held);
+    }
+
+    fn take_named(&mut self, key: &TemplateKey) -> Option<Held> {
+        let held = self.named.remove(key)?;
+        if let Held::Present { template, .. } = &held {
+            self.bytes -= template.bytes;
+        }
+        Some(held)
+    }
+
+    /// Drops spare templates until there is room; whether there is.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        let fits =
+            |store: &Self| store.bytes.saturating_add(store.spare_bytes).saturating_add(bytes) <= store.most_bytes;
+        while !fits(self) && self.drop_spare() {}
+        fits(self)
+    }
+
+    fn put_spare(&mut self, key: &TemplateKey, template: Arc<Template>) {
+        self.take_spare(key);
+        // A review decodes it for itself.
+        self.spare_bytes += template.bytes;
+        self.spare.put(key.clone(), template);
+        let is_full = |store: &Self| {
+            store.spare_bytes > store.most_bytes / SPARE || store.bytes + store.spare_bytes > store.most_bytes
+        };
+        while is_full(self) && self.drop_spare() {}
+    }
+
+    fn take_spare(&mut self, key: &TemplateKey) -> Option<Arc<Template>> {
+        let template = self.spare.pop(key)?;
+        self.spare_bytes -= template.bytes;
+        Some(template)
+    }
+
+    fn drop_spare(&mut self) -> bool {
+        let oldest = self.spare.pop_lru();
+        if let Some((_, template)) = &oldest {
+            self.spare_bytes -= template.bytes;
+        }
+        oldest.is_some()
+    }
+}
+
+/// The part of the memory that spare templates may take.
+const SPARE: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::follow::Lists;
+
+    fn kind() -> ObjectKind {
+        ObjectKind { group: "g.io".to_owned(), version: "v1".to_owned(), kind: "ATemplate".to_owned() }
+    }
+
+    fn key(name: &str) -> TemplateKey {
+        (kind(), ObjectKey::new("ns", name))
+    }
+
+    fn written(name: &str, version: &str) -> Written {
+        let metadata = json!({"namespace": "ns", "name": name, "resourceVersion": version, "managedFields": [{}]});
+        serde_json::from_value(json!({"apiVersion": "g.io/v1", "kind": "ATemplate", "metadata": metadata})).unwrap()
+    }
+
+    /// A store, and the watch of one kind.
+    struct Watch(TemplateStore, Lists);
+
+    impl Watch {
+        fn new(most_bytes: usize) -> Self {
+            let mut store = TemplateStore::new(most_bytes);
+            store.begin(&kind());
+            Watch(store, Lists::default())
+        }
+
+        fn see(&mut self, event: Event<Written>) -> bool {
+            let seen = self.1.seen(event);
+            self.0.see(&kind(), seen)
+        }
+
+        fn list(&mut self, templates: &[(&str, &str)]) {
+            self.see(Event::Init);
+            for (name, version) in templates {
+                self.see(Event::InitApply(written(name, version)));
+            }
+            self.see(Event::InitDone);
+        }
+
+        /// The version of a template that is known.
+        fn version(&self, name: &str) -> Found<String> {
+            let reference = ObjectRef::new("g.io/v1", "ATemplate", ObjectKey::new("ns", name));
+            self.0.get(&reference).map(|template| {
+                let object = template.object().unwrap();
+                assert_eq!(object.at("metadata.managedFields"), None);
+                object.text("metadata.resourceVersion").unwrap().unwrap().to_owned()
+            })
+        }
+    }
+
+    fn yes(version: &str) -> Found<String> {
+        Found::Yes(version.to_owned())
+    }
+
+    #[test]
+    fn what_was_read_yields_to_what_the_watch_shows() {
+        // DEC-57
+        let mut watch = Watch::new(1 << 20);
+        watch.0.name(&key("a"));
+        assert!(watch.0.unread().is_empty(), "the list may show it");
+        watch.list(&[]);
+        assert_eq!(watch.0.unread(), [key("a")]);
+        watch.see(Event::Apply(written("a", "7")));
+        watch.0.read(&key("a"), Ok(None));
+        assert_eq!((watch.version("a"), watch.0.unread().len()), (yes("7"), 0));
+        watch.list(&[("a", "6")]);
+        assert_eq!(watch.version("a"), yes("6"), "the API server was restored from an older copy");
+
+        // It gets the label of copies, so the watch shows that it is gone.
+        assert!(watch.see(Event::Delete(written("a", "8"))));
+        assert!(matches!(watch.version("a"), Found::Unreadable(_)));
+        watch.0.read(&key("a"), Err("it is busy".to_owned()));
+        assert_eq!((watch.version("a"), watch.0.unread().len()), (Found::Unreadable("it is busy".to_owned()), 1));
+        watch.0.read(&key("a"), Ok(Some(written("a", "8"))));
+        assert_eq!((watch.version("a"), watch.0.unread().len()), (yes("8"), 0));
+        watch.list(&[]);
+        assert_eq!(watch.version("a"), yes("8"), "no list shows it");
+        watch.0.name(&key("a"));
+        assert_eq!((watch.version("a"), watch.0.unread().len()), (yes("8"), 1), "its class has changed");
+        watch.see(Event::Apply(written("a", "9")));
+        watch.list(&[]);
+        assert_eq!(watch.0.unread(), [key("a")], "a list without it");
+        watch.0.read(&key("a"), Ok(None));
+        assert_eq!(watch.version("a"), Found::Absent);
+    }
+
+    #[test]
+    fn spare_templates_make_room_for_those_that_classes_name() {
+        // DEC-44
+        let size = Template::new(written("a", "1")).bytes;
+        let mut watch = Watch::new(4 * size);
+        watch.list(&[("a", "1"), ("b", "1")]);
+        let known = |watch: &Watch| ["a", "b", "c"].map(|name| matches!(watch.version(name), Found::Yes(_)));
+        assert_eq!(known(&watch), [false, true, false], "a quarter is for spare ones, the latest");
+        watch.0.name(&key("b"));
+        watch.see(Event::Apply(written("a", "2")));
+        assert_eq!((known(&watch), watch.0.bytes, watch.0.spare_bytes), ([true, true, false], size, size));
+        for name in ["c", "d", "e", "f"] {
+            watch.0.name(&key(name));
+            watch.see(Event::Apply(written(name, "3")));
+        }
+        assert_eq!((known(&watch), watch.0.bytes, watch.0.spare_bytes), ([false, true, true], 4 * size, 0));
+        assert_eq!(watch.version("f"), Found::Unreadable("there is no memory left for it".to_owned()));
+        watch.0.release(&key("b"));
+        watch.0.release(&key("c"));
+        watch.0.name(&key("f"));
+        assert_eq!(watch.0.unread(), [key("f")], "there is room again");
+        watch.0.read(&key("f"), Ok(Some(written("f", "3"))));
+        assert_eq!(watch.version("f"), yes("3"));
+        watch.0.end(&kind());
+        assert_eq!((watch.0.bytes, watch.0.spare_bytes, watch.0.named.len()), (0, 0, 0));
+    }
+}

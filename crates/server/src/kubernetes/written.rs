@@ -1,0 +1,118 @@
+//! Objects as the API server wrote them.
+
+use std::borrow::Cow;
+
+use kube::api::{ApiResource, ObjectMeta};
+use kube::core::DynamicResourceScope;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use model::hub::ObjectKey;
+
+/// An object as it was written, to the letter, with what a watch has to know of it.
+///
+/// Only the text is kept until it is read: as a tree an object takes seven times its size, and a page of a
+/// list has many. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// Name, namespace and resourceVersion, and nothing else.
+    metadata: ObjectMeta,
+    text: Box<RawValue>,
+}
+
+impl Written {
+    /// Namespace and name.
+    pub(super) fn key(&self) -> ObjectKey {
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        ObjectKey::new(part(&self.metadata.namespace), part(&self.metadata.name))
+    }
+
+    /// The whole object.
+    pub(super) fn text(&self) -> &str {
+        self.text.get()
+    }
+}
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Names,
+        }
+
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Names {
+            name: Option<String>,
+            namespace: Option<String>,
+            resource_version: Option<String>,
+        }
+
+        let text: Box<RawValue> = Deserialize::deserialize(deserializer)?;
+        let Object { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        let Names { name, namespace, resource_version } = metadata;
+        let metadata = ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() };
+        Ok(Written { metadata, text })
+    }
+}
+
+impl kube::Resource for Written {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        (&*resource.group).into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        (&*resource.version).into()
+    }
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        (&*resource.kind).into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        (&*resource.plural).into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::{ObjectList, WatchEvent};
+    use kube::{Resource, ResourceExt};
+
+    use super::*;
+
+    const OBJECT: &str = r#"{"kind":"Cluster", "metadata":{"name":"a","resourceVersion":"7","managedFields":[{}]},
+        "spec":{"b":1e999,"a":1.50,"$serde_json::private::RawValue":5}}"#;
+
+    #[test]
+    fn objects_stay_as_they_are_written_and_nothing_is_kept_twice() {
+        let list = format!(r#"{{"kind":"ClusterList","apiVersion":"v1","metadata":{{}},"items":[{OBJECT}]}}"#);
+        let list: ObjectList<Written> = serde_json::from_str(&list).unwrap();
+        let event = format!(r#"{{"type":"ADDED","object":{OBJECT}}}"#);
+        let Ok(WatchEvent::Added(added)) = serde_json::from_str::<WatchEvent<Written>>(&event) else { panic!() };
+        for object in [&list.items[0], &added] {
+            assert_eq!((object.text(), object.key().to_string().as_str()), (OBJECT, "/a"));
+            assert_eq!(object.resource_version().as_deref(), Some("7"));
+            assert!(object.meta().managed_fields.is_none());
+        }
+    }
+
+    #[test]
+    fn a_text_without_readable_metadata_is_no_object() {
+        for wrong in ["{}", "[]", r#"{"metadata":5}"#, r#"{"metadata":{"name":5}}"#] {
+            assert!(serde_json::from_str::<Written>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The ClusterClass controller: which events queue a class, and when it is retried.
+//!
+//! ```text
+//! ClusterClasses ────────────► index of references ─┐
+//!   events                                          │ which classes?
+//! CustomResourceDefinitions ────────────────────────┤
+//! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or again after a while
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, info_span};
+
+use super::backoff::Backoff;
+use super::class::{ReconcileError, Reconciler};
+use super::postponed::Postponed;
+use super::raw::RawClass;
+use super::runs::{Conclusion, RunFailure, RunOutcome, SOON, Verdict, conclude, count, resync, run_woken};
+use super::setup::Setup;
+use super::users::Users;
+use crate::kubernetes::address;
+use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::extensions::Extensions;
+use crate::kubernetes::follow::{Mirror, Observation, StoreChange, WatchedKind};
+use crate::kubernetes::templates::{ObjectKind, Templates};
+use crate::kubernetes::{Selection, follow};
+use crate::telemetry::metrics::Metrics;
+use engine::extensions::registered_name;
+use engine::topology::class_references::references;
+use model::hub::{ObjectKey, TemplateRef};
+use model::world::Scope;
+
+/// The name of the controller in metrics.
+const NAME: &str = "clusterclass";
+/// Who reports events.
+const REPORTER: &str = "clusterclass-controller";
+/// How many classes are looked at side by side.
+const WORKERS: u16 = 10;
+/// How long a run may take (RS-10).
+const RUN_LIMIT: Duration = Duration::from_mins(1);
+
+/// The ClusterClass controller. It looks after the classes in the scope of the cached facts.
+#[derive(Debug)]
+pub struct ClassController(pub Setup);
+
+impl ClassController {
+    /// Watches and reconciles until dropped (CCR-01).
+    pub async fn run(self: Arc<Self>, definitions: Definitions) {
+        let Setup { client, leadership, cache, metrics, extensions } = &self.0;
+        let (wake, woken) = mpsc::unbounded();
+        let index = Arc::new(Index { users: Mutex::default(), discovering: Mutex::default(), wake });
+        let changes = definitions.changes();
+        let templates =
+            Arc::new(Templates::new(client.clone(), cache.facts().scope().only_namespace(), metrics.clone(), {
+                let index = index.clone();
+                move |kind, template| index.wake_users_of_template(kind, template.as_ref())
+            }));
+        let classes = Mirror::of(());
+        let reconciler = Arc::new(Reconciler {
+            writer: self.0.writer(),
+            leadership: leadership.clone(),
+            definitions,
+            templates: templates.clone(),
+            backoff: Backoff::default(),
+            postponed: Postponed::new(NAME),
+            extensions: extensions.clone(),
+            cache: cache.clone(),
+            events: Recorder::new(self.0.writer(), REPORTER),
+            metrics: metrics.clone(),
+        });
+        let follow_definitions = changes.for_each(async |name| {
+            index.wake_users_of_definition(name.as_deref());
+            resume(&reconciler, &index);
+        });
+        let runs = self.runs(&reconciler, &index, classes.store().clone(), woken);
+        let follow_classes = self.follow_classes(classes, &index, &templates, &reconciler);
+        tokio::select! {
+            () = runs => {}
+            () = follow_classes => {}
+            () = follow_definitions => {}
+            () = follow_extensions(extensions.as_deref(), &index, &reconciler) => {}
+        }
+    }
+
+    /// Reconciles queued classes, one run at a time for each class.
+    async fn runs(
+        &self,
+        reconciler: &Arc<Reconciler>,
+        index: &Arc<Index>,
+        classes: Store<RawClass>,
+        woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
+    ) {
+        let run = |class: Arc<RawClass>| {
+            let (reconciler, index, metrics) = (reconciler.clone(), index.clone(), self.0.metrics.clone());
+            let span = info_span!("reconcile", class = %class.key());
+            async move { run(&class, &reconciler, &index, &metrics).await }.instrument(span)
+        };
+        run_woken(classes, woken, WORKERS, run).await;
+    }
+
+    /// Keeps the classes and what is derived from them current.
+    async fn follow_classes(
+        &self,
+        mut classes: Mirror<RawClass>,
+        index: &Index,
+        templates: &Templates,
+        reconciler: &Reconciler,
+    ) {
+        let Setup { client, cache, metrics, .. } = &self.0;
+        let scope = cache.facts().scope().clone();
+        let api = address::in_scope::<RawClass>(client.clone(), &scope);
+        let store = classes.store().clone();
+        let watched = WatchedKind::own("ClusterClass", &<RawClass as kube::Resource>::api_version(&()));
+        let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
+        while let Some(seen) = seen.next().await {
+            classes.take(in_scope(&scope, seen), |change| {
+                match change {
+                    StoreChange::All => {
+                        index.replace(&store.state());
+                        index.wake_all();
+                    }
+                    StoreChange::One(class) if store.get(&ObjectRef::from_obj(class)).is_some() => {
+                        index.put(class);
+                        index.wake(&class.key());
+                    }
+                    StoreChange::One(gone) => {
+                        index.remove(&gone.key());
+                        reconciler.backoff.forget(&gone.key());
+                        reconciler.postponed.forget(&gone.key());
+                    }
+                }
+                templates.keep_only(&index.kinds());
+            });
+        }
+    }
+}
+
+/// Wakes the classes that waited for caches which are ready by now.
+fn resume(reconciler: &Reconciler, index: &Index) {
+    reconciler.postponed.take(|unlisted| reconciler.has(unlisted)).iter().for_each(|class| index.wake(class));
+}
+
+/// Wakes the classes whose variables an extension defines, each time its ExtensionConfig is registered anew or gone (RH-16.7), and those that
+/// waited until it was known which extensions there are (DEC-100).
+async fn follow_extensions(extensions: Option<&Extensions>, index: &Index, reconciler: &Reconciler) {
+    let Some(extensions) = extensions else { return std::future::pending().await };
+    let (mut changes, mut known) = (extensions.changes(), BTreeMap::new());
+    loop {
+        resume(reconciler, index);
+        let now = extensions.versions();
+        let names: BTreeSet<&String> = known.keys().chain(now.keys()).collect();
+        names
+            .into_iter()
+            .filter(|name| known.get(*name) != now.get(*name))
+            .for_each(|name| index.wake_discovering(name));
+        known = now;
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// What is seen means to those who look at the classes in scope only (DEC-37).
+fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass> {
+    let is_ours = |class: &RawClass| *scope == Scope::default() || scope.has(&class.labels());
+    match seen {
+        // It may have been ours until now.
+        Observation::There { object, .. } if !is_ours(&object) => Observation::Gone(object),
+        seen => seen,
+    }
+}
+
+/// One run, and when the next one is due if nothing wakes the class before.
+async fn run(class: &RawClass, reconciler: &Reconciler, index: &Index, metrics: &Metrics) -> Action {
+    let (key, started) = (class.key(), Instant::now());
+    let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
+    if let Err(ReconcileError::Unlisted(unlisted)) = &outcome {
+        reconciler.postponed.add(&key, &BTreeSet::from([unlisted.clone()]));
+        // It may have become ready before the class was noted.
+        resume(reconciler, index);
+    }
+    let done = outcome.map(|outcome| {
+        if outcome != RunOutcome::Changed {
+            reconciler.backoff.rested(&key);
+        }
+        // No event says that an extension defines other variables than before: the resync asks it (PERF-05).
+        (Action::requeue(resync(&key)), outcome.name())
+    });
+    let Conclusion { action, outcome, report } =
+        conclude(&key, done, &reconciler.backoff, "Failed to reconcile ClusterClass");
+    count(metrics, NAME, outcome, started);
+    reconciler.report(class, report).await;
+    action
+}
+
+impl RunFailure for ReconcileError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            ReconcileError::NotLeading(_) => Verdict::NotLeading,
+            // An event with the newer version is on its way.
+            ReconcileError::Conflict => Verdict::Again(SOON, "conflict"),
+            ReconcileError::Stale => Verdict::Again(SOON, "stale"),
+            ReconcileError::Unlisted(_) => Verdict::Postponed,
+            ReconcileError::Held(held) => Verdict::Held(held.wait),
+            _ => Verdict::Failed,
+        }
+    }
+}
+
+/// Which class refers to which templates, and a way to wake it.
+struct Index {
+    users: Mutex<Users>,
+    /// The ExtensionConfigs that define variables of classes.
+    discovering: Mutex<BTreeMap<ObjectKey, BTreeSet<String>>>,
+    wake: mpsc::UnboundedSender<ObjectRef<RawClass>>,
+}
+
+impl Index {
+    fn put(&self, class: &RawClass) {
+        self.users().put(class.key(), references_of(class));
+        self.discovering().insert(class.key(), discovering(class));
+    }
+
+    fn remove(&self, class: &ObjectKey) {
+        self.discovering().remove(class);
+        self.users().remove(class);
+    }
+
+    fn replace(&self, classes: &[Arc<RawClass>]) {
+        let mut users = self.users();
+        *users = Users::default();
+        classes.iter().for_each(|class| users.put(class.key(), references_of(class)));
+        *self.discovering() = classes.iter().map(|class| (class.key(), discovering(class))).collect();
+    }
+
+    fn discovering(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, BTreeSet<String>>> {
+        self.discovering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_discovering(&self, config: &str) {
+        let discovering = self.discovering();
+        let classes = discovering.iter().filter(|(_, configs)| configs.contains(config));
+        classes.for_each(|(class, _)| self.wake(class));
+    }
+
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every kind of template that a class refers to.
+    fn kinds(&self) -> BTreeSet<ObjectKind> {
+        self.users().kinds()
+    }
+
+    fn wake(&self, class: &ObjectKey) {
+        // The receiver is gone when this process no longer leads.
+        let _ = self.wake.unbounded_send(ObjectRef::new(&class.name).within(&class.namespace));
+    }
+
+    fn wake_all(&self) {
+        self.users().classes().for_each(|class| self.wake(class));
+    }
+
+    fn wake_users_of_definition(&self, name: Option<&str>) {
+        self.users().of_definition(name).into_iter().for_each(|class| self.wake(class));
+    }
+
+    fn wake_users_of_template(&self, kind: &ObjectKind, template: Option<&ObjectKey>) {
+        self.users().of_template(kind, template).into_iter().for_each(|class| self.wake(class));
+    }
+}
+
+/// The ExtensionConfigs that define variables of a class.
+fn discovering(class: &RawClass) -> BTreeSet<String> {
+    let patches = class.hub.iter().flat_map(|hub| hub.spec.discovering_patches());
+    let config = |name: &str| registered_name(name).map(|(_, config)| config.to_owned());
+    patches.filter_map(|(_, external)| config(&external.discover_variables_extension)).collect()
+}
+
+fn references_of(class: &RawClass) -> Vec<TemplateRef> {
+    let references = class.hub.iter().flat_map(|hub| references(&hub.spec));
+    references.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests;

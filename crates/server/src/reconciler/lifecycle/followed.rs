@@ -1,0 +1,367 @@
+//! Workload clusters whose control plane another controller runs (MA-2.6, MA-8.1, MA-8.2, MA-27.12).
+//!
+//! ```text
+//! Secret <cluster>-kubeconfig ─► probe, every 10 s ─► the same kubeconfig: connected while an answer is less than 50 s old
+//!                                     └─► another one: new watches; connected when all kinds are listed
+//! ```
+//!
+//! The owner of a Cluster controls this server: requests are bounded (DEC-40), and so is what it shows. Nothing is published.
+
+use std::collections::{HashMap, HashSet};
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{info, warn};
+
+use super::kind_watch::{MOST, Report, Sizes};
+use super::store::{Following, Store};
+use super::watches::{OF_WORKLOADS, follow_workload};
+use crate::kubernetes::bounded::Bounded;
+use crate::kubernetes::lease::Leadership;
+use crate::kubernetes::workload::{Link, Workloads};
+use crate::telemetry::metrics::Metrics;
+use model::hub::ObjectKey;
+
+/// How often a cluster is asked whether it answers, and whether its Secret has changed.
+const PERIOD: Duration = Duration::from_secs(10);
+/// The first wait after a failure without a connection; each further one is twice as long, up to `LONGEST`.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(30);
+/// How long a connection counts after the last answer (MA-27.12).
+const GRACE: Duration = Duration::from_secs(50);
+/// How long the first lists of all kinds may take together.
+const LISTING: Duration = Duration::from_mins(1);
+/// How long a cluster whose objects exceed `MOST` is left alone.
+const LEFT_ALONE: Duration = Duration::from_mins(5);
+/// How many reports of watches may wait.
+const REPORTS: usize = 64;
+
+/// The workload clusters that are followed. Their watches end with this.
+pub(super) struct Followed {
+    shared: Arc<Shared>,
+    running: Mutex<HashMap<ObjectKey, Running>>,
+}
+
+struct Shared {
+    workloads: Workloads,
+    leadership: Leadership,
+    store: Arc<Store>,
+    metrics: Arc<Metrics>,
+}
+
+struct Running {
+    client: Arc<Slot>,
+    _task: JoinSet<()>,
+}
+
+/// The client of a cluster while it is connected.
+type Slot = Mutex<Option<kube::Client>>;
+
+impl Followed {
+    /// None yet. `management` reads the Secrets.
+    pub(super) fn new(
+        management: kube::Client,
+        leadership: Leadership,
+        store: Arc<Store>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let workloads = Workloads::unbounded(management);
+        Followed { shared: Arc::new(Shared { workloads, leadership, store, metrics }), running: Mutex::default() }
+    }
+
+    /// Follows a workload cluster, unless that is so already.
+    pub(super) fn start(&self, cluster: &ObjectKey) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.contains_key(cluster) {
+            return;
+        }
+        self.shared.store.followed(cluster, Following::Begins);
+        let (client, mut task) = (Arc::<Slot>::default(), JoinSet::new());
+        let follower = Follower {
+            shared: self.shared.clone(),
+            cluster: cluster.clone(),
+            client: client.clone(),
+            connection: None,
+            wait: FIRST,
+        };
+        task.spawn(follower.run());
+        running.insert(cluster.clone(), Running { client, _task: task });
+    }
+
+    /// Does not follow it any more, and forgets what is in it.
+    pub(super) fn stop(&self, cluster: &ObjectKey) {
+        let stopped = self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
+        if stopped.is_some() {
+            self.shared.workloads.forget(cluster);
+            self.shared.store.followed(cluster, Following::Ends);
+        }
+    }
+
+    /// The client of a cluster that is followed; nothing if it is not followed.
+    pub(super) fn client(&self, cluster: &ObjectKey) -> Option<Result<kube::Client, String>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = running.get(cluster)?.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(client.ok_or_else(|| format!("workload cluster {cluster} is not connected")))
+    }
+}
+
+/// Follows one workload cluster.
+struct Follower {
+    shared: Arc<Shared>,
+    cluster: ObjectKey,
+    client: Arc<Slot>,
+    connection: Option<Connection>,
+    /// After the next failure.
+    wait: Duration,
+}
+
+/// The watches of a workload cluster, which end with this.
+struct Connection {
+    kubeconfig: Arc<[u8]>,
+    bounded: Bounded,
+    /// Kinds, and what their watches report.
+    reports: mpsc::Receiver<(&'static str, Report)>,
+    /// Since when watches fail.
+    failing: HashMap<&'static str, (Instant, String)>,
+    answered: Instant,
+    _watches: JoinSet<()>,
+}
+
+impl Follower {
+    async fn run(mut self) {
+        loop {
+            let pause = self.turn().await;
+            self.pause(pause).await;
+        }
+    }
+
+    /// Asks once, and says when to ask again.
+    async fn turn(&mut self) -> Duration {
+        let link = match self.shared.workloads.probe(&self.cluster).await {
+            Ok(link) => link,
+            Err(error) => {
+                let is_over = error.is_about_kubeconfig()
+                    || self.connection.as_ref().is_none_or(|connection| connection.answered.elapsed() >= GRACE);
+                return match (is_over, error.is_resting()) {
+                    (false, _) => PERIOD,
+                    // The failure before says more.
+                    (true, true) if self.connection.is_none() => self.longer(),
+                    (true, true) => self.lose("it does not answer".to_owned()),
+                    (true, false) => self.lose(error.to_string()),
+                };
+            }
+        };
+        match &mut self.connection {
+            Some(connection) if connection.kubeconfig == link.kubeconfig => {
+                connection.answered = Instant::now();
+                connection.bounded.answered();
+                match connection.stale() {
+                    Some(problem) => self.lose(problem),
+                    None => PERIOD,
+                }
+            }
+            _ => self.connect(link).await,
+        }
+    }
+
+    /// Waits for the next turn; a cluster that shows too much is left alone for longer.
+    async fn pause(&mut self, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            let Some(connection) = &mut self.connection else { return tokio::time::sleep_until(until).await };
+            match timeout_at(until, connection.reports.recv()).await {
+                Ok(Some((_, Report::TooMuch))) => {
+                    self.lose(too_much());
+                    return sleep(LEFT_ALONE).await;
+                }
+                Ok(Some((kind, report))) => connection.note(kind, report),
+                Ok(None) => return tokio::time::sleep_until(until).await,
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Watches the cluster anew; it is connected when all kinds are listed, since a drain must see all Pods (MA-10.4).
+    async fn connect(&mut self, link: Link) -> Duration {
+        if self.connection.is_some() {
+            self.lose("its kubeconfig has changed".to_owned());
+        }
+        let mut connection = Connection::open(&self.shared, &self.cluster, link);
+        let (deadline, mut listed) = (Instant::now() + LISTING, HashSet::new());
+        while listed.len() < OF_WORKLOADS.len() {
+            match timeout_at(deadline, connection.reports.recv()).await {
+                Ok(Some((kind, Report::Listed))) => {
+                    listed.insert(kind);
+                    connection.failing.remove(kind);
+                }
+                Ok(Some((_, Report::TooMuch))) => {
+                    drop(connection);
+                    self.lose(too_much());
+                    return LEFT_ALONE;
+                }
+                Ok(Some((kind, report))) => {
+                    connection.note(kind, report);
+                    if let Some((_, problem)) = connection.failing.values().next() {
+                        self.say(problem.clone());
+                    }
+                }
+                Ok(None) | Err(_) => {
+                    let problem = connection.failing.into_values().next().map(|(_, problem)| problem);
+                    return self.lose(problem.unwrap_or_else(|| "its objects cannot be listed in time".to_owned()));
+                }
+            }
+        }
+        self.wait = FIRST;
+        let client = self.shared.leadership.writer(connection.bounded.client.clone());
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
+        connection.answered = Instant::now();
+        self.connection = Some(connection);
+        self.shared.store.followed(&self.cluster, Following::Connected);
+        info!(cluster = %self.cluster, "Connected to the workload cluster");
+        PERIOD
+    }
+
+    /// Ends the connection, if there is one, and says why; returns when to try again.
+    fn lose(&mut self, problem: String) -> Duration {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if self.connection.take().is_some() {
+            warn!(cluster = %self.cluster, problem, "Lost the connection to the workload cluster");
+        }
+        self.say(problem);
+        self.longer()
+    }
+
+    fn say(&self, problem: String) {
+        self.shared.store.followed(&self.cluster, Following::Disconnected(problem));
+    }
+
+    fn longer(&mut self) -> Duration {
+        let wait = self.wait;
+        self.wait = (wait * 2).min(LONGEST);
+        wait
+    }
+}
+
+fn too_much() -> String {
+    format!("its objects take more than {} MiB", MOST / 1024 / 1024)
+}
+
+impl Connection {
+    fn open(shared: &Shared, cluster: &ObjectKey, link: Link) -> Self {
+        let bounded = Bounded::new(link.client);
+        let (sender, reports) = mpsc::channel(REPORTS);
+        let (mut watches, taken) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+        for (group, kind) in OF_WORKLOADS {
+            let (client, sizes) = (bounded.client.clone(), Some(Sizes::new(taken.clone())));
+            let name = format!("{kind} of workload cluster {cluster}");
+            let reports = follow_workload(&shared.store, &shared.metrics, cluster, client, (group, kind), name, sizes);
+            watches.spawn(forward(kind, reports, sender.clone()));
+        }
+        let kubeconfig = link.kubeconfig;
+        Connection {
+            kubeconfig,
+            bounded,
+            reports,
+            failing: HashMap::new(),
+            answered: Instant::now(),
+            _watches: watches,
+        }
+    }
+
+    fn note(&mut self, kind: &'static str, report: Report) {
+        match report {
+            Report::Failed(problem) => {
+                let now = Instant::now();
+                self.failing.entry(kind).or_insert((now, String::new())).1 = problem;
+            }
+            Report::Listed | Report::Alive => drop(self.failing.remove(kind)),
+            Report::TooMuch => {}
+        }
+    }
+
+    /// Why what is known is too old, although the server answers.
+    fn stale(&self) -> Option<String> {
+        let mut failing = self.failing.values().filter(|(since, _)| since.elapsed() >= GRACE);
+        failing.next().map(|(_, problem)| problem.clone())
+    }
+}
+
+/// Passes on what the watch of a kind reports; of the reports that it is alive, only the first one after a failure.
+async fn forward(
+    kind: &'static str,
+    reports: impl Stream<Item = Report>,
+    sender: mpsc::Sender<(&'static str, Report)>,
+) {
+    let (mut reports, mut is_failing) = (pin!(reports), false);
+    while let Some(report) = reports.next().await {
+        if matches!(report, Report::Alive) && !is_failing {
+            continue;
+        }
+        is_failing = matches!(report, Report::Failed(_));
+        if sender.send((kind, report)).await.is_err() {
+            return;
+        }
+    }
+    // The server does not have this kind.
+    let _ = sender.send((kind, Report::Listed)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::lease::{Candidacy, Election};
+    use crate::kubernetes::scripted::Script;
+
+    impl Followed {
+        /// No workload clusters, and no cluster of management.
+        pub(in super::super) fn none(store: &Arc<Store>) -> Self {
+            let client = Script::default().client();
+            let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
+            let (_, leadership) = Election::new(client.clone(), candidacy, Arc::default());
+            Followed::new(client, leadership, store.clone(), Arc::default())
+        }
+    }
+
+    fn store() -> (Arc<Store>, ObjectKey) {
+        (Arc::new(Store::new(Arc::default()).0), ObjectKey::new("ns", "c"))
+    }
+
+    fn state(store: &Store, cluster: &ObjectKey) -> Option<(bool, Option<String>)> {
+        store.with(|objects| objects.workload(cluster).map(|known| (known.is_reachable, known.problem.clone())))
+    }
+
+    #[test]
+    fn the_store_knows_what_becomes_of_a_cluster_that_is_followed() {
+        // MA-8.2, MA-27.12
+        let (store, cluster) = store();
+        store.followed(&cluster, Following::Connected);
+        assert_eq!(state(&store, &cluster), None, "it is not followed");
+        store.followed(&cluster, Following::Begins);
+        assert_eq!(state(&store, &cluster), Some((false, None)));
+        store.followed(&cluster, Following::Disconnected("refused".to_owned()));
+        assert_eq!(state(&store, &cluster), Some((false, Some("refused".to_owned()))));
+        store.followed(&cluster, Following::Connected);
+        assert_eq!(state(&store, &cluster), Some((true, None)));
+        store.followed(&cluster, Following::Ends);
+        store.followed(&cluster, Following::Disconnected("late".to_owned()));
+        assert_eq!(state(&store, &cluster), None);
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_followed_is_written_to_only_while_it_is_connected() {
+        let (store, cluster) = store();
+        let followed = Followed::none(&store);
+        assert!(followed.client(&cluster).is_none());
+        followed.start(&cluster);
+        assert_eq!(followed.client(&cluster).unwrap().err().unwrap(), "workload cluster ns/c is not connected");
+        followed.start(&cluster);
+        followed.stop(&cluster);
+        assert!(followed.client(&cluster).is_none() && state(&store, &cluster).is_none());
+    }
+}

@@ -1,0 +1,421 @@
+//! What the watches and the answers to writes have shown, and which objects are due because of it.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::channel::mpsc;
+use kube::runtime::scheduler::ScheduleRequest;
+use tokio::time::Instant;
+
+use crate::telemetry::metrics::{self, Metrics};
+use machines::lifecycle::wake::concerned;
+use machines::lifecycle::{GroupKind, ObjectId, Objects};
+use model::hub::contract::Contract;
+use model::hub::{Object, ObjectKey};
+
+/// For how long an object that is gone does not come back with the late answer to a write. Requests take less.
+const FRESH: Duration = Duration::from_mins(1);
+
+/// What becomes of a workload cluster that is followed by its Secret.
+pub(super) enum Following {
+    Begins,
+    /// Its API server answers, and its objects are here.
+    Connected,
+    /// Its API server is not connected, and why.
+    Disconnected(String),
+    Ends,
+}
+
+/// The objects, and the queue of those that are due.
+pub(super) struct Store {
+    objects: RwLock<Objects>,
+    queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
+    /// Objects whose step waits until a kind is listed.
+    waiting: Mutex<HashMap<GroupKind, BTreeSet<ObjectId>>>,
+    /// The resourceVersion of the last list of each kind, by workload cluster; locked while `objects` is.
+    lists: Mutex<HashMap<Option<ObjectKey>, HashMap<GroupKind, u64>>>,
+    /// The uids of objects that are gone; locked while `objects` is.
+    gone: Mutex<Recent<String>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Store {
+    /// An empty store, and the requests to look at objects.
+    pub(super) fn new(metrics: Arc<Metrics>) -> (Self, mpsc::UnboundedReceiver<ScheduleRequest<ObjectId>>) {
+        let (queue, due) = mpsc::unbounded();
+        let store = Store {
+            objects: RwLock::default(),
+            queue,
+            waiting: Mutex::default(),
+            lists: Mutex::default(),
+            gone: Mutex::default(),
+            metrics,
+        };
+        (store, due)
+    }
+
+    /// Does something with the objects, which do not change meanwhile.
+    pub(super) fn with<T>(&self, look: impl FnOnce(&Objects) -> T) -> T {
+        look(&self.objects.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with_mut<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
+        // A panic in a step leaves nothing half done: changes are single insertions and removals.
+        change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a step of an object after that time.
+    pub(super) fn wake_after(&self, id: &ObjectId, after: Duration) {
+        let request = ScheduleRequest { message: id.clone(), run_at: Instant::now() + after };
+        // The receiver is gone when this process no longer leads.
+        let _ = self.queue.unbounded_send(request);
+    }
+
+    fn wake(&self, ids: impl IntoIterator<Item = ObjectId>) {
+        ids.into_iter().for_each(|id| self.wake_after(&id, Duration::ZERO));
+    }
+
+    /// Runs a step of an object when these kinds are listed.
+    pub(super) fn wait_for(&self, id: &ObjectId, kinds: &BTreeSet<GroupKind>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for kind in kinds {
+            waiting.entry(kind.clone()).or_default().insert(id.clone());
+        }
+        drop(waiting);
+        // One of them may have been listed meanwhile.
+        if kinds.iter().all(|kind| self.with(|objects| objects.is_listed(kind))) {
+            self.wake_after(id, Duration::ZERO);
+        }
+    }
+
+    /// All objects of a kind were shown, in the management cluster or in a workload cluster. Others were gone at this resourceVersion:
+    /// one of them is there only if this process has written it since.
+    pub(super) fn listed(
+        &self,
+        workload: Option<&ObjectKey>,
+        kind: &GroupKind,
+        contract: Option<Contract>,
+        keys: &BTreeSet<ObjectKey>,
+        version: u64,
+    ) {
+        let id = |object: &Arc<Object>| ObjectId { workload: workload.cloned(), kind: kind.clone(), key: object.key() };
+        let ids = |objects: &Objects| -> Vec<ObjectId> {
+            match workload {
+                None => objects.all(kind).map(id).collect(),
+                Some(cluster) => {
+                    objects.workload(cluster).into_iter().flat_map(|known| known.all(kind)).map(id).collect()
+                }
+            }
+        };
+        let known = self.with_mut(|objects| {
+            self.lists().entry(workload.cloned()).or_default().insert(kind.clone(), version);
+            ids(objects)
+        });
+        known.iter().filter(|id| !keys.contains(&id.key)).for_each(|id| self.not_listed(id, version));
+        if workload.is_none() {
+            self.with_mut(|objects| objects.set_listed(kind, contract));
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+            self.wake(waiting.into_iter().flatten());
+            self.wake(self.with(ids));
+        }
+    }
+
+    fn lists(&self) -> MutexGuard<'_, HashMap<Option<ObjectKey>, HashMap<GroupKind, u64>>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object that is not in a list of this resourceVersion is gone, unless it is newer than the list.
+    fn not_listed(&self, id: &ObjectId, version: u64) {
+        let gone = self.with_mut(|objects| {
+            let known = objects.get(id).filter(|known| version_of(known) <= version)?;
+            self.gone.lock().unwrap_or_else(PoisonError::into_inner).note(known.uid().to_owned());
+            objects.remove(id)
+        });
+        self.note_removed(id, gone);
+    }
+
+    /// The answer to a write of this process. One that comes after a list that is newer, and that does not have the object, is that of
+    /// an object that was deleted meanwhile.
+    pub(super) fn wrote(&self, id: &ObjectId, object: Object) {
+        self.put(id, object, |known, version| {
+            known.is_some() || self.last_list(id).is_none_or(|listed| listed < version)
+        });
+    }
+
+    /// The resourceVersion of the last list that would have had an object.
+    fn last_list(&self, id: &ObjectId) -> Option<u64> {
+        self.lists().get(&id.workload)?.get(&id.kind).copied()
+    }
+
+    /// An object as it is now, unless a newer version of it is here or it is gone: the answer to a write may come after the
+    /// watch has shown that another controller has removed the last finalizer.
+    pub(super) fn seen(&self, id: &ObjectId, object: Object) {
+        self.put(id, object, |_, _| true);
+    }
+
+    /// Stores an object if it is there, by what is known of its name and by its resourceVersion.
+    fn put(&self, id: &ObjectId, mut object: Object, is_there: impl FnOnce(Option<&Object>, u64) -> bool) {
+        object.remove("metadata.managedFields");
+        let object = Arc::new(object);
+        let before = self.with_mut(|objects| {
+            if self.gone.lock().unwrap_or_else(PoisonError::into_inner).has(object.uid()) {
+                return None;
+            }
+            let (known, version) = (objects.get(id), version_of(&object));
+            let is_newer = known.is_none_or(|known| known.uid() != object.uid() || version_of(known) < version);
+            (is_newer && is_there(known.map(|known| &**known), version)).then(|| objects.put(id, object.clone()))
+        });
+        let Some(before) = before else { return };
+        self.note_phase(id, before.as_deref(), Some(&object));
+        self.wake_concerned(id, before.as_deref(), Some(&object));
+    }
+
+    /// An object is gone; with `uid` only if it is that one.
+    pub(super) fn removed(&self, id: &ObjectId, uid: Option<&str>) {
+        let gone = self.with_mut(|objects| {
+            let known = objects.get(id).map(|known| known.uid().to_owned());
+            let uid = uid.map(str::to_owned).or_else(|| known.clone())?;
+            let is_it = known.is_some_and(|known| known == uid);
+            self.gone.lock().unwrap_or_else(PoisonError::into_inner).note(uid);
+            if is_it { objects.remove(id) } else { None }
+        });
+        self.note_removed(id, gone);
+    }
+
+    fn note_removed(&self, id: &ObjectId, gone: Option<Arc<Object>>) {
+        if let Some(gone) = gone {
+            self.note_phase(id, Some(&gone), None);
+            self.wake_concerned(id, Some(&gone), None);
+        }
+    }
+
+    fn wake_concerned(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
+        self.wake(self.with(|objects| concerned(objects, id, before, after)));
+        // The workload cluster of a Cluster that is gone is forgotten.
+        if id.workload.is_none() && (after.is_some() || id.kind.is_core("Cluster")) {
+            self.wake_after(id, Duration::ZERO);
+        }
+    }
+
+    /// What came of the eviction of a Pod.
+    pub(super) fn note_eviction(&self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
+        self.with_mut(|objects| objects.note_eviction(cluster, pod, refusal));
+    }
+
+    /// A workload cluster is connected, or is gone.
+    pub(super) fn connected(&self, cluster: &ObjectKey, up: bool) {
+        let ids = self.with_mut(|objects| {
+            match up {
+                true => objects.workload_mut(cluster).is_reachable = true,
+                false => self.forget_workload(objects, cluster),
+            }
+            objects.everything_of(cluster)
+        });
+        self.wake(ids.iter().map(|object| ObjectId::of(object)));
+        self.wake([ObjectId::core("Cluster", &cluster.namespace, &cluster.name)]);
+    }
+
+    fn forget_workload(&self, objects: &mut Objects, cluster: &ObjectKey) {
+        objects.forget_workload(cluster);
+        self.lists().remove(&Some(cluster.clone()));
+    }
+
+    /// What has become of a workload cluster that is followed; nothing if it is not followed any more.
+    pub(super) fn followed(&self, cluster: &ObjectKey, now: Following) {
+        let cluster_id = ObjectId::core("Cluster", &cluster.namespace, &cluster.name);
+        let woken = self.with_mut(|objects| {
+            let known = objects.workload(cluster).filter(|workload| workload.is_followed);
+            let (was_connected, problem) = match (known, &now) {
+                (Some(known), _) => (known.is_reachable, known.problem.clone()),
+                (None, Following::Begins) => (objects.workload(cluster).is_some(), None),
+                (None, _) => return Vec::new(),
+            };
+            let is_news = match now {
+                Following::Begins => {
+                    // Its API server may be another one, whose versions are not those of the last.
+                    self.lists().remove(&Some(cluster.clone()));
+                    objects.disconnect(cluster, None);
+                    was_connected
+                }
+                Following::Connected => {
+                    let workload = objects.workload_mut(cluster);
+                    (workload.is_reachable, workload.problem) = (true, None);
+                    !was_connected
+                }
+                Following::Disconnected(because) => {
+                    if !was_connected && problem.as_ref() == Some(&because) {
+                        return Vec::new();
+                    }
+                    self.lists().remove(&Some(cluster.clone()));
+                    objects.disconnect(cluster, Some(because));
+                    was_connected
+                }
+                Following::Ends => {
+                    self.forget_workload(objects, cluster);
+                    true
+                }
+            };
+            let all = if is_news { objects.everything_of(cluster) } else { Vec::new() };
+            all.iter().map(|object| ObjectId::of(object)).chain([cluster_id]).collect()
+        });
+        self.wake(woken);
+    }
+
+    /// Counts the phases of Machines.
+    fn note_phase(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
+        if !id.kind.is_core("Machine") {
+            return;
+        }
+        let gauge = |object: &Object| {
+            let phase = machines::lifecycle::conditions::phase(object);
+            self.metrics.machines.get_or_create(&metrics::Phase { phase: known_phase(phase) }).clone()
+        };
+        if let Some(before) = before {
+            gauge(before).dec();
+        }
+        if let Some(after) = after {
+            gauge(after).inc();
+        }
+    }
+}
+
+/// What has happened to some of many in the last minute, as far as that matters.
+struct Recent<K> {
+    at: HashMap<K, Instant>,
+    /// How many there may be before the old ones are dropped, so that each costs the same however many there are.
+    most: usize,
+}
+
+impl<K> Default for Recent<K> {
+    fn default() -> Self {
+        Recent { at: HashMap::new(), most: 0 }
+    }
+}
+
+impl<K: Eq + Hash> Recent<K> {
+    fn note(&mut self, key: K) {
+        self.at.insert(key, Instant::now());
+        if self.at.len() > self.most {
+            self.at.retain(|_, at| at.elapsed() < FRESH);
+            self.most = 2 * self.at.len().max(512);
+        }
+    }
+
+    fn has<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.at.get(key).is_some_and(|at| at.elapsed() < FRESH)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Another process counts from now on.
+        self.metrics.machines.clear();
+    }
+}
+
+/// A phase as a label of metrics, which have fixed sets of values. A Machine without one is about to get its first.
+fn known_phase(phase: &str) -> &'static str {
+    let phase = if phase.is_empty() { "Pending" } else { phase };
+    metrics::PHASES.into_iter().find(|known| *known == phase).unwrap_or("Unknown")
+}
+
+/// The resourceVersion as a number; API servers count upwards.
+fn version_of(object: &Object) -> u64 {
+    number(object.at("metadata.resourceVersion").and_then(|it| it.as_str()).unwrap_or_default())
+}
+
+/// A resourceVersion as a number.
+pub(super) fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(uid: &str, version: &str) -> Object {
+        let metadata = json!({"namespace": "default", "name": "one", "uid": uid, "resourceVersion": version});
+        let api_version = "cluster.x-k8s.io/v1beta2";
+        Object::try_from(json!({"apiVersion": api_version, "kind": "MachineSet", "metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn a_list_removes_what_this_process_wrote_before_it_and_nothing_newer() {
+        // MA-10.4
+        let (store, _due) = Store::new(Arc::default());
+        let (id, kind) = (ObjectId::of(&set("a", "1")), GroupKind::core("MachineSet"));
+        let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
+        let list = |version| store.listed(None, &kind, None, &BTreeSet::new(), version);
+        store.wrote(&id, set("a", "5"));
+        list(4);
+        assert_eq!(there().as_deref(), Some("a"), "the list is older than the write");
+        list(5);
+        assert_eq!(there(), None, "another controller has deleted it while the watch had a gap");
+        store.wrote(&id, set("a", "6"));
+        assert_eq!(there(), None);
+        store.wrote(&id, set("b", "5"));
+        assert_eq!(there(), None, "the list would have had it: it came and went before");
+        store.wrote(&id, set("b", "7"));
+        assert_eq!(there().as_deref(), Some("b"));
+        store.seen(&id, set("c", "8"));
+        list(9);
+        assert_eq!(there(), None);
+        store.seen(&id, set("d", "9"));
+        assert_eq!(there().as_deref(), Some("d"), "the API server was asked for it after the list");
+    }
+
+    #[test]
+    fn versions_of_a_workload_cluster_begin_anew_with_another_api_server() {
+        let (store, _due) = Store::new(Arc::default());
+        let (cluster, kind) = (ObjectKey::new("default", "c"), GroupKind::core("MachineSet"));
+        let id = ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&set("a", "1")) };
+        let there = || store.with(|objects| objects.get(&id).is_some());
+        for forget in [
+            (|store, cluster| Store::connected(store, cluster, false)) as fn(&Store, &ObjectKey),
+            |store, cluster| store.followed(cluster, Following::Begins),
+            |store, cluster| store.followed(cluster, Following::Ends),
+        ] {
+            store.listed(Some(&cluster), &kind, None, &BTreeSet::new(), 100);
+            store.wrote(&id, set("a", "2"));
+            assert!(!there());
+            forget(&store, &cluster);
+            store.wrote(&id, set("a", "2"));
+            assert!(there());
+            store.removed(&id, None);
+            *store.gone.lock().unwrap() = Recent::default();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_gone_does_not_come_back_with_a_late_answer() {
+        let (store, _due) = Store::new(Arc::default());
+        let id = ObjectId::of(&set("a", "1"));
+        let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
+        store.seen(&id, set("a", "1"));
+        assert_eq!(there().as_deref(), Some("a"));
+        store.removed(&id, Some("a"));
+        store.wrote(&id, set("a", "2"));
+        assert_eq!(there(), None, "this process has written it, and another one has removed its last finalizer");
+        store.seen(&id, set("b", "3"));
+        assert_eq!(there().as_deref(), Some("b"), "it is another object of the same name");
+        store.removed(&id, Some("a"));
+        assert_eq!(there().as_deref(), Some("b"));
+        store.removed(&id, None);
+        store.wrote(&id, set("b", "4"));
+        assert_eq!(there(), None);
+        // An object that came and went before the answer to its creation.
+        store.removed(&id, Some("c"));
+        store.wrote(&id, set("c", "5"));
+        assert_eq!(there(), None);
+        tokio::time::advance(FRESH).await;
+        assert!(!store.gone.lock().unwrap().has("c"), "it is forgotten");
+    }
+}

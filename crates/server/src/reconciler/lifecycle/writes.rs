@@ -1,0 +1,492 @@
+//! The writes of a step as requests; what the API server answers goes into the store at once.
+
+mod uncertain;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{PatchOperation, ReplaceOperation, TestOperation};
+use kube::api::Patch;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use self::uncertain::{Doubt, Found, Uncertain};
+use super::followed::Followed;
+use super::store::Store;
+use super::watches::WorkloadWatches;
+use super::workloads::WorkloadClusters;
+use crate::kubernetes::lease::NotLeading;
+use crate::kubernetes::untyped::{self, RequestError};
+use crate::telemetry::metrics::Metrics;
+use machines::lifecycle::{GroupKind, ObjectId, Objects, Write};
+use model::hub::{Object, ObjectKey, ObjectRef, label};
+use schema::field::shortened;
+
+/// The type of Secrets of Cluster API (CT-10.10).
+const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+
+/// For how long one pass of a drain evicts Pods; those that are left come in the next pass (MA-10.6).
+const EVICTING: Duration = Duration::from_secs(10);
+
+/// Why the writes of a step did not all succeed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    #[error("this process is not the leader")]
+    NotLeading,
+    /// The stored state of an object is outdated.
+    #[error("{reason}")]
+    Conflict { id: Box<ObjectId>, reason: String },
+    #[error("{0}")]
+    Failed(String),
+    /// The API server did not say whether an object was created.
+    #[error("{0}")]
+    Unanswered(String),
+}
+
+impl WriteError {
+    fn of(id: &ObjectId, error: RequestError) -> Self {
+        let reason = format!("{id}: {error}");
+        match error {
+            error if is_not_leading(&error) => WriteError::NotLeading,
+            error if error.is_conflict() => WriteError::Conflict { id: Box::new(id.clone()), reason },
+            _ => WriteError::Failed(reason),
+        }
+    }
+}
+
+fn is_not_leading(error: &RequestError) -> bool {
+    matches!(error, RequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
+}
+
+/// A merge patch of a part of an object.
+enum Part {
+    /// Everything but the status.
+    Main(Map<String, Value>),
+    Status(Map<String, Value>),
+}
+
+/// Writes what steps ask for.
+pub(super) struct Writer {
+    client: kube::Client,
+    store: Arc<Store>,
+    workloads: Arc<dyn WorkloadClusters>,
+    watches: WorkloadWatches,
+    followed: Followed,
+    uncertain: Uncertain,
+}
+
+impl Writer {
+    pub(super) fn new(
+        client: kube::Client,
+        store: Arc<Store>,
+        workloads: Arc<dyn WorkloadClusters>,
+        followed: Followed,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let watches = WorkloadWatches::new(store.clone(), metrics);
+        Writer { client, store, workloads, watches, followed, uncertain: Uncertain::default() }
+    }
+
+    /// Writes in this order, until one fails.
+    pub(super) async fn write(&self, writes: Vec<Write>) -> Result<(), WriteError> {
+        let mut first_eviction = None;
+        for one in writes {
+            match one {
+                Write::Evict { workload, pod, grace } => {
+                    let begun = first_eviction.get_or_insert_with(Instant::now);
+                    if begun.elapsed() < EVICTING {
+                        self.evict(&workload, &pod, grace).await?;
+                    }
+                }
+                other => self.one(other).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts a Pod. A refusal, as because of a disruption budget, does not stop the others; it is remembered for the next pass
+    /// (MA-10.6).
+    async fn evict(&self, workload: &ObjectKey, pod: &Object, grace: Option<u32>) -> Result<(), WriteError> {
+        let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod), grace).await {
+            Ok(()) => None,
+            Err(error) if error.is_too_many_requests() => Some(shortened(&error.to_string()).into_owned()),
+            Err(error) => return Err(self.refused(&id_of(Some(workload), pod), error).await),
+        };
+        self.store.note_eviction(workload, &pod.key(), refusal);
+        Ok(())
+    }
+
+    async fn one(&self, write: Write) -> Result<(), WriteError> {
+        match write {
+            Write::Create { workload, objects } => self.create_all(workload.as_ref(), objects).await,
+            Write::CreateIfAbsent { workload, object } => match self.create(workload.as_ref(), &object).await {
+                Ok(_) | Err(WriteError::Conflict { .. }) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Write::Update { workload, before, after } => self.update(workload.as_ref(), &before, &after).await,
+            Write::Delete { workload, object } => self.delete(workload.as_ref(), &object).await,
+            Write::Evict { workload, pod, grace } => self.evict(&workload, &pod, grace).await,
+            Write::Connect { workload, up: true } => self.connect(&workload).await,
+            Write::Connect { workload, up: false } => {
+                self.watches.stop(&workload);
+                self.workloads.forget(&workload);
+                self.store.connected(&workload, false);
+                Ok(())
+            }
+            Write::Follow { workload, on: true } => {
+                self.watches.stop(&workload);
+                self.workloads.forget(&workload);
+                self.followed.start(&workload);
+                Ok(())
+            }
+            Write::Follow { workload, on: false } => {
+                self.followed.stop(&workload);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends what there is of a Cluster that is gone.
+    pub(super) fn gone(&self, cluster: &ObjectKey) {
+        self.followed.stop(cluster);
+    }
+
+    fn client(&self, workload: Option<&ObjectKey>) -> Result<kube::Client, WriteError> {
+        match workload {
+            None => Ok(self.client.clone()),
+            Some(cluster) => match self.followed.client(cluster) {
+                Some(followed) => followed.map_err(WriteError::Failed),
+                None => match self.workloads.get(cluster) {
+                    Some(opened) => Ok(opened.client),
+                    None => Err(WriteError::Failed(format!("workload cluster {cluster} is not connected"))),
+                },
+            },
+        }
+    }
+
+    /// The client for a new object. The first Node of a Cluster makes its workload cluster; one that was forgotten since the Cluster is being
+    /// deleted is not made again.
+    fn client_for_new(&self, workload: Option<&ObjectKey>) -> Result<kube::Client, WriteError> {
+        if let Some(cluster) = workload
+            && self.followed.client(cluster).is_none()
+            && self.store.with(|objects| is_wanted(objects, cluster))
+        {
+            return Ok(self.workloads.open(cluster).map_err(WriteError::Failed)?.client);
+        }
+        self.client(workload)
+    }
+
+    /// Makes objects, all or none.
+    async fn create_all(&self, workload: Option<&ObjectKey>, objects: Vec<Object>) -> Result<(), WriteError> {
+        let mut made = Vec::new();
+        for object in objects {
+            match self.create(workload, &object).await {
+                Ok(object) => made.push(object),
+                Err(WriteError::Unanswered(reason)) => {
+                    // The objects before it stay until it is known whether this object refers to them.
+                    self.uncertain.note(Doubt { object, before: made });
+                    return Err(WriteError::Failed(reason));
+                }
+                Err(error) => {
+                    for object in made.iter().rev() {
+                        self.delete(workload, object).await?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn create(&self, workload: Option<&ObjectKey>, object: &Object) -> Result<Object, WriteError> {
+        let (client, id) = (self.client_for_new(workload)?, id_of(workload, object));
+        let mut made = match workload {
+            None => self.post(&client, object).await?,
+            // Its objects have the same name in each step, and its API server may have ended for good.
+            Some(_) => untyped::create(&client, object).await.map_err(|error| WriteError::of(&id, error))?,
+        };
+        // Most kinds have no status when they are created.
+        if let Some(status) = object.at("status").filter(|status| made.at("status") != Some(status)) {
+            // In any version: the step of the new object itself may have written it meanwhile.
+            let patch = Patch::Merge(json!({"status": status}));
+            let written = untyped::update_status(&client, &made.reference(), &patch).await;
+            made = match written {
+                Ok(written) => written,
+                Err(error) if error.is_not_found() => {
+                    let reason = format!("{id} was deleted right after its creation");
+                    return Err(WriteError::Conflict { id: Box::new(id), reason });
+                }
+                Err(error) => return Err(WriteError::of(&id, error)),
+            };
+        }
+        self.store.wrote(&id, made.clone());
+        Ok(made)
+    }
+
+    /// Makes an object. If there is no answer that says whether it was made, this is found out: a step that believed it was not
+    /// would make another one under another name, and take away what the first one refers to.
+    async fn post(&self, client: &kube::Client, object: &Object) -> Result<Object, WriteError> {
+        let id = id_of(None, object);
+        match untyped::create(client, object).await {
+            Err(error) if !is_not_leading(&error) && error.may_have_written() => {
+                match self.uncertain.look_up(client, object).await {
+                    Found::Made(found) => Ok(*found),
+                    Found::NotMade => Err(WriteError::of(&id, error)),
+                    Found::Unknown => Err(WriteError::Unanswered(format!("{id}: {error}"))),
+                }
+            }
+            answered => answered.map_err(|error| WriteError::of(&id, error)),
+        }
+    }
+
+    /// Finds out whether objects were created whose creation, by a step of `owner`, was not answered.
+    pub(super) async fn settle(&self, owner: &Object) -> Result<(), WriteError> {
+        for Doubt { object, before } in self.uncertain.of(owner.uid()) {
+            match uncertain::read(&self.client, &object).await {
+                Found::Made(found) => self.store.wrote(&id_of(None, &object), *found),
+                Found::NotMade => {
+                    for object in before.iter().rev() {
+                        self.delete(None, object).await?;
+                    }
+                }
+                Found::Unknown => {
+                    let id = id_of(None, &object);
+                    return Err(WriteError::Failed(format!("it is not known whether {id} was created")));
+                }
+            }
+            self.uncertain.clear(owner.uid(), &object.reference());
+        }
+        Ok(())
+    }
+
+    /// Changes an object by two merge patches: one of everything but the status, and one of the status. Both name the version that
+    /// the step has seen. The status goes last, since it says that the rest is done (CT-8.2, CT-18.1), unless the rest takes the last
+    /// finalizer away: the object would be gone.
+    async fn update(&self, workload: Option<&ObjectKey>, before: &Object, after: &Object) -> Result<(), WriteError> {
+        let (client, id) = (self.client(workload)?, id_of(workload, before));
+        let reference = reference(before);
+        let (main, status) = patches(before, after);
+        let parts =
+            [main.map(Part::Main), status.map(|status| Part::Status(Map::from_iter([("status".to_owned(), status)])))];
+        let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+        if after.is_being_deleted() && !has_finalizers(after) {
+            parts.reverse();
+        }
+        let mut version = before.at("metadata.resourceVersion").cloned().unwrap_or_default();
+        for part in parts {
+            let written = match part {
+                Part::Main(main) => untyped::update(&client, &reference, &versioned(main, &version)).await,
+                Part::Status(status) => untyped::update_status(&client, &reference, &versioned(status, &version)).await,
+            };
+            let written = match written {
+                Ok(written) => written,
+                Err(error) => return Err(self.refused(&id, error).await),
+            };
+            version = written.at("metadata.resourceVersion").cloned().unwrap_or_default();
+            self.wrote_or_removed(&id, written);
+        }
+        Ok(())
+    }
+
+    /// An update that takes away the last finalizer of an object that is being deleted removes it.
+    fn wrote_or_removed(&self, id: &ObjectId, written: Object) {
+        if written.is_being_deleted() && !has_finalizers(&written) {
+            self.store.removed(id, Some(written.uid()));
+        } else {
+            self.store.wrote(id, written);
+        }
+    }
+
+    /// Why the write of a stored object failed. If the object was not found, it is read again: it may have been deleted while its watch
+    /// had a gap, and the next step must know it.
+    async fn refused(&self, id: &ObjectId, error: RequestError) -> WriteError {
+        if !error.is_not_found() {
+            return WriteError::of(id, error);
+        }
+        let reason = format!("{id}: {error}");
+        match self.refresh(id).await {
+            Ok(true) => WriteError::Conflict { id: Box::new(id.clone()), reason },
+            // It is there. What is missing is another object, or the API server does not serve its status.
+            Ok(false) => WriteError::Failed(reason),
+            Err(error) => error,
+        }
+    }
+
+    /// Reads a stored object again, because the API server contradicts what is stored; returns whether its stored state changed.
+    pub(super) async fn refresh(&self, id: &ObjectId) -> Result<bool, WriteError> {
+        let Some(known) = self.store.with(|objects| objects.get(id).cloned()) else { return Ok(true) };
+        let client = self.client(id.workload.as_ref())?;
+        let found = untyped::get(&client, &known.reference()).await;
+        let Some(found) = found.map_err(|error| WriteError::Failed(format!("{id}: {error}")))? else {
+            self.store.removed(id, Some(known.uid()));
+            return Ok(true);
+        };
+        let version = |object: &Object| object.at("metadata.resourceVersion").cloned();
+        let differs = version(&found) != version(&known);
+        self.store.seen(id, found);
+        Ok(differs)
+    }
+
+    async fn delete(&self, workload: Option<&ObjectKey>, object: &Object) -> Result<(), WriteError> {
+        let (client, id) = (self.client(workload)?, id_of(workload, object));
+        match untyped::delete(&client, &reference(object), Some(object.uid())).await {
+            Ok(true) => Ok(()),
+            // It was gone already, even if the watch is behind.
+            Ok(false) => {
+                self.store.removed(&id, Some(object.uid()));
+                Ok(())
+            }
+            Err(error) => Err(WriteError::of(&id, error)),
+        }
+    }
+
+    /// Opens a workload cluster, and publishes its kubeconfig (CT-10.10).
+    async fn connect(&self, cluster: &ObjectKey) -> Result<(), WriteError> {
+        self.followed.stop(cluster);
+        let opened = self.workloads.open(cluster).map_err(WriteError::Failed)?;
+        self.publish(cluster, &opened.kubeconfig).await?;
+        if !self.watches.has(cluster) {
+            self.watches.start(cluster, &opened.client);
+        }
+        self.store.connected(cluster, true);
+        Ok(())
+    }
+
+    /// Writes the Secret `<cluster>-kubeconfig`; one of an earlier process has credentials that open nothing any more.
+    async fn publish(&self, cluster: &ObjectKey, kubeconfig: &str) -> Result<(), WriteError> {
+        let Some((object, owner)) = self.store.with(|objects| owned(objects, cluster)) else { return Ok(()) };
+        let secret = kubeconfig_secret(&object, &owner, kubeconfig);
+        let id = ObjectId::of(&secret);
+        match untyped::create(&self.client, &secret).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_conflict() => match self.replace(&secret, [&owner, &object]).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(WriteError::Failed(format!("{id} exists and is not of Cluster {cluster}"))),
+                Err(error) => Err(WriteError::of(&id, error)),
+            },
+            Err(error) => Err(WriteError::of(&id, error)),
+        }
+    }
+
+    /// Replaces the Secret if one of the objects is its owner; one that was made without a control plane is the Cluster's.
+    async fn replace(&self, secret: &Object, owners: [&Object; 2]) -> Result<bool, RequestError> {
+        for owner in owners {
+            match untyped::update(&self.client, &secret.reference(), &replacement(owner, secret)).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_invalid() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether there is a Cluster that is not being deleted.
+fn is_wanted(objects: &Objects, cluster: &ObjectKey) -> bool {
+    let found = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
+    found.is_some_and(|cluster| !cluster.is_being_deleted())
+}
+
+/// A Cluster, and what owns its kubeconfig: the control plane, or the Cluster where it has none.
+fn owned(objects: &Objects, cluster: &ObjectKey) -> Option<(Arc<Object>, Arc<Object>)> {
+    let object = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name))?;
+    let text =
+        |name: &str| object.at(&format!("spec.controlPlaneRef.{name}")).and_then(Value::as_str).unwrap_or_default();
+    let control_plane = ObjectId::new(
+        GroupKind::new(text("apiGroup"), text("kind")),
+        ObjectKey::new(&*cluster.namespace, text("name")),
+    );
+    Some((object.clone(), objects.get(&control_plane).unwrap_or(object).clone()))
+}
+
+/// The Secret with which a workload cluster is reached.
+fn kubeconfig_secret(cluster: &Object, owner: &Object, kubeconfig: &str) -> Object {
+    let owner = json!({
+        "apiVersion": owner.api_version(), "kind": owner.kind(), "name": owner.name(), "uid": owner.uid(),
+    });
+    Object::try_from(json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": format!("{}-kubeconfig", cluster.name()),
+            "namespace": cluster.namespace(),
+            "labels": {label::CLUSTER_NAME: cluster.name()},
+            "ownerReferences": [owner],
+        },
+        "type": SECRET_TYPE,
+        "data": {"value": STANDARD.encode(kubeconfig)},
+    }))
+    .unwrap_or_default()
+}
+
+/// Replaces owner and data of a Secret that was made by an earlier process for the same owner, and of no other.
+fn replacement(owner: &Object, secret: &Object) -> Patch<Value> {
+    let pointer = |path: &[&str]| PointerBuf::from_tokens(path.iter().copied());
+    let test = |path: &[&str], value: Value| PatchOperation::Test(TestOperation { path: pointer(path), value });
+    let replace = |path: &[&str]| {
+        let value = secret.at(&path.join(".")).cloned().unwrap_or_default();
+        PatchOperation::Replace(ReplaceOperation { path: pointer(path), value })
+    };
+    let operations = vec![
+        test(&["type"], json!(SECRET_TYPE)),
+        test(&["metadata", "ownerReferences", "0", "uid"], json!(owner.uid())),
+        replace(&["metadata", "ownerReferences"]),
+        replace(&["data"]),
+    ];
+    Patch::Json(json_patch::Patch(operations))
+}
+
+fn has_finalizers(object: &Object) -> bool {
+    object.at("metadata.finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty())
+}
+
+fn id_of(workload: Option<&ObjectKey>, object: &Object) -> ObjectId {
+    ObjectId { workload: workload.cloned(), ..ObjectId::of(object) }
+}
+
+fn reference(object: &Object) -> ObjectRef {
+    object.reference()
+}
+
+/// The merge patches that make one object of another: everything but the status, and the status.
+fn patches(before: &Object, after: &Object) -> (Option<Map<String, Value>>, Option<Value>) {
+    let (before, after) = (before.members(), after.members());
+    let mut main = Map::new();
+    let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+    for name in names.filter(|name| *name != "status") {
+        if let Some(change) = change(before.get(name), after.get(name)) {
+            main.insert(name.clone(), change);
+        }
+    }
+    let status = change(before.get("status"), after.get("status"));
+    ((!main.is_empty()).then_some(main), status)
+}
+
+/// What a merge patch has in the place of a value that changes; nothing where it stays.
+fn change(before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
+    match (before, after) {
+        (before, after) if before == after => None,
+        (_, None) => Some(Value::Null),
+        (Some(Value::Object(before)), Some(Value::Object(after))) => {
+            let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+            let changes = names.filter_map(|name| Some((name.clone(), change(before.get(name), after.get(name))?)));
+            Some(Value::Object(changes.collect()))
+        }
+        (_, Some(after)) => Some(after.clone()),
+    }
+}
+
+/// A merge patch that holds for this version only.
+fn versioned(mut patch: Map<String, Value>, version: &Value) -> Patch<Value> {
+    let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert("resourceVersion".to_owned(), version.clone());
+    }
+    Patch::Merge(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests;

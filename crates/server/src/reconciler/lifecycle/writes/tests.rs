@@ -1,0 +1,383 @@
+use http::Method;
+use tokio::time::sleep;
+
+use super::super::workloads::WorkloadCluster;
+use super::*;
+use crate::kubernetes::scripted::{Answer, Script};
+
+fn object(value: Value) -> Object {
+    Object::try_from(value).unwrap()
+}
+
+/// A process without workload clusters.
+#[derive(Debug)]
+struct NoWorkloads;
+
+impl WorkloadClusters for NoWorkloads {
+    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
+        Err(cluster.to_string())
+    }
+
+    fn get(&self, _: &ObjectKey) -> Option<WorkloadCluster> {
+        None
+    }
+
+    fn forget(&self, _: &ObjectKey) {}
+
+    fn forget_all(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_not_made_twice_if_the_api_server_does_not_answer() {
+    // MA-15.8
+    const PATH: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines";
+    let owners = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "s", "uid": "u"}]);
+    let machine = |owners: &Value| {
+        object(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"namespace": "ns", "name": "m", "ownerReferences": owners},
+        }))
+    };
+    let stored = |owners: &Value| {
+        let mut stored = Value::from(machine(owners));
+        stored["metadata"]["uid"] = json!("made");
+        Answer::ok(stored)
+    };
+    let failing = || Answer::error(504, "Timeout");
+    for (case, answers, is_made) in [
+        ("it was made", vec![Answer::Silence, failing(), stored(&owners)], true),
+        ("it was made before an error", vec![failing(), stored(&owners)], true),
+        ("it was not made", vec![failing(), Answer::error(404, "NotFound")], false),
+        ("it was made by another owner", vec![failing(), stored(&json!([]))], false),
+        ("it was refused", vec![Answer::error(422, "Invalid")], false),
+    ] {
+        let script = Script::default();
+        let (mut answers, one) = (answers.into_iter(), format!("{PATH}/m"));
+        script.expect(&Method::POST, PATH, &[], answers.next().unwrap());
+        for answer in answers {
+            script.get(&one, &[], answer);
+        }
+        let (store, _queue) = Store::new(Arc::default());
+        let store = Arc::new(store);
+        let writer =
+            Writer::new(script.client(), store.clone(), Arc::new(NoWorkloads), Followed::none(&store), Arc::default());
+        let write = Write::Create { workload: None, objects: vec![machine(&owners)] };
+        assert_eq!(writer.write(vec![write]).await.is_ok(), is_made, "{case}");
+        assert_eq!(script.left(), 0, "{case}");
+        let id = ObjectId::core("Machine", "ns", "m");
+        assert_eq!(store.with(|objects| objects.get(&id).is_some()), is_made, "{case}: the next step knows of it");
+    }
+}
+
+/// A server for Machines that answers no request, stores what it is sent, or is well.
+struct SilentServer {
+    is_silent: Arc<std::sync::atomic::AtomicBool>,
+    requests: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl SilentServer {
+    /// A client of a server that has these objects, and no others.
+    fn client(&self, objects: Vec<Value>) -> kube::Client {
+        let (is_silent, requests) = (self.is_silent.clone(), self.requests.clone());
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (path, is_silent) =
+                (request.uri().path().to_owned(), is_silent.load(std::sync::atomic::Ordering::Relaxed));
+            requests.lock().unwrap().push(format!("{} {path}", request.method()));
+            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+            let found = objects.iter().find(|object| object["metadata"]["name"] == name).cloned();
+            async move {
+                if is_silent {
+                    std::future::pending::<()>().await;
+                }
+                let (code, body) = match found {
+                    Some(found) => (200, found),
+                    None => (404, crate::kubernetes::scripted::status(404, "NotFound")),
+                };
+                let body = axum::body::Body::from(body.to_string());
+                Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_api_server_occupies_a_step_for_a_short_time() {
+    // MA-15.8, DEC-102
+    let owners = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "s", "uid": "owner"}]);
+    let machine = |name: &str| {
+        object(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {
+            "namespace": "ns", "name": name, "uid": "u", "ownerReferences": owners,
+            "labels": {"cluster.x-k8s.io/cluster-name": "c"}}}))
+    };
+    let owner = object(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet",
+        "metadata": {"namespace": "ns", "name": "s", "uid": "owner"}}));
+    for is_made in [true, false] {
+        let server = SilentServer { is_silent: Arc::new(true.into()), requests: Arc::default() };
+        let objects = if is_made { vec![Value::from(machine("m"))] } else { Vec::new() };
+        let (store, _queue) = Store::new(Arc::default());
+        let (store, client) = (Arc::new(store), server.client(objects));
+        let writer =
+            Arc::new(Writer::new(client, store.clone(), Arc::new(NoWorkloads), Followed::none(&store), Arc::default()));
+        let started = Instant::now();
+        let create = |name: &str| {
+            let (writer, write) = (writer.clone(), Write::Create { workload: None, objects: vec![machine(name)] });
+            tokio::spawn(async move { writer.write(vec![write]).await })
+        };
+        let others: Vec<_> = (0..uncertain::SHARE).map(|number| create(&format!("other{number}"))).collect();
+        tokio::task::yield_now().await;
+        assert!(create("m").await.unwrap().is_err());
+        let first = started.elapsed();
+        for other in others {
+            assert!(other.await.unwrap().is_err());
+        }
+        assert!(started.elapsed() <= first + uncertain::LIMIT + Duration::from_secs(1), "{:?}", started.elapsed());
+        assert!(writer.settle(&owner).await.is_err(), "the owner has no other step before the API server answers");
+        server.is_silent.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(writer.settle(&owner).await.is_ok());
+        let id = ObjectId::core("Machine", "ns", "m");
+        assert_eq!(store.with(|objects| objects.get(&id).is_some()), is_made, "the next step knows of it");
+        server.requests.lock().unwrap().clear();
+        assert!(writer.settle(&owner).await.is_ok());
+        assert!(server.requests.lock().unwrap().is_empty(), "it is asked once");
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_workload_cluster_is_not_made_again() {
+    let (store, _queue) = Store::new(Arc::default());
+    let store = Arc::new(store);
+    let writer = Writer::new(
+        Script::default().client(),
+        store.clone(),
+        Arc::new(NoWorkloads),
+        Followed::none(&store),
+        Arc::default(),
+    );
+    let node = object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}));
+    let write = Write::Create { workload: Some(ObjectKey::new("ns", "c")), objects: vec![node] };
+    let write = || write.clone();
+    let error = async || writer.write(vec![write()]).await.unwrap_err().to_string();
+    assert_eq!(error().await, "workload cluster ns/c is not connected", "there is no Cluster");
+    let cluster = |metadata: Value| {
+        let mut cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"namespace": "ns", "name": "c", "uid": "u"}});
+        json_patch::merge(&mut cluster["metadata"], &metadata);
+        object(cluster)
+    };
+    let id = ObjectId::core("Cluster", "ns", "c");
+    store.wrote(&id, cluster(json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["f"]})));
+    assert_eq!(error().await, "workload cluster ns/c is not connected", "it is being deleted");
+    store.removed(&id, None);
+    store.wrote(&id, cluster(json!({"uid": "another"})));
+    assert_eq!(error().await, "ns/c", "its first Node makes it");
+}
+
+/// The workload clusters of a process: one, whose client this is.
+struct OneWorkload(kube::Client);
+
+impl std::fmt::Debug for OneWorkload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OneWorkload")
+    }
+}
+
+impl WorkloadClusters for OneWorkload {
+    fn open(&self, _: &ObjectKey) -> Result<WorkloadCluster, String> {
+        Ok(WorkloadCluster { client: self.0.clone(), kubeconfig: String::new() })
+    }
+
+    fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster> {
+        self.open(cluster).ok()
+    }
+
+    fn forget(&self, _: &ObjectKey) {}
+
+    fn forget_all(&self) {}
+}
+
+#[tokio::test]
+async fn the_control_plane_owns_the_kubeconfig() {
+    // CT-10.10
+    const PATH: &str = "/api/v1/namespaces/ns/secrets";
+    let named = |api_version: &str, kind: &str, uid: &str, spec: Value| {
+        object(json!({"apiVersion": api_version, "kind": kind, "spec": spec,
+            "metadata": {"namespace": "ns", "name": "c", "uid": uid}}))
+    };
+    let to = json!({"controlPlaneRef": {"apiGroup": "g.io", "kind": "Plane", "name": "c"}});
+    let cluster = named("cluster.x-k8s.io/v1beta2", "Cluster", "of-cluster", to);
+    let plane = named("g.io/v1", "Plane", "of-plane", json!({}));
+    let key = ObjectKey::new("ns", "c");
+    let existing = format!("{PATH}/c-kubeconfig");
+    let (create, replace) = ((Method::POST, PATH), (Method::PATCH, &*existing));
+    let made = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c-kubeconfig"}});
+    let (ok, taken) = (|| Answer::ok(made.clone()), || Answer::error(409, "AlreadyExists"));
+    let other = || Answer::error(422, "Invalid");
+    for (case, control_plane, requests, is_written) in [
+        ("new", Some(&plane), vec![(&create, "of-plane", ok())], true),
+        ("without a control plane", None, vec![(&create, "of-cluster", ok())], true),
+        (
+            "one of an earlier process",
+            Some(&plane),
+            vec![(&create, "of-plane", taken()), (&replace, "of-plane", ok())],
+            true,
+        ),
+        (
+            "one that the Cluster owns",
+            Some(&plane),
+            vec![(&create, "of-plane", taken()), (&replace, "of-plane", other()), (&replace, "of-cluster", ok())],
+            true,
+        ),
+        (
+            "one of another owner",
+            Some(&plane),
+            vec![(&create, "of-plane", taken()), (&replace, "of-plane", other()), (&replace, "of-cluster", other())],
+            false,
+        ),
+    ] {
+        let (script, (store, _queue)) = (Script::default(), Store::new(Arc::default()));
+        let store = Arc::new(store);
+        for object in [Some(&cluster), control_plane].into_iter().flatten() {
+            store.wrote(&ObjectId::of(object), object.clone());
+        }
+        for ((method, path), owner, answer) in requests {
+            script.expect(method, path, &[owner], answer);
+        }
+        let followed = Followed::none(&store);
+        let writer = Writer::new(script.client(), store, Arc::new(NoWorkloads), followed, Arc::default());
+        let written = writer.publish(&key, "k").await;
+        assert_eq!(written.is_ok(), is_written, "{case}: {written:?}");
+        assert_eq!(script.left(), 0, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
+    // MA-10.6
+    let is_refusing = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (tried, refusing) = (Arc::new(std::sync::Mutex::new(Vec::new())), is_refusing.clone());
+    let log = tried.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let path = request.uri().path().to_owned();
+        let name = path.trim_end_matches("/eviction").rsplit('/').next().unwrap_or_default().to_owned();
+        let is_refusing = refusing.load(std::sync::atomic::Ordering::Relaxed);
+        let is_refused = is_refusing && name == "a";
+        log.lock().unwrap().push(name);
+        async move {
+            // Those who refuse are quick.
+            sleep(Duration::from_secs(if is_refusing { 0 } else { 4 })).await;
+            let (code, body) = match is_refused {
+                true => (
+                    429,
+                    json!({
+                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
+                        "reason": "TooManyRequests", "message": "the disruption budget x needs 1 healthy pods",
+                    }),
+                ),
+                false => (201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})),
+            };
+            let body = axum::body::Body::from(body.to_string());
+            Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    let workloads = Arc::new(OneWorkload(kube::Client::new(service, "default")));
+    let (store, _queue) = Store::new(Arc::default());
+    let (store, cluster) = (Arc::new(store), ObjectKey::new("ns", "c"));
+    let writer =
+        Writer::new(Script::default().client(), store.clone(), workloads, Followed::none(&store), Arc::default());
+    let pods = ["a", "b", "c", "d"].map(|name| {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name}});
+        Arc::new(object(pod))
+    });
+    for pod in &pods {
+        store.wrote(&id_of(Some(&cluster), pod), (**pod).clone());
+    }
+    let evict =
+        || pods.iter().map(|pod| Write::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None }).collect();
+    let refusal = |name: &str| {
+        let pod = ObjectKey::new("default", name);
+        store.with(|objects| objects.workload(&cluster)?.refusal(&pod).map(str::to_owned))
+    };
+    writer.write(evict()).await.unwrap();
+    let tried = || {
+        let mut tried: Vec<String> = std::mem::take(&mut *tried.lock().unwrap());
+        // The client tries again by itself.
+        tried.dedup();
+        tried
+    };
+    assert_eq!(tried(), ["a", "b", "c", "d"], "the others go on after a refusal");
+    assert!(refusal("a").unwrap().contains("the disruption budget x needs 1 healthy pods"));
+    assert_eq!(refusal("b"), None);
+    is_refusing.store(false, std::sync::atomic::Ordering::Relaxed);
+    writer.write(evict()).await.unwrap();
+    assert_eq!(tried(), ["a", "b", "c"], "after ten seconds the next pass goes on");
+    assert_eq!(refusal("a"), None, "it is evicted in the next pass");
+}
+
+#[test]
+fn a_merge_patch_holds_what_has_changed_and_the_status_apart() {
+    let before = object(json!({
+        "metadata": {"name": "m", "labels": {"a": "1", "b": "2"}}, "spec": {"x": [1], "y": {"z": 1}},
+        "status": {"phase": "Pending"},
+    }));
+    let after = object(json!({
+        "metadata": {"name": "m", "labels": {"a": "1", "c": "3"}}, "spec": {"x": [1, 2], "y": {"z": 1}},
+        "status": {"phase": "Running"},
+    }));
+    let (main, status) = patches(&before, &after);
+    let want = json!({"metadata": {"labels": {"b": null, "c": "3"}}, "spec": {"x": [1, 2]}});
+    assert_eq!(Value::Object(main.unwrap()), want);
+    assert_eq!(status, Some(json!({"phase": "Running"})));
+    assert_eq!(patches(&before, &before), (None, None));
+    let (main, _) = patches(&before, &object(json!({"metadata": {"name": "m"}})));
+    assert_eq!(Value::Object(main.unwrap()), json!({"metadata": {"labels": null}, "spec": null}));
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_found_is_read_again() {
+    // DEC-60
+    const MACHINE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines/m";
+    const POD: &str = "/api/v1/namespaces/ns/pods/m";
+    let named = |api_version: &str, kind: &str| {
+        object(json!({"apiVersion": api_version, "kind": kind,
+            "metadata": {"namespace": "ns", "name": "m", "uid": "u", "resourceVersion": "1"}}))
+    };
+    let (machine, pod) = (Arc::new(named("cluster.x-k8s.io/v1beta2", "Machine")), Arc::new(named("v1", "Pod")));
+    let mut changed = Object::clone(&machine);
+    machines::lifecycle::put_at(&mut changed, "spec.version", json!("v1.33.0"));
+    let cluster = ObjectKey::new("ns", "c");
+    let missing = || Answer::error(404, "NotFound");
+    let update = || Write::Update { workload: None, before: machine.clone(), after: changed.clone() };
+    let evict = || Write::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None };
+    let eviction = format!("{POD}/eviction");
+    let of_machine = ObjectId::of(&machine);
+    let of_pod = ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&pod) };
+    for (case, id, write, (method, path), read, found, is_stored) in [
+        ("a deleted Machine", &of_machine, update(), (Method::PATCH, MACHINE), MACHINE, missing(), false),
+        ("a deleted Pod", &of_pod, evict(), (Method::POST, &*eviction), POD, missing(), false),
+        (
+            "a Machine whose part is not served",
+            &of_machine,
+            update(),
+            (Method::PATCH, MACHINE),
+            MACHINE,
+            Answer::ok(Value::from(Object::clone(&machine))),
+            true,
+        ),
+    ] {
+        let (script, (store, _queue)) = (Script::default(), Store::new(Arc::default()));
+        script.expect(&method, path, &[], missing());
+        script.get(read, &[], found);
+        let store = Arc::new(store);
+        for (id, object) in [(&of_machine, &machine), (&of_pod, &pod)] {
+            store.seen(id, Object::clone(object));
+        }
+        let workloads = Arc::new(OneWorkload(script.client()));
+        let writer = Writer::new(script.client(), store.clone(), workloads, Followed::none(&store), Arc::default());
+        let error = writer.write(vec![write]).await.unwrap_err();
+        assert_eq!(script.left(), 0, "{case}");
+        assert_eq!(store.with(|objects| objects.get(id).is_some()), is_stored, "{case}");
+        // A failure has growing pauses; the next step of the other cases comes at once.
+        assert_eq!(matches!(error, WriteError::Failed(_)), is_stored, "{case}: {error}");
+    }
+}

@@ -1,0 +1,288 @@
+//! Creations of which it is not known whether the API server has carried them out.
+//!
+//! ```text
+//! create ─► no answer ─► read again for `LIMIT` ─► answer: made or not
+//!                              └─► none: noted for the owner, whose next step reads again before anything else
+//! ```
+//!
+//! A step that took such an object for absent would make another one under another name, and delete what the first one refers to.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::warn;
+
+use crate::kubernetes::untyped;
+use model::hub::{Object, ObjectKey, ObjectRef, label};
+
+/// How long after a request without an answer its effect is looked for.
+const PAUSE: Duration = Duration::from_secs(1);
+/// For how long a step reads again. It occupies one of the few places for steps meanwhile.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+/// How long a creation is noted that no step of its owner asks for: by then the owner is gone, since steps are repeated every ten minutes.
+const KEPT: Duration = Duration::from_hours(1);
+/// How many steps of one Cluster read again at a time. The objects of the others are noted at once.
+pub(super) const SHARE: usize = 4;
+/// Bytes of all noted objects, as JSON. Beyond it, those of the owner that was added or asked for longest ago are dropped.
+const MOST_BYTES: usize = 16 << 20;
+
+/// An object that may have been created, with those that were created before it and have to go if it was not.
+#[derive(Clone, Debug)]
+pub(super) struct Doubt {
+    pub object: Object,
+    pub before: Vec<Object>,
+}
+
+impl Doubt {
+    fn bytes(&self) -> usize {
+        self.before.iter().chain([&self.object]).map(|object| object.as_ref().to_string().len()).sum()
+    }
+}
+
+/// What the API server says of an object that may have been created.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Found {
+    Made(Box<Object>),
+    NotMade,
+    Unknown,
+}
+
+/// The creations of one owner without an answer.
+#[derive(Debug)]
+struct Noted {
+    doubts: Vec<Doubt>,
+    /// The sum of the bytes of `doubts`.
+    bytes: usize,
+    /// When the last one was added, or a step of the owner asked for them.
+    at: Instant,
+}
+
+impl Noted {
+    fn new(at: Instant) -> Self {
+        Noted { doubts: Vec::new(), bytes: 0, at }
+    }
+
+    fn push(&mut self, doubt: Doubt, at: Instant) {
+        self.bytes += doubt.bytes();
+        self.doubts.push(doubt);
+        self.at = at;
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.bytes -= self.doubts.remove(at).bytes();
+    }
+}
+
+/// All creations without an answer.
+#[derive(Debug, Default)]
+pub(super) struct Uncertain {
+    /// By the uid of the owner.
+    noted: Mutex<HashMap<String, Noted>>,
+    /// How many steps of a Cluster read again.
+    waiting: Mutex<HashMap<ObjectKey, usize>>,
+}
+
+/// One of the places of a Cluster.
+struct Place<'u>(&'u Uncertain, ObjectKey);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting();
+        if let Some(count) = waiting.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                waiting.remove(&self.1);
+            }
+        }
+    }
+}
+
+impl Uncertain {
+    /// Whether an object was created whose creation was not answered. A request without an answer may be carried out a moment later.
+    pub(super) async fn look_up(&self, client: &kube::Client, object: &Object) -> Found {
+        let Some(_place) = self.place(object) else { return Found::Unknown };
+        let until = Instant::now() + LIMIT;
+        let reading = async {
+            loop {
+                sleep(PAUSE).await;
+                match read(client, object).await {
+                    Found::Unknown => {}
+                    found => return found,
+                }
+            }
+        };
+        timeout_at(until, reading).await.unwrap_or(Found::Unknown)
+    }
+
+    fn place(&self, object: &Object) -> Option<Place<'_>> {
+        let cluster = ObjectKey::new(object.namespace(), object.label(label::CLUSTER_NAME).unwrap_or_default());
+        let mut waiting = self.waiting();
+        let count = waiting.entry(cluster.clone()).or_default();
+        if *count >= SHARE {
+            return None;
+        }
+        *count += 1;
+        drop(waiting);
+        Some(Place(self, cluster))
+    }
+
+    /// Notes an object for the next step of its owner. Without an owner its name is always the same, and the next step finds it.
+    pub(super) fn note(&self, doubt: Doubt) {
+        let Some(owner) = owner(&doubt.object) else { return };
+        let (mut noted, at) = (self.noted(), Instant::now());
+        noted.retain(|_, noted| at.duration_since(noted.at) < KEPT);
+        let owner = owner.to_owned();
+        noted.entry(owner.clone()).or_insert_with(|| Noted::new(at)).push(doubt, at);
+        make_room(&mut noted, &owner);
+    }
+
+    /// What is noted for an owner.
+    pub(super) fn of(&self, owner: &str) -> Vec<Doubt> {
+        let mut noted = self.noted();
+        let Some(noted) = noted.get_mut(owner) else { return Vec::new() };
+        noted.at = Instant::now();
+        noted.doubts.clone()
+    }
+
+    /// Forgets an object of which it is known by now whether it was created.
+    pub(super) fn clear(&self, owner: &str, object: &ObjectRef) {
+        let mut noted = self.noted();
+        if let Some(of_owner) = noted.get_mut(owner) {
+            while let Some(at) = of_owner.doubts.iter().position(|doubt| doubt.object.reference() == *object) {
+                of_owner.remove(at);
+            }
+            if of_owner.doubts.is_empty() {
+                noted.remove(owner);
+            }
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, HashMap<String, Noted>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<ObjectKey, usize>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops creations until the others take no more than all may, the oldest first; the last one of `newest` stays. An object that is dropped
+/// and was created is a second one beside that of a later step.
+fn make_room(noted: &mut HashMap<String, Noted>, newest: &str) {
+    while noted.values().map(|noted| noted.bytes).sum::<usize>() > MOST_BYTES {
+        let others = noted.iter().filter(|(owner, _)| *owner != newest);
+        let oldest = others.min_by_key(|(owner, noted)| (noted.at, *owner)).map(|(owner, _)| owner.clone());
+        let (owner, creations) = match oldest {
+            Some(owner) => {
+                let dropped = noted.remove(&owner).map_or(0, |noted| noted.doubts.len());
+                (owner, dropped)
+            }
+            None => match noted.get_mut(newest) {
+                Some(noted) if noted.doubts.len() > 1 => {
+                    noted.remove(0);
+                    (newest.to_owned(), 1)
+                }
+                _ => return,
+            },
+        };
+        warn!(owner, creations, limit = MOST_BYTES, "Dropped creations without an answer, because they are too large");
+    }
+}
+
+/// Reads an object that may have been created.
+pub(super) async fn read(client: &kube::Client, object: &Object) -> Found {
+    match untyped::get(client, &object.reference()).await {
+        Ok(Some(found)) if has_same_owners(&found, object) => Found::Made(Box::new(found)),
+        Err(error) if error.may_have_written() => Found::Unknown,
+        Ok(_) | Err(_) => Found::NotMade,
+    }
+}
+
+fn has_same_owners(one: &Object, other: &Object) -> bool {
+    one.at("metadata.ownerReferences") == other.at("metadata.ownerReferences")
+}
+
+/// The uid of the owner whose step makes an object.
+fn owner(object: &Object) -> Option<&str> {
+    let owners = object.at("metadata.ownerReferences")?.as_array()?;
+    let controls = |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true));
+    owners.iter().find(controls).or_else(|| owners.first())?.get("uid")?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::advance;
+
+    use super::*;
+    use testing::Lines;
+
+    fn doubt(owner: &str) -> Doubt {
+        let owners = json!([{"kind": "MachineSet", "name": "ms", "uid": owner, "controller": true}]);
+        let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"namespace": "ns", "name": "m", "ownerReferences": owners}});
+        Doubt { object: Object::try_from(object).unwrap(), before: Vec::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_of_owners_that_are_gone_are_forgotten() {
+        // DEC-102
+        let uncertain = Uncertain::default();
+        for owner in ["stays", "goes"] {
+            uncertain.note(doubt(owner));
+        }
+        advance(KEPT / 2).await;
+        assert_eq!(uncertain.of("stays").len(), 1);
+        advance(KEPT / 2).await;
+        uncertain.note(doubt("new"));
+        assert_eq!(["stays", "goes", "new"].map(|owner| uncertain.of(owner).len()), [1, 0, 1]);
+    }
+
+    /// The same, of an object of 1 MiB.
+    fn large(owner: &str, name: &str) -> Doubt {
+        let mut doubt = doubt(owner);
+        for (path, value) in [("metadata.name", json!(name)), ("spec.text", json!("a".repeat(1 << 20)))] {
+            machines::lifecycle::put_at(&mut doubt.object, path, value);
+        }
+        doubt
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_have_a_sum_and_the_oldest_are_dropped() {
+        // DEC-102
+        let (lines, _guard) = Lines::collect();
+        let uncertain = Uncertain::default();
+        let owners: Vec<String> = (0..40).map(|number| format!("owner-{number}")).collect();
+        for owner in &owners {
+            advance(Duration::from_secs(1)).await;
+            uncertain.note(large(owner, "m"));
+            // A step of this owner asks all the time.
+            assert_eq!(uncertain.of("owner-0").len(), 1, "{owner}");
+        }
+        let bytes: usize = uncertain.noted().values().map(|noted| noted.bytes).sum();
+        assert!(bytes <= MOST_BYTES, "{bytes}");
+        let left: Vec<&String> = owners.iter().filter(|owner| uncertain.noted().contains_key(*owner)).collect();
+        assert_eq!((left.len(), left[0], left[1]), (15, &owners[0], &owners[26]));
+        let text = lines.text();
+        assert_eq!(text.matches("Dropped creations without an answer").count(), 25, "{text}");
+        assert!(text.contains(r#"owner="owner-1" creations=1"#), "{text}");
+        // What is settled makes room again.
+        for owner in &left {
+            uncertain.clear(owner, &large(owner, "m").object.reference());
+        }
+        assert!(uncertain.noted().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_of_one_owner_have_a_sum() {
+        // DEC-102
+        let uncertain = Uncertain::default();
+        let names: Vec<String> = (0..40).map(|number| format!("m-{number}")).collect();
+        names.iter().for_each(|name| uncertain.note(large("owner", name)));
+        let left = uncertain.of("owner");
+        assert_eq!((left.len(), left[0].object.name()), (15, "m-25"));
+    }
+}

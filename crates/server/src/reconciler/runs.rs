@@ -1,0 +1,187 @@
+//! The loop of every controller: it runs queued objects, and measures the runs.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, Stream, StreamExt};
+use kube::runtime::applier;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::backoff::Backoff;
+use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::managed::REFUSED;
+use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
+use model::hub::{self, ObjectKey};
+
+/// When to look again at what is about to change.
+pub(super) const SOON: Duration = Duration::from_secs(1);
+
+/// The event of a failure that goes on.
+pub(super) const RECONCILE_FAILED: Reason = Reason::warning("ReconcileFailed");
+/// After this many runs in vain in a row, another one counts as a failure.
+const IN_VAIN: u32 = 30;
+/// How long an object is left alone at most.
+const RESYNC: Duration = Duration::from_mins(10);
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunOutcome {
+    /// Nothing had to be written.
+    Unchanged,
+    /// Something was written.
+    Changed,
+    /// The object is paused, is being deleted, or is not ours.
+    LeftAlone,
+}
+
+impl RunOutcome {
+    /// Its name in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            RunOutcome::Unchanged => "unchanged",
+            RunOutcome::Changed => "changed",
+            RunOutcome::LeftAlone => "left-alone",
+        }
+    }
+}
+
+/// Reconciles queued known objects, one run at a time for each object and `workers` side by side.
+pub(super) async fn run_woken<K, R>(
+    known: Store<K>,
+    woken: impl Stream<Item = ObjectRef<K>>,
+    workers: u16,
+    run: impl Fn(Arc<K>) -> R,
+) where
+    K: kube::Resource<DynamicType: fmt::Debug + Clone + Eq + Hash + Unpin> + Clone + 'static,
+    R: Future<Output = Action>,
+{
+    let run = |object, _| Box::pin(run(object).map(Ok::<_, Infallible>));
+    // Errors are dealt with where they arise; an object that is gone is no error.
+    let again = |_: Arc<K>, never: &Infallible, _: Arc<()>| match *never {};
+    let config = Config::default().concurrency(workers);
+    let runs = applier(run, again, Arc::default(), known, woken.map(Ok::<_, Infallible>), config);
+    runs.for_each(|_| std::future::ready(())).await;
+}
+
+/// What the failure of a run means for the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The lease was not renewed in time. It may still be renewed: then the run is due.
+    NotLeading,
+    /// The run was in vain and nothing is wrong, unless that happens again and again: the next one is due after a while; with the name of
+    /// that outcome in metrics.
+    Again(Duration, &'static str),
+    /// A cache is not listed yet, which wakes the object when it is. A list that the API server refuses is a result after a while, of which
+    /// no cache tells.
+    Postponed,
+    /// As long as nothing else keeps writing.
+    Held(Duration),
+    /// It is tried again after a while that grows.
+    Failed,
+    /// The same, and not sooner than the API server wants.
+    Overloaded(Duration),
+}
+
+/// Why a run of a controller did not finish.
+pub(super) trait RunFailure: fmt::Display {
+    /// What that means for the next run.
+    fn verdict(&self) -> Verdict;
+}
+
+/// The end of a run (RS-08, RS-09).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Conclusion {
+    /// When the next run is due if nothing queues the object before.
+    pub action: Action,
+    /// The name of the outcome in metrics.
+    pub outcome: &'static str,
+    /// A failure that goes on, which an Event of the object reports (DEC-60).
+    pub report: Option<String>,
+}
+
+impl Conclusion {
+    fn new(action: Action, outcome: &'static str) -> Self {
+        Conclusion { action, outcome, report: None }
+    }
+}
+
+/// Concludes a run. `trouble` is what logs call a failure.
+pub(super) fn conclude<E: RunFailure>(
+    key: &ObjectKey,
+    outcome: Result<(Action, &'static str), E>,
+    backoff: &Backoff,
+    trouble: &'static str,
+) -> Conclusion {
+    let error = match outcome {
+        Ok((action, outcome)) => {
+            backoff.succeeded(key);
+            return Conclusion::new(action, outcome);
+        }
+        Err(error) => error,
+    };
+    match error.verdict() {
+        // The lease may only be renewed late. If the term ends, this queue ends with it.
+        Verdict::NotLeading => {
+            debug!(%error, "Postponed because the lease has not been renewed");
+            Conclusion::new(Action::requeue(SOON), "not-leading")
+        }
+        Verdict::Postponed => {
+            debug!(%error, "Postponed because a cache is not ready");
+            Conclusion::new(Action::requeue(REFUSED), "postponed")
+        }
+        Verdict::Again(after, name) if backoff.conflicted(key) <= IN_VAIN => {
+            Conclusion::new(Action::requeue(after), name)
+        }
+        Verdict::Held(wait) => {
+            let run = backoff.failed(key, &error.to_string());
+            if run.is_logged {
+                warn!(%error, ?wait, failures = run.failures, "{trouble}");
+            }
+            Conclusion::new(Action::requeue(wait), "held")
+        }
+        verdict @ (Verdict::Failed | Verdict::Overloaded(_) | Verdict::Again(..)) => {
+            let run = backoff.failed(key, &error.to_string());
+            let wait = if let Verdict::Overloaded(least) = verdict { run.wait.max(least) } else { run.wait };
+            if run.is_logged {
+                warn!(%error, ?wait, failures = run.failures, "{trouble}");
+            } else {
+                debug!(%error, ?wait, failures = run.failures, "{trouble} again");
+            }
+            let report = run.is_reported.then(|| failing(run.failures, &error.to_string()));
+            Conclusion { action: Action::requeue(wait), outcome: "failed", report }
+        }
+    }
+}
+
+/// Reports a failure that goes on, if there is one, on the object of the run.
+pub(super) async fn report(events: &Recorder, object: &hub::ObjectRef, uid: &str, message: Option<String>) {
+    if let Some(message) = message {
+        events.write(vec![QueuedEvent::now(object, uid, RECONCILE_FAILED, message)]).await;
+    }
+}
+
+/// The message of a failure that goes on.
+pub(super) fn failing(failures: u32, error: &str) -> String {
+    format!("failed {failures} times in a row: {error}")
+}
+
+/// When an object is reconciled although nothing queued it: after ten minutes, and up to one more minute that a hash of the object chooses,
+/// so that not all objects come at once (RS-02, DEC-60).
+pub(super) fn resync<K: Hash>(object: &K) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    object.hash(&mut hasher);
+    RESYNC + Duration::from_millis(hasher.finish() % 60_000)
+}
+
+/// Counts a finished run of a controller.
+pub(super) fn count(metrics: &Metrics, controller: &'static str, outcome: &'static str, started: Instant) {
+    metrics.reconciles.get_or_create(&Reconcile { controller, outcome }).inc();
+    let elapsed = started.elapsed().as_secs_f64();
+    metrics.reconcile_duration.get_or_create(&Controller { controller }).observe(elapsed);
+}

@@ -1,0 +1,236 @@
+//! The two controllers that delete templates of machines which no topology uses any more: which events queue them, and what follows
+//! from how a run ends.
+//!
+//! ```text
+//! MachineDeployments (metadata) ─┐
+//! MachineSets (metadata) ────────┼─► queue, one for each kind ─► run.rs ─► ok, or again after a while
+//! Clusters that go on ───────────┘
+//! ```
+//!
+//! A finalizer keeps an object until its templates are dealt with. While topologist does not run, such objects stay. Machine
+//! pools have none: their objects go with them by owner references (DEL-12).
+
+mod run;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, info_span};
+
+use self::run::{Reconciler, RunError};
+use super::backoff::Backoff;
+use super::runs::{self, Conclusion, RunFailure, SOON, Verdict, conclude, count, resync, run_woken};
+use super::setup::Setup;
+use crate::kubernetes::address::Resource;
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::follow::{StoreChange, key_of};
+use crate::kubernetes::metadata::{Metadata, Objects};
+use crate::telemetry::metrics::Metrics;
+use engine::topology::templates_in_use::Maker;
+use model::hub::{GROUP, ObjectKey};
+use model::world::{Facts, Found};
+
+/// How many objects of each kind are looked at side by side (RS-10).
+const WORKERS: u16 = 25;
+/// Who reports events.
+const REPORTER: &str = "topologist-templates";
+/// How long a run may take (RS-10).
+const RUN_LIMIT: Duration = Duration::from_mins(1);
+
+/// The name of the controller of a kind in metrics.
+const fn controller_of(maker: Maker) -> &'static str {
+    match maker {
+        Maker::Deployment => "topology/machinedeployment",
+        Maker::Set => "topology/machineset",
+    }
+}
+
+fn served(maker: Maker) -> Resource {
+    Resource::known(GROUP, "v1beta2", maker.kind())
+}
+
+/// The controllers of MachineDeployments and MachineSets that belong to topologies (DEL-05, DEL-07).
+#[derive(Debug)]
+pub struct TemplatesController(pub Setup);
+
+impl TemplatesController {
+    /// Watches and reconciles until dropped.
+    pub async fn run(self: Arc<Self>, definitions: Definitions) {
+        let Setup { client, leadership, cache, .. } = &self.0;
+        // A Cluster is not reported as missing until Clusters are listed.
+        cache.listed().await;
+        let reconciler = |maker: Maker| {
+            Arc::new(Reconciler {
+                maker,
+                resource: served(maker).as_api().clone(),
+                client: client.clone(),
+                writer: self.0.writer(),
+                leadership: leadership.clone(),
+                cache: cache.clone(),
+                definitions: definitions.clone(),
+                events: Recorder::new(self.0.writer(), REPORTER),
+                backoff: Backoff::default(),
+            })
+        };
+        tokio::select! {
+            () = Box::pin(self.reconcile(reconciler(Maker::Deployment))) => {}
+            () = Box::pin(self.reconcile(reconciler(Maker::Set))) => {}
+        }
+    }
+
+    /// Watches the objects of one kind, and reconciles queued ones, one run at a time for each object.
+    async fn reconcile(&self, reconciler: Arc<Reconciler>) {
+        let maker = reconciler.maker;
+        let (wake, woken) = mpsc::unbounded();
+        let (objects, follow) = self.follow(maker, wake.clone());
+        let store = objects.store().clone();
+        let run = |object: Arc<Metadata>| {
+            let (reconciler, metrics) = (reconciler.clone(), self.0.metrics.clone());
+            let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&*object));
+            async move { run(&object, &reconciler, &metrics).await }.instrument(span)
+        };
+        let woken = woken.flat_map(|wake: Wake| futures::stream::iter(wake.objects(&objects, &reconciler)));
+        tokio::select! {
+            () = run_woken(store, woken, WORKERS, run) => {}
+            () = follow => {}
+            () = follow_clusters(&self.0.cache, &wake) => {}
+        }
+    }
+
+    /// The objects of one kind that belong to topologies, and what keeps them current.
+    fn follow(
+        &self,
+        maker: Maker,
+        wake: mpsc::UnboundedSender<Wake>,
+    ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
+        let resource = served(maker).as_api().clone();
+        self.0.follow_owned(maker.kind(), move |change| {
+            let changed = match change {
+                StoreChange::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
+                StoreChange::All => Wake::All,
+            };
+            // The receiver is gone when this process no longer leads.
+            let _ = wake.unbounded_send(changed);
+        })
+    }
+}
+
+/// Which objects to reconcile.
+#[derive(Clone, Debug)]
+enum Wake {
+    One(ObjectRef<Metadata>),
+    /// Everything that belongs to this Cluster.
+    Cluster(ObjectKey),
+    /// What belongs to this Cluster and is being deleted.
+    LeavingCluster(ObjectKey),
+    All,
+}
+
+impl Wake {
+    /// The objects that there are; the past of one that is gone is forgotten.
+    fn objects(self, all: &Objects, reconciler: &Reconciler) -> Vec<ObjectRef<Metadata>> {
+        let resource = &reconciler.resource;
+        let reference = |object: Arc<Metadata>| ObjectRef::from_obj_with(&*object, resource.clone());
+        match self {
+            Wake::One(one) if all.store().get(&one).is_some() => vec![one],
+            Wake::One(gone) => {
+                reconciler.backoff.forget(&ObjectKey::new(gone.namespace.unwrap_or_default(), gone.name));
+                Vec::new()
+            }
+            Wake::Cluster(cluster) => all.of_cluster(&cluster).into_iter().map(reference).collect(),
+            Wake::LeavingCluster(cluster) => {
+                all.of_cluster(&cluster).into_iter().filter(is_leaving).map(reference).collect()
+            }
+            Wake::All => all.store().state().into_iter().map(reference).collect(),
+        }
+    }
+}
+
+fn is_leaving(object: &Arc<Metadata>) -> bool {
+    object.metadata.deletion_timestamp.is_some()
+}
+
+/// Wakes what waited for Clusters: that have come, that are not paused any more, or that were paused until they were deleted
+/// (DEL-05). It does so for ever.
+async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
+    let mut follower = cache.follow();
+    let facts = cache.facts();
+    let mut known: BTreeMap<ObjectKey, Progress> =
+        facts.cluster_keys().filter_map(|key| Some((key.clone(), Progress::of(&facts, key)?))).collect();
+    loop {
+        let changed = follower.next().await;
+        let facts = cache.facts();
+        for key in changed.clusters {
+            let now = Progress::of(&facts, &key);
+            let before = match now {
+                Some(now) => known.insert(key.clone(), now),
+                None => known.remove(&key),
+            };
+            let woken = match (before, now) {
+                (before, Some(Progress::Active)) if before != now => Wake::Cluster(key),
+                // Nothing else wakes an object that waits when its Cluster is gone.
+                (Some(Progress::Waiting), None) => Wake::LeavingCluster(key),
+                _ => continue,
+            };
+            // The receiver is gone when this process no longer leads.
+            let _ = wake.unbounded_send(woken);
+        }
+    }
+}
+
+/// Whether a Cluster keeps its objects waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Active,
+    /// It is paused, or cannot be read.
+    Waiting,
+}
+
+impl Progress {
+    /// `None` when there is no such Cluster.
+    fn of(facts: &Facts, key: &ObjectKey) -> Option<Self> {
+        match facts.cluster(key) {
+            Found::Yes(cluster) if cluster.spec.paused != Some(true) => Some(Progress::Active),
+            Found::Yes(_) | Found::Unreadable(_) => Some(Progress::Waiting),
+            Found::Absent | Found::NotAsked => None,
+        }
+    }
+}
+
+/// One run, and when the next one is due if nothing wakes the object before.
+async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> Action {
+    let (key, started, controller) = (key_of(object), Instant::now(), controller_of(reconciler.maker));
+    let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(RunError::Late));
+    // A failure because another process leads is not a failure of the object.
+    let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
+    let done = outcome.map(|outcome| (Action::requeue(resync(&key)), outcome.name()));
+    let Conclusion { action, outcome, report } =
+        conclude(&key, done, &reconciler.backoff, "Failed to clean up templates");
+    count(metrics, controller, outcome, started);
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    runs::report(&reconciler.events, &reconciler.reference(&key), uid, report).await;
+    action
+}
+
+impl RunFailure for RunError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            RunError::NotLeading(_) => Verdict::NotLeading,
+            // An event with the newer version is on its way.
+            RunError::Conflict => Verdict::Again(SOON, "conflict"),
+            RunError::Definition(DefinitionError::NotListed) => Verdict::Postponed,
+            _ => Verdict::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,668 @@
+//! One run for a Cluster: its desired state, the writes, and the status at the end.
+//!
+//! ```text
+//! as it was read ─┬─ paused, deleting ─────────────────────────────────────────────────────┐
+//!                 └─ observe ─► managedFields repaired? ─► compute ─► plan ─► apply ───────┴─► status and defaults written
+//!                      ▲  │ needs                           ▲  │       ▲  │ dry runs
+//!                      └──┴─────────── leader.rs ───────────┴──┴───────┴──┘
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::deletions::{DeletionChange, Deletions, HoldStanding};
+use super::history::RunHistory;
+use super::write;
+use crate::kubernetes::apply::{self, Applier};
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::lease::{Leadership, NotLeading};
+use crate::kubernetes::managed::Managed;
+use crate::kubernetes::mitigation::mitigate;
+use crate::kubernetes::moment;
+use crate::kubernetes::overload::Overload;
+use crate::kubernetes::topology_gatherer::{TopologyGatherer, Unanswered};
+use crate::kubernetes::unlisted::{self, Unlisted};
+use crate::reconciler::backoff::Backoff;
+use crate::reconciler::names::LiveNames;
+use crate::reconciler::now;
+use crate::reconciler::postponed::Postponed;
+use crate::telemetry::metrics::{self, Metrics};
+use engine::topology::blueprint::Blueprint;
+use engine::topology::hooks::{Deletion, HookTracker, Hooks};
+use engine::topology::plan::{Applied, Plan};
+use engine::topology::rolled_out;
+use engine::topology::rotations::{Generations, Rotations};
+use engine::topology::shim::Shim;
+use engine::topology::upgrade::Tracker;
+use engine::topology::worker::API_VERSION;
+use engine::topology::{Computation, Failure, Observed, Options, status};
+use machines::lifecycle::CLUSTER_FINALIZER;
+use model::hub::{Cluster, Object, ObjectKey, ObjectRef};
+use model::wire::{Decode, Version};
+use model::world::{Class, Computed, Found, Unsettled, World, settle};
+
+/// How long the facts of one computation are gathered. No call of an extension begins later; one that has begun may take as long as its
+/// handler says, until the run is over (RS-10).
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The time between a run that repaired `managedFields` and the next run (SSA-23).
+const REPAIRED: Duration = Duration::from_secs(1);
+
+/// The number of runs in a row that may end in a write conflict before the condition says so.
+const SILENT_CONFLICTS: u32 = 10;
+
+/// The dependencies of all runs.
+pub(super) struct Reconciler {
+    pub leadership: Leadership,
+    /// Writes only while this process leads.
+    pub writer: kube::Client,
+    pub cache: Arc<Cache>,
+    pub managed: Arc<Managed>,
+    pub gatherer: TopologyGatherer,
+    pub applier: Applier,
+    pub events: Recorder,
+    pub options: Options,
+    pub awaits_finalizer: bool,
+    pub deletions: Deletions,
+    pub history: RunHistory,
+    pub backoff: Backoff,
+    pub postponed: Postponed,
+    pub rotations: Mutex<Rotations>,
+    /// How many computations run at a time.
+    pub turns: Semaphore,
+    /// The instant from which times are counted.
+    pub began: Instant,
+    pub metrics: Arc<Metrics>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TopologyOutcome {
+    /// The Cluster does not exist any more.
+    Gone,
+    /// The Cluster has no topology, or is not in scope (RS-01, RS-04).
+    LeftAlone,
+    /// Whether anything was written, and when the next run starts without an event.
+    Done { changed: bool, again: Option<Duration> },
+}
+
+/// Why a run did not finish.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunError {
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+    #[error("the Cluster cannot be read: {0}")]
+    Unreadable(String),
+    /// The condition of the Cluster reports this failure.
+    #[error("{0}")]
+    Failed(String),
+    /// Nothing is concluded without these caches (DEC-100).
+    #[error("{}", unlisted::join(.0))]
+    Unlisted(BTreeSet<Unlisted>),
+    /// The API server is busy. The condition of the Cluster reports it once it lasts (DEC-106).
+    #[error(transparent)]
+    Overloaded(Overload),
+    /// Another client wrote the Cluster since it was read.
+    #[error("the Cluster has changed since it was read")]
+    Conflict,
+    #[error("the status cannot be written: {}", crate::kubernetes::describe(.0))]
+    Status(#[source] kube::Error),
+    #[error("timed out after a minute")]
+    Late,
+}
+
+/// Why a run has no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Interruption {
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    #[error("{}", unlisted::join(.0))]
+    Unlisted(BTreeSet<Unlisted>),
+    #[error(transparent)]
+    Overloaded(Overload),
+}
+
+impl From<Unsettled> for Interruption {
+    fn from(unsettled: Unsettled) -> Self {
+        Interruption::Failure(unsettled.into())
+    }
+}
+
+impl From<Unanswered> for Interruption {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Unlisted(unlisted) => Interruption::Unlisted(unlisted),
+            Unanswered::Overload(overload) => Interruption::Overloaded(overload),
+        }
+    }
+}
+
+/// The results of a run, from which the status is written at its end (RS-06).
+struct Findings {
+    /// The Cluster as the last write left it.
+    raw: Arc<Object>,
+    class: Option<Arc<Class>>,
+    tracker: Tracker,
+    /// The inputs of the computation. Their Cluster has the defaults of its variables.
+    observed: Option<Arc<Observed>>,
+    error: Option<String>,
+    /// Whether this is a write conflict.
+    conflict: bool,
+    /// The overload of the API server because of which the run ended.
+    overload: Option<Overload>,
+    /// Whether the run ended before anything was computed, so that the condition does not change (ST-17).
+    is_silent: bool,
+    /// The caches that the run waits for. Nothing is concluded without them.
+    unlisted: BTreeSet<Unlisted>,
+    deletion: DeletionChange,
+    /// The record of what the objects are made from, if nothing is left to do.
+    rolled_out: Option<String>,
+    changed: bool,
+    again: Option<Duration>,
+}
+
+impl Reconciler {
+    /// Reconciles the topology of a Cluster (RS-05 to RS-08).
+    pub(super) async fn run(&self, key: &ObjectKey) -> Result<TopologyOutcome, RunError> {
+        self.leadership.may_write()?;
+        let Some(raw) = self.managed.cluster(key) else { return Ok(TopologyOutcome::Gone) };
+        let text = Object::as_ref(&raw).to_string();
+        let cluster = Cluster::decode(Version::V1Beta2, &text).map_err(RunError::Unreadable)?;
+        if cluster.topology().is_none() || !self.cache.facts().scope().has(&cluster.metadata) {
+            return Ok(TopologyOutcome::LeftAlone);
+        }
+        if self.is_too_early(&raw, &cluster) {
+            return Ok(TopologyOutcome::LeftAlone);
+        }
+        let cluster = Arc::new(cluster);
+        // Paused comes before anything else, deletion before the rest (RS-05).
+        let findings = if cluster.is_paused() {
+            debug!("Skipped a paused Cluster");
+            Findings::none(&cluster, raw)
+        } else if cluster.metadata.is_being_deleted() {
+            self.history.clear_writes(key);
+            self.ask_to_delete(&cluster, raw).await
+        } else {
+            self.roll_out(&cluster, raw).await
+        };
+        let findings = findings.with(self.deletions.standing(&cluster, moment()));
+        // A failure because another process leads is not a failure of the Cluster.
+        self.leadership.may_write()?;
+        self.conclude(key, &cluster, findings).await
+    }
+
+    /// Whether the controllers of machines have not seen the Cluster yet. The finalizer that they add wakes it again (MA-1.8). Without
+    /// its class nothing is made, and no finalizer can be added (CL-V-054).
+    fn is_too_early(&self, raw: &Object, cluster: &Cluster) -> bool {
+        let has_class =
+            || cluster.class_key().is_some_and(|key| matches!(self.cache.facts().class(&key), Found::Yes(_)));
+        let has_finalizer = || {
+            let list = raw.at("metadata.finalizers").and_then(Value::as_array);
+            list.is_some_and(|list| list.iter().any(|name| name == CLUSTER_FINALIZER))
+        };
+        self.awaits_finalizer && !raw.is_being_deleted() && !has_finalizer() && has_class()
+    }
+
+    /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22).
+    async fn ask_to_delete(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
+        let (asked_for, options) = (cluster.clone(), self.options);
+        let asked = self.gathered(World::new(self.cache.facts()), move |world| {
+            let mut tracker = HookTracker::of(&asked_for);
+            let deletion = Hooks::new(&asked_for, world, &options).before_cluster_delete(&mut tracker)?;
+            Ok((deletion, tracker))
+        });
+        let findings =
+            Findings { deletion: self.deletions.missing_hold(cluster, moment()), ..Findings::none(cluster, raw) };
+        match asked.await {
+            Ok(((answer, hooks), _)) => Findings {
+                deletion: match answer {
+                    Deletion::Permit => DeletionChange::Permit,
+                    Deletion::Free => DeletionChange::DropHold,
+                    Deletion::Blocked => findings.deletion,
+                },
+                again: retry(&hooks),
+                tracker: Tracker { hooks, ..findings.tracker },
+                ..findings
+            },
+            Err(interruption) => findings.interrupted(interruption),
+        }
+    }
+
+    /// Reads the inputs, repairs `managedFields`, computes, plans and writes (RS-07).
+    async fn roll_out(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
+        let mut findings = Findings::none(cluster, raw);
+        if let Found::Yes(class) = self.cache.facts().class(&cluster.class_key().unwrap_or_default()) {
+            findings.class = Some(class);
+        }
+        let (observed, world) = match self.observed(cluster).await {
+            Ok(observed) => observed,
+            Err(interruption) => return findings.interrupted(interruption),
+        };
+        match mitigate(&self.writer, &findings.raw, observed.current.objects().map(|object| &**object)).await {
+            Ok(false) => {}
+            Ok(true) => return Findings { is_silent: true, changed: true, again: Some(REPAIRED), ..findings },
+            Err(error) => return findings.failed_to_write(&error),
+        }
+        let Planned { mut plan, tracker } = match self.planned(world, &observed).await {
+            Ok(planned) => planned,
+            Err(interruption) => return findings.interrupted(interruption),
+        };
+        let generations = Generations::of(&observed.blueprint);
+        plan.shim = self.history.shim(&cluster.metadata.key(), plan.shim);
+        let held = self.hold_endless_rotations(cluster, &mut plan, &generations).await;
+        let is_settled = plan.steps.is_empty() && plan.failure.is_none() && held.is_none() && !tracker.is_upgrading();
+        let rolled_out = is_settled.then(|| rolled_out::record(&observed.blueprint));
+        let written = self.write(cluster, &plan, &generations).await;
+        let findings = Findings {
+            again: retry(&tracker.hooks),
+            tracker,
+            observed: Some(observed),
+            rolled_out: rolled_out.filter(|_| written.error.is_none()),
+            changed: written.changed,
+            raw: written.cluster.map_or(findings.raw, Arc::new),
+            ..findings
+        };
+        match written.error {
+            Some(error) => findings.failed_to_write(&error),
+            None => Findings { error: plan.failure.map(|failure| failure.to_string()).or(held), ..findings },
+        }
+    }
+
+    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the condition
+    /// (DEC-35). They come from names in templates, or from webhooks with changing defaults (CT-9.3).
+    async fn hold_endless_rotations(
+        &self,
+        cluster: &Cluster,
+        plan: &mut Plan,
+        generations: &Generations,
+    ) -> Option<String> {
+        let key = cluster.metadata.key();
+        let now = self.began.elapsed().as_secs();
+        let held = self.rotations().hold(&key, plan, generations, now);
+        for fighting in held.iter().filter(|fighting| fighting.is_new) {
+            self.metrics.rotations_held.inc();
+            warn!(object = %fighting.object, path = fighting.path, "Stopped replacing a template that changes in every run");
+            self.applier.tell_of_held_rotation(&key, &cluster.metadata.uid, fighting.to_string()).await;
+        }
+        held.first().map(ToString::to_string)
+    }
+
+    fn rotations(&self) -> MutexGuard<'_, Rotations> {
+        self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run.
+    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<(Arc<Observed>, World), Interruption> {
+        let (world, cluster) = (World::new(self.cache.facts()), cluster.clone());
+        let (observed, world) = self.gathered(world, move |world| Observed::of(&cluster, world)).await?;
+        Ok((Arc::new(observed), world))
+    }
+
+    /// The desired state and the plan. The desired state is computed once, also if dry runs need several rounds.
+    async fn planned(&self, world: World, observed: &Arc<Observed>) -> Result<Planned, Interruption> {
+        let Blueprint { cluster, class, .. } = &observed.blueprint;
+        let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::of(cluster, class));
+        let mut computed: Option<Computation> = None;
+        let plan = move |world: &World| {
+            let computation = Computation::kept(&mut computed, &observed, world, &mut names, &options)?;
+            let plan = Plan::of(computation, world, &Applied::default(), &mut names)?;
+            Ok(Planned { plan, tracker: computation.tracker.clone() })
+        };
+        self.gathered(world, plan).await.map(|(planned, _)| planned)
+    }
+
+    /// Computes until no fact is missing; returns the world with all answers, which hold for the rest of the run.
+    async fn gathered<T, F>(&self, world: World, compute: F) -> Result<(T, World), Interruption>
+    where
+        T: Send + 'static,
+        F: FnMut(&World) -> Result<T, Failure> + Send + 'static,
+    {
+        let deadline = Instant::now() + PATIENCE;
+        let gather = async |needs| Ok(self.gatherer.gather_all(needs, deadline).await?);
+        let compute_in_turn = |world, compute| self.in_turn(world, compute);
+        let (result, world) = settle(world, Box::new(compute), compute_in_turn, gather).await?;
+        Ok((result?, world))
+    }
+
+    /// Computes once, on a blocking thread, and waits for a free one.
+    async fn in_turn<T, F>(&self, world: World, mut compute: F) -> Computed<T, F, Interruption>
+    where
+        T: Send + 'static,
+        F: FnMut(&World) -> T + Send + 'static,
+    {
+        // Limit parallel computations: more threads are not faster, and each one keeps its own memory.
+        let _turn = self.turns.acquire().await.map_err(|error| Failure::Unreadable(error.to_string()))?;
+        let work = tokio::task::spawn_blocking(move || (compute(&world), world, compute));
+        work.await.map_err(|error| Failure::Unreadable(error.to_string()).into())
+    }
+
+    /// Executes a plan (RS-12).
+    async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations) -> Written {
+        if plan.steps.is_empty() && plan.shim == Shim::Keep {
+            return Written::default();
+        }
+        let key = cluster.metadata.key();
+        let shim = self.history.shim_uid(&key);
+        let run = apply::Run {
+            cluster: &key,
+            cluster_uid: &cluster.metadata.uid,
+            cluster_version: &cluster.metadata.resource_version,
+            plan,
+            shim: shim.as_deref(),
+        };
+        let outcome = self.applier.apply(run).await;
+        if let Some(uid) = outcome.shim {
+            self.history.made_shim(&key, uid);
+        }
+        if outcome.has_deleted_shim {
+            self.history.dropped_shim(&key);
+        }
+        let changed = !outcome.written.is_empty();
+        let now = self.began.elapsed().as_secs();
+        self.rotations().note(&key, plan, &outcome.rotated, generations, now);
+        self.history.wrote(&key, outcome.written.into_iter().map(|written| (written.object, written.version)));
+        Written { changed, cluster: outcome.cluster, error: outcome.error }
+    }
+
+    /// Writes the Cluster at the end of a run: defaults of its variables, and its status (RS-06, ST-01).
+    async fn conclude(
+        &self,
+        key: &ObjectKey,
+        cluster: &Cluster,
+        findings: Findings,
+    ) -> Result<TopologyOutcome, RunError> {
+        let Findings {
+            class, tracker, observed, error, conflict, overload, deletion, rolled_out, again, unlisted, ..
+        } = findings;
+        // The next run computes anew, so a conflict is not worth a condition unless the runs never get past it.
+        let conflicts = self.history.conflicts(key, conflict);
+        let is_silent = findings.is_silent
+            || !unlisted.is_empty()
+            || (1..=SILENT_CONFLICTS).contains(&conflicts)
+            || (overload.is_some() && !self.backoff.would_last(key));
+        // The API server would refuse the writes to a Cluster that was deleted during the run.
+        let is_gone = || self.managed.cluster(key).is_none_or(|current| current.uid() != cluster.metadata.uid);
+        if unlisted.is_empty() && is_gone() {
+            return Ok(TopologyOutcome::Gone);
+        }
+        let (mut raw, mut changed) = (findings.raw, findings.changed);
+        let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
+        let operations = write::of_cluster(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
+        if !operations.is_empty() {
+            raw = Arc::new(self.patch(key, &raw, operations, false).await?);
+            changed = true;
+        }
+        if !is_silent {
+            let class = class.as_deref().map(|class| &**class);
+            let run =
+                status::Run { cluster, class, tracker: &tracker, error: error.as_deref(), guard: self.deletions.guard };
+            let status = status::reconciled(Object::as_ref(&raw), &run, &now());
+            if raw.at("status") != Some(&status) {
+                self.patch(key, &raw, write::of_status(status), true).await?;
+                changed = true;
+            }
+        }
+        if !unlisted.is_empty() {
+            return Err(RunError::Unlisted(unlisted));
+        }
+        match error {
+            Some(_) if conflict => Err(RunError::Conflict),
+            Some(error) => Err(overload.map_or(RunError::Failed(error), RunError::Overloaded)),
+            None => Ok(TopologyOutcome::Done { changed, again }),
+        }
+    }
+
+    async fn patch(
+        &self,
+        key: &ObjectKey,
+        raw: &Object,
+        operations: Vec<json_patch::PatchOperation>,
+        is_status: bool,
+    ) -> Result<Object, RunError> {
+        let written =
+            write::patch(&self.writer, key, raw, operations, is_status).await.map_err(|error| match error {
+                kube::Error::Api(status) if status.code == 409 || status.code == 404 => RunError::Conflict,
+                error => RunError::Status(error),
+            })?;
+        let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
+        self.history.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
+        Ok(written)
+    }
+
+    /// Drops all data about a Cluster that does not exist any more.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.history.forget(key);
+        self.backoff.forget(key);
+        self.postponed.forget(key);
+        self.gatherer.forget(key);
+        self.rotations().forget(key);
+    }
+
+    /// Whether a watch lags behind the writes for a Cluster (RS-11, PERF-02).
+    pub(super) fn stale(&self, key: &ObjectKey) -> bool {
+        let unseen = self
+            .history
+            .unseen(key, |write| self.managed.has_seen(&write.object.api_version, &write.object.kind, &write.version));
+        for kind in &unseen {
+            let kind = ["Cluster", "MachineDeployment", "MachinePool"].into_iter().find(|name| name == kind);
+            self.metrics.stale_cache_skips.get_or_create(&metrics::Kind { kind: kind.unwrap_or("other") }).inc();
+        }
+        !unseen.is_empty()
+    }
+}
+
+/// A plan, and the data for the status.
+struct Planned {
+    plan: Plan,
+    tracker: Tracker,
+}
+
+/// The result of executing a plan.
+#[derive(Default)]
+struct Written {
+    changed: bool,
+    /// The Cluster, if it was written.
+    cluster: Option<Object>,
+    error: Option<apply::ApplyError>,
+}
+
+impl Findings {
+    /// Results with nothing but the Cluster itself.
+    fn none(cluster: &Cluster, raw: Arc<Object>) -> Self {
+        Findings {
+            raw,
+            class: None,
+            tracker: Tracker { hooks: HookTracker::of(cluster), ..Tracker::default() },
+            observed: None,
+            error: None,
+            conflict: false,
+            overload: None,
+            is_silent: false,
+            unlisted: BTreeSet::new(),
+            rolled_out: None,
+            deletion: DeletionChange::None,
+            changed: false,
+            again: None,
+        }
+    }
+
+    /// The same with what a hold on a Cluster that is not being deleted asks for.
+    fn with(self, standing: HoldStanding) -> Self {
+        match standing {
+            HoldStanding::None => self,
+            HoldStanding::Over => Findings { deletion: DeletionChange::DropHold, ..self },
+            HoldStanding::Until(left) => {
+                Findings { again: Some(self.again.map_or(left, |again| again.min(left))), ..self }
+            }
+        }
+    }
+
+    /// Results of a run that wrote nothing. A hook that blocks the creation is not an error (HK-11).
+    fn interrupted(self, interruption: Interruption) -> Self {
+        match interruption {
+            Interruption::Failure(Failure::CreationWaits(hooks)) => {
+                Findings { again: retry(&hooks), tracker: Tracker { hooks: *hooks, ..self.tracker }, ..self }
+            }
+            Interruption::Failure(failure) => Findings { error: Some(failure.to_string()), ..self },
+            Interruption::Unlisted(unlisted) => Findings { unlisted, ..self },
+            Interruption::Overloaded(overload) => {
+                Findings { error: Some(overload.to_string()), overload: Some(overload), ..self }
+            }
+        }
+    }
+
+    fn failed_to_write(self, error: &apply::ApplyError) -> Self {
+        let conflict = error.is_conflict();
+        if conflict {
+            debug!(error = %error, "Write conflict");
+        }
+        let reason = error.to_string();
+        let overload = error.overload().map(|overload| Overload { reason: reason.clone(), ..overload });
+        Findings { conflict, overload, error: Some(reason), ..self }
+    }
+}
+
+/// When to call a blocking hook again (HK-09).
+fn retry(hooks: &HookTracker) -> Option<Duration> {
+    hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::contract::Definitions;
+    use crate::kubernetes::lease::{Candidacy, Election};
+    use crate::kubernetes::scripted::Script;
+    use model::hub::{ClusterClass, Metadata};
+    use model::world::{Facts, PatchCall, PatchHook};
+
+    /// A reconciler whose API server is asked nothing.
+    fn reconciler() -> Reconciler {
+        let (client, metrics) = (Script::default().client(), Arc::new(Metrics::default()));
+        let candidacy = Candidacy::new("ns", "lease", Duration::from_secs(15));
+        let managed = Arc::new(Managed::new(client.clone(), None, metrics.clone(), |_| {}));
+        let (definitions, _) = Definitions::follow(client.clone(), metrics.clone());
+        Reconciler {
+            leadership: Election::new(client.clone(), candidacy, metrics.clone()).1,
+            writer: client.clone(),
+            cache: Arc::new(Cache::new(Facts::default())),
+            gatherer: TopologyGatherer::new(
+                client.clone(),
+                client.clone(),
+                managed.clone(),
+                definitions,
+                None,
+                metrics.clone(),
+            ),
+            managed,
+            applier: Applier::new(client.clone()),
+            events: Recorder::new(client, "test"),
+            options: Options { runtime_sdk: true },
+            awaits_finalizer: true,
+            deletions: Deletions::default(),
+            history: RunHistory::default(),
+            backoff: Backoff::default(),
+            postponed: Postponed::new("test"),
+            rotations: Mutex::default(),
+            turns: Semaphore::new(1),
+            began: Instant::now(),
+            metrics,
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_made_for_a_cluster_that_would_be_gone_at_once() {
+        // MA-1.8, MA-27.15: it would leave machine deployments behind, which it does not own yet.
+        let mut reconciler = reconciler();
+        let class = ClusterClass {
+            metadata: Metadata { name: "base".into(), namespace: "n".into(), ..Metadata::default() },
+            ..ClusterClass::default()
+        };
+        reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
+        let cluster = |finalizers: Value, deleted: Value| {
+            let metadata =
+                json!({"namespace": "n", "name": "c", "finalizers": finalizers, "deletionTimestamp": deleted});
+            let spec = json!({"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}});
+            Object::try_from(json!({"apiVersion": API_VERSION, "kind": "Cluster", "metadata": metadata, "spec": spec}))
+                .unwrap()
+        };
+        let decoded = |raw: &Object| Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap();
+        let cases = [
+            (cluster(Value::Null, Value::Null), true),
+            (cluster(json!(["other"]), Value::Null), true),
+            (cluster(json!(["other", "cluster.cluster.x-k8s.io"]), Value::Null), false),
+            (cluster(json!(["other"]), json!("2030-01-01T00:00:00Z")), false),
+        ];
+        for (raw, want) in &cases {
+            assert_eq!(reconciler.is_too_early(raw, &decoded(raw)), *want, "{raw:?}");
+        }
+        let mut without_class = cases[0].0.clone();
+        without_class.set("spec.topology.classRef.name", json!("absent")).unwrap();
+        assert!(!reconciler.is_too_early(&without_class, &decoded(&without_class)), "the finalizer cannot come");
+        reconciler.awaits_finalizer = false;
+        assert!(
+            !cases.iter().any(|(raw, _)| reconciler.is_too_early(raw, &decoded(raw))),
+            "others look after machines"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_concluded_without_the_caches() {
+        // DEC-100: the API server would refuse to be written to, since it expects no request.
+        let mut reconciler = reconciler();
+        let template = |kind: &str| json!({"templateRef": {"apiVersion": "g.io/v1", "kind": kind, "name": "t"}});
+        let class = json!({
+            "apiVersion": API_VERSION, "kind": "ClusterClass",
+            "metadata": {"namespace": "n", "name": "base", "generation": 1},
+            "spec": {"infrastructure": template("ITemplate"), "controlPlane": template("ATemplate")},
+            "status": {"observedGeneration": 1, "conditions": [{"type": "VariablesReady", "status": "True"}]},
+        });
+        let class = ClusterClass::decode(Version::V1Beta2, &class.to_string()).unwrap();
+        reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
+        let raw = Object::try_from(json!({
+            "apiVersion": API_VERSION, "kind": "Cluster",
+            "metadata": {"namespace": "n", "name": "c", "uid": "u", "resourceVersion": "1"},
+            "spec": {"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}},
+        }))
+        .unwrap();
+        let cluster = Arc::new(Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap());
+        let findings = reconciler.roll_out(&cluster, Arc::new(raw)).await;
+        assert!(!findings.unlisted.is_empty(), "{:?}", findings.error);
+        let outcome = reconciler.conclude(&cluster.metadata.key(), &cluster, findings).await;
+        assert!(matches!(&outcome, Err(RunError::Unlisted(unlisted)) if !unlisted.is_empty()), "{outcome:?}");
+    }
+
+    /// Calls one extension after the other, as each has answered; returns how many there are.
+    fn chain(world: &World, length: usize) -> Result<usize, Failure> {
+        for number in 0..length {
+            let (extension, cluster) = (format!("e{number}"), ObjectKey::new("ns", "one"));
+            let request = "secret".to_owned();
+            let call = PatchCall { hook: PatchHook::GeneratePatches, extension, cluster, request };
+            if world.ask(&call) == Found::NotAsked {
+                return Err(Failure::NotAsked);
+            }
+        }
+        Ok(length)
+    }
+
+    #[tokio::test]
+    async fn a_run_ends_when_facts_are_still_missing_after_the_last_round() {
+        let reconciler = reconciler();
+        let asked = async |length| {
+            let gathered = reconciler.gathered(World::new(Arc::default()), move |world| chain(world, length)).await;
+            gathered.map(|(found, mut world)| (found, chain(&world, length), world.take_needs().len()))
+        };
+        assert_eq!(asked(255).await, Ok((255, Ok(255), 0)), "the world comes back with all answers");
+        let endless = asked(256).await.unwrap_err().to_string();
+        assert_eq!(endless, "facts are still missing after 256 rounds: GeneratePatches of e255 for Cluster ns/one");
+        assert_eq!(reconciler.turns.available_permits(), 1);
+    }
+}

@@ -1,0 +1,73 @@
+//! Writing a Cluster: by patches that name the version that they were computed from, so that no change of another client is reverted.
+
+use json_patch::{Patch, PatchOperation};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::defaulted;
+use super::deletions::DeletionChange;
+use crate::kubernetes::address::Resource;
+use crate::reconciler::{add, in_our_name, remove};
+use model::hub::deletion_hold::is_pause;
+use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
+
+/// The patch of everything but the status: defaults of variables, permission for a deletion or its hold, and the record of what its
+/// objects are made from (RS-06, HK-22, DEC-56, DEC-59).
+pub(super) fn of_cluster(
+    raw: &Object,
+    cluster: &Cluster,
+    defaulted: Option<&Cluster>,
+    deletion: &DeletionChange,
+    rolled_out: Option<&str>,
+) -> Vec<PatchOperation> {
+    let mut operations = defaulted.map(|defaulted| defaulted::operations(raw, cluster, defaulted)).unwrap_or_default();
+    let mut annotate = |name, value: Value| {
+        if raw.at("metadata.annotations").is_none_or(Value::is_null) {
+            operations.push(add(["metadata", "annotations"], json!({})));
+        }
+        operations.push(add(["metadata", "annotations", name], value));
+    };
+    // A Cluster that is being deleted is not rolled out.
+    if let Some(record) = rolled_out.filter(|record| raw.annotation(annotation::ROLLED_OUT) != Some(record)) {
+        annotate(annotation::ROLLED_OUT, json!(record));
+    }
+    match deletion {
+        DeletionChange::None | DeletionChange::DropHold => {}
+        DeletionChange::Permit => annotate(annotation::OK_TO_DELETE, json!("")),
+        DeletionChange::Hold(hold) => annotate(annotation::PAUSED, json!(hold.to_string())),
+    }
+    let drops_hold = matches!(deletion, DeletionChange::Permit | DeletionChange::DropHold);
+    if drops_hold && raw.annotation(annotation::PAUSED).is_some_and(|value| !is_pause(value)) {
+        operations.push(remove(["metadata", "annotations", annotation::PAUSED]));
+    }
+    operations
+}
+
+/// A new status (ST-18): what others keep in it is in `status` as it was in the version that the patch names.
+pub(super) fn of_status(status: Value) -> Vec<PatchOperation> {
+    vec![add(["status"], status)]
+}
+
+/// Writes a Cluster, unless it has changed since it was read.
+///
+/// # Errors
+/// A conflict (409) if it has.
+pub(super) async fn patch(
+    client: &kube::Client,
+    key: &ObjectKey,
+    raw: &Object,
+    mut operations: Vec<PatchOperation>,
+    is_status: bool,
+) -> Result<Object, kube::Error> {
+    let version = raw.at("metadata.resourceVersion").cloned().unwrap_or_default();
+    operations.insert(0, add(["metadata", "resourceVersion"], version));
+    let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
+    let cluster = resource.one::<DynamicObject>(client.clone(), key)?;
+    let patch = kube::api::Patch::Json::<()>(Patch(operations));
+    let written = match is_status {
+        true => cluster.patch_status(&in_our_name(), &patch).await?,
+        false => cluster.patch(&in_our_name(), &patch).await?,
+    };
+    let value = serde_json::to_value(written).map_err(kube::Error::SerdeError)?;
+    Object::try_from(value).map_err(|_| kube::Error::Service("the response is not an object".into()))
+}

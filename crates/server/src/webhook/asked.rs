@@ -1,0 +1,115 @@
+//! A review as a question, and the kind of thread that answers it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::limits::INLINE;
+use engine::admission::{EndPoint, Operation, Question, Request, Verdict};
+use golang::json;
+use model::hub::{GROUP, Kind, Metadata};
+use model::wire::Version;
+use model::wire::review::AdmissionRequest;
+use model::world::Scope;
+
+/// Whether the object of a review is in the scope of this installation, before or after the change (DEC-37).
+pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
+    #[derive(serde::Deserialize)]
+    struct OnlyMetadata {
+        metadata: Metadata,
+    }
+    let namespace = review.namespace.as_deref().unwrap_or_default();
+    if !scope.has_namespace(namespace) {
+        return false;
+    }
+    if !scope.looks_at_labels() {
+        return true;
+    }
+    let mut objects = [review.object, review.old_object].into_iter().flatten();
+    // What cannot be read is not let through unread.
+    objects.any(|object| {
+        json::decode::<OnlyMetadata>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata))
+    })
+}
+
+/// Where the work on a review is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pool {
+    /// On the async thread: it takes less than a millisecond.
+    Inline,
+    /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
+    Blocking,
+}
+
+/// A question as it is put in a round.
+pub(super) enum Put {
+    AsText(Asked),
+    Decoded(Arc<Question>),
+}
+
+impl Put {
+    pub(super) fn question(self) -> Result<Arc<Question>, Box<Verdict>> {
+        match self {
+            Put::AsText(asked) => asked.question().map(Arc::new),
+            Put::Decoded(question) => Ok(question),
+        }
+    }
+}
+
+/// The question that a review puts to an end point. The version of the end point does not matter: the review has group, version and kind.
+pub(super) struct Asked {
+    end_point: EndPoint,
+    version: Version,
+    operation: Operation,
+    name: String,
+    /// The objects, as parts of the body.
+    object: Option<Bytes>,
+    old_object: Option<Bytes>,
+}
+
+impl Asked {
+    pub(super) fn of(end_point: EndPoint, review: &AdmissionRequest<'_>, body: &Bytes) -> Result<Self, String> {
+        let version = Request::version_of(end_point.kind, &review.kind)?;
+        if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
+            return Err(format!(
+                "subresources of {}.{GROUP} are not reviewed, {subresource} included",
+                end_point.kind.name()
+            ));
+        }
+        let operation = Operation::from_name(&review.operation)
+            .ok_or_else(|| format!("operation {} is not reviewed; CREATE, UPDATE and DELETE are", review.operation))?;
+        let part = |object: Option<&RawValue>| {
+            let text = object.map(RawValue::get).filter(|text| *text != "null");
+            text.map(|text| body.slice_ref(text.as_bytes()))
+        };
+        Ok(Asked {
+            end_point,
+            version,
+            operation,
+            name: review.name.as_deref().unwrap_or_default().to_owned(),
+            object: part(review.object),
+            old_object: part(review.old_object),
+        })
+    }
+
+    pub(super) fn pool(&self) -> Pool {
+        let objects = [&self.object, &self.old_object];
+        let is_small = objects.into_iter().flatten().all(|object| object.len() <= INLINE);
+        if is_small && self.end_point.kind != Kind::ClusterClass { Pool::Inline } else { Pool::Blocking }
+    }
+
+    fn question(&self) -> Result<Question, Box<Verdict>> {
+        let text = |part| str::from_utf8(part).expect("a part of a body that was read as text");
+        Question::decode(&Request {
+            phase: self.end_point.phase,
+            kind: self.end_point.kind,
+            version: self.version,
+            operation: self.operation,
+            name: &self.name,
+            object: self.object.as_deref().map(text),
+            old_object: self.old_object.as_deref().map(text),
+            old_version: self.version,
+        })
+    }
+}

@@ -1,0 +1,437 @@
+//! From a ConversionReview to its answer: objects of one version in the shape of another (CONV).
+//!
+//! A conversion needs no cache and no rule, so it is answered as soon as the port is open, for all namespaces and labels.
+//! The watches that fill the caches may need conversions themselves.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, post};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tower_http::catch_panic::CatchPanicLayer;
+use tracing::{debug, info, warn};
+
+use super::body::{Bodies, Bounds};
+use super::limits::{Gone, patience};
+use super::refusal::{PANICKED, Refusal, refusal, request_of};
+use crate::kubernetes::versions::ApiVersions;
+use crate::telemetry::metrics::{self, Metrics};
+use golang::json::{self, Size};
+use model::hub::{GROUP, Kind};
+use model::wire::Version;
+use model::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
+use model::wire::conversion::{self, ConversionError, GroupKind, Versions, extension_config};
+use model::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
+use schema::budget::Stop;
+
+/// Bounds of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest body in bytes: a page of a list, 500 objects of 64 KiB.
+    pub body: usize,
+    /// How long a body may take to arrive.
+    pub time: Duration,
+    /// How long a caller waits who does not say so.
+    pub patience: Duration,
+    /// Larger bodies are worked on blocking, not on the async threads.
+    pub inline: usize,
+    /// How many of those are worked on at a time.
+    pub blocking: usize,
+    /// How many smaller ones are, most of which wait for the API server.
+    pub in_flight: usize,
+    /// How many bytes of bodies may be held at a time.
+    pub held: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (body, held) = (32 * 1024 * 1024, 128 * 1024 * 1024);
+        let (time, patience) = (Duration::from_secs(10), Duration::from_secs(30));
+        Limits { body, time, patience, inline: 64 * 1024, blocking: cores, in_flight: 512, held }
+    }
+}
+
+/// What is too large to be stored, and so is no object (kube-apiserver takes requests of 3 MiB).
+const LARGEST: usize = 3 * 1024 * 1024;
+
+/// How much the text of an object may hold: an object becomes some 650 bytes, another value some 60.
+const MOST: Size = Size { objects: 50_000, values: 400_000 };
+
+/// Objects with more than this part of that are converted one at a time.
+const PART: usize = 10;
+
+/// How many kinds the objects of a review may refer to.
+const KINDS: usize = 64;
+
+/// How many failures a message names; it counts the others.
+const NAMED: usize = 5;
+
+/// What converts objects.
+#[derive(Debug)]
+pub struct Converter {
+    versions: ApiVersions,
+    limits: Limits,
+    /// For bodies that are worked on blocking, for the others, and for large objects.
+    turns: Arc<Semaphore>,
+    in_flight: Arc<Semaphore>,
+    large: Semaphore,
+    bodies: Bodies,
+    metrics: Arc<Metrics>,
+}
+
+impl Converter {
+    /// A converter that looks up API versions of referenced kinds in `versions`.
+    pub fn new(versions: ApiVersions, limits: Limits, metrics: Arc<Metrics>) -> Self {
+        let bounds = Bounds { body: limits.body, time: limits.time, held: limits.held };
+        let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "conversion_memory" }).clone();
+        let [turns, in_flight] = [limits.blocking, limits.in_flight].map(|count| Arc::new(Semaphore::new(count)));
+        let (large, bodies) = (Semaphore::new(1), Bodies::new(bounds, waiting));
+        Converter { versions, limits, turns, in_flight, large, bodies, metrics }
+    }
+}
+
+/// Says where conversions are answered, on a port where they are not.
+pub fn elsewhere() -> Router {
+    let text = "conversions are answered at --conversion-addr: this port asks for a certificate of the caller, which \
+                kube-apiserver does not show for conversions";
+    Router::new().route(PATH, any(async move || refusal(StatusCode::NOT_FOUND, text)))
+}
+
+/// The end point as a router, the only one of its port.
+pub fn router_alone(converter: Arc<Converter>) -> Router {
+    let unknown = async |method: Method, uri: Uri| {
+        let text = format!("{method} {} is not served; send conversions to POST {PATH}", uri.path());
+        refusal(StatusCode::NOT_FOUND, &text)
+    };
+    router(converter).fallback(unknown).method_not_allowed_fallback(unknown)
+}
+
+/// The end point as a router.
+pub fn router(converter: Arc<Converter>) -> Router {
+    let metrics = converter.metrics.clone();
+    let answer = async |State(converter): State<Arc<Converter>>, request: HttpRequest| converter.answer(request).await;
+    Router::new().route(PATH, post(answer)).with_state(converter).layer(CatchPanicLayer::custom(move |_| {
+        metrics.panics.inc();
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
+    }))
+}
+
+impl Converter {
+    async fn answer(self: Arc<Self>, request: HttpRequest) -> Response {
+        let metrics = self.metrics.clone();
+        match self.clone().review(request).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
+            Err(refused) => {
+                let (code, reason) = refused.parts();
+                metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
+                info!(path = PATH, code = code.as_u16(), error = %refused, "Refused request");
+                refusal(code, &refused.to_string())
+            }
+        }
+    }
+
+    async fn review(self: Arc<Self>, request: HttpRequest) -> Result<Vec<u8>, Refusal> {
+        let deadline = Instant::now() + patience(request.uri().query(), self.limits.patience);
+        let body = self.bodies.read(request, deadline).await?;
+        let started = Instant::now();
+        let is_small = body.len() <= self.limits.inline;
+        let turns = if is_small { &self.in_flight } else { &self.turns };
+        let turn = timeout_at(deadline, turns.clone().acquire_owned()).await;
+        let turn = turn.ok().and_then(Result::ok).ok_or(Refusal::Late)?;
+        let answer = if is_small {
+            timeout_at(deadline, self.convert(&body, &Stop::never())).await
+        } else {
+            let (converter, runtime, gone) = (self.clone(), Handle::current(), Gone::default());
+            let (is_gone, until) = (gone.0.clone(), deadline.into_std());
+            let stop = Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until);
+            let work = tokio::task::spawn_blocking(move || {
+                // It ends between objects, and keeps its turn until then, also after its caller has gone.
+                let _turn = turn;
+                runtime.block_on(converter.convert(&body, &stop))
+            });
+            let done = timeout_at(deadline, work).await;
+            done.map(|done| {
+                done.unwrap_or_else(|_| {
+                    self.metrics.panics.inc();
+                    Err(Refusal::Panicked)
+                })
+            })
+        };
+        self.metrics.conversion_duration.observe(started.elapsed().as_secs_f64());
+        answer.unwrap_or(Err(Refusal::Unfinished))
+    }
+
+    async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Refusal> {
+        let request: ConversionRequest<'_> = request_of(body, [API_VERSION, KIND])?;
+        let outcome = self.all(&request, stop).await?;
+        let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
+        match &outcome {
+            Ok(_) => debug!(uid, objects, version = desired, "Converted objects"),
+            Err(error) => warn!(uid, objects, version = desired, error, "Failed to convert objects"),
+        }
+        Ok(serde_json::to_vec(&ConversionAnswer::new(uid, outcome))?)
+    }
+
+    /// Every object of a request in the desired version, or what is wrong with which.
+    async fn all(
+        &self,
+        request: &ConversionRequest<'_>,
+        stop: &Stop,
+    ) -> Result<Result<Vec<Box<RawValue>>, String>, Refusal> {
+        let desired = &*request.desired_api_version;
+        let Some(to) = Target::of(desired) else {
+            let known = format!(
+                "versions of {GROUP} are v1beta1 and v1beta2, those of the embedded provider v1alpha1 and v1beta1, and those of {} \
+                 v1alpha1 and v1beta2",
+                extension_config::GROUP
+            );
+            return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
+        };
+        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Failures::default());
+        let mut kinds = BTreeSet::new();
+        for (i, object) in request.objects.iter().enumerate() {
+            if stop.has_stopped() {
+                return Err(Refusal::Unfinished);
+            }
+            let (kind, outcome) = self.one(object.get(), to, &mut kinds).await;
+            let labels = |outcome| metrics::Conversion { kind: kind.unwrap_or("other"), outcome };
+            let label = if outcome.is_ok() { "success" } else { "failure" };
+            self.metrics.conversions.get_or_create(&labels(label)).inc();
+            match outcome {
+                Ok(object) => converted.push(object),
+                Err(reason) => failures.add(i, &reason),
+            }
+        }
+        Ok(if failures.count == 0 { Ok(converted) } else { Err(failures.to_string()) })
+    }
+
+    /// An object in the desired version; its kind, if it is one that is converted.
+    async fn one(
+        &self,
+        text: &str,
+        to: Target<'_>,
+        kinds: &mut BTreeSet<GroupKind>,
+    ) -> (Option<&'static str>, Result<Box<RawValue>, String>) {
+        let extent = Extent::of(text);
+        if let Some(reason) = extent.excess() {
+            return (None, Err(format!("{}: {reason}", identity(text))));
+        }
+        let _alone = if extent.is_large() { self.large.acquire().await.ok() } else { None };
+        let mut object = match json::value(text) {
+            Ok(object) => object,
+            Err(error) => return (None, Err(error.to_string())),
+        };
+        let what = describe(&object);
+        let conversion = match Conversion::of(&object, to) {
+            Ok(conversion) => conversion,
+            Err(known) => return (None, Err(format!("{what}: only {known} are converted"))),
+        };
+        let kind = Some(conversion.kind());
+        let needed = conversion.versions_needed(&object);
+        kinds.extend(needed.iter().cloned());
+        if kinds.len() > KINDS {
+            return (kind, Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")));
+        }
+        let versions = self.versions.find(needed).await;
+        let outcome = conversion
+            .run(&mut object, &versions)
+            .map_err(|error| format!("{what} cannot be converted to {to}: {error}"))
+            .and_then(|()| serde_json::value::to_raw_value(&object).map_err(|error| format!("{what}: {error}")));
+        (kind, outcome)
+    }
+}
+
+/// The version in which objects are wanted.
+#[derive(Clone, Copy, Debug)]
+enum Target<'a> {
+    ClusterApi(Version),
+    Embedded(EmbeddedVersion),
+    ExtensionConfig(&'a str),
+}
+
+impl<'a> Target<'a> {
+    fn of(api_version: &'a str) -> Option<Self> {
+        let embedded = || EmbeddedVersion::from_api_version(api_version).map(Target::Embedded);
+        let of_extensions =
+            || extension_config::is_version(api_version).then_some(Target::ExtensionConfig(api_version));
+        Version::from_api_version(api_version).map(Target::ClusterApi).or_else(embedded).or_else(of_extensions)
+    }
+}
+
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::ClusterApi(version) => version.fmt(f),
+            Target::Embedded(version) => version.fmt(f),
+            Target::ExtensionConfig(version) => f.write_str(version),
+        }
+    }
+}
+
+/// What becomes of one object.
+#[derive(Clone, Copy, Debug)]
+enum Conversion<'a> {
+    ClusterApi(Kind, Version),
+    Embedded(&'static EmbeddedKind, EmbeddedVersion),
+    ExtensionConfig(&'a str),
+}
+
+impl<'a> Conversion<'a> {
+    /// The conversion of an object, or which kinds have one.
+    fn of(object: &Value, to: Target<'a>) -> Result<Self, String> {
+        match to {
+            Target::ClusterApi(version) => kind_of(object)
+                .map(|kind| Conversion::ClusterApi(kind, version))
+                .ok_or_else(|| format!("Cluster and ClusterClass of {GROUP}")),
+            Target::Embedded(version) => EmbeddedKind::of(object)
+                .map(|kind| Conversion::Embedded(kind, version))
+                .ok_or_else(|| "kinds of the embedded provider".to_owned()),
+            Target::ExtensionConfig(version) => match object["apiVersion"].as_str() {
+                Some(from) if extension_config::is_version(from) => Ok(Conversion::ExtensionConfig(version)),
+                _ => Err(format!("ExtensionConfigs of {}", extension_config::GROUP)),
+            },
+        }
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Conversion::ClusterApi(kind, _) => kind.name(),
+            Conversion::Embedded(kind, _) => kind.name,
+            Conversion::ExtensionConfig(_) => extension_config::KIND,
+        }
+    }
+
+    fn versions_needed(self, object: &Value) -> Vec<GroupKind> {
+        match self {
+            Conversion::ClusterApi(kind, to) => conversion::versions_needed(kind, object, to),
+            Conversion::Embedded(_, to) => conversion::embedded::versions_needed(object, to),
+            Conversion::ExtensionConfig(_) => Vec::new(),
+        }
+    }
+
+    fn run(self, object: &mut Value, versions: &Versions) -> Result<(), ConversionError> {
+        match self {
+            Conversion::ClusterApi(kind, to) => conversion::convert(kind, object, to, versions),
+            Conversion::Embedded(kind, to) => conversion::embedded::convert(kind, object, to, versions),
+            Conversion::ExtensionConfig(to) => extension_config::convert(object, to),
+        }
+    }
+}
+
+/// What is wrong with the objects of a review: some of it, and how much there is.
+#[derive(Debug, Default)]
+struct Failures {
+    named: Vec<String>,
+    count: usize,
+}
+
+impl Failures {
+    fn add(&mut self, index: usize, reason: &str) {
+        self.count += 1;
+        if self.named.len() < NAMED {
+            self.named.push(format!("objects[{index}]: {reason}"));
+        }
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join("; "))?;
+        match self.count - self.named.len() {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// How much the text of an object holds, counted before it is decoded.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    bytes: usize,
+    size: Size,
+}
+
+impl Extent {
+    fn of(text: &str) -> Extent {
+        let bytes = text.len();
+        // A byte is one value at most, and what is too large needs no count.
+        let is_clear = bytes <= MOST.objects / PART || bytes > LARGEST;
+        Extent { bytes, size: if is_clear { Size::default() } else { Size::of(text) } }
+    }
+
+    fn is_large(self) -> bool {
+        self.size.exceeds(Size { objects: MOST.objects / PART, values: MOST.values / PART })
+    }
+
+    /// Why it is not decoded.
+    fn excess(self) -> Option<String> {
+        let Extent { bytes, size: Size { objects, values } } = self;
+        let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
+        match () {
+            () if bytes > LARGEST => of(bytes, "bytes", LARGEST),
+            () if objects > MOST.objects => of(objects, "JSON objects", MOST.objects),
+            () if values > MOST.values => of(values, "JSON values", MOST.values),
+            () => None,
+        }
+    }
+}
+
+/// Describes an object without decoding all of it.
+fn identity(text: &str) -> String {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Identity<'a> {
+        #[serde(borrow)]
+        api_version: Cow<'a, str>,
+        #[serde(borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        metadata: Named<'a>,
+    }
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        namespace: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+    }
+    let Identity { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
+    described(&kind, &metadata.namespace, &metadata.name, &api_version)
+}
+
+/// `Cluster default/one (cluster.x-k8s.io/v1beta1)`
+fn described(kind: &str, namespace: &str, name: &str, version: &str) -> String {
+    // A name that is none must not fill the answer.
+    let short = |text: &str| text.chars().take(253).collect::<String>();
+    format!("{} {}/{} ({})", short(kind), short(namespace), short(name), short(version))
+}
+
+/// The kind of an object, if it is one of ours in a version that we know.
+fn kind_of(object: &Value) -> Option<Kind> {
+    Version::from_api_version(object["apiVersion"].as_str()?)?;
+    Kind::from_name(object["kind"].as_str()?)
+}
+
+fn describe(object: &Value) -> String {
+    let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    let (kind, version) = (text(&object["kind"]), text(&object["apiVersion"]));
+    described(&kind, &text(&metadata["namespace"]), &text(&metadata["name"]), &version)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Deletions of what a topology has made (DEC-56): they wait for the hooks of the Cluster.
+//!
+//! A hold keeps Cluster API's core from deleting. The garbage collector does not look at it when a Cluster is deleted in the
+//! foreground. So it is answered that the object cannot be deleted yet, and asks again. Nothing is written here.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+use kube::api::DynamicObject;
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+use tracing::info;
+
+use super::holds::Holds;
+use super::limits::{LAST_ROUND, patience};
+use super::refusal::{Refusal, request_of};
+use super::review::Handler;
+use crate::kubernetes::address::Resource;
+use crate::kubernetes::describe;
+use crate::telemetry::metrics;
+use golang::json;
+use model::hub::{Cluster, ContractRef, GROUP, Kind, Metadata, ObjectKey, annotation, label};
+use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
+use model::wire::{Decode, Version};
+use model::world::Scope;
+
+/// Where deletions of managed objects are reviewed.
+pub const PATH: &str = "/validate-deletions";
+/// The kind of these reviews in metrics.
+const METRIC: &str = "ManagedObject";
+
+/// Why a deletion is denied.
+#[derive(Debug, PartialEq, Eq)]
+enum Denial {
+    /// The Cluster waits for its hooks.
+    Waits(ObjectKey),
+    /// The Cluster cannot be read.
+    Unknown(String),
+}
+
+impl Denial {
+    fn parts(&self) -> (u16, &'static str, &'static str, String) {
+        match self {
+            Denial::Waits(cluster) => (
+                403,
+                "Forbidden",
+                "forbidden",
+                format!(
+                    "the Cluster {cluster} is being deleted, and its hooks BeforeClusterDelete have not passed: they come before the \
+                 deletion of its objects; try again"
+                ),
+            ),
+            Denial::Unknown(reason) => (500, "InternalError", "unknown", reason.clone()),
+        }
+    }
+}
+
+impl Handler {
+    pub(super) async fn answer_deletion(self: Arc<Self>, request: Request) -> Response {
+        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
+        let answer = self.review_deletion(request, deadline).await;
+        self.response(PATH, answer)
+    }
+
+    async fn review_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+        let body = self.bodies.read(request, deadline).await?;
+        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
+        let denial = match &self.holds {
+            Some(holds) if review.operation == "DELETE" => {
+                holds.denial(&review, self.gatherer.cache().facts().scope(), deadline).await
+            }
+            _ => None,
+        };
+        let outcome = denial.as_ref().map_or("allowed", |denial| denial.parts().2);
+        let labels = metrics::Review { kind: METRIC, operation: "DELETE", outcome };
+        self.metrics.admission_requests.get_or_create(&labels).inc();
+        info!(
+            kind = &*review.kind.kind,
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            dry_run = review.dry_run,
+            allowed = denial.is_none(),
+            "Answered admission request for a managed object"
+        );
+        Ok(serde_json::to_vec(&response(denial, &review).into_review())?)
+    }
+}
+
+impl Holds {
+    /// Why an object of a topology cannot be deleted yet. The Cluster is read from the API server: the garbage collector may have seen
+    /// its deletion before our watch.
+    async fn denial(&self, review: &AdmissionRequest<'_>, scope: &Scope, deadline: Instant) -> Option<Denial> {
+        let deadline = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
+        let object: Managed = json::decode(review.old_object?.get()).ok()?;
+        object.metadata.labels.get(label::OWNED)?;
+        let cluster = ObjectKey::new(&object.metadata.namespace, object.metadata.labels.get(label::CLUSTER_NAME)?);
+        if !self.hooks().may_block(&cluster.namespace, deadline).await {
+            return None;
+        }
+        let unknown = |reason: String| Denial::Unknown(format!("the Cluster {cluster} cannot be read: {reason}"));
+        let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
+        // A label that is no name of a Cluster belongs to none.
+        let one = resource.one::<DynamicObject>(self.client(), &cluster).ok()?;
+        let found = match timeout_at(deadline, one.get_opt()).await {
+            Ok(Ok(found)) => found?,
+            Ok(Err(error)) => return Some(unknown(describe(&error))),
+            Err(_) => return Some(unknown("timed out".to_owned())),
+        };
+        let text = serde_json::to_string(&found).ok()?;
+        let found = match Cluster::decode(Version::V1Beta2, &text) {
+            Ok(cluster) => cluster,
+            // It can be deleted with all that it has, and no hook is called (DEC-103).
+            Err(reason) => {
+                self.log_unreadable(&found.metadata, &reason);
+                return None;
+            }
+        };
+        let waits = scope.has(&found.metadata) && waits(&found) && is_part(&found, review, &object.metadata);
+        waits.then_some(Denial::Waits(cluster))
+    }
+}
+
+/// The part of a managed object that is read.
+#[derive(Deserialize)]
+struct Managed {
+    metadata: Metadata,
+}
+
+/// Whether the objects of a Cluster have to stay until its hooks have passed.
+fn waits(cluster: &Cluster) -> bool {
+    let has = |name| cluster.annotation(name).is_some();
+    cluster.metadata.is_being_deleted()
+        && cluster.topology().is_some()
+        && !has(annotation::OK_TO_DELETE)
+        && !has(annotation::SKIP_DELETE_HOOKS)
+}
+
+/// Whether an object is one of those that go first: workers, the control plane and the infrastructure of the Cluster.
+fn is_part(cluster: &Cluster, review: &AdmissionRequest<'_>, object: &Metadata) -> bool {
+    let (group, kind) = (&*review.kind.group, &*review.kind.kind);
+    let is = |reference: &ContractRef| {
+        (&*reference.api_group, &*reference.kind, &*reference.name) == (group, kind, &*object.name)
+    };
+    let is_worker = group == GROUP && matches!(kind, "MachineDeployment" | "MachinePool");
+    is_worker || is(&cluster.spec.control_plane_ref) || is(&cluster.spec.infrastructure_ref)
+}
+
+fn response<'a>(denial: Option<Denial>, review: &'a AdmissionRequest<'_>) -> AdmissionResponse<'a> {
+    let mut response =
+        AdmissionResponse { uid: &review.uid, allowed: denial.is_none(), ..AdmissionResponse::default() };
+    if let Some(denial) = denial {
+        let (code, reason, _, message) = denial.parts();
+        let mut status = Status::failure(code, reason, message);
+        status.details = Some(StatusDetails::from(review));
+        response.status = Some(status);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,414 @@
+//! The impact of an allowed edit, computed in little time and on threads of its own: it does not delay the reviews of others, and
+//! only a ceiling that was asked for makes it a reason to deny (DEC-42, DEC-53). A ceiling counts all machines of Clusters that cannot
+//! be computed (DEC-59).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::announced::{Announcement, Announcer};
+use super::limits::{Gone, LAST_ROUND, Limits};
+use super::turns::{Owner, Turn, Turns};
+use crate::kubernetes::gather::Gatherer;
+use crate::kubernetes::impact_facts::ImpactFacts;
+use crate::telemetry::metrics::{self, Metrics};
+use engine::admission::{Edited, Outcome, Verdict};
+use engine::impact::{
+    Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, Tally, UnknownImpact, endless, with_refusals,
+};
+use engine::topology::Options;
+use engine::topology::refusals::Checks;
+use model::hub::label;
+use model::wire::review::AdmissionRequest;
+use model::world::{Answer, Facts, Found};
+use schema::budget::Stop;
+use schema::field::{FieldError, Warning, shortened};
+
+/// How many edits are remembered, so that none is counted twice.
+const LATEST: usize = 256;
+
+/// Computes impacts, a few at a time.
+#[derive(Debug)]
+pub(super) struct Assessor {
+    options: Options,
+    /// How long one edit may take, waiting for its turn included; zero switches impacts off.
+    time: Duration,
+    max_replaced_machines: Option<u32>,
+    unknown: UnknownImpact,
+    /// Shared fairly by users, and for each user by namespaces.
+    threads: Turns<String>,
+    /// The latest edits that were counted.
+    latest: Mutex<VecDeque<EditId>>,
+    metrics: Arc<Metrics>,
+    /// Writes events on classes, where there is an API server.
+    announcer: Option<Arc<Announcer>>,
+}
+
+/// What a review says of the machines that an edit replaces or removes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Assessment {
+    pub warnings: Vec<Warning>,
+    /// For the audit log.
+    pub summary: Option<String>,
+    /// Why the edit is denied.
+    pub denial: Option<FieldError>,
+    /// For the edited class, once it is stored.
+    event: Option<Announcement>,
+    machines: Count,
+    id: EditId,
+}
+
+/// Why there is no impact.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Unknown {
+    #[error("other edits are being computed; try again, or run topologist plan")]
+    Busy,
+    #[error("the time was over before one Cluster was computed; run topologist plan")]
+    Late,
+    #[error("cannot read {0}")]
+    Unreadable(String),
+    #[error("an internal error; the log has the details")]
+    Panicked,
+}
+
+/// An edit that may do something to machines, with all that is read for it.
+struct Prepared {
+    edit: Edit,
+    case: Case,
+    ceiling: Option<Ceiling>,
+    /// About templates that are not watched.
+    warnings: Vec<Warning>,
+}
+
+/// What is known of an edit.
+struct Assessed {
+    id: EditId,
+    impact: Impact,
+    checks: Checks,
+    denial: Option<FieldError>,
+    /// About templates that are not watched.
+    warnings: Vec<Warning>,
+}
+
+impl Assessment {
+    /// An edit that is denied before its impact is computed.
+    pub(super) fn denied(error: FieldError) -> Self {
+        Assessment { denial: Some(error), ..Assessment::default() }
+    }
+}
+
+impl Assessor {
+    pub(super) fn new(options: Options, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "impacts" }).clone();
+        Assessor {
+            options,
+            time: limits.impact,
+            max_replaced_machines: limits.max_replaced_machines,
+            unknown: limits.unknown_impact,
+            threads: Turns::new((cores / 2).max(1), limits.aside_queue, waiting),
+            latest: Mutex::default(),
+            metrics,
+            announcer: None,
+        }
+    }
+
+    /// The same, with events on the classes whose edits are stored.
+    #[must_use]
+    pub(super) fn with_events(self, announcer: Announcer) -> Self {
+        Assessor { announcer: Some(Arc::new(announcer)), ..self }
+    }
+
+    /// The verdict on an edit, with what it does to machines.
+    pub(super) async fn judge(
+        &self,
+        mut verdict: Verdict,
+        edited: Edited,
+        gatherer: &Gatherer,
+        (review, deadline): (&AdmissionRequest<'_>, Instant),
+    ) -> Verdict {
+        let (owner, is_dry_run) = (owner(review), review.dry_run == Some(true));
+        let edit = edit(edited);
+        if !edit.matters() {
+            return verdict;
+        }
+        if let Edit::NewCluster(_) = edit {
+            let checks = self.inspected(edit, gatherer, (owner, deadline)).await.unwrap_or_default();
+            verdict.warnings = with_refusals(verdict.warnings, &checks);
+            return verdict;
+        }
+        let class = if let Edit::Class { new, .. } = &edit { Some(new.clone()) } else { None };
+        let assessment = self.assess(move || Ok(edit.clone()), gatherer, (owner, deadline)).await;
+        let counts = self.count(&assessment, verdict.kind.name(), is_dry_run);
+        let Assessment { warnings, summary, denial, event, .. } = assessment;
+        if let (Some(class), Some(event), Some(announcer), true) = (class, event, &self.announcer, counts) {
+            announcer.announce(class, event);
+        }
+        verdict.warnings.extend(warnings);
+        verdict.impact = summary;
+        if let Some(error) = denial {
+            verdict.outcome = Outcome::Invalid(vec![error]);
+        }
+        verdict
+    }
+
+    /// What an edit does to machines; `decode` is called on a thread for such work.
+    pub(super) async fn assess(
+        &self,
+        decode: impl Fn() -> Result<Edit, String> + Clone + Send + 'static,
+        gatherer: &Gatherer,
+        (owner, deadline): (Owner<'_, String>, Instant),
+    ) -> Assessment {
+        if self.time.is_zero() {
+            return Assessment::default();
+        }
+        let started = Instant::now();
+        let outcome = match Box::pin(self.impact(decode.clone(), gatherer, (owner, deadline))).await {
+            Err(unknown) => Box::pin(self.bounded(decode, gatherer, &unknown, deadline)).await.ok_or(unknown),
+            outcome => outcome,
+        };
+        self.note(&outcome, started);
+        match outcome {
+            Ok(None) => Assessment::default(),
+            Ok(Some(Assessed { id, impact, checks, denial, warnings })) => Assessment {
+                warnings: with_refusals([impact.warnings(), warnings].concat(), &checks),
+                summary: impact.summary(),
+                denial,
+                event: Announcement::of(&impact),
+                machines: impact.machines,
+                id,
+            },
+            Err(unknown) => {
+                let text = shortened(&format!("the number of replaced machines is not known: {unknown}")).into_owned();
+                Assessment { warnings: vec![Warning { rule: "DEC-42", text }], ..Assessment::default() }
+            }
+        }
+    }
+
+    /// What a ceiling says of an edit whose impact is not known: all machines of its Clusters may go (DEC-59). `None` without a
+    /// ceiling, and for an edit that cannot be decoded.
+    async fn bounded(
+        &self,
+        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        gatherer: &Gatherer,
+        unknown: &Unknown,
+        deadline: Instant,
+    ) -> Option<Option<Assessed>> {
+        let facts = gatherer.cache().facts();
+        if !Ceiling::is_set(&facts, self.max_replaced_machines) {
+            return None;
+        }
+        // The threads for impacts may be busy, and only the largest templates take longer than a millisecond.
+        let edit = timeout_at(deadline, tokio::task::spawn_blocking(decode)).await.ok()?.ok()?.ok()?;
+        let Some(extent) = Extent::of(&edit, &facts) else { return Some(None) };
+        let machines = extent.machines(&edit, &facts);
+        let impact = Impact::unknown(edit.subject(), (extent.clusters(), machines), unknown.to_string());
+        let ceiling = Ceiling::of_edit(&edit, &extent, &facts, self.max_replaced_machines)?;
+        let denial = ceiling.with_unknown(self.unknown).denies(&edit, &impact);
+        Some(Some(Assessed { id: edit.id(), impact, checks: Checks::default(), denial, warnings: Vec::new() }))
+    }
+
+    fn note(&self, outcome: &Result<Option<Assessed>, Unknown>, started: Instant) {
+        let outcome = match outcome {
+            Ok(None) => return,
+            Ok(Some(assessed)) if assessed.denial.is_some() => "held",
+            Ok(Some(assessed)) => match assessed.impact.completeness() {
+                Completeness::Complete => "complete",
+                Completeness::Incomplete => "incomplete",
+                Completeness::Estimated => "estimated",
+                Completeness::Bound => "bound",
+            },
+            Err(_) => "unknown",
+        };
+        self.metrics.impacts.get_or_create(&metrics::Outcome { outcome }).inc();
+        self.metrics.impact_duration.observe(started.elapsed().as_secs_f64());
+    }
+
+    /// Counts an edit that is denied, or the machines that go with an edit that is stored. Returns whether the edit counts: one that
+    /// the API server repeats after a conflict counts once.
+    pub(super) fn count(&self, assessment: &Assessment, kind: &'static str, is_dry_run: bool) -> bool {
+        if assessment.denial.is_some() {
+            self.metrics.held_edits.get_or_create(&metrics::Kind { kind }).inc();
+            return false;
+        }
+        if is_dry_run || !self.is_new(&assessment.id) {
+            return false;
+        }
+        let Count { replaced, removed, .. } = assessment.machines;
+        for (action, machines) in [("replaced", replaced), ("removed", removed)] {
+            let machines = u64::try_from(machines).unwrap_or_default();
+            self.metrics.announced_machines.get_or_create(&metrics::Action { action }).inc_by(machines);
+        }
+        true
+    }
+
+    /// Whether an edit is none of the latest ones, of which it is one from now on.
+    fn is_new(&self, id: &EditId) -> bool {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !latest.contains(id);
+        if is_new {
+            latest.truncate(LATEST - 1);
+            latest.push_front(id.clone());
+        }
+        is_new
+    }
+
+    async fn impact(
+        &self,
+        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        gatherer: &Gatherer,
+        (owner, deadline): (Owner<'_, String>, Instant),
+    ) -> Result<Option<Assessed>, Unknown> {
+        let last = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
+        let soon = (Instant::now() + self.time).min(last);
+        // A number that may decide is worth more time.
+        let by = if Ceiling::is_set(&gatherer.cache().facts(), self.max_replaced_machines) { last } else { soon };
+        let turn = Arc::new(self.threads.turn(owner, by).await.map_err(|_| Unknown::Busy)?);
+        let Some(prepared) = self.prepared(decode, gatherer, &turn, by).await? else { return Ok(None) };
+        let ends = if prepared.ceiling.is_some() { last } else { soon };
+        let prepared = Arc::new(prepared);
+        let (impact, checks) = self.compared(&prepared, turn, ends).await?;
+        if impact.compared == 0 {
+            return Err(Unknown::Late);
+        }
+        let ceiling = prepared.ceiling.clone().map(|ceiling| ceiling.with_unknown(self.unknown));
+        let held = || ceiling.and_then(|ceiling| ceiling.denies(&prepared.edit, &impact));
+        let denial = endless(&prepared.edit, &impact).or_else(held);
+        let warnings = prepared.warnings.clone();
+        Ok(Some(Assessed { id: prepared.edit.id(), impact, checks, denial, warnings }))
+    }
+
+    /// What the schemas of definitions refuse of the objects of a new Cluster, as far as the schemas are known and there is time.
+    /// Without schemas it costs next to nothing.
+    async fn inspected(
+        &self,
+        edit: Edit,
+        gatherer: &Gatherer,
+        (owner, deadline): (Owner<'_, String>, Instant),
+    ) -> Option<Checks> {
+        let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
+        let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
+        let kinds = edit.made_kinds(&facts);
+        if self.time.is_zero() || kinds.is_empty() {
+            return None;
+        }
+        let schemas = known.schemas(&kinds);
+        if schemas.is_empty() {
+            return None;
+        }
+        let turn = self.threads.turn(owner, ends).await.ok()?;
+        let options = self.options;
+        let checks = move || {
+            let case = Case::of(&edit, &facts)?;
+            let answers = known.answers(case.needs());
+            Some(case.with(&edit, answers).ok()?.with_schemas(schemas).checks(options))
+        };
+        timeout_at(ends, on_thread(Arc::new(turn), checks)).await.ok()?.ok()?
+    }
+
+    async fn prepared(
+        &self,
+        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        gatherer: &Gatherer,
+        turn: &Arc<Turn<String>>,
+        ends: Instant,
+    ) -> Result<Option<Prepared>, Unknown> {
+        let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
+        let limit = self.max_replaced_machines;
+        // Variables of an edited class are compiled, and templates are decoded.
+        let prepare = on_thread(turn.clone(), move || decode().and_then(|edit| prepare(edit, &stored, &known, limit)));
+        timeout_at(ends, prepare).await.map_err(|_| Unknown::Late)??.map_err(Unknown::Unreadable)
+    }
+
+    /// What is known of the impact when all Clusters are compared, or the time is over.
+    async fn compared(
+        &self,
+        prepared: &Arc<Prepared>,
+        turn: Arc<Turn<String>>,
+        ends: Instant,
+    ) -> Result<(Impact, Checks), Unknown> {
+        let tally = Arc::new(Mutex::new(prepared.case.tally()));
+        // Dropped when the time is over, or when the caller has gone: work ends after the Cluster that is being computed.
+        let gone = Gone::default();
+        let stop = {
+            let (gone, ends) = (gone.0.clone(), ends.into_std());
+            Stop::when(move || gone.load(Ordering::Relaxed) || std::time::Instant::now() >= ends)
+        };
+        let compare = {
+            let (options, prepared, tally) = (self.options, prepared.clone(), tally.clone());
+            on_thread(turn, move || {
+                let add = |clusters, change| locked(&tally).add(clusters, change);
+                prepared.case.compare(options, Timestamp::now(), &stop, add);
+                if stop.is_due() { Checks::default() } else { prepared.case.checks(options) }
+            })
+        };
+        // What is known when the time is over counts.
+        let checks = timeout_at(ends, compare).await.unwrap_or_else(|_| Ok(Checks::default()))?;
+        let impact = locked(&tally).impact();
+        Ok((impact, checks))
+    }
+}
+
+/// An edit with the facts that its impact follows from; `None` for one that cannot do anything to machines.
+fn prepare(edit: Edit, stored: &Facts, known: &ImpactFacts, limit: Option<u32>) -> Result<Option<Prepared>, String> {
+    let Some(case) = Case::of(&edit, stored) else { return Ok(None) };
+    let kinds = if edit.is_of_cluster() { case.made_kinds() } else { BTreeSet::new() };
+    let answers = known.answers(case.needs());
+    let warnings = answers.iter().filter_map(|(_, answer)| of_copy(answer)).collect();
+    let case = case.with(&edit, answers)?.with_schemas(known.schemas(&kinds)).with_updater(known.updater());
+    let ceiling = Ceiling::of(&case, limit);
+    Ok(Some(Prepared { edit, case, ceiling, warnings }))
+}
+
+/// The warning about a template of a class that has the label of copies. The watch of templates leaves copies out.
+fn of_copy(answer: &Answer) -> Option<Warning> {
+    let Answer::Object(Found::Yes(template)) = answer else { return None };
+    template.label(label::OWNED)?;
+    let (kind, key) = (template.kind(), template.key());
+    let text = format!("{kind} {key} has the label {}, so its edits are not watched: remove it", label::OWNED);
+    Some(Warning { rule: "DEC-57", text: shortened(&text).into_owned() })
+}
+
+fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does work on a thread of its own, which keeps its turn until the work ends.
+async fn on_thread<T: Send + 'static>(
+    turn: Arc<Turn<String>>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Unknown> {
+    let (done, result) = oneshot::channel();
+    let work = move || {
+        let _turn = turn;
+        // The receiver is gone once the time is over.
+        let _ = done.send(catch_unwind(AssertUnwindSafe(work)).map_err(|_| Unknown::Panicked));
+    };
+    std::thread::Builder::new().name("impact".to_owned()).spawn(work).map_err(|_| Unknown::Busy)?;
+    result.await.unwrap_or(Err(Unknown::Panicked))
+}
+
+/// Whose edit a review is about.
+pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Owner<'a, String> {
+    let namespace = review.namespace.as_deref().unwrap_or_default();
+    Owner { peer: review.user_info.username.clone().into_owned(), namespace }
+}
+
+/// The edit that a review asks about.
+fn edit(edited: Edited) -> Edit {
+    match edited {
+        Edited::NewCluster(new) => Edit::NewCluster(Arc::from(new)),
+        Edited::Class { old, new } => Edit::Class { old: Arc::from(old), new: Arc::from(new) },
+        Edited::Cluster { old, new } => Edit::Cluster { old: Arc::from(old), new: Arc::from(new) },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! `/healthz`, `/readyz` and `/metrics`, on plain HTTP, with a port and a runtime of their own.
+//!
+//! kubelet calls them as [probes](https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/).
+//!
+//! ```text
+//! main runtime ── a beat every second ──► Health ◄── /healthz ── runtime of the probes
+//! ```
+//!
+//! Work that blocks the threads of the main runtime does not make the probes slow. A main runtime that does not run at all
+//! makes `/healthz` fail, so that the process is started again.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::time::Instant;
+
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::watch;
+use crate::telemetry::metrics::{Kind, Metrics};
+
+/// How long the API server may be silent before verdicts should come from another replica.
+const SILENCE: Duration = Duration::from_mins(5);
+
+/// How long the main runtime may not run before the process is not healthy.
+const STANDSTILL: Duration = Duration::from_secs(30);
+
+/// How often the main runtime says that it runs.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Something besides the caches that has to be there; says what is missing.
+pub type Condition = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What the probes look at.
+pub struct Health {
+    cache: Arc<Cache>,
+    metrics: Arc<Metrics>,
+    serving: AtomicBool,
+    conditions: Vec<Condition>,
+    last_beat: Mutex<Instant>,
+    standstill: Duration,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").field("serving", &self.serving).finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    /// Not ready yet: the sockets are not bound.
+    pub fn new(cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
+        let (serving, last_beat) = (AtomicBool::new(false), Mutex::new(Instant::now()));
+        Health { cache, metrics, serving, conditions: Vec::new(), last_beat, standstill: STANDSTILL }
+    }
+
+    /// Says every second that the runtime of this task runs; never ends.
+    pub async fn beat(self: Arc<Self>) {
+        loop {
+            *self.last_beat.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    /// Whether the process does anything.
+    ///
+    /// # Errors
+    /// Says for how long it has not.
+    pub fn alive(&self) -> Result<(), String> {
+        let silent = self.last_beat.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        if silent <= self.standstill {
+            return Ok(());
+        }
+        Err(format!("the main runtime has not run for {}s", silent.as_secs()))
+    }
+
+    /// Ready only while `condition` holds, too.
+    #[must_use]
+    pub fn requiring(mut self, condition: Condition) -> Self {
+        self.conditions.push(condition);
+        self
+    }
+
+    /// The sockets are bound, or the process is about to stop.
+    pub fn set_serving(&self, serving: bool) {
+        self.serving.store(serving, Ordering::Release);
+    }
+
+    /// Whether requests should be sent here.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn ready(&self) -> Result<(), String> {
+        if !self.serving.load(Ordering::Acquire) {
+            return Err("not serving".to_owned());
+        }
+        self.alive()?;
+        let facts = self.cache.facts();
+        let missing = facts.gaps().iter().map(|kind| match self.cache.trouble(kind) {
+            Some(reason) => format!("{kind} cannot be listed: {reason}"),
+            None => format!("waiting for the list of {kind}"),
+        });
+        let silent = self.cache.ages().into_iter().filter(|(_, age)| *age > SILENCE).map(|(kind, age)| {
+            let reason = self.cache.trouble(kind).map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("{kind} are out of date: no response from the API server for {}s{reason}", age.as_secs())
+        });
+        let unmet = self.conditions.iter().filter_map(|condition| condition().err());
+        let missing: Vec<String> = missing.chain(silent).chain(unmet).collect();
+        if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+    }
+
+    /// All metrics as text, with the ages of this moment.
+    fn metrics(&self) -> String {
+        for (watched, age) in self.cache.ages() {
+            self.metrics.cache_age.get_or_create(&Kind { kind: watch::label(watched) }).set(age.as_secs_f64());
+        }
+        self.metrics.render()
+    }
+}
+
+/// The probes as a router.
+pub fn router(health: Arc<Health>) -> Router {
+    Router::new()
+        .route("/healthz", get(async |State(health): State<Arc<Health>>| probe(health.alive())))
+        .route("/readyz", get(async |State(health): State<Arc<Health>>| probe(health.ready())))
+        .route("/metrics", get(metrics))
+        .with_state(health)
+}
+
+fn probe(outcome: Result<(), String>) -> Response {
+    match outcome {
+        Ok(()) => "ok\n".into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
+}
+
+async fn metrics(State(health): State<Arc<Health>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], health.metrics()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::world::{CLASSES, CLUSTERS, Facts};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_without_an_answer_of_the_api_server_for_five_minutes_is_not_ready() {
+        let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED)));
+        let mut health = Health::new(cache.clone(), Arc::new(Metrics::default()));
+        health.standstill = Duration::MAX;
+        assert_eq!(health.ready(), Err("not serving".to_owned()));
+        health.set_serving(true);
+        assert!(health.ready().unwrap_err().contains("waiting for the list of Clusters"));
+        assert!(!health.metrics().contains("topologist_cache_age_seconds{"), "nothing was heard that could be old");
+        cache.update(|facts| watch::WATCHED.iter().for_each(|kind| facts.listed(kind)));
+        watch::WATCHED.iter().for_each(|kind| cache.note_alive(kind));
+        tokio::time::advance(Duration::from_secs(200)).await;
+        cache.note_alive(CLUSTERS);
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!(health.ready(), Ok(()));
+        let text = health.metrics();
+        assert!(text.contains("topologist_cache_age_seconds{kind=\"ClusterClass\"} 300.0\n"), "{text}");
+        assert!(text.contains("topologist_cache_age_seconds{kind=\"Cluster\"} 100.0\n"), "{text}");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        cache.note_trouble(CLASSES, "no route to host".to_owned());
+        let want = "ClusterClasses are out of date: no response from the API server for 301s: no route to host";
+        assert_eq!(health.ready(), Err(want.to_owned()));
+        cache.note_alive(CLASSES);
+        assert_eq!(health.ready(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_main_runtime_that_does_not_run_for_30_seconds_is_not_healthy() {
+        let health = Arc::new(Health::new(Arc::new(Cache::new(Facts::of([], []))), Arc::new(Metrics::default())));
+        health.set_serving(true);
+        let beat = tokio::spawn(health.clone().beat());
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert_eq!((health.alive(), health.ready()), (Ok(()), Ok(())));
+        beat.abort();
+        tokio::time::advance(Duration::from_secs(29)).await;
+        assert_eq!(health.alive(), Ok(()));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let dead = health.alive().unwrap_err();
+        assert!(dead.starts_with("the main runtime has not run for 3"), "{dead}");
+        assert_eq!(health.ready(), Err(dead));
+        tokio::spawn(health.clone().beat());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(health.alive(), Ok(()));
+    }
+
+    #[test]
+    fn a_blocked_main_runtime_is_reported_at_once_and_only_for_as_long() {
+        // Two real runtimes: the one thread of the main one is blocked, as by a computation that does not end.
+        let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (main, probes) = (runtime(), runtime());
+        let mut health = Health::new(Arc::new(Cache::new(Facts::of([], []))), Arc::new(Metrics::default()));
+        health.standstill = Duration::from_millis(1500);
+        let health = Arc::new(health);
+        main.spawn(health.clone().beat());
+        let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+        main.spawn(async move { blocked.recv() });
+        let ask = |path: &'static str| {
+            let request = axum::extract::Request::get(path).body(axum::body::Body::empty()).unwrap();
+            let answer = probes.spawn(tower::ServiceExt::oneshot(router(health.clone()), request));
+            let started = std::time::Instant::now();
+            let code = probes.block_on(answer).unwrap().unwrap().status().as_u16();
+            assert!(started.elapsed() < Duration::from_secs(1), "{path} took {:?}", started.elapsed());
+            code
+        };
+        let wait_for = |code: u16| {
+            let deadline = std::time::Instant::now() + Duration::from_secs(30);
+            while ask("/healthz") != code {
+                assert!(std::time::Instant::now() < deadline, "/healthz does not become {code}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        assert_eq!(ask("/healthz"), 200);
+        wait_for(503);
+        assert_eq!(ask("/metrics"), 200);
+        unblock.send(()).unwrap();
+        wait_for(200);
+    }
+}

@@ -1,0 +1,67 @@
+//! HTTP errors, for requests that are answered by no review.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::body::Unread;
+use model::wire::review::Envelope;
+
+pub(super) const PANICKED: &str = "the request could not be handled; see the log of topologist";
+
+pub(super) fn refusal(code: StatusCode, message: &str) -> Response {
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    let mut response = (code, headers, format!("topologist: {message}\n")).into_response();
+    if code == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Why a request gets an HTTP error instead of a review.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error(transparent)]
+    Unread(#[from] Unread),
+    #[error("the body is not {article} {kind}: {reason}", article = if kind.starts_with('A') { "an" } else { "a" })]
+    NotAReview { kind: &'static str, reason: String },
+    #[error("the answer could not be written: {0}")]
+    Unwritable(#[from] serde_json::Error),
+    #[error("the conversion waited in the queue longer than the caller's timeout; try again")]
+    Late,
+    #[error("the conversion took longer than the caller's timeout")]
+    Unfinished,
+    #[error("{PANICKED}")]
+    Panicked,
+}
+
+impl Refusal {
+    /// The status of the answer, and what metrics call it.
+    pub(super) fn parts(&self) -> (StatusCode, &'static str) {
+        match self {
+            Refusal::Unread(unread) => unread.parts(),
+            Refusal::NotAReview { .. } => (StatusCode::BAD_REQUEST, "not_a_review"),
+            Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
+            Refusal::Late => (StatusCode::TOO_MANY_REQUESTS, "no_turn"),
+            Refusal::Unfinished => (StatusCode::INTERNAL_SERVER_ERROR, "unfinished"),
+            Refusal::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
+        }
+    }
+}
+
+/// Reads the request of a review, whose envelope says that it has this API version and kind.
+///
+/// # Errors
+/// When the body is no such review, or its envelope is empty.
+pub(super) fn request_of<'b, R: Deserialize<'b>>(
+    body: &'b [u8],
+    [api_version, kind]: [&'static str; 2],
+) -> Result<R, Refusal> {
+    let not_a_review = |reason| Refusal::NotAReview { kind, reason };
+    let review: Envelope<'_, R> = serde_json::from_slice(body).map_err(|error| not_a_review(error.to_string()))?;
+    if review.api_version != api_version || review.kind != kind {
+        let what = format!("it is {:?} in {:?}, and {api_version} is understood", review.kind, review.api_version);
+        return Err(not_a_review(what));
+    }
+    review.request.ok_or_else(|| not_a_review("it has no request".to_owned()))
+}

@@ -1,0 +1,433 @@
+//! From an AdmissionReview to its answer, in the format of
+//! [admission webhooks](https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response).
+//!
+//! The answer needs the uid of the request. So a request whose envelope cannot be read gets an HTTP error. Every other request
+//! gets an AdmissionReview, also if its object cannot be decoded.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::Request as HttpRequest;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument, Span, info, info_span};
+
+use super::announced::Announcer;
+use super::asked::{Asked, Pool, Put, is_looked_after};
+use super::body::{Bodies, Bounds};
+use super::holds::Holds;
+use super::impact::Assessor;
+use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
+use super::queue::{Queue, Shed};
+use super::refusal::{PANICKED, Refusal, refusal, request_of};
+use super::server::Peer;
+use super::template_guard::TemplateGuard;
+use super::turns::{Owner, Turns};
+use crate::kubernetes::gather::Gatherer;
+use crate::telemetry::metrics::{self, Metrics, Raised};
+use engine::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
+use engine::topology::Options;
+use model::hub::{GROUP, Kind};
+use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
+use model::world::{Computed, Unsettled, World, settle};
+use schema::budget::Stop;
+
+/// The function that answers a question. It is a field of the handler so that a test can replace it by one that fails.
+type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
+
+/// The handler of reviews.
+#[derive(Debug)]
+pub struct Handler {
+    pub(super) gatherer: Gatherer,
+    pub(super) settings: Arc<Settings>,
+    pub(super) limits: Limits,
+    pub(super) places: Queue,
+    blocking: Turns,
+    pub(super) bodies: Bodies,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) assessor: Assessor,
+    /// Holds deletions, where no other controller waits for hooks.
+    pub(super) holds: Option<Holds>,
+    pub(super) template_guard: TemplateGuard,
+    evaluate: Evaluate,
+}
+
+impl Handler {
+    /// A handler that gets facts from `gatherer`.
+    pub fn new(gatherer: Gatherer, settings: Settings, limits: Limits, metrics: Arc<Metrics>) -> Self {
+        let waiting = |queue| metrics.waiting.get_or_create(&metrics::Queue { queue }).clone();
+        Handler {
+            gatherer,
+            limits,
+            places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
+            blocking: Turns::new(limits.blocking, limits.aside_queue, waiting("threads")),
+            bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
+            assessor: Assessor::new(Options { runtime_sdk: settings.gates.runtime_sdk }, &limits, metrics.clone()),
+            metrics,
+            settings: Arc::new(settings),
+            holds: None,
+            template_guard: TemplateGuard::new(None),
+            evaluate: Question::answer,
+        }
+    }
+
+    /// The same; `client` writes events on classes whose edits do something to machines.
+    #[must_use]
+    pub fn with_events(self, client: kube::Client) -> Self {
+        let announcer = Announcer::new(client, self.gatherer.cache().clone());
+        Handler { assessor: self.assessor.with_events(announcer), ..self }
+    }
+
+    /// The same; `client` reads the Namespaces of templates whose deletion would be denied (DEC-110).
+    #[must_use]
+    pub fn with_namespaces(self, client: kube::Client) -> Self {
+        Handler { template_guard: TemplateGuard::new(Some(client)), ..self }
+    }
+
+    /// The same, which holds deletions until hooks have passed (DEC-56).
+    #[must_use]
+    pub fn with_holds(self, holds: Holds) -> Self {
+        Handler { holds: Some(holds), ..self }
+    }
+}
+
+impl Handler {
+    pub(super) async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
+        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let answer = self.review(end_point, request, peer, deadline).await;
+        self.response(end_point.path, answer)
+    }
+
+    /// The answer to a request, or why there is none.
+    pub(super) fn response(&self, path: &str, answer: Result<Vec<u8>, Refusal>) -> Response {
+        match answer {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
+            Err(refused) => {
+                let (code, reason) = refused.parts();
+                self.metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
+                info!(path, code = code.as_u16(), error = %refused, "Refused request");
+                refusal(code, &refused.to_string())
+            }
+        }
+    }
+
+    async fn review(
+        &self,
+        end_point: EndPoint,
+        request: HttpRequest,
+        peer: Option<IpAddr>,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Refusal> {
+        // The body is read before the review takes a place in the queue.
+        let body = self.bodies.read(request, deadline).await?;
+        let started = Instant::now();
+        let request: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
+        let span = info_span!("review", uid = &*request.uid);
+        async {
+            let owner = Owner { peer, namespace: request.namespace.as_deref().unwrap_or_default() };
+            let answer = match self.judge(end_point, &request, &body, owner, deadline).await {
+                Ok(verdict) => {
+                    self.note(&verdict, end_point, &request);
+                    serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?
+                }
+                Err(shed) => {
+                    self.note_shed(shed, end_point, &request);
+                    serde_json::to_vec(&overload(shed, self.settings.enforce, end_point, &request).into_review())?
+                }
+            };
+            self.metrics.admission_duration.observe(started.elapsed().as_secs_f64());
+            Ok(answer)
+        }
+        .instrument(span)
+        .await
+    }
+
+    async fn judge(
+        &self,
+        end_point: EndPoint,
+        review: &AdmissionRequest<'_>,
+        body: &Bytes,
+        owner: Owner<'_>,
+        deadline: Instant,
+    ) -> Result<Verdict, Shed> {
+        if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
+            return Ok(Verdict::plain(end_point.kind, "", Outcome::Allowed));
+        }
+        let (verdict, question) = self.judge_in_turn(end_point, review, body, owner, deadline).await?;
+        let verdict = self.with_hold(verdict, question.as_ref(), (end_point, review), deadline).await;
+        Ok(match self.settings.enforce {
+            Enforce::Deny => verdict,
+            Enforce::Warn => verdict.softened(),
+        })
+    }
+
+    /// Judges a review while it has a place. The place is free again before anything is written: kube-apiserver sends reviews of that
+    /// write.
+    async fn judge_in_turn(
+        &self,
+        end_point: EndPoint,
+        review: &AdmissionRequest<'_>,
+        body: &Bytes,
+        owner: Owner<'_>,
+        deadline: Instant,
+    ) -> Result<(Verdict, Option<Question>), Shed> {
+        let _place = self.places.place(deadline).await?;
+        let _counted = Raised::new(&self.metrics.in_flight);
+        let name = review.name.as_deref().unwrap_or_default();
+        let verdict = match Asked::of(end_point, review, body) {
+            Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
+            Ok(asked) => {
+                let work = Work { pool: asked.pool(), owner, deadline };
+                match self.settle(asked, work).await {
+                    Ok((verdict, Some(question))) if question.deleted_cluster().is_some() => {
+                        return Ok((verdict, Some(question)));
+                    }
+                    Ok((verdict, question)) => self.with_impact(verdict, question, review, deadline).await,
+                    Err(Ended::Undecodable(verdict)) => *verdict,
+                    Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
+                    // A panic becomes an internal error (ADM-009).
+                    Err(Ended::Panicked) => self.panicked(end_point.kind, name),
+                    Err(Ended::Shed(shed)) => return Err(shed),
+                }
+            }
+        };
+        Ok((verdict, None))
+    }
+
+    /// The verdict on a Cluster with what its deletion asks for (DEC-56): the hold is written before a deletion is allowed, and an update
+    /// that takes it away gets it back.
+    async fn with_hold(
+        &self,
+        mut verdict: Verdict,
+        question: Option<&Question>,
+        (end_point, review): (EndPoint, &AdmissionRequest<'_>),
+        deadline: Instant,
+    ) -> Verdict {
+        let Some(holds) = self.holds.as_ref().filter(|_| verdict.is_allowed() && end_point.kind == Kind::Cluster)
+        else {
+            return verdict;
+        };
+        if end_point.phase == Phase::Default && review.operation == "UPDATE" {
+            verdict.patch.0.extend(holds.restored(review, deadline).await);
+        }
+        let Some(cluster) = question.and_then(Question::deleted_cluster).filter(|_| review.dry_run != Some(true))
+        else {
+            return verdict;
+        };
+        match holds.hold(cluster, deadline).await {
+            Ok(()) => verdict,
+            Err(error) => {
+                let outcome = Outcome::Unknown { rule: "DEC-56", message: error.to_string() };
+                Verdict::plain(Kind::Cluster, &cluster.metadata.name, outcome)
+            }
+        }
+    }
+
+    /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits takes only
+    /// the memory of its text.
+    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<(Verdict, Option<Question>), Ended> {
+        // Facts may arrive late, and time must be left for the last evaluation.
+        let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
+        let put = |world, (put, work)| self.put(world, put, work);
+        let gather = async |needs| Ok(self.gatherer.gather_all(needs, facts_by).await);
+        let ((verdict, question), _) = settle(self.gatherer.world(), (Put::AsText(asked), work), put, gather).await?;
+        Ok((verdict, Arc::into_inner(question)))
+    }
+
+    /// The verdict with warnings about the machines that the edit replaces or removes, if it is allowed (DEC-42); it is denied after
+    /// all if they are more than a ceiling allows (DEC-53).
+    async fn with_impact(
+        &self,
+        verdict: Verdict,
+        question: Option<Question>,
+        review: &AdmissionRequest<'_>,
+        deadline: Instant,
+    ) -> Verdict {
+        let edited = question.filter(|_| verdict.is_allowed()).and_then(Question::into_edited);
+        match edited {
+            Some(edited) => self.assessor.judge(verdict, edited, &self.gatherer, (review, deadline)).await,
+            None => verdict,
+        }
+    }
+
+    /// Evaluates the question once, on a blocking thread if it takes long.
+    async fn put<'a>(
+        &self,
+        mut world: World,
+        mut put: Put,
+        mut work: Work<'a>,
+    ) -> Computed<(Verdict, Arc<Question>), (Put, Work<'a>), Ended> {
+        loop {
+            let (evaluate, settings, is_blocking) = (self.evaluate, self.settings.clone(), work.pool == Pool::Blocking);
+            let round = move |stop| {
+                let (question, world) = (put.question()?, world.until(stop));
+                let verdict =
+                    (is_blocking || question.is_quick(&world)).then(|| evaluate(&question, &world, &settings));
+                Ok((question, verdict.filter(|_| is_blocking || !world.stop().has_stopped()), world))
+            };
+            let (question, verdict, seen) = self.work(work, round).await?.map_err(Ended::Undecodable)?;
+            (put, world) = (Put::Decoded(question.clone()), seen);
+            if let Some(verdict) = verdict {
+                return Ok(((verdict, question), world, (put, work)));
+            }
+            // The work is too long for an async thread. Needs that it recorded are dropped, and recorded again on the other thread.
+            (work.pool, _) = (Pool::Blocking, world.take_needs());
+        }
+    }
+
+    /// Does work on this thread, or on a blocking thread when its turn comes. The work is stopped when it takes too long for this
+    /// thread, when the deadline has passed, and when the caller has closed the connection.
+    async fn work<T: Send + 'static>(
+        &self,
+        Work { pool, owner, deadline }: Work<'_>,
+        work: impl FnOnce(Stop) -> T + Send + 'static,
+    ) -> Result<T, Ended> {
+        if pool == Pool::Inline {
+            let until = std::time::Instant::now() + INLINE_TIME;
+            let stop = Stop::when(move || std::time::Instant::now() >= until);
+            return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Ended::Panicked);
+        }
+        let turn = self.blocking.turn(owner, deadline).await?;
+        let (span, gone) = (Span::current(), Gone::default());
+        let stop = {
+            let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
+            Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            // Work can only stop between its parts. It keeps its turn until then, also if the caller has closed the connection.
+            let _turn = turn;
+            span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
+        });
+        match timeout_at(deadline, work).await {
+            Ok(done) => done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Ended::Panicked),
+            Err(_) => Err(Shed::Unfinished.into()),
+        }
+    }
+
+    fn panicked(&self, kind: Kind, name: &str) -> Verdict {
+        self.metrics.panics.inc();
+        Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: PANICKED.to_owned() })
+    }
+
+    fn note(&self, verdict: &Verdict, end_point: EndPoint, review: &AdmissionRequest<'_>) {
+        let labels = |outcome| metrics::Review {
+            kind: end_point.kind.name(),
+            operation: operation_label(review),
+            outcome: outcome_label(outcome),
+        };
+        self.metrics.admission_requests.get_or_create(&labels(&verdict.outcome)).inc();
+        if let Some(would_be) = &verdict.would_be {
+            self.metrics.would_be_denials.get_or_create(&labels(would_be)).inc();
+        }
+        let mut rules = BTreeSet::new();
+        for rule in verdict.denied_by() {
+            self.metrics.rule_rejections.get_or_create(&metrics::Rule { rule }).inc();
+            rules.insert(rule);
+        }
+        info!(
+            kind = end_point.kind.name(),
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            dry_run = review.dry_run,
+            allowed = verdict.is_allowed(),
+            would_deny = verdict.would_be.is_some().then_some(true),
+            code = verdict.code(),
+            errors = verdict.errors().len(),
+            warnings = verdict.warnings.len(),
+            rule = (!rules.is_empty()).then(|| rules.into_iter().collect::<Vec<_>>().join(",")),
+            not_checked = (!verdict.not_checked.is_empty()).then(|| verdict.not_checked.join(",")),
+            error = verdict.message().filter(|_| verdict.errors().is_empty()),
+            "Answered admission request"
+        );
+    }
+
+    fn note_shed(&self, shed: Shed, end_point: EndPoint, review: &AdmissionRequest<'_>) {
+        let (kind, operation) = (end_point.kind.name(), operation_label(review));
+        let labels = metrics::Review { kind, operation, outcome: "shed" };
+        self.metrics.admission_requests.get_or_create(&labels).inc();
+        self.metrics.shed_requests.get_or_create(&metrics::Reason { reason: shed.label() }).inc();
+        info!(
+            kind = end_point.kind.name(),
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            reason = shed.label(),
+            "Rejected admission request because of overload"
+        );
+    }
+}
+
+/// How the work on a review is done.
+#[derive(Clone, Copy, Debug)]
+struct Work<'a> {
+    pool: Pool,
+    /// The caller and namespace whose turn the work takes.
+    owner: Owner<'a>,
+    deadline: Instant,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the object does not decode")]
+    Undecodable(Box<Verdict>),
+    #[error(transparent)]
+    Unsettled(#[from] Unsettled),
+    #[error("{PANICKED}")]
+    Panicked,
+    #[error(transparent)]
+    Shed(#[from] Shed),
+}
+
+/// The answer to a review that is rejected because of overload. Its code and retry hint let clients retry by themselves. With
+/// `--enforce=warn` it is a warning (DEC-38).
+fn overload<'a>(
+    shed: Shed,
+    enforce: Enforce,
+    end_point: EndPoint,
+    review: &'a AdmissionRequest<'_>,
+) -> AdmissionResponse<'a> {
+    let message = format!("topologist is overloaded: {shed}");
+    let unread = AdmissionResponse { uid: &review.uid, ..AdmissionResponse::default() };
+    if enforce == Enforce::Warn {
+        return AdmissionResponse { allowed: true, warnings: vec![format!("would be denied: {message}")], ..unread };
+    }
+    let (code, reason, retry_after_seconds) = match shed {
+        Shed::Full | Shed::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
+        // A retry would take as long again, so there is no hint. A timeout is not a verdict, so the object is not called invalid (DEC-44).
+        Shed::Unfinished => (500, "InternalError", None),
+    };
+    let mut status = Status::failure(code, reason, message);
+    status.details = Some(StatusDetails {
+        name: review.name.as_deref().unwrap_or_default(),
+        group: GROUP,
+        kind: end_point.kind.name(),
+        retry_after_seconds,
+        causes: Vec::new(),
+    });
+    AdmissionResponse { status: Some(status), ..unread }
+}
+
+fn outcome_label(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Allowed => "allowed",
+        Outcome::Invalid(_) => "invalid",
+        Outcome::Forbidden { .. } => "forbidden",
+        Outcome::Undecodable(_) => "undecodable",
+        Outcome::Unknown { .. } => "unknown",
+    }
+}
+
+pub(super) fn operation_label(review: &AdmissionRequest<'_>) -> &'static str {
+    Operation::from_name(&review.operation).map_or("OTHER", Operation::name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Reviews of templates that classes refer to: nothing of them is judged but what an edit does to machines (DEC-42, DEC-53).
+//!
+//! The entries for them are opt-in (`manifests/components/templates`), and their failure policy is `Ignore`.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tracing::info;
+
+use super::asked::is_looked_after;
+use super::impact::{Assessment, owner};
+use super::limits::{LAST_ROUND, patience};
+use super::refusal::{Refusal, request_of};
+use super::review::Handler;
+use engine::admission::Enforce;
+use engine::impact::{Edit, endless_template, is_of_a_class};
+use golang::json;
+use model::hub::{Object, ObjectKey};
+use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
+use schema::field::FieldError;
+
+/// Where new and edited templates are reviewed.
+pub const PATH: &str = "/validate-templates";
+
+impl Handler {
+    pub(super) async fn answer_template(self: Arc<Self>, request: Request) -> Response {
+        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
+        let answer = self.review_template(request, deadline).await;
+        self.response(PATH, answer)
+    }
+
+    async fn review_template(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+        let body = self.bodies.read(request, deadline).await?;
+        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
+        let assessment = self.assess_template(&review, &body, deadline).await;
+        self.assessor.count(&assessment, "Template", review.dry_run == Some(true));
+        info!(
+            kind = &*review.kind.kind,
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            dry_run = review.dry_run,
+            allowed = assessment.denial.is_none(),
+            warnings = assessment.warnings.len(),
+            "Answered admission request for a template"
+        );
+        Ok(serde_json::to_vec(&response(assessment, &review, self.settings.enforce).into_review())?)
+    }
+
+    async fn assess_template(&self, review: &AdmissionRequest<'_>, body: &Bytes, deadline: Instant) -> Assessment {
+        let facts = self.gatherer.cache().facts();
+        let part = |name: &Option<std::borrow::Cow<'_, str>>| name.as_deref().unwrap_or_default().to_owned();
+        let key = ObjectKey::new(part(&review.namespace), part(&review.name));
+        let (old, new) = match (&*review.operation, review.old_object, review.object) {
+            ("UPDATE", Some(old), Some(new)) => (Some(old), new),
+            ("CREATE", _, Some(new)) => (None, new),
+            _ => return Assessment::default(),
+        };
+        if !is_looked_after(review, facts.scope())
+            || !is_of_a_class(&facts, &review.kind.group, &review.kind.kind, &key)
+        {
+            return Assessment::default();
+        }
+        let place = self.places.place(deadline).await;
+        // Without a place nothing is computed, and a ceiling counts all machines.
+        let deadline = if place.is_ok() { deadline } else { Instant::now() + LAST_ROUND };
+        let text = |text: &RawValue| body.slice_ref(text.get().as_bytes());
+        let (old, new) = (old.map(text), text(new));
+        if has_days(&new)
+            && let Some(error) = endless_days(old.as_ref(), &new)
+        {
+            return Assessment::denied(error);
+        }
+        self.assessor.assess(move || decoded(old.as_ref(), &new), &self.gatherer, (owner(review), deadline)).await
+    }
+}
+
+/// Whether a template may set the days before the end of certificates, after which machines are replaced.
+fn has_days(text: &Bytes) -> bool {
+    const NAME: &[u8] = b"certificatesExpiryDays";
+    text.windows(NAME.len()).any(|part| part == NAME)
+}
+
+fn endless_days(old: Option<&Bytes>, new: &Bytes) -> Option<FieldError> {
+    match decoded(old, new).ok()? {
+        Edit::Template { old, new } => endless_template(Some(&old), &new),
+        Edit::NewTemplate(new) => endless_template(None, &new),
+        _ => None,
+    }
+}
+
+fn decoded(old: Option<&Bytes>, new: &Bytes) -> Result<Edit, String> {
+    let object = |text: &Bytes| {
+        let value = json::value(str::from_utf8(text).map_err(|error| error.to_string())?);
+        let value = value.map_err(|error| format!("the template: {error}"))?;
+        Object::try_from(value).map(Arc::new).map_err(|found| format!("the template: it is {found}"))
+    };
+    Ok(match old {
+        Some(old) => Edit::Template { old: object(old)?, new: object(new)? },
+        None => Edit::NewTemplate(object(new)?),
+    })
+}
+
+fn response<'a>(assessment: Assessment, review: &'a AdmissionRequest<'_>, enforce: Enforce) -> AdmissionResponse<'a> {
+    let Assessment { warnings, summary, denial, .. } = assessment;
+    let mut response = AdmissionResponse { uid: &review.uid, allowed: true, ..AdmissionResponse::default() };
+    response.warnings = warnings.into_iter().map(|warning| warning.text).collect();
+    response.audit_annotations = summary.into_iter().map(|text| ("impact", text)).collect();
+    match denial {
+        None => {}
+        Some(error) if enforce == Enforce::Warn => response.warnings.push(format!("would be denied: {}", error.detail)),
+        Some(error) => {
+            let kind = &*review.kind.kind;
+            let name = review.name.as_deref().unwrap_or_default();
+            let message = format!("{kind}.{} {name:?} is invalid: {error}", review.kind.group);
+            let cause =
+                StatusCause { reason: error.kind.reason(), message: error.message(), field: error.path.to_string() };
+            let mut status = Status::failure(422, "Invalid", message);
+            status.details = Some(StatusDetails {
+                name,
+                group: &review.kind.group,
+                kind,
+                retry_after_seconds: None,
+                causes: vec![cause],
+            });
+            (response.allowed, response.status) = (false, Some(status));
+        }
+    }
+    response
+}

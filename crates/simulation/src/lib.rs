@@ -1,0 +1,638 @@
+//! A rollout on a virtual clock: topologies and machines together, from files to the last Node.
+//!
+//! ```text
+//!            ┌─ topology::plan::Fold: one plan of a Cluster ─► its steps
+//! Cluster ───┤        ▲ objects, as they are                     │ writes
+//!            ├─ lifecycle::fold::Fold: steps of all objects ◄────┤        nothing left to do ─► the clock goes on
+//!            ├─ templates.rs: templates that nothing uses   ◄────┘
+//!                     └─► timeline.rs: what happened when, and how many machines there were; stuck.rs: why it goes no further
+//! ```
+//!
+//! It is the computation of the controllers, with providers that take the times of [`machines::lifecycle::settings::Timings`].
+
+mod admitted;
+mod endless;
+mod stuck;
+mod templates;
+pub mod timeline;
+mod waits;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub use self::endless::StepLimit;
+use self::endless::{Replacements, STEPS};
+pub use self::stuck::STOPPED;
+use self::timeline::Timeline;
+use engine::topology::hooks::DeletionGuard;
+use engine::topology::plan::{Fold as Topologies, Part, Rollout, Step};
+use engine::topology::status;
+use engine::topology::upgrade::Held;
+use engine::topology::worker::API_VERSION;
+use golang::calendar::Moment;
+use machines::lifecycle::conditions;
+use machines::lifecycle::fold::{Fold as Machines, StoredChange};
+use machines::lifecycle::objects::cluster_of;
+use machines::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
+use machines::lifecycle::{GroupKind, ObjectId, Settings};
+use model::hub::contract::{definition_name, names_contracts};
+use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
+use model::wire::{Decode, Version};
+use model::world::{Found, Objects, Record};
+use schema::budget::Stop;
+
+/// After how many runs of a topology at one time a simulation ends: it would go on for ever.
+const RUNS: usize = 10_000;
+/// How a simulation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is left to do.
+    Converged,
+    /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the reason.
+    Stuck(BTreeMap<ObjectKey, String>),
+}
+
+/// Topologies and machines, and the time.
+#[derive(Debug)]
+pub struct Simulation {
+    machines: Machines,
+    topologies: Topologies,
+    /// Clusters whose topology is due.
+    due: BTreeSet<ObjectKey>,
+    /// What the last plan of a Cluster held back, or why there is none.
+    held: BTreeMap<ObjectKey, Vec<Held>>,
+    failures: BTreeMap<ObjectKey, String>,
+    /// What a Cluster waits for by its topology, under its own id, and what its machines wait for.
+    waits: BTreeMap<ObjectKey, BTreeMap<ObjectId, Vec<Held>>>,
+    pub timeline: Timeline,
+    /// Whether the last run ended because its time was over.
+    pub ran_out: bool,
+    /// How many machines are asked for, if they are too many.
+    too_many: Option<i64>,
+    replacements: Replacements,
+    /// The Clusters whose machines are replaced without end, each with what is said of it.
+    endless: BTreeMap<ObjectKey, String>,
+    /// The number of steps of machines at the start of the run, and of plans since then.
+    steps_before: u64,
+    plans: u64,
+    step_limit: StepLimit,
+    /// Whether the run has taken too many steps.
+    is_exhausted: bool,
+    stop: Stop,
+    /// Whether the run was stopped.
+    is_stopped: bool,
+}
+
+impl Simulation {
+    /// A world with the classes, templates and definitions of `topologies`, at a point in time; Clusters are added by
+    /// [`Simulation::put_cluster`].
+    pub fn new(topologies: Topologies, settings: Settings, now: Moment) -> Self {
+        let mut machines = Machines::new(settings, now);
+        machines.admit = |object| {
+            admitted::default(object);
+            templates::protect(object);
+        };
+        if let Some(objects) = topologies.facts().objects() {
+            for object in objects.iter() {
+                define(&mut machines, objects, object);
+                // Two files do not have the same object: the facts have it once.
+                let _ = machines.create(None, Object::clone(object));
+            }
+        }
+        for key in topologies.facts().class_keys() {
+            // The controllers of machines ask only whether it exists, unless the caller puts the whole class.
+            let _ = machines.create(None, named_class(key));
+        }
+        let mut simulation = Simulation {
+            machines,
+            topologies,
+            due: BTreeSet::new(),
+            held: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            timeline: Timeline::new(now),
+            ran_out: false,
+            too_many: None,
+            replacements: Replacements::default(),
+            endless: BTreeMap::new(),
+            steps_before: 0,
+            plans: 0,
+            step_limit: StepLimit::default(),
+            is_exhausted: false,
+            stop: Stop::never(),
+            is_stopped: false,
+        };
+        simulation.notice();
+        simulation
+    }
+
+    /// The same, whose runs end when `stop` is due: what is not done then is stuck.
+    #[must_use]
+    pub fn until(self, stop: Stop) -> Self {
+        Simulation { stop, ..self }
+    }
+
+    /// The same, with another bound of steps.
+    #[must_use]
+    pub fn with_step_limit(self, step_limit: StepLimit) -> Self {
+        Simulation { step_limit, ..self }
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Moment {
+        self.machines.now()
+    }
+
+    /// The Clusters as they are now.
+    pub fn clusters(&self) -> impl Iterator<Item = ObjectKey> {
+        let all: Vec<ObjectKey> = self.topologies.facts().cluster_keys().cloned().collect();
+        all.into_iter()
+    }
+
+    /// All objects as they are now.
+    pub fn objects(&self) -> &machines::lifecycle::Objects {
+        &self.machines.objects
+    }
+
+    /// The topologies, to change classes as users would. Their Clusters are due.
+    pub fn topologies_mut(&mut self) -> &mut Topologies {
+        self.due.extend(self.topologies.facts().cluster_keys().cloned());
+        &mut self.topologies
+    }
+
+    /// Creates a Cluster in the shape of v1beta2, or gives it another spec, as a user would.
+    ///
+    /// # Errors
+    /// When the object is not a Cluster.
+    pub fn put_cluster(&mut self, cluster: &Object) -> Result<(), String> {
+        let id = ObjectId::of(cluster);
+        match self.machines.objects.get(&id).cloned() {
+            None => drop(self.machines.create(None, cluster.clone())?),
+            Some(known) => {
+                let mut after = (*known).clone();
+                for part in ["spec.topology", "metadata.labels", "metadata.annotations", "spec.paused"] {
+                    let value = cluster.at(part).cloned().unwrap_or(Value::Null);
+                    // What the topology has written stays.
+                    merge(&mut after, part, value);
+                }
+                self.machines.update(None, &known, after)?;
+            }
+        }
+        self.notice();
+        Ok(())
+    }
+
+    /// Takes over a Cluster in the shape of v1beta2 and its objects, as a running management cluster has them. What other providers
+    /// have brought up, the simulated ones go on with.
+    ///
+    /// # Errors
+    /// When there is such an object already.
+    pub fn adopt(&mut self, cluster: &Object, objects: &[Arc<Object>]) -> Result<(), String> {
+        let mut all: Vec<Object> = objects.iter().map(|object| Object::clone(object)).collect();
+        all.push(cluster.clone());
+        machines::lifecycle::adopt(&mut all, self.now());
+        if let Some(known) = self.topologies.facts().objects() {
+            all.iter().for_each(|object| define(&mut self.machines, known, object));
+        }
+        for object in all {
+            self.machines.insert(object)?;
+        }
+        self.notice();
+        Ok(())
+    }
+
+    /// Creates or changes an object that is no Cluster, as a user would.
+    ///
+    /// # Errors
+    /// When it is not stored.
+    pub fn put(&mut self, object: &Object) -> Result<(), String> {
+        let known = self.machines.objects.get(&ObjectId::of(object)).cloned();
+        match known {
+            None => drop(self.machines.create(None, object.clone())?),
+            Some(known) => {
+                let mut after = object.clone();
+                for kept in ["metadata.uid", "metadata.resourceVersion", "metadata.creationTimestamp", "status"] {
+                    if let Some(value) = known.at(kept).cloned() {
+                        machines::lifecycle::put_at(&mut after, kept, value);
+                    }
+                }
+                self.machines.update(None, &known, after)?;
+            }
+        }
+        self.notice();
+        Ok(())
+    }
+
+    /// Deletes an object, as a user would.
+    pub fn delete(&mut self, id: &ObjectId) {
+        self.machines.delete(id);
+        self.notice();
+    }
+
+    /// Runs until nothing is left to do, at most for so long in virtual time. `progress` is told of each new time.
+    pub fn run(&mut self, most: Duration, mut progress: impl FnMut(Moment)) -> End {
+        let end = machines::lifecycle::later(self.now(), most);
+        (self.ran_out, self.is_exhausted, self.is_stopped) = (false, false, false);
+        (self.steps_before, self.plans) = (self.machines.steps(), 0);
+        self.endless.clear();
+        self.replacements.restart();
+        while self.settle() {
+            let Some(next) = self.machines.next_due() else { return self.end() };
+            if next > end {
+                break;
+            }
+            self.machines.advance();
+            progress(self.now());
+        }
+        self.ran_out = self.too_many.is_none() && !self.is_cut_short();
+        self.end()
+    }
+
+    /// Runs what is due at this time; says whether that came to an end.
+    fn settle(&mut self) -> bool {
+        let clusters = self.topologies.facts().cluster_keys().len();
+        for _ in 0..RUNS.saturating_mul(1 + clusters) {
+            self.too_many = stuck::too_many_machines(&self.machines.objects);
+            if self.too_many.is_some() {
+                return false;
+            }
+            while !self.machines.settle(STEPS) {
+                self.notice();
+                self.look_for_cycles();
+                if self.is_cut_short() {
+                    return false;
+                }
+            }
+            self.notice();
+            self.look_for_cycles();
+            if self.is_cut_short() {
+                return false;
+            }
+            let Some(cluster) = self.due.pop_first() else { return true };
+            self.plan(&cluster);
+            self.notice();
+        }
+        false
+    }
+
+    /// Takes over what has changed: topologies see it, the timeline notes it, and templates that nothing uses go.
+    fn notice(&mut self) {
+        loop {
+            let changes = self.machines.take_changes();
+            if changes.is_empty() {
+                return;
+            }
+            for change in changes {
+                self.timeline.note(&change, self.machines.now());
+                self.replacements.note(&change, self.machines.now());
+                if change.id.workload.is_none() {
+                    self.mirror(&change);
+                    self.clean_up_templates(&change);
+                    self.note_waits_of_machines(&change);
+                }
+            }
+        }
+    }
+
+    /// Deletes the templates of what goes; a Cluster that is not paused any more lets what waited for it go (DEL-05).
+    fn clean_up_templates(&mut self, change: &StoredChange) {
+        let goes_on = |cluster: &Option<Arc<Object>>| cluster.as_deref().is_some_and(|cluster| !is_paused(cluster));
+        if !change.id.kind.is_core(Kind::Cluster.name()) {
+            if let Some(object) = self.machines.objects.get(&change.id).cloned() {
+                templates::clean_up(&mut self.machines, &object);
+            }
+        } else if change.before.is_some()
+            && !goes_on(&change.before)
+            && (goes_on(&change.after) || change.after.is_none())
+        {
+            for object in templates::leaving_of(&self.machines, &change.id.key) {
+                templates::clean_up(&mut self.machines, &object);
+            }
+        }
+    }
+
+    /// Counts time and machines from now on. What waits now, waits from the beginning.
+    pub fn restart(&mut self) {
+        let now = self.now();
+        self.timeline.restart(now);
+        let waits = self.waits.iter().filter(|(cluster, _)| self.timeline.clusters.contains_key(*cluster));
+        let waits: Vec<(ObjectKey, Vec<Held>)> =
+            waits.map(|(cluster, all)| (cluster.clone(), all.values().flatten().cloned().collect())).collect();
+        waits.iter().for_each(|(cluster, all)| self.timeline.note_held(cluster, all, now));
+    }
+
+    /// Notes what the machines of an object wait for now.
+    fn note_waits_of_machines(&mut self, change: &StoredChange) {
+        let StoredChange { id, before, after } = change;
+        // A Cluster has what its topology says, under its own id.
+        let part = after.as_ref().or(before.as_ref()).filter(|_| !id.kind.is_core(Kind::Cluster.name()));
+        let Some(cluster) = part.and_then(|object| cluster_of(object)) else { return };
+        let waits = after.as_deref().map(waits::waits).unwrap_or_default();
+        self.note_waits(&cluster, id, waits);
+    }
+
+    /// Notes what an object of a Cluster waits for now, or the Cluster itself.
+    fn note_waits(&mut self, cluster: &ObjectKey, id: &ObjectId, waits: Vec<Held>) {
+        let known = self.waits.get(cluster).and_then(|all| all.get(id));
+        if known.map(Vec::as_slice).unwrap_or_default() == waits {
+            return;
+        }
+        let all = self.waits.entry(cluster.clone()).or_default();
+        match waits.is_empty() {
+            true => drop(all.remove(id)),
+            false => drop(all.insert(id.clone(), waits)),
+        }
+        let all: Vec<Held> = all.values().flatten().cloned().collect();
+        self.timeline.note_held(cluster, &all, self.machines.now());
+    }
+
+    /// Shows topologies an object as it is now, and wakes the Cluster that it is about.
+    fn mirror(&mut self, change: &StoredChange) {
+        let StoredChange { id, before, after } = change;
+        if id.kind.is_core(Kind::Cluster.name()) {
+            if is_new_to_topologies(before.as_deref(), after.as_deref()) {
+                self.mirror_cluster(&id.key, after.as_deref());
+                self.due.insert(id.key.clone());
+            }
+            return;
+        }
+        let facts = self.topologies.facts_mut();
+        if let Some(objects) = facts.objects_mut() {
+            match (after, before) {
+                (Some(after), _) => objects.put(after.clone()),
+                (None, Some(before)) => objects.remove(&before.reference()),
+                (None, None) => {}
+            }
+        }
+        if let Some(object) = after.as_ref().or(before.as_ref())
+            && !is_of_a_machine(object)
+            && !is_report(before.as_deref(), after.as_deref())
+            && let Some(cluster) = machines::lifecycle::owning_cluster(object)
+        {
+            self.due.insert(cluster);
+        }
+    }
+
+    fn mirror_cluster(&mut self, key: &ObjectKey, after: Option<&Object>) {
+        // Extensions are sent Clusters as they are.
+        let is_sent = self.topologies.calls_extensions();
+        let facts = self.topologies.facts_mut();
+        if let Some(objects) = facts.objects_mut().filter(|_| is_sent) {
+            match after {
+                Some(after) => objects.put(Arc::new(after.clone())),
+                None => objects.remove(&ObjectRef::new(API_VERSION, Kind::Cluster.name(), key.clone())),
+            }
+        }
+        let decoded = after.map(|cluster| Cluster::decode(Version::V1Beta2, &cluster.as_ref().to_string()));
+        match decoded {
+            Some(Ok(cluster)) => facts.put_cluster(key.clone(), Record::readable(cluster)),
+            _ => facts.remove_cluster(key),
+        }
+    }
+
+    /// One run for the topology of a Cluster (RS-07).
+    fn plan(&mut self, cluster: &ObjectKey) {
+        self.plans += 1;
+        let mut outcome = Rollout::default();
+        if !self.permit_deletion(cluster, &mut outcome) {
+            return;
+        }
+        let round = match self.topologies.plan(cluster, &mut outcome) {
+            Ok(round) => round,
+            Err(failure) => {
+                self.failures.insert(cluster.clone(), failure.to_string());
+                self.conclude(cluster, &outcome, Some(&failure.to_string()));
+                return;
+            }
+        };
+        let is_being_deleted = self.machines.objects.get(&cluster_id(cluster)).is_some_and(|it| it.is_being_deleted());
+        // A deletion holds everything else; it is an event, and nothing that a Cluster waits for.
+        let held = if is_being_deleted { Vec::new() } else { outcome.held.clone() };
+        self.note_waits(cluster, &cluster_id(cluster), held);
+        self.held.insert(cluster.clone(), outcome.held.clone());
+        let mut failure = round.failure.map(|failure| failure.to_string());
+        for step in &round.steps {
+            if let Err(error) = self.carry_out(cluster, step) {
+                failure = Some(error);
+                break;
+            }
+        }
+        match &failure {
+            Some(failure) => self.failures.insert(cluster.clone(), failure.clone()),
+            None => self.failures.remove(cluster),
+        };
+        self.conclude(cluster, &outcome, failure.as_deref());
+    }
+
+    /// Asks the hook that may hold the deletion of a Cluster (DEL-01, HK-22); says whether the Cluster goes on.
+    fn permit_deletion(&mut self, cluster: &ObjectKey, outcome: &mut Rollout) -> bool {
+        let id = cluster_id(cluster);
+        let Some(known) = self.machines.objects.get(&id).cloned() else { return true };
+        if !known.is_being_deleted() || known.annotation(annotation::OK_TO_DELETE).is_some() {
+            return true;
+        }
+        match self.topologies.permits_deletion(cluster) {
+            Ok((true, _)) => {
+                let mut after = (*known).clone();
+                machines::lifecycle::annotate(&mut after, annotation::OK_TO_DELETE, "");
+                // It was just read.
+                let _ = self.machines.update(None, &known, after);
+                true
+            }
+            Ok((false, hooks)) => {
+                let reason = hooks.message("delete").unwrap_or_default();
+                let held = vec![Held { kind: Kind::Cluster.name().to_owned(), name: cluster.name.clone(), reason }];
+                self.note_waits(cluster, &id, held.clone());
+                self.held.insert(cluster.clone(), held);
+                outcome.tracker.hooks = hooks;
+                self.conclude(cluster, outcome, None);
+                false
+            }
+            Err(failure) => {
+                let failure = failure.to_string();
+                self.conclude(cluster, outcome, Some(&failure));
+                self.failures.insert(cluster.clone(), failure);
+                false
+            }
+        }
+    }
+
+    fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), String> {
+        self.timeline.note_step(cluster, step, self.machines.now());
+        if step.part == Part::Cluster {
+            return self.write_cluster(cluster, step);
+        }
+        let id = ObjectId::new(
+            machines::lifecycle::GroupKind::new(step.object.group(), &step.object.kind),
+            step.object.key.clone(),
+        );
+        if step.sent.is_none() {
+            self.machines.delete(&id);
+            return Ok(());
+        }
+        self.topologies.write(cluster, step).map_err(|failure| failure.to_string())?;
+        self.topologies.admit(step);
+        let written = self.topologies.facts().objects().map(|objects| objects.object(&step.object));
+        let Some(Found::Yes(written)) = written else { return Err(format!("{} was not written", step.object)) };
+        match self.machines.objects.get(&id).cloned() {
+            None => self.machines.create(None, Object::clone(&written)).map(drop),
+            Some(known) => {
+                let mut after = Object::clone(&written);
+                if let Some(version) = known.at("metadata.resourceVersion").cloned() {
+                    machines::lifecycle::put_at(&mut after, "metadata.resourceVersion", version);
+                }
+                self.machines.update(None, &known, after)
+            }
+        }
+    }
+
+    /// Writes what a topology decides about its Cluster: labels, annotations and references.
+    fn write_cluster(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), String> {
+        let id = cluster_id(cluster);
+        let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
+        let mut after = (*known).clone();
+        for part in ["metadata.labels", "metadata.annotations", "spec.infrastructureRef", "spec.controlPlaneRef"] {
+            machines::lifecycle::put_at(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
+        }
+        self.machines.update(None, &known, after)
+    }
+
+    /// Writes the status of a Cluster after a run (ST-01).
+    fn conclude(&mut self, key: &ObjectKey, outcome: &Rollout, error: Option<&str>) {
+        let Found::Yes(cluster) = self.topologies.facts().cluster(key) else { return };
+        let class = cluster.class_key().map(|class| self.topologies.facts().class(&class));
+        let class = match class {
+            Some(Found::Yes(class)) => Some(class),
+            _ => None,
+        };
+        let id = cluster_id(key);
+        let Some(known) = self.machines.objects.get(&id).cloned() else { return };
+        let class = class.as_deref().map(|class| &**class);
+        let run =
+            status::Run { cluster: &cluster, class, tracker: &outcome.tracker, error, guard: DeletionGuard::default() };
+        let now = Moment { nanos: 0, ..self.machines.now() }.to_string();
+        let status = status::reconciled(Object::as_ref(&known), &run, &now);
+        let mut after = (*known).clone();
+        machines::lifecycle::put_at(&mut after, "status", status);
+        // It was just read.
+        let _ = self.machines.update(None, &known, after);
+    }
+
+    /// How it ended: which Clusters are not as they should be.
+    fn end(&self) -> End {
+        let clusters = self.topologies.facts().cluster_keys();
+        let stuck: BTreeMap<ObjectKey, String> =
+            clusters.filter_map(|key| Some((key.clone(), self.why_stuck(key)?))).collect();
+        if stuck.is_empty() { End::Converged } else { End::Stuck(stuck) }
+    }
+
+    /// Whether the topology of a Cluster could be computed the last time.
+    pub fn is_computed(&self, key: &ObjectKey) -> bool {
+        !self.failures.contains_key(key)
+    }
+}
+
+/// Tells which contracts the definitions of a kind name, and those of the kind that is cloned from it.
+fn define(machines: &mut Machines, objects: &Objects, object: &Object) {
+    let kind = object.kind();
+    for kind in [Some(kind), kind.strip_suffix("Template")].into_iter().flatten() {
+        let name = definition_name(object.group(), kind);
+        if let Found::Yes(definition) = objects.definition(&name)
+            && names_contracts(&definition.labels)
+        {
+            machines.define(name, definition.labels.clone());
+        }
+    }
+}
+
+fn cluster_id(key: &ObjectKey) -> ObjectId {
+    ObjectId::core(Kind::Cluster.name(), &key.namespace, &key.name)
+}
+
+/// Whether a Cluster has changed in what topologies read: of its status, only two conditions.
+fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return true };
+    let of_metadata = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
+    let is_same = |path: &str| before.at(path) == after.at(path);
+    let turns = |name: &str| conditions::status(before, name) != conditions::status(after, name);
+    let is_same_metadata = of_metadata.iter().all(|name| is_same(&format!("metadata.{name}")));
+    !is_same("spec") || !is_same_metadata || ["TopologyReconciled", "ControlPlaneInitialized"].into_iter().any(turns)
+}
+
+/// Whether an object is a Machine, has machines, or is a part of one. Topologies do not wait for these: the machine deployment or the
+/// control plane that has them changes as well.
+fn is_of_a_machine(object: &Object) -> bool {
+    const KINDS: [&str; 2] = ["Machine", "MachineSet"];
+    let is_one = |group: &str, kind: &str| group == GROUP && KINDS.contains(&kind);
+    let owners = object.list("metadata.ownerReferences").ok().flatten().into_iter().flatten();
+    let text = |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    is_one(object.group(), object.kind())
+        || owners.into_iter().any(|owner| is_one(group_of(&text(owner, "apiVersion")), &text(owner, "kind")))
+}
+
+/// Whether an object has changed in nothing that a topology is computed from: in its conditions, or, of a health check, in its status.
+fn is_report(before: Option<&Object>, after: Option<&Object>) -> bool {
+    let is_check = |object: &Object| GroupKind::of(object).is_core("MachineHealthCheck");
+    before.zip(after).is_some_and(|(before, after)| match is_check(after) {
+        true => differ_in_status_alone(before, after),
+        false => differ_in_conditions_alone(before, after),
+    })
+}
+
+/// A class of which nothing but its name is known.
+fn named_class(key: &ObjectKey) -> Object {
+    let class = json!({
+        "apiVersion": API_VERSION, "kind": Kind::ClusterClass.name(),
+        "metadata": {"namespace": key.namespace, "name": key.name},
+    });
+    Object::try_from(class).unwrap_or_default()
+}
+
+/// Puts `value` at a path; maps of texts are merged with those that are there.
+fn merge(object: &mut Object, path: &str, value: Value) {
+    let merged = match (object.at(path).cloned(), value) {
+        (Some(Value::Object(mut known)), Value::Object(new)) if path.starts_with("metadata.") => {
+            known.extend(new);
+            Value::Object(known)
+        }
+        (Some(known), Value::Null) if path.starts_with("metadata.") => known,
+        (_, value) => value,
+    };
+    machines::lifecycle::put_at(object, path, merged);
+}
+
+#[cfg(test)]
+#[path = "counts/tests.rs"]
+mod counts;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topologies_see_changes_of_what_they_read_and_no_others() {
+        let cluster = |version: &str, phase: &str, condition: &str| {
+            let cluster = json!({
+                "apiVersion": API_VERSION, "kind": "Cluster", "metadata": {"namespace": "default", "name": "blue"},
+                "spec": {"topology": {"version": version}},
+                "status": {"phase": phase, "conditions": [
+                    {"type": "ControlPlaneInitialized", "status": condition}, {"type": "Available", "status": phase},
+                ]},
+            });
+            Object::try_from(cluster).unwrap()
+        };
+        let before = cluster("v1.33.0", "Pending", "False");
+        for (case, after, want) in [
+            ("the same", cluster("v1.33.0", "Pending", "False"), false),
+            ("another phase", cluster("v1.33.0", "Provisioned", "False"), false),
+            ("another version", cluster("v1.34.0", "Pending", "False"), true),
+            ("initialized", cluster("v1.33.0", "Pending", "True"), true),
+        ] {
+            assert_eq!(is_new_to_topologies(Some(&before), Some(&after)), want, "{case}");
+        }
+        assert!(is_new_to_topologies(Some(&before), None) && is_new_to_topologies(None, Some(&before)));
+    }
+}

@@ -1,0 +1,48 @@
+//! What machines wait for before they are made: what the conditions of their objects say about other objects.
+
+use engine::topology::upgrade::Held;
+use machines::lifecycle::GroupKind;
+use machines::lifecycle::conditions::{self, Status};
+use model::hub::{Kind, Object};
+
+/// How the message of a MachineSet marks a check that keeps it from making machines (MA-17.2 to MA-17.5).
+const CHECK: &str = "preflight check failed)";
+/// The reasons of the simulated provider that are about other objects (CT-18.3, CT-19.3).
+const REASONS: [&str; 2] = ["WaitingForClusterInfrastructure", "WaitingForControlPlaneInitialized"];
+/// The conditions of the infrastructure of a Machine, and of a pool, that have them.
+const CONDITIONS: [&str; 2] = ["VMProvisioned", "Ready"];
+
+/// What an object waits for, or the Machine or pool that it belongs to.
+pub(super) fn waits(object: &Object) -> Vec<Held> {
+    if GroupKind::of(object).is_core(Kind::MachineSet.name()) {
+        return of_checks(object);
+    }
+    let reason = CONDITIONS.into_iter().find_map(|name| {
+        let found = conditions::get(object, name).filter(|found| found.status == Status::False)?;
+        REASONS.contains(&&*found.reason).then_some(found.message)
+    });
+    let held = |reason| machines_of(object).map(|(kind, name)| Held { kind, name, reason });
+    reason.and_then(held).into_iter().collect()
+}
+
+/// The checks that keep a MachineSet from making machines which it lacks.
+fn of_checks(set: &Object) -> Vec<Held> {
+    let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == Status::True) else {
+        return Vec::new();
+    };
+    let failing = scaling.message.lines().filter(|line| line.ends_with(CHECK));
+    let held = |line: &str| Held {
+        kind: Kind::MachineSet.name().to_owned(),
+        name: set.name().to_owned(),
+        reason: line.trim_start_matches("* ").to_owned(),
+    };
+    failing.map(held).collect()
+}
+
+/// The Machine or pool of which an object is a part.
+fn machines_of(part: &Object) -> Option<(String, String)> {
+    let owners = part.at("metadata.ownerReferences")?.as_array()?;
+    let text = |owner: &serde_json::Value, field: &str| Some(owner.get(field)?.as_str()?.to_owned());
+    let both = owners.iter().find_map(|owner| Some((text(owner, "kind")?, text(owner, "name")?)))?;
+    ["Machine", "MachinePool"].contains(&&*both.0).then_some(both)
+}
