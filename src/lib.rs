@@ -1,26 +1,16 @@
 //! Guards and rolls out Cluster API managed topologies.
 //!
 //! ```text
-//!  request, file or watch event
-//!       │ decode
-//!       ▼
-//!      hub ─────► World ◄── gather ◄── Needs        facts first: from the API server or from files
-//!       │                                │
-//!       ├─ admission   defaults → rules ─┴───────────► Verdict ─► response   (webhook; `validate`)
-//!       ├─ topology    blueprint → desired → patches → plan ► Plan ──► apply     (reconciler)
-//!       │                                                       └────► print     (`plan`)
-//!       └─ impact      both sides of an edit, folded ───► Impact ────► warnings  (webhook)
+//!  cli ──► server ──────────────┬──► engine ──► model ──► schema ──► golang
+//!   │        webhook            │      ▲
+//!   │        reconciler ──► machines   │
+//!   ├──► simulation ────────────┴──────┘
+//!   └──► apiserver                            the API server in memory
 //! ```
 //!
-//! Leaves contain nothing specific to Cluster API. The pure core turns a World into a Verdict or a Plan without IO, clock or
-//! randomness. The edges have the sockets, files and time. `embedded` is an API server in memory, for use without a cluster. A module
-//! uses only modules that are listed before it; `tests/stories/layering.rs` has a row for each.
+//! This package is the program: what a user types. The libraries are in `crates/`, and each of them says what it is and what it may not
+//! know. They are exported here as modules.
 
-// Leaves: nothing specific to Cluster API.
-
-// Pure core.
-
-// Edges: async, sockets, files, clock, randomness.
 pub mod cli;
 
 pub use apiserver as embedded;

@@ -103,7 +103,7 @@ impl Faulty {
 }
 
 async fn serve(listener: TcpListener, issued: Issued, router: Router) {
-    let identity = Identity::new(None, Arc::default());
+    let identity = Identity::new(None, Arc::new(()));
     let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
     identity.take_on(&issued.pair(), &files).unwrap();
     let acceptor = TlsAcceptor::from(identity.config().unwrap());

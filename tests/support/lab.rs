@@ -173,7 +173,7 @@ impl Lab {
 
 async fn serve(listener: std::net::TcpListener, issued: Issued, router: Router) {
     let listener = TcpListener::from_std(listener).unwrap();
-    let identity = Identity::new(None, Arc::default());
+    let identity = Identity::new(None, Arc::new(()));
     let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
     identity.take_on(&issued.pair(), &files).unwrap();
     let acceptor = TlsAcceptor::from(identity.config().unwrap());

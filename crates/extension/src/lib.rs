@@ -10,8 +10,7 @@
 //!
 //! ```
 //! use serde_json::json;
-//! use topologist::extension::{Decision, Extension};
-//! use topologist::hub::Hook;
+//! use topologist_extension::{Decision, Extension, Hook};
 //!
 //! let extension = Extension::new()
 //!     .generate_patches("images", |request, patches| {
@@ -55,10 +54,12 @@ pub use messages::{
     Decision, HolderReference, Item, LifecycleRequest, PatchRequest, Settings, UpgradePlanRequest, Variable,
 };
 pub use patches::Patches;
+pub use serve::ServeError;
 
 use model::hooks::{FailurePolicy, GROUP, MAX_BODY, VERSION};
-use model::hub::{Hook, naming};
-use model::world::UpgradePlan;
+pub use model::hub::Hook;
+use model::hub::naming;
+pub use model::world::UpgradePlan;
 
 /// The longest timeout of a handler, in seconds (RH-6.4).
 const MAX_TIMEOUT: u32 = 30;

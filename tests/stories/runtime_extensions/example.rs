@@ -16,7 +16,16 @@ use crate::machines::ground::{Ground, cluster, workers};
 /// The example, which is built if need be: cargo builds it by itself only for all tests together.
 fn program() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--locked", "--example", "extension", "--message-format=json"]);
+    build.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "-p",
+        "topologist-extension",
+        "--example",
+        "extension",
+        "--message-format=json",
+    ]);
     let output = build.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = output.stdout.split(|byte| *byte == b'\n');

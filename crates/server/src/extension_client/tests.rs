@@ -47,7 +47,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
-        let identity = Identity::new(callers.map(Arc::new), Arc::default());
+        let identity = Identity::new(callers.map(Arc::new), Arc::new(()));
         let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
         identity.take_on(&issued.pair(), &files).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));

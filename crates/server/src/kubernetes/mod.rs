@@ -61,8 +61,8 @@ pub mod mitigation;
 pub mod port_forward;
 mod schemas;
 pub mod sizes;
-#[cfg(test)]
-pub(crate) mod scripted;
+#[cfg(any(test, feature = "testing"))]
+pub mod scripted;
 mod template_store;
 pub mod templates;
 pub mod unlisted;

@@ -1,5 +1,13 @@
 //! An API server that follows a script: it expects requests in order, and each has its answer.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    missing_debug_implementations,
+    reason = "a test fails"
+)]
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -13,7 +21,7 @@ use serde_json::Value;
 use tower::service_fn;
 
 /// What is answered to a request.
-pub(crate) enum Answer {
+pub enum Answer {
     /// A status and an object.
     Object(StatusCode, Value),
     /// A watch: what is said after how long; then the connection ends.
@@ -54,28 +62,28 @@ const KINDS: [&str; 17] = [
 
 /// The lines that have not been spoken yet.
 #[derive(Clone, Default)]
-pub(crate) struct Script(Arc<Mutex<VecDeque<Line>>>);
+pub struct Script(Arc<Mutex<VecDeque<Line>>>);
 
 impl Script {
     /// Expects a request whose path is `path` and whose query, or body, has all `words`.
-    pub(crate) fn expect(&self, method: &Method, path: &str, words: &[&str], answer: Answer) -> &Self {
+    pub fn expect(&self, method: &Method, path: &str, words: &[&str], answer: Answer) -> &Self {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         self.0.lock().unwrap().push_back(Line { method: method.clone(), path: path.to_owned(), words, answer });
         self
     }
 
     /// Expects a GET.
-    pub(crate) fn get(&self, path: &str, words: &[&str], answer: Answer) -> &Self {
+    pub fn get(&self, path: &str, words: &[&str], answer: Answer) -> &Self {
         self.expect(&Method::GET, path, words, answer)
     }
 
     /// How many requests are still to come.
-    pub(crate) fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 
     /// A client whose requests follow the script; one that does not fails the test.
-    pub(crate) fn client(&self) -> kube::Client {
+    pub fn client(&self) -> kube::Client {
         let script = self.clone();
         let service = service_fn(move |request: Request<kube::client::Body>| {
             let script = script.clone();
@@ -97,12 +105,12 @@ impl Script {
 }
 
 impl Answer {
-    pub(crate) fn ok(object: Value) -> Answer {
+    pub fn ok(object: Value) -> Answer {
         Answer::Object(StatusCode::OK, object)
     }
 
     /// A Status object, as kube-apiserver reports errors.
-    pub(crate) fn error(code: u16, reason: &str) -> Answer {
+    pub fn error(code: u16, reason: &str) -> Answer {
         let code = StatusCode::from_u16(code).unwrap();
         Answer::Object(code, status(code.as_u16(), reason))
     }
@@ -135,7 +143,7 @@ fn is_of_object(path: &str) -> bool {
 }
 
 /// Writes into an object in a namespace which one it is, as its path says; what is there already stays.
-pub(crate) fn identify(path: &str, object: &mut Value) {
+pub fn identify(path: &str, object: &mut Value) {
     let segments: Vec<&str> = path.split('/').collect();
     let (api_version, namespace, plural, name) = match segments.as_slice() {
         ["", "api", version, "namespaces", namespace, plural, name] => ((*version).to_owned(), namespace, plural, name),
@@ -157,7 +165,7 @@ pub(crate) fn identify(path: &str, object: &mut Value) {
 }
 
 /// A Status object.
-pub(crate) fn status(code: u16, reason: &str) -> Value {
+pub fn status(code: u16, reason: &str) -> Value {
     serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
         "reason": reason, "message": format!("scripted {reason}")})
 }

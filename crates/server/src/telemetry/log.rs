@@ -77,10 +77,30 @@ impl Write for Screen {
 /// The target of kube-rs's line about a failed request. The caller's own line about it follows.
 const REQUEST_ERRORS: &str = "kube_client::client::builder";
 
+/// Targets of the time when the program was one crate, and what they are now; the longest first.
+const FORMER_TARGETS: [(&str, &str); 9] = [
+    ("topologist::extension_client", "topologist_server::extension_client"),
+    ("topologist::certificates::tls", "topologist_tls::identity"),
+    ("topologist::certificates", "topologist_server::certificates"),
+    ("topologist::kubernetes", "topologist_server::kubernetes"),
+    ("topologist::reconciler", "topologist_server::reconciler"),
+    ("topologist::telemetry", "topologist_server::telemetry"),
+    ("topologist::extension", "topologist_extension"),
+    ("topologist::embedded", "topologist_apiserver"),
+    ("topologist::webhook", "topologist_server::webhook"),
+];
+
+/// A directive with the present name of its target.
+fn renamed(directive: &str) -> String {
+    let former = FORMER_TARGETS.iter().find_map(|(former, now)| Some((now, directive.strip_prefix(former)?)));
+    former.map_or_else(|| directive.to_owned(), |(now, rest)| format!("{now}{rest}"))
+}
+
 /// The filter of log lines; kube-rs's own line about each failed request is left out unless the filter names it.
 fn filter(text: &str) -> Result<EnvFilter, LogError> {
     let names_kube = text.split(',').any(|directive| directive.starts_with("kube"));
-    let whole = if names_kube { text.to_owned() } else { format!("{text},{REQUEST_ERRORS}=off") };
+    let renamed = text.split(',').map(renamed).collect::<Vec<_>>().join(",");
+    let whole = if names_kube { renamed } else { format!("{renamed},{REQUEST_ERRORS}=off") };
     EnvFilter::from_str(&whole).map_err(|error| LogError::Filter(text.to_owned(), error))
 }
 
@@ -185,5 +205,20 @@ mod tests {
             assert_eq!(filter(text).unwrap().to_string().contains(&off), is_off, "{text}");
         }
         assert!(filter("info, kube=warn").is_err());
+    }
+
+    #[test]
+    fn filters_may_name_the_targets_of_earlier_versions() {
+        for (text, want) in [
+            ("topologist=debug", "topologist=debug"),
+            ("topologist::kubernetes=debug", "topologist_server::kubernetes=debug"),
+            ("topologist::kubernetes::apply=debug", "topologist_server::kubernetes::apply=debug"),
+            ("topologist::embedded=trace", "topologist_apiserver=trace"),
+            ("topologist::certificates::tls=trace", "topologist_tls::identity=trace"),
+            ("topologist::extension_client=trace", "topologist_server::extension_client=trace"),
+        ] {
+            let filter = filter(text).unwrap().to_string();
+            assert!(filter.split(',').any(|directive| directive == want), "{text}: {filter}");
+        }
     }
 }

@@ -25,7 +25,7 @@ struct Vector {
 }
 
 fn vectors() -> Vec<Vector> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/cel/rules.jsonl")).unwrap();
+    let text = std::fs::read_to_string(testing::fixture("cel/rules.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! topologist certs --out certs --host localhost
-//! cargo run --example extension -- certs/tls.crt certs/tls.key 127.0.0.1:9443
+//! cargo run -p topologist-extension --example extension -- certs/tls.crt certs/tls.key 127.0.0.1:9443
 //! ```
 
 #![expect(clippy::disallowed_macros, reason = "this program is not topologist, and prints one address")]
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use topologist::extension::{Decision, Extension, LifecycleRequest, PatchRequest, Patches, UpgradePlanRequest};
-use topologist::hub::Hook;
-use topologist::world::UpgradePlan;
+use topologist_extension::{
+    Decision, Extension, Hook, LifecycleRequest, PatchRequest, Patches, UpgradePlan, UpgradePlanRequest,
+};
 
 /// The variable that this extension defines.
 const IMAGE: &str = "machineImage";
