@@ -1,4 +1,6 @@
-//! How long properties are tried, how long something takes, and what is logged.
+//! What tests of several crates use: how often properties are tried, how long something takes, what is logged, and fixtures.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails")]
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails")]
+#![allow(clippy::return_self_not_must_use, clippy::new_without_default, reason = "scenes are built up")]
 
 use std::sync::{Arc, LazyLock};
 

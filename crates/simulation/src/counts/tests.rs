@@ -417,8 +417,13 @@ fn a_time_that_has_passed_replaces_machines_and_one_in_the_future_does_not() {
     // The machine that was initialized is still what a machine would be that joins: nothing is replaced before the time.
     let template = "KubeadmControlPlaneTemplate";
     let after = forge().at(template, &format!("{CONFIG}/initConfiguration"), json!({"skipPhases": ["addon/coredns"]}));
-    let after = after.at("Cluster", "/spec/topology/controlPlane/rollout", json!({"after": FUTURE}));
-    assert_eq!(of_edit(&forge(), &after), Counts::new());
+    let timed = |scene: Scene| scene.at("Cluster", "/spec/topology/controlPlane/rollout", json!({"after": FUTURE}));
+    assert_eq!(of_edit(&forge(), &timed(after)), Counts::new());
+    // The only machine is the one that was initialized, so a change of those that join replaces none of them now.
+    let single = forge().at("Cluster", "/spec/topology/controlPlane/replicas", json!(1));
+    let after =
+        single.clone().at(template, &format!("{CONFIG}/joinConfiguration"), json!({"skipPhases": ["preflight"]}));
+    assert_eq!(of_edit(&single, &timed(after)), Counts::new());
 }
 
 /// The class of the embedded provider, with a Cluster like that of [`forge`].

@@ -246,7 +246,7 @@ impl Scene<'_> {
             roll.at_a_time = at_a_time(step, owner, outdated);
             roll.reason = self.reason(step, &decisive);
             roll.is_upgrade = decisive.iter().any(|(leaf, _)| is_version(&leaf.path));
-            roll.from = self.begins_at(&decisive);
+            roll.from = self.begins_at(step, decisive, before, had.or(wanted));
             if owner == Owner::MachineDeployment && is_on_delete(step) {
                 machines.outdated_until_deleted = machines.replaced.replace(0);
                 roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
@@ -270,10 +270,18 @@ impl Scene<'_> {
     }
 
     /// The time from which machines are replaced, if nothing replaces some of them now.
-    fn begins_at(&self, decisive: &[Decisive<'_>]) -> Option<Timestamp> {
-        let is_timed = decisive.iter().all(|(_, row)| row.effect == Effect::ReplacesAfter);
-        let latest = decisive.iter().filter_map(|(leaf, _)| time(leaf.to)).max()?;
-        Some(latest).filter(|latest| is_timed && self.now.is_some_and(|now| *latest > now))
+    fn begins_at(
+        &self,
+        step: &Step,
+        decisive: Vec<Decisive<'_>>,
+        before: &Object,
+        all: Option<i64>,
+    ) -> Option<Timestamp> {
+        let is_timed = |(_, row): &Decisive<'_>| row.effect == Effect::ReplacesAfter;
+        let (timed, at_once): (Vec<_>, Vec<_>) = decisive.into_iter().partition(is_timed);
+        let latest = timed.iter().filter_map(|(leaf, _)| time(leaf.to)).max()?;
+        let is_in_future = self.now.is_some_and(|now| latest > now);
+        (is_in_future && self.outdated(step, &at_once, before, all).is_none()).then_some(latest)
     }
 
     /// The leaves that make a controller replace machines.

@@ -512,7 +512,7 @@ fn the_rules_of_a_role_are_sorted_by_number_and_in_one_list() {
 fn every_rule_of_a_role_is_in_the_documents() {
     let lists = pairs().flat_map(|(role, contract)| [shown(role, contract), only_broken(role, contract)]);
     let all: BTreeSet<&str> = lists.flatten().copied().collect();
-    let document = std::fs::read_to_string("docs/check-provider.md").unwrap();
+    let document = std::fs::read_to_string(testing::fixture("../docs/check-provider.md")).unwrap();
     for rule in all {
         assert!(document.contains(rule), "docs/check-provider.md does not name {rule}");
     }
