@@ -15,8 +15,8 @@ build: ## the release binary, in target/release/topologist
 	$(CARGO) build $(LOCKED) --release
 
 check: ## what every commit needs: format, lints, unit tests
-	$(CARGO) fmt --check
-	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	$(CARGO) test $(LOCKED) --lib
 
 kubernetes: ## kube-apiserver, its companions and Cluster API's managers for the tests, built once
@@ -47,13 +47,13 @@ reference: kubernetes ## edits, hooks, the way back and Cluster API's own specs,
 	$(CARGO) test $(LOCKED) --test cluster own_specs_of_cluster_api_pass -- --ignored --nocapture --test-threads=1
 
 lint: ## format, clippy with warnings denied, and cargo deny where it is installed, with advisories if they can be fetched
-	$(CARGO) fmt --check
-	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources && CARGO='$(CARGO)' .ci/advisories; \
 	else echo 'cargo deny is not installed, so licenses, bans, sources and advisories are not checked (cargo install --locked cargo-deny)'; fi
 
 bench: ## benchmarks in the profile of the image, with the budgets they are held against
-	$(CARGO) bench $(LOCKED) --profile dist
+	$(CARGO) bench $(LOCKED) --package topologist --benches --profile dist
 
 manifests: ## write what the manifests take from the program: the CRDs
 	$(CARGO) run $(LOCKED) --quiet -- crds --only cluster-api >manifests/crds/cluster.x-k8s.io.yaml.new

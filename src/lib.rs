@@ -15,7 +15,6 @@ pub mod cli;
 
 pub use apiserver as embedded;
 pub use engine::{admission, extensions, impact, topology};
-pub use extension;
 pub use golang::{calendar, json, regexp, template, version, yaml};
 pub use machines::{lifecycle, provider_contract};
 pub use model::{crd, hub, rollouts, variables, wire, world};

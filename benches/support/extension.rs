@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use extension::{Extension, PatchRequest, Patches};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use topologist::extension::{Extension, PatchRequest, Patches};
 use topologist::tls::authority::Issued;
 
 const NAME: &str = "counting";

@@ -68,7 +68,7 @@ struct Builder {
 
 impl Builder {
     fn new(home: PathBuf) -> Self {
-        for stale in ["root", "sbom", "tools", "build/src/src", "build/src/tests"] {
+        for stale in ["root", "sbom", "tools", "build/src/src", "build/src/crates", "build/src/tests"] {
             let _ = fs::remove_dir_all(home.join(stale));
         }
         let _ = fs::remove_file(home.join("build/src/topologist.cdx.json"));
@@ -108,10 +108,11 @@ impl Builder {
     /// Copies what .dockerignore leaves in the context.
     fn copy(&self, repository: &Path, source: &str, to: &Path) {
         let ignored = fs::read_to_string(repository.join(".dockerignore")).unwrap();
-        assert!(ignored.lines().any(|line| line == format!("!{source}")), ".dockerignore keeps {source} away");
+        let is_named = |line: &str| line.strip_prefix('!').is_some_and(|named| Path::new(source).starts_with(named));
+        assert!(ignored.lines().any(is_named), ".dockerignore keeps {source} away");
         assert_eq!(ignored.lines().next(), Some("*"), "the context holds what is named, and no key by accident");
         let (from, to) = (repository.join(source), self.at(to));
-        let to = if from.is_dir() { to } else { to.join(source) };
+        let to = if from.is_dir() { to } else { to.join(from.file_name().unwrap()) };
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         assert!(Command::new("cp").arg("-rT").args([&from, &to]).status().unwrap().success());
     }

@@ -30,7 +30,10 @@ fn text(value: &Value) -> String {
 /// What cargo prints about the tree of dependencies on this machine, each package once.
 fn tree(arguments: &[&str]) -> Packages {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["tree", "--locked", "--prefix=none", "--format={p}"]).args(arguments).current_dir(repository());
+    cargo
+        .args(["tree", "--locked", "--package=topologist", "--prefix=none", "--format={p}"])
+        .args(arguments)
+        .current_dir(repository());
     let output = cargo.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let package = |line: &str| {

@@ -556,13 +556,17 @@ fn make_fault(targets: &[&str]) -> Option<String> {
     missing.map(|target| format!("no target {target}"))
 }
 
-/// A test that is named exists.
+/// A test that is named exists, and so does the crate.
 fn cargo_fault(words: &[&str]) -> Option<String> {
     let words = words.iter().skip_while(|word| word.contains('=')).copied().collect::<Vec<_>>();
     let Some(["test", rest @ ..]) = words.strip_prefix(&["cargo"]) else { return None };
     let named = |word: &&&str| !word.starts_with('-') && !["stories", "cluster", "fuzz"].contains(*word);
     rest.iter().filter(named).find_map(|name| {
         let name = name.trim_matches(['\'', '"']);
+        if let Some(name) = name.strip_prefix("topologist-") {
+            let is_crate = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).is_dir();
+            return (!is_crate).then(|| format!("no crate {name}"));
+        }
         let last = name.trim_end_matches("::").rsplit("::").next().unwrap();
         let known = ["fn ", "mod "].iter().any(|kind| sources().contains(&format!("{kind}{last}")));
         (!known).then(|| format!("no test {name}"))
@@ -571,7 +575,8 @@ fn cargo_fault(words: &[&str]) -> Option<String> {
 
 /// All code of the repository.
 fn sources() -> String {
-    let mut folders = ["src", "tests"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).to_vec();
+    let mut folders =
+        ["src", "crates", "tests"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).to_vec();
     let mut text = String::new();
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -615,6 +620,7 @@ fn commands_that_do_not_parse_are_found() {
         "kubectl crds | kubectl apply -f -",
         "make nothing",
         "cargo test --lib no_test_of_this_name_at_all",
+        "cargo test --package topologist-nothing version",
     ] {
         assert!(fault(&clone, line).is_some(), "{line}");
     }

@@ -77,6 +77,11 @@ fn files(folder: &str, ending: &str) -> BTreeMap<String, String> {
     found
 }
 
+/// The sources of all crates.
+fn sources() -> BTreeMap<String, String> {
+    files("src", ".rs").into_iter().chain(files("crates", ".rs")).collect()
+}
+
 /// The texts of a source file outside its tests, each with its line.
 fn texts(source: &str) -> Vec<(usize, &str)> {
     let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
@@ -138,7 +143,7 @@ fn the_help_of_every_command_is_in_plain_english() {
 fn messages_and_log_lines_are_in_plain_english() {
     let mut found = Vec::new();
     let mut count = 0;
-    for (place, source) in files("src", ".rs").iter().filter(|(place, _)| !is_test(place)) {
+    for (place, source) in sources().iter().filter(|(place, _)| !is_test(place)) {
         for (line, text) in texts(source) {
             count += 1;
             found.extend(avoided(place, line, text));
@@ -150,7 +155,7 @@ fn messages_and_log_lines_are_in_plain_english() {
 
 #[test]
 fn comments_are_in_plain_english() {
-    let sources = files("src", ".rs");
+    let sources = sources();
     assert!(sources.len() > 300, "{} sources", sources.len());
     let found: Vec<String> = sources.iter().flat_map(|(place, source)| avoided(place, 1, &comments(source))).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));

@@ -1,88 +1,61 @@
-//! Leaves hold nothing of Cluster API, the core uses no edge, only edges use sockets, files, clocks and randomness, and no
-//! modules use each other in a circle.
+//! Crates use each other as ARCHITECTURE.md says, modules of a crate as the rows here say, only edges use sockets, files, clocks
+//! and randomness, and no files of a folder use each other in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-const LEAVES: [&str; 11] =
-    ["field", "json", "budget", "calendar", "version", "goregex", "yaml", "gotemplate", "cel", "schema", "ssa"];
-const CORE: [&str; 13] = [
-    "hub",
-    "wire",
-    "crd",
-    "variables",
-    "world",
-    "rollouts",
-    "admission",
-    "topology",
-    "lifecycle",
-    "simulation",
-    "provider_contract",
-    "impact",
-    "extensions",
-];
-const EDGES: [&str; 9] = [
-    "extension_client",
-    "kubernetes",
-    "certificates",
-    "extension",
-    "embedded",
-    "webhook",
-    "reconciler",
-    "telemetry",
-    "cli",
-];
+use serde_json::Value;
 
-/// What a module may use besides itself and what its row names may use. Every edge except `telemetry` may also use
-/// `telemetry`, the core and the leaves.
-const MAY_USE: [(&str, &[&str]); 33] = [
-    ("field", &[]),
-    ("json", &[]),
-    ("budget", &[]),
-    ("calendar", &[]),
-    ("version", &[]),
-    ("goregex", &[]),
-    ("yaml", &["json"]),
-    ("gotemplate", &["version", "goregex", "yaml", "calendar"]),
-    ("cel", &["field", "goregex", "calendar", "budget"]),
-    ("schema", &["field", "goregex", "cel", "json"]),
-    ("ssa", &["field", "json"]),
-    // A class holds schemas of its variables, and a definition the schema by which its objects are merged.
-    ("hub", &["field", "version", "gotemplate", "schema", "ssa"]),
-    ("wire", &["hub", "yaml"]),
-    ("crd", &["wire", "schema"]),
-    ("variables", &["hub", "schema"]),
+/// Crates without sockets, files, clocks and randomness.
+const PURE: [&str; 6] = ["golang", "schema", "model", "engine", "machines", "simulation"];
+
+/// What a module may use of its crate. All modules of `server` may use `telemetry` as well.
+const MAY_USE: [(&str, &str, &[&str]); 34] = [
+    ("golang", "json", &[]),
+    ("golang", "calendar", &[]),
+    ("golang", "version", &[]),
+    ("golang", "regexp", &[]),
+    ("golang", "yaml", &["json"]),
+    ("golang", "template", &["json", "calendar", "version", "regexp", "yaml"]),
+    ("schema", "field", &[]),
+    ("schema", "budget", &[]),
+    ("schema", "cel", &["field", "budget"]),
+    ("schema", "openapi", &["field", "budget", "cel"]),
+    ("schema", "ssa", &["field"]),
+    ("tls", "pair", &[]),
+    ("tls", "authority", &["pair"]),
+    ("tls", "callers", &["pair"]),
+    ("tls", "identity", &["pair", "callers"]),
+    ("model", "hooks", &[]),
+    ("model", "hub", &[]),
+    ("model", "wire", &["hub"]),
+    ("model", "crd", &["hub", "wire"]),
+    ("model", "variables", &["hub"]),
     // Facts keep the variables of each class compiled.
-    ("world", &["hub", "variables"]),
-    ("rollouts", &["hub"]),
-    // Rules for definitions compare them with those that `crds` prints.
-    ("admission", &["wire", "world", "variables", "crd"]),
-    // A status names the version in which a class was written.
-    ("topology", &["world", "variables", "ssa", "rollouts", "wire"]),
-    ("lifecycle", &["topology"]),
-    // New objects get the defaults of the webhook.
-    ("simulation", &["lifecycle", "wire", "admission"]),
+    ("model", "world", &["hub", "variables"]),
+    ("model", "rollouts", &["hub"]),
+    ("engine", "admission", &[]),
+    ("engine", "topology", &[]),
+    ("engine", "impact", &["topology"]),
+    ("engine", "extensions", &["topology"]),
+    ("machines", "lifecycle", &[]),
     // Where the flags of a contract are.
-    ("provider_contract", &["lifecycle"]),
-    ("impact", &["topology"]),
-    ("extensions", &["topology"]),
-    ("extension_client", &[]),
+    ("machines", "provider_contract", &["lifecycle"]),
+    ("server", "telemetry", &[]),
+    ("server", "extension_client", &[]),
     // Needs of topologies are answered by extensions as well.
-    ("kubernetes", &["extension_client"]),
-    ("certificates", &["kubernetes"]),
-    ("extension", &["certificates"]),
-    ("embedded", &[]),
-    ("webhook", &["certificates", "kubernetes"]),
-    ("reconciler", &["kubernetes"]),
-    ("telemetry", &["field"]),
-    ("cli", &["webhook", "reconciler", "embedded", "extension_client"]),
+    ("server", "kubernetes", &["extension_client"]),
+    ("server", "certificates", &["kubernetes"]),
+    ("server", "webhook", &["certificates", "kubernetes"]),
+    ("server", "reconciler", &["kubernetes"]),
 ];
 
-/// Rooms of a module that may not use another one of the same module.
-const NOT_FROM: [(&str, &str); 1] = [("embedded/storage", "crate::embedded::http")];
+/// Folders of a crate that may not use another one of the same crate.
+const NOT_FROM: [(&str, &str); 1] = [("crates/apiserver/src/storage", "crate::http")];
 
-/// What the core must not name.
+/// What pure crates must not name.
 const FORBIDDEN: [&str; 12] = [
     "tokio",
     "hyper",
@@ -98,8 +71,19 @@ const FORBIDDEN: [&str; 12] = [
     "rand::",
 ];
 
-fn source(module: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(module)
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder of the sources of a crate.
+fn source(name: &str) -> PathBuf {
+    root().join("crates").join(name).join("src")
+}
+
+/// The folders of the sources of all crates and of the program.
+fn sources() -> Vec<PathBuf> {
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    crates.chain([root().join("src")]).collect()
 }
 
 fn files(folder: &Path) -> Vec<(String, String)> {
@@ -145,8 +129,8 @@ const PATH_BUILDERS: [&str; 13] = [
 fn paths_of_requests_are_built_in_one_place() {
     // DEC-45
     let mut wrong = Vec::new();
-    for module in EDGES.into_iter().filter(|module| *module != "embedded") {
-        for (file, text) in files(&source(module)) {
+    for folder in [source("server"), source("extension"), root().join("src")] {
+        for (file, text) in files(&folder) {
             if BUILD_PATHS.iter().any(|allowed| file.ends_with(allowed)) || file.ends_with("scripted.rs") {
                 continue;
             }
@@ -158,60 +142,83 @@ fn paths_of_requests_are_built_in_one_place() {
     assert!(wrong.is_empty(), "build paths in kubernetes/address.rs:\n{}", wrong.join("\n"));
 }
 
-#[test]
-fn every_module_has_a_layer() {
-    let mut modules: Vec<String> = fs::read_dir(source(""))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-        .collect();
-    modules.sort();
-    let mut known: Vec<&str> = LEAVES.into_iter().chain(CORE).chain(EDGES).collect();
-    known.sort_unstable();
-    assert_eq!(modules, known);
+/// The crates of the workspace, each with those that it uses, as cargo reads their manifests.
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version=1", "--locked", "--offline"]).current_dir(root());
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |value: &Value| value.as_str().unwrap().trim_start_matches("topologist-").to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let used = package["dependencies"].as_array().unwrap().iter();
+            let used = used.filter(|one| one["path"].is_string() && one["kind"].is_null());
+            (name(&package["name"]), used.map(|one| name(&one["name"])).collect())
+        })
+        .collect()
 }
 
-/// The modules that a module names, each with a file that names it.
-fn used(module: &str) -> BTreeMap<String, String> {
-    let mut used = BTreeMap::new();
-    for (file, text) in files(&source(module)) {
-        let code = code(&text);
-        assert!(!code.contains("crate::{"), "{file}: one line for each module");
-        for path in code.split("crate::").skip(1) {
-            let name: String = path.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-            if name != module && MAY_USE.iter().any(|(known, _)| *known == name) {
-                used.insert(name, file.clone());
+#[test]
+fn crates_use_each_other_as_the_architecture_says() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let row = |line: &str| {
+        let (name, used) = line.strip_prefix("| `crates/")?.strip_suffix(" |")?.split_once("` |")?;
+        let is_crate = !name.contains('/') && !used.contains('|');
+        let used = used.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+        is_crate.then(|| (name.to_owned(), used.collect::<BTreeSet<_>>()))
+    };
+    let documented: BTreeMap<_, _> = text.lines().filter_map(row).collect();
+    let mut crates = crates();
+    let program = crates.remove("topologist").unwrap();
+    assert_eq!(documented, crates);
+    let others = crates.keys().filter(|name| !["extension", "testing"].contains(&name.as_str())).cloned();
+    assert_eq!(program, others.collect());
+}
+
+#[test]
+fn every_module_has_a_row() {
+    let crates: BTreeSet<&str> = MAY_USE.iter().map(|(name, ..)| *name).collect();
+    for name in crates {
+        let entries = fs::read_dir(source(name)).unwrap().map(|entry| entry.unwrap().path());
+        let modules = entries.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+        let modules: BTreeSet<String> = modules.filter(|module| module != "lib").collect();
+        let rows = MAY_USE.iter().filter(|(of, ..)| *of == name).map(|(_, module, _)| (*module).to_owned());
+        assert_eq!(modules, rows.collect(), "{name}");
+    }
+}
+
+/// The files of a module.
+fn of_module(name: &str, module: &str) -> Vec<(String, String)> {
+    let (folder, file) = (source(name).join(module), source(name).join(format!("{module}.rs")));
+    match folder.is_dir() {
+        true => files(&folder),
+        false => vec![(file.display().to_string(), fs::read_to_string(&file).unwrap())],
+    }
+}
+
+#[test]
+fn modules_use_what_their_rows_say() {
+    let mut wrong = Vec::new();
+    for (name, module, row) in MAY_USE {
+        for (file, text) in of_module(name, module) {
+            let code = code(&text);
+            assert!(!code.contains("crate::{"), "{file}: one line for each module");
+            for path in code.split("crate::").skip(1) {
+                let used: String = path.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                let is_module = MAY_USE.iter().any(|(of, other, _)| *of == name && *other == used);
+                if is_module && used != module && used != "telemetry" && !row.contains(&used.as_str()) {
+                    wrong.push(format!("{file} uses {used}"));
+                }
             }
         }
     }
-    used
-}
-
-/// A row with everything that the modules that it names may use.
-fn may_use(module: &str) -> BTreeSet<&'static str> {
-    let row = MAY_USE.iter().find(|(known, _)| *known == module).expect("every module has a row").1;
-    let mut all: BTreeSet<&str> = row.iter().flat_map(|used| may_use(used)).chain(row.iter().copied()).collect();
-    if EDGES.contains(&module) && module != "telemetry" {
-        all.extend(CORE.into_iter().chain(LEAVES).chain(["telemetry"]));
-    }
-    all
-}
-
-#[test]
-fn modules_use_only_what_stands_below_them() {
-    let mut wrong = Vec::new();
-    for (module, _) in MAY_USE {
-        let below = may_use(module);
-        let above = used(module).into_iter().filter(|(name, _)| !below.contains(name.as_str()));
-        wrong.extend(above.map(|(name, file)| format!("{file} uses {name}")));
-    }
-    for (room, forbidden) in NOT_FROM {
-        let named = files(&source(room)).into_iter().filter(|(_, text)| code(text).contains(forbidden));
+    for (folder, forbidden) in NOT_FROM {
+        let named = files(&root().join(folder)).into_iter().filter(|(_, text)| code(text).contains(forbidden));
         wrong.extend(named.map(|(file, _)| format!("{file} uses {forbidden}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(MAY_USE.len(), LEAVES.len() + CORE.len() + EDGES.len());
 }
 
 /// Those that use themselves by way of others.
@@ -224,12 +231,6 @@ fn circles(direct: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&str> {
         seen.contains(one)
     };
     direct.keys().map(String::as_str).filter(|one| is_in_circle(one)).collect()
-}
-
-#[test]
-fn no_modules_use_each_other_in_a_circle() {
-    let direct = MAY_USE.map(|(module, _)| (module.to_owned(), used(module).into_keys().collect())).into();
-    assert_eq!(circles(&direct), BTreeSet::new(), "these modules use each other in a circle");
 }
 
 /// The first names of the paths that begin in a certain way: `a` and `b` of `super::{a, b::C}`.
@@ -250,14 +251,17 @@ fn named(code: &str, beginning: &str) -> BTreeSet<String> {
     names
 }
 
-/// The files of a room, each with the others that it names. A file and the folder of its name are one. What the room exports
+/// The files of a folder, each with the others that it names. A file and the folder of its name are one. What the folder exports
 /// under a name of its own is not seen.
-fn neighbours(room: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let absolute = format!("crate::{}::", room.replace('/', "::"));
+fn neighbours(source: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let within = folder.strip_prefix(source).unwrap();
+    let absolute: String = within.iter().map(|step| format!("{}::", step.to_str().unwrap())).collect();
+    let absolute = format!("crate::{absolute}");
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (file, text) in files(&source(room)) {
-        let path = Path::new(&file).strip_prefix(source(room)).unwrap().with_extension("");
-        let steps: Vec<&str> = path.iter().map(|step| step.to_str().unwrap()).filter(|step| *step != "mod").collect();
+    for (file, text) in files(folder) {
+        let path = Path::new(&file).strip_prefix(folder).unwrap().with_extension("");
+        let steps: Vec<&str> = path.iter().map(|step| step.to_str().unwrap()).collect();
+        let steps: Vec<&str> = steps.into_iter().filter(|step| !["mod", "lib", "main"].contains(step)).collect();
         if let Some(name) = steps.first() {
             let code = code(&text);
             let used = named(&code, &absolute).into_iter().chain(named(&code, &"super::".repeat(steps.len())));
@@ -269,35 +273,32 @@ fn neighbours(room: &str) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// The folders of a folder, and theirs, but for those of tests.
-fn rooms(folder: &Path) -> Vec<PathBuf> {
+/// A folder, those in it, and theirs, but for those of tests.
+fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = entries.filter(|path| path.is_dir() && !path.ends_with("tests"));
-    below.flat_map(|path| rooms(&path).into_iter().chain([path])).collect()
+    below.flat_map(|path| folders(&path)).chain([folder.to_owned()]).collect()
 }
 
 #[test]
-fn files_of_a_module_do_not_use_each_other_in_a_circle() {
+fn files_of_a_folder_do_not_use_each_other_in_a_circle() {
     let mut uses = 0;
-    for room in rooms(&source("")) {
-        let room = room.strip_prefix(source("")).unwrap().to_str().unwrap().to_owned();
-        let direct = neighbours(&room);
-        uses += direct.values().map(BTreeSet::len).sum::<usize>();
-        assert_eq!(circles(&direct), BTreeSet::new(), "these files of {room} use each other in a circle");
+    for source in sources() {
+        for folder in folders(&source) {
+            let direct = neighbours(&source, &folder);
+            uses += direct.values().map(BTreeSet::len).sum::<usize>();
+            assert_eq!(circles(&direct), BTreeSet::new(), "files of {} use each other in a circle", folder.display());
+        }
     }
     assert!(uses > 500, "{uses} uses are too few to be all");
 }
 
 #[test]
-fn the_core_has_no_sockets_files_clocks_or_randomness() {
+fn pure_crates_have_no_sockets_files_clocks_or_randomness() {
     let mut wrong = Vec::new();
-    for module in LEAVES.into_iter().chain(CORE) {
-        for (file, text) in files(&source(module)) {
-            let code = code(&text);
-            wrong.extend(
-                FORBIDDEN.iter().filter(|name| code.contains(**name)).map(|name| format!("{file} names {name}")),
-            );
-        }
+    for (file, text) in PURE.into_iter().flat_map(|name| files(&source(name))) {
+        let code = code(&text);
+        wrong.extend(FORBIDDEN.iter().filter(|name| code.contains(**name)).map(|name| format!("{file} names {name}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

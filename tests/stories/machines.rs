@@ -130,7 +130,7 @@ fn reads(source: &str) -> Vec<String> {
 }
 
 fn sources() -> BTreeMap<String, String> {
-    let (mut found, mut folders) = (BTreeMap::new(), vec![root().join("src")]);
+    let (mut found, mut folders) = (BTreeMap::new(), vec![root().join("src"), root().join("crates")]);
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {

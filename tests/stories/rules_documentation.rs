@@ -112,7 +112,7 @@ fn explained() -> BTreeMap<String, Vec<String>> {
 /// Every id that a file cites, with the first file that does.
 fn cited() -> BTreeMap<String, PathBuf> {
     let mut cited = BTreeMap::new();
-    for folder in ["src", "tests", "benches", "manifests", "docs"] {
+    for folder in ["src", "crates", "tests", "benches", "manifests", "docs"] {
         for path in files(folder, &["rs", "yaml", "md"]) {
             let text = fs::read_to_string(&path).unwrap();
             for id in ID.find_iter(&text).map(|id| id.as_str()).filter(|id| !OTHER_NAMES.contains(id)) {

@@ -5,38 +5,38 @@ use std::path::Path;
 
 /// The modules with a part of the address of each specification that they follow.
 const FOLLOWED: [(&str, &[&str]); 23] = [
-    ("calendar/mod.rs", &["rfc3339", "pkg.go.dev/time"]),
-    ("cel/mod.rs", &["cel-spec/blob/master/doc/langdef.md", "using-api/cel/"]),
-    ("certificates/mod.rs", &["rfc5280"]),
-    ("crd/schema.rs", &["#specifying-a-structural-schema"]),
-    ("embedded/http/mod.rs", &["using-api/api-concepts/"]),
-    ("embedded/http/patch.rs", &["rfc6902", "rfc7386", "using-api/server-side-apply/"]),
-    ("embedded/http/selector.rs", &["#label-selectors", "field-selectors/"]),
-    ("embedded/http/strategic.rs", &["strategic-merge-patch.md"]),
-    ("embedded/storage/collect.rs", &["architecture/garbage-collection/"]),
-    ("goregex/mod.rs", &["re2/wiki/Syntax", "pkg.go.dev/regexp/syntax"]),
-    ("gotemplate/functions/mod.rs", &["masterminds.github.io/sprig/"]),
-    ("gotemplate/mod.rs", &["pkg.go.dev/text/template", "masterminds.github.io/sprig/"]),
-    ("hub/contract.rs", &["providers/contracts/overview"]),
-    ("kubernetes/lease.rs", &["architecture/leases/"]),
-    ("schema/mod.rs", &["spec.openapis.org/oas/v3", "#specifying-a-structural-schema"]),
-    ("ssa/mod.rs", &["using-api/server-side-apply/"]),
-    ("telemetry/metrics.rs", &["open_metrics_spec/", "practices/naming/"]),
-    ("topology/patches/document.rs", &["rfc6902", "rfc7386"]),
-    ("topology/patches/pointer.rs", &["rfc6901"]),
-    ("version/mod.rs", &["semver.org"]),
-    ("webhook/mod.rs", &["extensible-admission-controllers/", "#webhook-conversion"]),
-    ("webhook/review.rs", &["extensible-admission-controllers/"]),
-    ("wire/mod.rs", &["#webhook-conversion"]),
+    ("golang/src/calendar/mod.rs", &["rfc3339", "pkg.go.dev/time"]),
+    ("schema/src/cel/mod.rs", &["cel-spec/blob/master/doc/langdef.md", "using-api/cel/"]),
+    ("server/src/certificates/mod.rs", &["rfc5280"]),
+    ("model/src/crd/schema.rs", &["#specifying-a-structural-schema"]),
+    ("apiserver/src/http/mod.rs", &["using-api/api-concepts/"]),
+    ("apiserver/src/http/patch.rs", &["rfc6902", "rfc7386", "using-api/server-side-apply/"]),
+    ("apiserver/src/http/selector.rs", &["#label-selectors", "field-selectors/"]),
+    ("apiserver/src/http/strategic.rs", &["strategic-merge-patch.md"]),
+    ("apiserver/src/storage/collect.rs", &["architecture/garbage-collection/"]),
+    ("golang/src/regexp/mod.rs", &["re2/wiki/Syntax", "pkg.go.dev/regexp/syntax"]),
+    ("golang/src/template/functions/mod.rs", &["masterminds.github.io/sprig/"]),
+    ("golang/src/template/mod.rs", &["pkg.go.dev/text/template", "masterminds.github.io/sprig/"]),
+    ("model/src/hub/contract.rs", &["providers/contracts/overview"]),
+    ("server/src/kubernetes/lease.rs", &["architecture/leases/"]),
+    ("schema/src/openapi/mod.rs", &["spec.openapis.org/oas/v3", "#specifying-a-structural-schema"]),
+    ("schema/src/ssa/mod.rs", &["using-api/server-side-apply/"]),
+    ("server/src/telemetry/metrics.rs", &["open_metrics_spec/", "practices/naming/"]),
+    ("engine/src/topology/patches/document.rs", &["rfc6902", "rfc7386"]),
+    ("engine/src/topology/patches/pointer.rs", &["rfc6901"]),
+    ("golang/src/version/mod.rs", &["semver.org"]),
+    ("server/src/webhook/mod.rs", &["extensible-admission-controllers/", "#webhook-conversion"]),
+    ("server/src/webhook/review.rs", &["extensible-admission-controllers/"]),
+    ("model/src/wire/mod.rs", &["#webhook-conversion"]),
 ];
 
 #[test]
 fn module_heads_link_the_specifications_that_they_follow() {
     for (module, addresses) in FOLLOWED {
-        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(module)).unwrap();
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(module)).unwrap();
         let head: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
         for address in addresses {
-            assert!(head.contains(address), "src/{module} has no link to …{address}");
+            assert!(head.contains(address), "crates/{module} has no link to …{address}");
         }
     }
 }

@@ -73,7 +73,7 @@ fn images(request: &PatchRequest, patches: &mut Patches) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses images that nobody maintains any more.
+/// Refuses images that are no longer maintained.
 fn allowed(request: &PatchRequest) -> Result<(), String> {
     let is_old = |item| request.variables_of(item).get(IMAGE).is_some_and(|image| image == "ubuntu-18.04");
     match request.items.iter().any(is_old) {

@@ -7,7 +7,7 @@
 //!        └── reconciler ─► engine, machines
 //! ```
 //!
-//! A module asks the engine what is to be done, and does it. Nothing here decides what a topology looks like.
+//! A module asks the engine for a verdict or a plan, and carries it out. No module here decides what a topology looks like.
 
 pub mod telemetry;
 pub mod extension_client;

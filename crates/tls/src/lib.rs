@@ -5,7 +5,7 @@
 //!           callers ──┘          the certificates that clients have to show
 //! ```
 //!
-//! The server and the library for Runtime Extensions read the same files in the same way. It knows nothing of Kubernetes.
+//! The server and the library for Runtime Extensions read the same files in the same way. Kubernetes is not known here.
 
 #[cfg(any(test, feature = "authority"))]
 pub mod authority;
