@@ -40,7 +40,7 @@ fn main() {
 
 /// How many allocations a computation takes once the class is compiled, and of how many bytes.
 fn allocations(size: Size) -> (f64, f64) {
-    let fold = Fold::new(facts(1, size), Options { runtime_sdk: false });
+    let fold = Fold::new(facts(1, size), Options::new(false));
     drop(fold.compute(&key(0)).unwrap());
     let region = Region::new(ALLOCATOR);
     let computed = fold.compute(&key(0)).unwrap();

@@ -43,7 +43,7 @@ fn main() {
 
 /// Desired state and patches of one Cluster, before it exists and once it is rolled out.
 fn desired(budgets: &mut Budgets) {
-    let mut fold = Fold::new(facts(1, Size { deployments: 10, patches: 15 }), Options { runtime_sdk: false });
+    let mut fold = Fold::new(facts(1, Size { deployments: 10, patches: 15 }), Options::new(false));
     let compute = |fold: &Fold| shortest(300, || drop(black_box(fold.compute(&key(0)).unwrap())));
     let new = compute(&fold);
     let what = "desired state and patches, 10 machine deployments, 15 patches";
@@ -62,7 +62,7 @@ fn growth(budgets: &mut Budgets) {
         ("patches", [1, 10, 50].map(|patches| Size { deployments: 10, patches })),
     ] {
         for size in sizes {
-            let fold = Fold::new(facts(1, size), Options { runtime_sdk: false });
+            let fold = Fold::new(facts(1, size), Options::new(false));
             let time = shortest(100, || drop(black_box(fold.compute(&key(0)).unwrap())));
             let (count, parts) = match what {
                 "patches" => (size.patches, size.patches),

@@ -116,6 +116,11 @@ pub struct Rules {
     /// How to treat a Cluster that sets variables, or parts of them, that its ClusterClass marks as deprecated.
     #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = named(DEPRECATED), env = "TOPOLOGIST_DEPRECATED")]
     pub deprecated: Deprecated,
+    /// Maximum size of the topology of one Cluster, in bytes or as 512Ki or 64Mi: the bytes of all objects, each as large as its template,
+    /// and of the variables that patches see. A larger one is not computed; a Cluster that needs it is invalid. In a server, the memory
+    /// limit may lower it.
+    #[arg(long, value_name = "SIZE", default_value = "64Mi", value_parser = memory::bytes, env = "TOPOLOGIST_COMPUTATION_LIMIT")]
+    pub computation_limit: usize,
 }
 
 impl Rules {
@@ -127,6 +132,7 @@ impl Rules {
             dependents: self.dependents,
             refuse_refs_with_topology: self.refuse_refs_with_topology,
             deprecated: self.deprecated,
+            computation_limit: self.computation_limit,
             ..Settings::default()
         }
     }

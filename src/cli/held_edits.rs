@@ -7,11 +7,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::offline::{Case, Subject};
+use super::rollout;
 use engine::admission::{Edited, Settings};
 use engine::impact::{
     APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class,
@@ -23,6 +25,9 @@ use model::world::{Facts, Objects, Record};
 use schema::budget::Stop;
 use schema::field::{FieldError, counted};
 use server::kubernetes::sizes::worker_state;
+
+/// How long the machines of all edits may be counted. What is not counted by then has an upper bound, as in a review.
+const TIME: Duration = Duration::from_mins(5);
 
 /// An edit that replaces or removes more machines than a ceiling allows, and that is not approved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,10 +73,11 @@ pub(super) fn held_edits(
     }
     let mut stored = case.stored(subjects);
     put_sizes(&mut stored);
-    let options = Options { runtime_sdk: settings.gates.runtime_sdk };
     let mut held = Vec::new();
+    let ends = Instant::now() + TIME;
+    let stop = Stop::when(move || Instant::now() >= ends);
     for edit in edits(case, subjects, &stored) {
-        held.extend(hold(&edit, &stored, flag, (options, now)));
+        held.extend(hold(&edit, &stored, flag, (rollout::options(settings), now, &stop)));
         store(&mut stored, edit);
     }
     held
@@ -87,7 +93,7 @@ fn edits(case: &Case, subjects: &[Subject<'_>], stored: &Facts) -> Vec<Edit> {
     edits
 }
 
-fn edit(edited: Edited) -> Option<Edit> {
+pub(super) fn edit(edited: Edited) -> Option<Edit> {
     match edited {
         Edited::Class { old, new } => Some(Edit::Class { old: Arc::from(old), new: Arc::from(new) }),
         Edited::Cluster { old, new } => Some(Edit::Cluster { old: Arc::from(old), new: Arc::from(new) }),
@@ -96,7 +102,7 @@ fn edit(edited: Edited) -> Option<Edit> {
 }
 
 /// Templates of the new files that a class refers to before the change.
-fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
+pub(super) fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
     let (Some(known), changed) = (stored.objects(), case.objects()) else { return Vec::new() };
     let mut seen = BTreeSet::new();
     let written = case.new.objects.iter().map(|loaded| &loaded.manifest);
@@ -114,8 +120,8 @@ fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
 }
 
 /// The edit with its denial, if a ceiling holds it.
-fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, (options, now): (Options, Timestamp)) -> Option<HeldEdit> {
-    let (case, impact) = impact(edit, stored, (options, now))?;
+fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, means: Means<'_>) -> Option<HeldEdit> {
+    let (case, impact) = impact(edit, stored, means)?;
     let error = Ceiling::of(&case, flag)?.denies(edit, &impact)?;
     let (kind, ObjectKey { namespace, name }) = match edit {
         Edit::Class { new, .. } => (Kind::ClusterClass.name(), new.metadata.key()),
@@ -127,8 +133,11 @@ fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, (options, now): (Options
     Some(HeldEdit { kind: kind.to_owned(), namespace, name, machines, annotation: APPROVED_IMPACT, message, error })
 }
 
+/// Bounds and time of a computation.
+type Means<'a> = (Options, Timestamp, &'a Stop);
+
 /// What the edit does to machines, with all facts at hand.
-fn impact(edit: &Edit, stored: &Facts, (options, now): (Options, Timestamp)) -> Option<(ImpactCase, Impact)> {
+fn impact(edit: &Edit, stored: &Facts, (options, now, stop): Means<'_>) -> Option<(ImpactCase, Impact)> {
     let case = ImpactCase::of(edit, stored)?;
     let answers = case.needs().into_iter().map(|need| {
         let answer = stored.answer(&need);
@@ -137,7 +146,7 @@ fn impact(edit: &Edit, stored: &Facts, (options, now): (Options, Timestamp)) -> 
     let answers = answers.collect();
     let case = case.with(edit, answers).ok()?;
     let mut tally = case.tally();
-    case.compare(options, now, &Stop::never(), |clusters, change| tally.add(clusters, change));
+    case.compare(options, now, stop, |clusters, change| tally.add(clusters, change));
     let impact = tally.impact();
     Some((case, impact))
 }

@@ -17,9 +17,10 @@ use tracing::{error, info, warn};
 use super::args::Serve;
 use super::args::leading::{Controllers, Flags};
 use super::tasks::supervise;
-use engine::topology::Options;
+use engine::topology::{Options, SizeLimit};
 use machines::lifecycle::{GroupKind, Settings};
 use model::hub::Kind;
+use schema::budget::MemoryPool;
 use server::extension_client::Clients;
 use server::kubernetes::cache::Cache;
 use server::kubernetes::contract::Definitions;
@@ -101,6 +102,17 @@ impl Leading {
     }
 }
 
+/// What controllers share with the webhook.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'a> {
+    pub client: &'a kube::Client,
+    pub leases: &'a Leases,
+    pub cache: &'a Arc<Cache>,
+    pub metrics: &'a Arc<Metrics>,
+    /// The memory of computations.
+    pub memory: &'a Arc<MemoryPool>,
+}
+
 /// What the machine controllers need besides what all controllers need.
 #[derive(Clone, Debug)]
 pub(super) struct Machines {
@@ -115,13 +127,11 @@ pub(super) struct Machines {
 /// becomes of the controllers, which wait until the others are gone.
 pub(super) async fn start(
     options: &Serve,
-    client: &kube::Client,
-    leases: &Leases,
-    cache: &Arc<Cache>,
-    metrics: &Arc<Metrics>,
+    shared: &Shared<'_>,
     machines: Option<Machines>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
+    let Shared { client, leases, cache, metrics, memory } = *shared;
     let gates = options.rules.feature_gates;
     let chosen = options.leading.chosen(options.is_in_pod() || options.embedded);
     if chosen == Controllers::NONE || !gates.cluster_topology {
@@ -138,7 +148,7 @@ pub(super) async fn start(
     let clients = Clients::new(options.leading.extension_identity());
     let extensions = gates.runtime_sdk.then(|| Arc::new(Extensions::new(client.clone(), clients, metrics.clone())));
     let setup = Setup { client, leadership: leading.leadership.clone(), cache, extensions, metrics };
-    let together = Together { controllers: controllers(options, chosen, &setup, machines), setup };
+    let together = Together { controllers: controllers(options, chosen, (&setup, memory), machines), setup };
     let run = reconcile(leading.leadership.clone(), incumbent, async move || together.run().await);
     supervise(tasks, "the controllers", run);
     Ok(Some(leading))
@@ -161,7 +171,7 @@ where
 fn controllers(
     options: &Serve,
     chosen: Controllers,
-    setup: &Setup,
+    (setup, memory): (&Setup, &Arc<MemoryPool>),
     machines: Option<Machines>,
 ) -> Vec<(&'static str, Controller)> {
     let (setup, runtime_sdk) = (|| setup.clone(), options.rules.feature_gates.runtime_sdk);
@@ -187,8 +197,10 @@ fn controllers(
         let workers = options.leading.topology_concurrency;
         let deletions =
             Deletions { guard: options.deletion_guard(), hold_lifetime: options.leading.deletion_hold_time };
-        let options = Options { runtime_sdk };
-        let one = TopologyController { setup: setup(), options, workers, awaits_finalizer, deletions };
+        let limit = SizeLimit::of_text(options.rules.computation_limit).of_memory(memory.most());
+        let options = Options::new(runtime_sdk).within(limit);
+        let memory = memory.clone();
+        let one = TopologyController { setup: setup(), options, workers, awaits_finalizer, deletions, memory };
         all.push(("the topology controller", controller(one, TopologyController::run)));
     }
     all

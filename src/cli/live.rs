@@ -416,7 +416,7 @@ mod tests {
         let stored = vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)];
         let mut reading = Reading::empty(script.client(), stored);
         let facts = reading.facts();
-        let failed = reading.follow(&facts, &Facts::default(), Options { runtime_sdk: false }).await.unwrap_err();
+        let failed = reading.follow(&facts, &Facts::default(), Options::new(false)).await.unwrap_err();
         let words = "cannot read what Cluster ns/one needs: ATemplate ns/t: scripted Forbidden";
         assert_eq!((format!("{failed:#}").as_str(), script.left()), (words, 0));
     }

@@ -1,11 +1,12 @@
 //! The memory limit, and how it is divided (DEC-44).
 //!
 //! ```text
-//! limit of the container ─┬─► 60 % ─┬─► bodies of reviews        a quarter, at most 256 MiB
-//!                         │         ├─► bodies of conversions    an eighth, at most 128 MiB
-//!                         │         ├─► compiled classes         a third, at most 256 MiB
+//! limit of the container ─┬─► 60 % ─┬─► bodies of reviews        a fifth, at most 256 MiB
+//!                         │         ├─► bodies of conversions    a tenth, at most 128 MiB
+//!                         │         ├─► compiled classes         a fifth, at most 256 MiB
 //!                         │         ├─► schemas of providers     a twentieth, at most 32 MiB
-//!                         │         ├─► templates of classes     a tenth, at most 64 MiB
+//!                         │         ├─► templates of classes     a twelfth, at most 64 MiB
+//!                         │         ├─► computed topologies      a quarter
 //!                         │         └─► work in progress         the rest: so many threads for long work
 //!                         └─► 20 % ───► connections              what each may hold uncharged
 //! ```
@@ -80,6 +81,8 @@ pub(super) struct Shares {
     pub classes: usize,
     pub schemas: usize,
     pub templates: usize,
+    /// Computations of topologies, in reviews and controllers (DEC-58).
+    pub computations: usize,
     /// How many threads may judge large objects and ClusterClasses.
     pub threads: usize,
     /// How many threads may convert large bodies.
@@ -90,14 +93,15 @@ impl Shares {
     /// The shares of a process with this limit, on so many processors.
     pub(super) fn of(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
-        let (bodies, conversions, classes) = ((all / 4).min(MOST), (all / 8).min(MOST / 2), (all / 3).min(MOST));
-        let (schemas, templates) = ((all / 20).min(MOST_SCHEMAS), (all / 10).min(MOST_TEMPLATES));
+        let (bodies, conversions, classes) = ((all / 5).min(MOST), (all / 10).min(MOST / 2), (all / 5).min(MOST));
+        let (schemas, templates) = ((all / 20).min(MOST_SCHEMAS), (all / 12).min(MOST_TEMPLATES));
+        let computations = all / 4;
         let converting = if conversions == MOST / 2 { 2.min(processors) } else { 1 };
-        let kept = bodies + conversions + classes + schemas + templates;
+        let kept = bodies + conversions + classes + schemas + templates + computations;
         let left = (all - kept).saturating_sub(converting * CONVERSION);
         // One processor stays with the reviews of Clusters.
         let threads = (left / REVIEW).min(processors.saturating_sub(1)).max(1);
-        Shares { bodies, conversions, classes, schemas, templates, threads, converting }
+        Shares { bodies, conversions, classes, schemas, templates, computations, threads, converting }
     }
 }
 
@@ -109,18 +113,26 @@ pub(super) fn limit() -> usize {
     FILES.into_iter().find_map(read).filter(|limit| *limit < 1 << 50).unwrap_or(WITHOUT_LIMIT)
 }
 
+/// Reads a memory limit.
+///
+/// # Errors
+/// When it is not a size, or less than 64Mi.
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let size = bytes(text)?;
+    if size < 64 << 20 { Err(format!("{text} is less than 64Mi, which is too little to run")) } else { Ok(size) }
+}
+
 /// Reads a size as Kubernetes writes one: bytes, or with Ki, Mi, Gi.
 ///
 /// # Errors
-/// When it is not such a size, or less than 64Mi.
-pub(super) fn size(text: &str) -> Result<usize, String> {
+/// When it is not such a size.
+pub(super) fn bytes(text: &str) -> Result<usize, String> {
     let wrong = || format!("{text:?} is not a size such as 512Mi or 1Gi");
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
     let (number, shift) =
         units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift))).unwrap_or((text, 0));
     let number: usize = number.parse().map_err(|_| wrong())?;
-    let size = number.checked_mul(1 << shift).ok_or_else(wrong)?;
-    if size < 64 << 20 { Err(format!("{text} is less than 64Mi, which is too little to run")) } else { Ok(size) }
+    number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -134,9 +146,9 @@ mod tests {
         // DEC-44
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 4 << 30, 64 << 30] {
             for processors in [1, 2, 8, 128] {
-                let Shares { bodies, conversions, classes, schemas, templates, threads, converting } =
+                let Shares { bodies, conversions, classes, schemas, templates, computations, threads, converting } =
                     Shares::of(limit, processors);
-                let kept = bodies + conversions + classes + schemas + templates;
+                let kept = bodies + conversions + classes + schemas + templates + computations;
                 let sum = kept + threads * REVIEW + converting * CONVERSION;
                 // One review and one conversion have to be possible, however little there is.
                 assert!(sum <= limit / 100 * 60 || threads == 1, "{limit} {processors}: {sum}");
@@ -145,13 +157,15 @@ mod tests {
         }
         let shares = Shares::of(1 << 30, 8);
         let kept = [shares.bodies, shares.conversions, shares.classes, shares.schemas, shares.templates];
-        assert_eq!((kept.map(|bytes| bytes / MIB), shares.threads, shares.converting), ([153, 76, 204, 30, 61], 1, 1));
+        assert_eq!((kept.map(|bytes| bytes / MIB), shares.threads, shares.converting), ([122, 61, 122, 30, 51], 1, 1));
+        assert_eq!(shares.computations / MIB, 153);
         let ample = Shares {
             bodies: MOST,
             conversions: MOST / 2,
             classes: MOST,
             schemas: MOST_SCHEMAS,
             templates: MOST_TEMPLATES,
+            computations: (8 << 30) / 100 * 60 / 4,
             threads: 7,
             converting: 2,
         };

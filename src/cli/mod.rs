@@ -41,6 +41,7 @@ mod sample;
 mod schemas;
 mod simulate;
 mod serve;
+mod sizes;
 mod sources;
 mod state_dir;
 mod substitution;

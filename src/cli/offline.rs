@@ -457,10 +457,9 @@ impl<'a> Subject<'a> {
         self.old.as_ref().is_some_and(|old| old.text.contains(text))
     }
 
-    /// The update of a stored object, as the validating end point sees it.
+    /// A new Cluster, or the update of a stored object, as the validating end point sees it.
     pub(super) fn edited(&self) -> Option<Edited> {
-        let question = if self.operation == Operation::Update { self.question(Phase::Validate)? } else { return None };
-        question.ok()?.into_edited()
+        self.question(Phase::Validate)?.ok()?.into_edited()
     }
 
     /// Why the mutating end point denies the object, if it does.

@@ -11,8 +11,8 @@ use super::discovered::VariableServer;
 use super::live::{self, Connection, Reach};
 use super::offline::{Case, Subject};
 use engine::admission::Settings;
-use engine::topology::Options;
 use engine::topology::plan::{Fold, uid};
+use engine::topology::{Options, SizeLimit};
 use model::crd;
 use model::hub::{Cluster, Kind, Object, ObjectKey};
 use model::world::{Facts, Found, Record};
@@ -54,7 +54,7 @@ impl Side {
             let subjects = case.subjects(&settings);
             case.facts(&subjects).with_objects(case.objects())
         };
-        let live = live::read(connection, &files, Options { runtime_sdk: settings.gates.runtime_sdk }, reach)?;
+        let live = live::read(connection, &files, self::options(&settings), reach)?;
         let after = Side { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }
@@ -110,6 +110,11 @@ pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Vec<Str
     subjects.iter().filter_map(Subject::cluster).filter_map(of).collect()
 }
 
+/// The options of computations by these settings.
+pub(super) fn options(settings: &Settings) -> Options {
+    Options::new(settings.gates.runtime_sdk).within(SizeLimit::of_text(settings.computation_limit))
+}
+
 /// See [`Side::fold`].
 pub(super) fn fold(case: &Case, facts: &Facts, settings: &Settings) -> Fold {
     let mut objects = case.objects();
@@ -119,7 +124,7 @@ pub(super) fn fold(case: &Case, facts: &Facts, settings: &Settings) -> Fold {
     }
     let mut facts = facts.clone().with_objects(objects);
     identify(&mut facts);
-    let fold = Fold::new(facts, Options { runtime_sdk: settings.gates.runtime_sdk });
+    let fold = Fold::new(facts, options(settings));
     match case.extensions() {
         Some(extensions) => fold.with_extensions(extensions),
         None => fold,

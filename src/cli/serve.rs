@@ -50,6 +50,7 @@ use ::server::webhook::review::Handler;
 use ::server::webhook::routes;
 use ::server::webhook::server;
 use model::world::Facts;
+use schema::budget::MemoryPool;
 use tls::authority::Issued;
 use tls::callers::CallerSource;
 use tls::identity::Identity;
@@ -137,6 +138,7 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
         classes = shares.classes,
         schemas = shares.schemas,
         templates = shares.templates,
+        computations = shares.computations,
         threads = shares.threads,
         connections = connections.reviews,
         files,
@@ -156,9 +158,10 @@ impl Running {
         let (shares, connections) = budgets(options)?;
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
+        let memory = Arc::new(MemoryPool::new(shares.computations).pausing(|| std::thread::sleep(MEMORY_LOOK)));
         let watches = Watches::start(options, shares, &client, &cache, &metrics, &mut tasks);
         let EndPoints { all, reviews, conversions } =
-            EndPoints::of(options, shares, &client, &cache, &metrics, &watches, &mut tasks);
+            EndPoints::of(options, (shares, &memory), &client, &cache, &metrics, &watches, &mut tasks);
         if let Some(api) = &api {
             api.embedded.set_admission(Arc::new(InProcess::new(all, options.drives_machines())));
         }
@@ -203,7 +206,9 @@ impl Running {
         let moved: Vec<String> = moved.into_iter().flatten().collect();
 
         let machines = workloads.as_ref().map(|workloads| workloads.machines(options)).transpose()?;
-        let leading = leading::start(options, &client, &leases, &cache, &metrics, machines, &mut tasks).await?;
+        let shared =
+            leading::Shared { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
+        let leading = leading::start(options, &shared, machines, &mut tasks).await?;
         let mut health = health(&cache, &metrics, &identity);
         if let Some(leading) = &leading
             && options.certificates.manage_certificates
@@ -348,7 +353,7 @@ struct EndPoints {
 impl EndPoints {
     fn of(
         options: &Serve,
-        shares: Shares,
+        (shares, memory): (Shares, &Arc<MemoryPool>),
         client: &kube::Client,
         cache: &Arc<Cache>,
         metrics: &Arc<Metrics>,
@@ -377,6 +382,7 @@ impl EndPoints {
             ..Limits::default()
         };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone())
+            .with_memory(memory.clone())
             .with_events(client.clone())
             .with_namespaces(client.clone());
         let handler = match watches.holds(options, client) {
@@ -390,6 +396,9 @@ impl EndPoints {
         EndPoints { all, reviews, conversions: conversion::router_alone(converter) }
     }
 }
+
+/// How often a computation that waits for memory looks again.
+const MEMORY_LOOK: Duration = Duration::from_millis(2);
 
 /// How long open conversions may go on after everything else has stopped.
 const CONVERSION_DRAIN: Duration = Duration::from_secs(5);

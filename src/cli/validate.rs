@@ -18,10 +18,12 @@ use super::held_edits::{HeldEdit, held_edits};
 use super::offline::{Case, Review, Subject};
 use super::output::{self, Text};
 use super::schemas::{self, Inspector};
+use super::sizes::{SizedEdit, sized_edits};
 use engine::admission::{Operation, Settings};
+use engine::impact::SizeVerdict;
 use engine::topology::refusals::Checks;
 use model::world::Facts;
-use schema::field::{RuleId, Warning};
+use schema::field::{FieldError, RuleId, Warning};
 
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &Validate) -> Result<ExitCode> {
@@ -33,13 +35,24 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let facts = Arc::new(case.facts(&subjects));
     let mut rows: Vec<Row<'_>> =
         subjects.iter().map(|subject| Row::new(subject, subject.judge(&facts, &settings, options.strict))).collect();
+    for SizedEdit { kind, key, verdict } in sized_edits(&case, &subjects, &facts, &settings) {
+        let place = (&*kind, &*key.namespace, &*key.name);
+        let SizeVerdict { denial, warnings } = verdict;
+        let row = rows.iter_mut().find(|row| (row.kind, row.namespace, row.name) == place);
+        if let Some(row) = row {
+            row.warnings.extend(warnings.into_iter().map(|warning| warning.text));
+        }
+        if let Some(error) = denial {
+            deny(&mut rows, &case, place, &error);
+        }
+    }
     let inspector = Inspector::new(&case, &facts, &settings);
     subjects.iter().zip(&mut rows).for_each(|(subject, row)| row.inspect(subject, &inspector));
     drop(inspector);
     // A server counts the machines of an edit that is allowed otherwise.
     if rows.iter().all(|row| row.allowed) {
         let ceiling = (&settings, options.ceiling.max_replaced_machines);
-        hold(&mut rows, &case, held_edits(&case, &subjects, &facts, ceiling, Timestamp::now()));
+        hold(&mut rows, &case, &held_edits(&case, &subjects, &facts, ceiling, Timestamp::now()));
     }
     match options.output {
         Output::Text => {
@@ -62,22 +75,27 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
 }
 
 /// Adds the denials of edits that a ceiling holds. Templates have rows for them alone.
-fn hold<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, held: Vec<HeldEdit>) {
+fn hold<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, held: &[HeldEdit]) {
     for held in held {
-        let is_it = |kind: &str, namespace: &str, name: &str| (kind, namespace, name) == held.object();
-        let error = Shown::of(&held.error);
-        if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
-            row.allowed = false;
-            row.errors.push(error);
-            continue;
-        }
-        let mut files = case.new.objects.iter();
-        let file = files.find(|loaded| {
-            let key = &loaded.manifest.key;
-            is_it(&loaded.manifest.kind, &key.namespace, &key.name)
-        });
-        rows.extend(file.map(|loaded| Row::of_template(loaded, error)));
+        deny(rows, case, held.object(), &held.error);
     }
+}
+
+/// Adds an error to the row of an object, by its kind, namespace and name.
+fn deny<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, object: (&str, &str, &str), error: &FieldError) {
+    let is_it = |kind: &str, namespace: &str, name: &str| (kind, namespace, name) == object;
+    let error = Shown::of(error);
+    if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
+        row.allowed = false;
+        row.errors.push(error);
+        return;
+    }
+    let mut files = case.new.objects.iter();
+    let file = files.find(|loaded| {
+        let key = &loaded.manifest.key;
+        is_it(&loaded.manifest.kind, &key.namespace, &key.name)
+    });
+    rows.extend(file.map(|loaded| Row::of_template(loaded, error)));
 }
 
 /// Says what could not be read or is not what the user most likely meant; returns the exit code if that settles it.

@@ -1,11 +1,14 @@
 //! How the cost of a topology grows with its worker sets: an upgrade of twice as many takes about twice as long.
 
+use std::sync::Arc;
+
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use topologist::hub::Cluster;
+use topologist::hub::{Cluster, Object};
 use topologist::topology::Options;
+use topologist::topology::blueprint::Blueprint;
 use topologist::topology::plan::{Action, Fold};
-use topologist::world::{Facts, Record};
+use topologist::world::{Facts, Found, Record, World};
 
 use peakmem_alloc::PeakMemAllocTrait as _;
 
@@ -33,7 +36,7 @@ fn at(version: &str, size: Size) -> Facts {
 /// Creates a Cluster of so many worker sets and upgrades it, as `plan` does.
 fn upgrade(deployments: usize) -> Cost {
     let size = Size { deployments, patches: 3 };
-    let options = Options { runtime_sdk: false };
+    let options = Options::new(false);
     let [before, after] = ["v1.33.1", "v1.34.2"].map(|version| Fold::new(at(version, size), options));
     PEAK.reset_peak_memory();
     let (time, given) = (thread_time(), ALLOCATOR.total_allocated());
@@ -87,6 +90,59 @@ fn an_upgrade_of_twice_as_many_worker_sets_costs_about_twice_as_much() {
     assert!(growth < 2.2, "it takes {growth} times as much memory");
     let of_each = all.peak / template_bytes(400);
     assert!(of_each < PEAK_OF_EACH, "{of_each} bytes of memory for each byte of the templates");
+}
+
+/// What an upgrade of many worker sets takes at the most, for each byte of memory that it is charged before it begins; the bootstrap
+/// template of the sets has this spec.
+fn of_each_charged(deployments: usize, patches: usize, spec: &Value, variable: &str) -> f64 {
+    let size = Size { deployments, patches };
+    let sides = ["v1.33.1", "v1.34.2"].map(|version| {
+        let mut facts = topologies::facts(1, size);
+        let mut cluster = topologies::cluster(0, size);
+        cluster["spec"]["topology"]["version"] = json!(version);
+        if patches > 0 {
+            cluster["spec"]["topology"]["variables"] = json!([{"name": "setting0", "value": variable}]);
+        }
+        let (_, templates) = topologies::class_and_templates(size);
+        let mut template = templates.into_iter().find(|one| one["kind"] == "KubeadmConfigTemplate").unwrap();
+        template["spec"]["template"]["spec"]["more"] = spec.clone();
+        facts.objects_mut().unwrap().put(Arc::new(Object::try_from(template).unwrap()));
+        let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+        facts.put_cluster(cluster.metadata.key(), Record::readable(cluster));
+        facts
+    });
+    let world = World::new(Arc::new(sides[1].clone()));
+    let Found::Yes(cluster) = world.cluster(&key(0)) else { panic!("it is there") };
+    let charged = Blueprint::of(&cluster, &world).unwrap().size().memory();
+    let [before, after] = sides.map(|facts| Fold::new(facts, Options::new(false)));
+    PEAK.reset_peak_memory();
+    let mut old = before.clone();
+    assert_eq!(old.settle(&key(0)).failure, None);
+    let mut new = after.clone();
+    new.take_over(&key(0), &old);
+    assert_eq!(new.roll_out(&key(0)).failure, None);
+    PEAK.get_peak_memory() as f64 / charged as f64
+}
+
+#[test]
+fn a_computation_takes_no_more_memory_than_it_is_charged() {
+    // DEC-58: both sides of an edit, as a review computes them.
+    let _alone = MEASURING.lock();
+    let nested = (0..200).fold(json!({}), |below, _| json!({"a": below}));
+    let entries: serde_json::Map<_, _> = (0..300).map(|i| (format!("entry-{i}"), json!({"on": true}))).collect();
+    let shapes = [
+        ("small templates", 300, 0, json!(null), "x".to_owned()),
+        ("small templates with patches", 300, 15, json!(null), "x".to_owned()),
+        ("a long text", 100, 3, json!("x".repeat(20_000)), "x".to_owned()),
+        ("objects in objects", 100, 3, nested, "x".to_owned()),
+        ("many small objects", 50, 3, json!(entries), "x".to_owned()),
+        ("a large variable", 100, 4, json!(null), "x".repeat(30_000)),
+    ];
+    for (what, deployments, patches, spec, variable) in shapes {
+        let of_each = of_each_charged(deployments, patches, &spec, &variable);
+        println!("{what}: {of_each:.2}");
+        assert!(of_each < 1.0, "{what}: {of_each:.2} bytes for each that is charged");
+    }
 }
 
 /// Bytes of memory for each byte of the templates of all sets. These templates are small, so most of it is the objects of the sets.

@@ -31,14 +31,19 @@ struct Served {
 impl Served {
     /// A server on the objects of the quick start and these.
     fn start(objects: &[Value]) -> Self {
+        Self::start_with(objects, &["--controllers=none"])
+    }
+
+    /// The same with these flags.
+    fn start_with(objects: &[Value], flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name).display().to_string();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         std::fs::write(file("objects.json"), list.to_string()).unwrap();
         let quick_start = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/quick-start").display().to_string();
         let (more, state) = (file("objects.json"), file("state"));
-        let load = ["--embedded", "--controllers=none", "--load", &quick_start, &more, "--state-dir", &state];
-        let topologist = Topologist::serve(&load);
+        let load = ["--embedded", "--load", &quick_start, &more, "--state-dir", &state];
+        let topologist = Topologist::serve(&[&load[..], flags].concat());
         topologist.wait_until_ready();
         let authority = std::fs::read(Path::new(&state).join("ca.crt")).unwrap();
         Served { topologist, authority, _folder: folder }
@@ -318,4 +323,136 @@ async fn objects_are_counted_before_they_are_decoded() {
         assert!(message.contains(names), "{message}");
     }
     assert!(served.peak() < 250 * MIB, "{} MiB", served.peak() / MIB);
+}
+
+/// 60 % of the memory limit of the manifests.
+const MOST: u64 = (1 << 30) / 100 * 60;
+
+/// A class of worker sets and pools with templates of so many bytes.
+fn fleet(bytes: usize) -> Vec<Value> {
+    let reference = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
+    let template = |group: &str, kind: &str, bytes: usize| {
+        json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "metadata": {"namespace": "tenant", "name": "t"},
+            "spec": {"template": {"spec": {"text": "x".repeat(bytes)}}}})
+    };
+    let workers = |infrastructure: &str| json!([{"class": "w", "bootstrap": reference("bootstrap", "BootTemplate"), "infrastructure": reference("infrastructure", infrastructure)}]);
+    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"namespace": "tenant", "name": "fleet", "generation": 1},
+        "spec": {"infrastructure": reference("infrastructure", "BoxClusterTemplate"), "controlPlane": reference("controlplane", "PlaneTemplate"),
+            "workers": {"machineDeployments": workers("BoxTemplate"), "machinePools": workers("BoxPoolTemplate")}}});
+    vec![
+        class,
+        template("infrastructure", "BoxClusterTemplate", 10),
+        template("controlplane", "PlaneTemplate", 10),
+        template("bootstrap", "BootTemplate", bytes),
+        template("infrastructure", "BoxTemplate", bytes),
+        template("infrastructure", "BoxPoolTemplate", bytes),
+    ]
+}
+
+/// A Cluster of this class, whose machines are in this zone.
+fn of_fleet(sets: usize, pools: usize, zone: &str) -> Value {
+    let all = |kind: &str, field: &str, count: usize| -> Value {
+        (0..count).map(|number| json!({"name": format!("{kind}-{number:04}"), "class": "w", "replicas": 3, field: if field == "failureDomain" { json!(zone) } else { json!([zone]) }})).collect()
+    };
+    let mut cluster = cluster("tenant", "fleet", 3, "v1.33.0", &json!([]));
+    cluster["metadata"]["uid"] = json!("uid-of-one");
+    let topology = &mut cluster["spec"]["topology"];
+    topology.as_object_mut().unwrap().remove("variables");
+    topology["workers"] = json!({"machineDeployments": all("set", "failureDomain", sets)});
+    if pools > 0 {
+        topology["workers"]["machinePools"] = all("pool", "failureDomains", pools);
+    }
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_too_large_to_compute_is_denied_and_kills_no_replica() {
+    // DEC-58: reviews of 243 KB that once took gigabytes.
+    for (bytes, sets, pools) in [(100_000, 2_000, 0), (10_000, 2_000, 2_000)] {
+        let mut stored = fleet(bytes);
+        let small = of_fleet(1, 0, "a");
+        stored.push(small.clone());
+        let served = Served::start_with(&stored, &["--controllers=none", "--memory-limit=1Gi", "--impact-time=60s"]);
+        let large = of_fleet(sets, pools, "a");
+        let mut hostile = Vec::new();
+        for (operation, old) in [("UPDATE", Some(&small)), ("CREATE", None)] {
+            let (mut connection, review) = (served.connect().await, review(operation, "Cluster", &large, old));
+            hostile.push(tokio::spawn(async move { ask(&mut connection, CLUSTER, &review).await }));
+        }
+        let (mut connection, started) = (served.connect().await, Instant::now());
+        let edit = review("UPDATE", "Cluster", &of_fleet(1, 0, "b"), Some(&small));
+        assert_eq!(ask(&mut connection, CLUSTER, &edit).await["allowed"], true);
+        assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+        for answer in hostile {
+            let answer = answer.await.unwrap();
+            assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(422)), "{answer}");
+            let causes = &answer["status"]["details"]["causes"];
+            assert_eq!(
+                (&causes[0]["field"], causes.as_array().map(Vec::len)),
+                (&json!("spec.topology.workers"), Some(1)),
+                "{causes}"
+            );
+            let message = answer["status"]["message"].as_str().unwrap();
+            assert!(
+                message.contains("objects of the topology and their variables")
+                    && message.contains("more than the limit of"),
+                "{message}"
+            );
+        }
+        // Stored already: it can be edited, and is not computed.
+        let edit = review("UPDATE", "Cluster", &of_fleet(sets, pools, "b"), Some(&large));
+        let answer = ask(&mut connection, CLUSTER, &edit).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        assert!(answer["warnings"].to_string().contains("spec.topology.workers: the "), "{}", answer["warnings"]);
+        assert!(served.peak() < MOST, "{} MiB", served.peak() / MIB);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_topologies_that_are_computed_fit_into_the_memory_of_a_replica() {
+    // DEC-58: several at a time; what gets no memory in time is not known.
+    let mut stored = fleet(20_000);
+    let before = of_fleet(350, 0, "a");
+    stored.push(before.clone());
+    let served = Served::start_with(&stored, &["--controllers=none", "--memory-limit=1Gi", "--impact-time=60s"]);
+    let edit = review("UPDATE", "Cluster", &of_fleet(350, 0, "b"), Some(&before));
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        let (mut connection, edit) = (served.connect().await, edit.clone());
+        asked.push(tokio::spawn(async move { ask(&mut connection, CLASS_TIME, &edit).await }));
+    }
+    let mut counted = 0;
+    for answer in asked {
+        let answer = answer.await.unwrap();
+        assert_eq!(answer["allowed"], true, "{answer}");
+        counted += usize::from(answer["warnings"].to_string().contains("replaces 1,050 machines"));
+    }
+    assert!(counted > 0, "it is within the limit");
+    assert!(served.peak() < MOST, "{} MiB", served.peak() / MIB);
+}
+
+/// Where Clusters are reviewed with as much time as the API server gives at the most.
+const CLASS_TIME: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=30s";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_cluster_that_is_too_large_kills_no_leader() {
+    // DEC-58: others are reconciled meanwhile, and the leader says why this one is not.
+    let mut stored = fleet(100_000);
+    stored.push(of_fleet(2_000, 0, "a"));
+    let mut other = of_fleet(1, 0, "a");
+    other["metadata"]["name"] = json!("other");
+    other["metadata"]["uid"] = json!("uid-of-other");
+    stored.push(other);
+    let mut served = Served::start_with(&stored, &["--memory-limit=1Gi"]);
+    let failed = served.topologist.wait_for_log_where("Failed to reconcile topology", |log| {
+        log.to_string().contains("objects of the topology and their variables")
+    });
+    assert!(failed.to_string().contains("tenant/one"), "{failed}");
+    let changed = "topologist_reconciles_total{controller=\"topology/cluster\",outcome=\"changed\"}";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while served.topologist.metric(changed).is_none_or(|runs| runs < 1.0) {
+        assert!(Instant::now() < deadline, "{}", served.topologist.warnings());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(served.peak() < MOST, "{} MiB", served.peak() / MIB);
 }

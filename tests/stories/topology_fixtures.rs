@@ -42,7 +42,7 @@ struct Fixture {
 
 /// What the fixtures show.
 fn compute(cluster: &Cluster, world: &World) -> Result<Computation, Failure> {
-    Computation::of(cluster, world, &mut Derived, &Options { runtime_sdk: false })
+    Computation::of(cluster, world, &mut Derived, &Options::new(false))
 }
 
 fn fixtures() -> Vec<Fixture> {

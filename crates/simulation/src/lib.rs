@@ -29,9 +29,9 @@ pub use self::stuck::STOPPED;
 use self::timeline::Timeline;
 use engine::topology::hooks::DeletionGuard;
 use engine::topology::plan::{Fold as Topologies, Part, Rollout, Step};
-use engine::topology::status;
 use engine::topology::upgrade::Held;
 use engine::topology::worker::API_VERSION;
+use engine::topology::{Failure, status};
 use golang::calendar::Moment;
 use machines::lifecycle::conditions;
 use machines::lifecycle::fold::{Fold as Machines, StoredChange};
@@ -511,8 +511,14 @@ impl Simulation {
         let id = cluster_id(key);
         let Some(known) = self.machines.objects.get(&id).cloned() else { return };
         let class = class.as_deref().map(|class| &**class);
-        let run =
-            status::Run { cluster: &cluster, class, tracker: &outcome.tracker, error, guard: DeletionGuard::default() };
+        let run = status::Run {
+            cluster: &cluster,
+            class,
+            tracker: &outcome.tracker,
+            error,
+            is_too_large: matches!(outcome.failure, Some(Failure::TooLarge(_))),
+            guard: DeletionGuard::default(),
+        };
         let now = Moment { nanos: 0, ..self.machines.now() }.to_string();
         let status = status::reconciled(Object::as_ref(&known), &run, &now);
         let mut after = (*known).clone();

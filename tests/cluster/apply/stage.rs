@@ -374,7 +374,7 @@ impl Stage {
     pub async fn plan(&self) -> Result<Planned, Failure> {
         let (cluster, class, facts) = self.facts().await;
         let compute = |world: World, mut names: LiveNames| {
-            let computation = Computation::of(&cluster, &world, &mut names, &Options { runtime_sdk: false });
+            let computation = Computation::of(&cluster, &world, &mut names, &Options::new(false));
             let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), &mut names));
             assert!(!world.has_needs() || matches!(plan, Err(Failure::NotAsked)));
             ready(Ok::<_, Failure>((plan, world, names)))

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use topologist::budget::MemoryPool;
 use topologist::embedded::{self, Embedded};
 use topologist::extension_client::Clients;
 use topologist::kubernetes::cache::Cache;
@@ -276,10 +277,11 @@ impl Manager {
         let classes = ClassController(setup.clone());
         let topologies = TopologyController {
             setup,
-            options: Options { runtime_sdk: true },
+            options: Options::new(true),
             workers: 10,
             awaits_finalizer: false,
             deletions: Deletions::default(),
+            memory: Arc::new(MemoryPool::unlimited()),
         };
         let (classes, topologies, own) = (Arc::new(classes), Arc::new(topologies), metrics.clone());
         let both = move || {

@@ -11,6 +11,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use topologist::budget::MemoryPool;
 use topologist::embedded::workloads::Workloads;
 use topologist::embedded::{Embedded, Options};
 use topologist::extension_client::Clients;
@@ -232,10 +233,11 @@ impl Controllers {
         let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
         let topologies = TopologyController {
             setup: setup.clone(),
-            options: topology::Options { runtime_sdk: false },
+            options: topology::Options::new(false),
             workers: 10,
             awaits_finalizer: true,
             deletions: Deletions::default(),
+            memory: Arc::new(MemoryPool::unlimited()),
         };
         Controllers {
             classes: Arc::new(ClassController(setup.clone())),

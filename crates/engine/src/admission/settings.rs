@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use schema::field::RuleId;
 
+/// The default of [`Settings::computation_limit`].
+const COMPUTATION_LIMIT: usize = 64 << 20;
+
 /// What an installation can switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -17,6 +20,8 @@ pub struct Settings {
     pub refuse_refs_with_topology: bool,
     /// What happens when a Cluster sets what its class deprecates (VAR-V-040).
     pub deprecated: Deprecated,
+    /// How large the topology of a Cluster may be, in bytes (DEC-58).
+    pub computation_limit: usize,
     /// Whether denials are meant (DEC-38).
     pub enforce: Enforce,
     /// Whether machines are driven here, so that their kinds are guarded as well (MA-28).
@@ -33,6 +38,7 @@ impl Default for Settings {
             dependents: Dependents::default(),
             refuse_refs_with_topology: false,
             deprecated: Deprecated::default(),
+            computation_limit: COMPUTATION_LIMIT,
             enforce: Enforce::default(),
             lifecycle: false,
             silenced: None,

@@ -10,6 +10,7 @@ use model::hub::contract::definition_name;
 use model::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef};
 use model::variables;
 use model::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record};
+use schema::budget::MemoryPool;
 
 /// How many bytes of compiled variables an edit may keep beside those of the stored classes (DEC-44).
 const COMPILED: usize = 32 << 20;
@@ -30,6 +31,8 @@ pub struct Case {
     pub(super) schemas: BTreeMap<String, Arc<Definition>>,
     /// The ExtensionConfig of an extension that may update machines in place.
     pub(super) updater: Option<String>,
+    /// Where computations take their memory from.
+    pub(super) memory: Option<Arc<MemoryPool>>,
 }
 
 impl Case {
@@ -67,6 +70,7 @@ impl Case {
             incomplete: None,
             schemas: BTreeMap::new(),
             updater: None,
+            memory: None,
         })
     }
 
@@ -107,6 +111,12 @@ impl Case {
     #[must_use]
     pub fn with_updater(self, updater: Option<String>) -> Self {
         Case { updater, ..self }
+    }
+
+    /// The case whose computations take their memory from a pool, and wait for it.
+    #[must_use]
+    pub fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
+        Case { memory: Some(memory), ..self }
     }
 
     /// The case with all that was read for it: there is nothing else.

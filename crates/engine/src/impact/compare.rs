@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::bound::machines;
 use super::case::Case;
 use super::released::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
+use super::size::ClassSizes;
 use super::tally::{Change, Tally};
 use crate::topology::inspection::Inspected;
 use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
@@ -19,7 +20,7 @@ use crate::topology::{Failure, Options};
 use golang::json::StringMap;
 use model::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, ObjectKey, ReplicaCounts};
 use model::world::{Facts, Found, Record, WorkerSet, WorkerState};
-use schema::budget::Stop;
+use schema::budget::{SharedLease, Stop};
 use schema::field::{ErrorKind, enumerated};
 
 /// Clusters with equal inputs: the first stands for all.
@@ -32,13 +33,20 @@ impl Case {
     /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result at once, with the number of Clusters that it
     /// stands for. Groups of equal Clusters come first, the largest of them before the others.
     pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, Change)) {
-        let [before, after] = [&self.before, &self.after].map(|facts| Fold::new(facts.clone(), options).at(now));
+        let [before, after] =
+            [&self.before, &self.after].map(|facts| Fold::new(facts.clone(), options).at(now).until(stop.clone()));
+        let sizes = self.sizes();
         for twins in self.twins() {
             if stop.is_due() {
                 return;
             }
             let key = twins[0].metadata.key();
-            let mut change = compare(&key, &before, &after);
+            let Some(lease) = self.lease(&sizes, &key, stop) else { return };
+            let mut change = compare(&key, &before.clone().leasing(lease.clone()), &after.clone().leasing(lease));
+            // A computation that was cut short says nothing of the Cluster.
+            if stop.has_stopped() {
+                return;
+            }
             if let Some(updater) = &self.updater {
                 mark(&mut change.rolls, updater);
             }
@@ -47,12 +55,30 @@ impl Case {
         }
     }
 
-    /// What the schemas of definitions refuse of the objects of the edited Cluster; nothing if its topology cannot be computed.
-    pub fn checks(&self, options: Options) -> Checks {
+    /// The sizes of its classes before and after the edit.
+    fn sizes(&self) -> [ClassSizes; 2] {
+        [&self.before, &self.after].map(|facts| ClassSizes::of(facts, self.classes()))
+    }
+
+    /// The memory to compute a Cluster, on both sides; `None` if `stop` is due before it is free. What is too large for it is not
+    /// computed and needs none.
+    fn lease(&self, sizes: &[ClassSizes; 2], key: &ObjectKey, stop: &Stop) -> Option<SharedLease> {
+        let Some(memory) = &self.memory else { return Some(SharedLease::default()) };
+        let [before, after] = sizes;
+        let bytes =
+            [before.of_cluster(&self.before, key), after.of_cluster(&self.after, key)].map(|size| size.memory());
+        let most = bytes.into_iter().filter(|bytes| *bytes <= memory.most()).max();
+        memory.take(most.unwrap_or_default(), stop).map(SharedLease::new)
+    }
+
+    /// What the schemas of definitions refuse of the objects of the edited Cluster; nothing if its topology cannot be computed, or
+    /// `stop` is due before.
+    pub fn checks(&self, options: Options, stop: &Stop) -> Checks {
         let Some(cluster) = self.clusters.first().filter(|_| !self.schemas.is_empty()) else {
             return Checks::default();
         };
-        let mut fold = Fold::new(self.after.clone(), options);
+        let Some(lease) = self.lease(&self.sizes(), &cluster.metadata.key(), stop) else { return Checks::default() };
+        let mut fold = Fold::new(self.after.clone(), options).until(stop.clone()).leasing(lease);
         if let Some(objects) = fold.facts_mut().objects_mut() {
             for (name, schemas) in &self.schemas {
                 let mut definition = Definition::clone(schemas);
@@ -158,7 +184,9 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
         return Change::none(key.clone());
     }
     // What cannot be computed on either side is no consequence of the edit, nor is an extension that was not asked.
-    let fails = rollout.failure.is_some() && settled.failure.is_none() && not_asked.is_none();
+    let is_interrupted =
+        [&settled.failure, &rollout.failure].into_iter().flatten().any(|one| matches!(one, Failure::Interrupted(_)));
+    let fails = rollout.failure.is_some() && settled.failure.is_none() && not_asked.is_none() && !is_interrupted;
     let is_known = settled.failure.is_none() && (rollout.failure.is_none() || not_asked.is_some());
     let not_called = rollout.trace.not_asked.first().map(ToString::to_string);
     let incomplete = not_asked.or(not_called).or_else(|| resumed.unknown());

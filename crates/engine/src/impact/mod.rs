@@ -11,6 +11,8 @@
 //! What cannot be computed has an upper bound (bound.rs), and machines that are outdated before the edit count only if it releases
 //! them (released.rs).
 //!
+//! Topologies that are too large to compute are found by their size alone (size.rs).
+//!
 //! A ceiling (ceiling.rs), which is opt-in, turns an impact into a denial unless the edited object approves of it.
 //!
 //! Both sides are desired states, computed and compared as `plan --from --to` does; machines are never read. A
@@ -23,6 +25,7 @@ mod ceiling;
 mod compare;
 mod edit;
 mod released;
+mod size;
 mod tally;
 mod words;
 
@@ -30,6 +33,7 @@ pub use bound::Extent;
 pub use case::Case;
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES, UnknownImpact, endless, endless_template};
 pub use edit::{Edit, EditId, classes_with, is_of_a_class};
+pub use size::{Breaking, SizeRules, SizeVerdict};
 pub use tally::{Completeness, Count, Group, Impact, Tally};
 pub use words::with_refusals;
 

@@ -10,15 +10,16 @@ use super::*;
 use crate::topology::Options;
 use crate::topology::plan::Machines;
 use crate::topology::testing::Scene;
-use model::hub::{Cluster, ClusterClass, Object, ObjectKey};
+use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef};
 use model::world::{Facts, Found, WorkerSet, WorkerState};
-use schema::budget::Stop;
+use schema::budget::{MemoryPool, Stop};
 
 mod properties;
 mod released;
+mod size;
 mod unknown;
 
-const OPTIONS: Options = Options { runtime_sdk: false };
+const OPTIONS: Options = Options::new(false);
 const WORKER: &str = "/spec/topology/workers/machineDeployments/0";
 
 /// Cluster `blade` with 3 + 4 machines, and a pool of 2.
@@ -144,7 +145,7 @@ fn an_upgrade_plan_that_is_not_asked_for_breaks_no_topology() {
     let edit = Edit::Cluster { old: cluster(&stored), new: cluster(&edited) };
     let case = case(&stored, &edit).unwrap();
     let mut tally = case.tally();
-    let options = Options { runtime_sdk: true };
+    let options = Options::new(true);
     case.compare(options, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| tally.add(clusters, change));
     let impact = tally.impact();
     assert_eq!((impact.failing, impact.unknown), (0, 0));

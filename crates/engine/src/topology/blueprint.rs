@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Failure;
 use super::worker::WorkerKind;
+use super::{Failure, Interrupted};
 use golang::json::{List, RawJson};
 use model::hub::{Cluster, ObjectKey, ObjectRef, TemplateRef, Topology, VariableValue};
 use model::hub::{MachineDeploymentClass, MachinePoolClass, Object};
@@ -160,6 +160,10 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
         settle(&mut worker.variables.overrides, path, Mode::ExistingOnly);
     }
     workers.machine_pools = pools.into();
+    // Values that were not looked at are neither valid nor invalid.
+    if world.stop().has_stopped() {
+        return Err(Interrupted::Stopped.into());
+    }
     let (errors, _) = found.into_parts();
     if errors.is_empty() { Ok(cluster) } else { Err(Failure::InvalidCluster(errors)) }
 }

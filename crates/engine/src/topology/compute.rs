@@ -32,6 +32,14 @@ impl Observed {
         let current = Current::of(&blueprint, world)?;
         Ok(Observed { blueprint, current })
     }
+
+    /// The second part of it: the current objects of a topology, which may be many (DEC-58).
+    ///
+    /// # Errors
+    /// See [`Observed::of`].
+    pub fn current(blueprint: &Blueprint, world: &World) -> Result<Current, Failure> {
+        Current::of(blueprint, world)
+    }
 }
 
 /// The current and the desired state.
@@ -127,6 +135,7 @@ impl Computation {
         pace: Pace,
     ) -> Result<Self, Failure> {
         let Observed { blueprint, current } = &*observed;
+        options.limit.check(blueprint.size())?;
         let hooks = Hooks::new(&blueprint.cluster, world, &options);
         let mut before = HookTracker::of(&blueprint.cluster);
         if hooks.before_cluster_create(&mut before)? == Gate::Blocked {
@@ -167,7 +176,7 @@ mod tests {
     use model::hub::names::Derived;
 
     fn annotations(scene: &Scene, runtime_sdk: bool) -> BTreeMap<String, String> {
-        let options = Options { runtime_sdk };
+        let options = Options::new(runtime_sdk);
         let computed = Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap();
         computed.desired.cluster.annotations
     }
@@ -204,15 +213,13 @@ mod tests {
         let scene = wrong.iter().fold(Scene::new(), |scene, (which, at, value, ..)| scene.at(which, at, value.clone()));
         let mut scene = scene;
         for (which, at, _, right, want) in wrong {
-            let options = Options { runtime_sdk: true };
+            let options = Options::new(true);
             let failure = Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap_err();
             assert!(failure.to_string().contains(want), "{want}: {failure}");
             let which = if at == "/metadata/name" { "KubeadmConfigTemplate lost" } else { which };
             scene = scene.at(which, at, right);
         }
-        assert!(
-            Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &Options { runtime_sdk: true }).is_ok()
-        );
+        assert!(Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &Options::new(true)).is_ok());
     }
 
     #[test]

@@ -5,10 +5,12 @@ use std::fmt;
 use super::hooks::HookTracker;
 use super::ownership::{SameName, Unavailable};
 use super::patches::{PatchError, told};
+use super::size::TooLarge;
 use super::upgrade::PlanError;
 use model::hub::control_plane::UnclearVersion;
 use model::hub::{Hook, ObjectKey, ObjectRef, WrongType};
 use model::world::Unsettled;
+use schema::budget::Stop;
 use schema::field::FieldError;
 
 /// Why a topology could not be computed; nothing is written then. What admission keeps out can be there all the same, and ends
@@ -90,6 +92,12 @@ pub enum Failure {
     /// DEC-35, for a template that is gone each time (ROT-13).
     #[error("{object} was deleted although it is in use, and so were its predecessors; find out what deletes them")]
     KeepsVanishing { object: Box<ObjectRef> },
+    /// DEC-58: nothing was computed, or not all of it.
+    #[error("{0}, see spec.topology.workers")]
+    TooLarge(#[from] TooLarge),
+    /// The computation ended before it was complete; the same one may succeed later (DEC-58).
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// A rollout without an end.
     #[error("the rollout of Cluster {cluster} did not complete within {rounds} plans")]
     Endless { cluster: ObjectKey, rounds: usize },
@@ -129,6 +137,27 @@ pub enum Failure {
     /// CT-5.1.
     #[error(transparent)]
     WrongType(#[from] WrongType),
+}
+
+/// Why a computation ended that may succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Interrupted {
+    /// The time is over, or the caller has gone.
+    #[error("the computation was stopped before it was complete")]
+    Stopped,
+    /// Other computations use the memory that they share.
+    #[error("other computations use the memory that this one needs")]
+    NoMemory,
+}
+
+impl Interrupted {
+    /// Ends a computation that should not go on.
+    ///
+    /// # Errors
+    /// When `stop` is due.
+    pub(super) fn unless(stop: &Stop) -> Result<(), Interrupted> {
+        if stop.is_due() { Err(Interrupted::Stopped) } else { Ok(()) }
+    }
 }
 
 /// A change of an object that the schema of its kind denies.

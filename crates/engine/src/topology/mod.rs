@@ -13,6 +13,7 @@
 //! mitigation.rs: repair of managedFields that were lost
 //! claims.rs: whether the names of new objects are free
 //! ownership.rs: whether an existing object belongs to another Cluster or to another part of the topology
+//! size.rs: how large a topology is, before it is computed
 //! nameless.rs: whether the plan for one Cluster holds for others
 //! ```
 //!
@@ -42,6 +43,7 @@ pub mod refusals;
 pub mod rolled_out;
 pub mod rotations;
 pub mod shim;
+pub mod size;
 pub mod status;
 pub mod templates_in_use;
 #[cfg(any(test, feature = "testing"))]
@@ -50,12 +52,28 @@ pub mod upgrade;
 pub mod worker;
 
 pub use compute::{Computation, Observed};
-pub use failure::Failure;
+pub use failure::{Failure, Interrupted};
+pub use size::{SizeLimit, TopologySize};
 
-/// Switches of a computation.
+/// Switches and bounds of a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether Runtime Extensions take part (feature gate `RuntimeSDK`): without it no hook is called or waited for
     /// (HK-01), and a class with external patches cannot be used (PE-11).
     pub runtime_sdk: bool,
+    /// How large the topology may be (DEC-58).
+    pub limit: SizeLimit,
+}
+
+impl Options {
+    /// Options without a limit.
+    pub const fn new(runtime_sdk: bool) -> Self {
+        Options { runtime_sdk, limit: SizeLimit::NONE }
+    }
+
+    /// The same with a limit on the size of the topology.
+    #[must_use]
+    pub const fn within(self, limit: SizeLimit) -> Self {
+        Options { limit, ..self }
+    }
 }

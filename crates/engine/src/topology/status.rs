@@ -13,6 +13,8 @@ use model::hub::{Cluster, ClusterClass, Hook, annotation};
 
 /// The type of the condition, in both forms.
 pub(super) const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
+/// The reason of a topology that is not computed, because it is too large (DEC-58).
+const TOO_LARGE: &str = "TopologyTooLarge";
 /// How many names a message shows (ST-11).
 const SHOWN_NAMES: usize = 3;
 
@@ -29,6 +31,8 @@ pub struct Run<'a> {
     pub tracker: &'a Tracker,
     /// The text must be the same when the run is tried again (ST-05, RS-36).
     pub error: Option<&'a str>,
+    /// Whether the error is that the topology is too large to compute (DEC-58).
+    pub is_too_large: bool,
     pub guard: DeletionGuard,
 }
 
@@ -54,13 +58,15 @@ impl TopologyReconciled {
 
 /// The condition at the end of a run (ST-03 to ST-15).
 pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
-    let Run { cluster, class, tracker, error, guard } = run;
+    let Run { cluster, class, tracker, error, is_too_large, guard } = run;
     if let Some(message) = paused(cluster) {
         return TopologyReconciled::is_not("Paused", message);
     }
     if let Some(error) = error {
-        let v1beta1 = Some(("TopologyReconcileFailed", "Error"));
-        return TopologyReconciled { v1beta1, ..TopologyReconciled::is_not("ReconcileFailed", (*error).to_owned()) };
+        let (reason, legacy) =
+            if *is_too_large { (TOO_LARGE, TOO_LARGE) } else { ("ReconcileFailed", "TopologyReconcileFailed") };
+        let v1beta1 = Some((legacy, "Error"));
+        return TopologyReconciled { v1beta1, ..TopologyReconciled::is_not(reason, (*error).to_owned()) };
     }
     if cluster.metadata.is_being_deleted() {
         let hooks = tracker.hooks.message("delete").map(|hooks| format!(". {hooks}")).unwrap_or_default();

@@ -18,7 +18,7 @@ use super::current::Current;
 use super::desired::{self, Computed, Desired, DesiredObject};
 use super::plan::Fold;
 use super::upgrade::Planned;
-use super::{Failure, Options};
+use super::{Failure, Options, SizeLimit};
 use golang::yaml;
 use model::hub::names::{Derived, Names};
 use model::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey};
@@ -192,12 +192,17 @@ impl Scene {
 
     /// A world in which plans come true.
     pub fn fold(&self) -> Fold {
-        Fold::new(facts_of(&self.documents), Options { runtime_sdk: false })
+        Fold::new(facts_of(&self.documents), Options::new(false))
+    }
+
+    /// The same, in which topologies may not be larger than `limit`.
+    pub fn fold_within(&self, limit: SizeLimit) -> Fold {
+        Fold::new(facts_of(&self.documents), Options::new(false).within(limit))
     }
 
     /// The same, with lifecycle hooks without registered extensions.
     pub fn fold_with_hooks(&self) -> Fold {
-        Fold::new(facts_of(&self.documents), Options { runtime_sdk: true })
+        Fold::new(facts_of(&self.documents), Options::new(true))
     }
 
     /// The facts as an API server gives them: Clusters and classes at once, everything else when it is asked for. Returns
@@ -237,7 +242,7 @@ impl Scene {
         let world = self.world();
         let blueprint = Blueprint::of(&self.cluster(), &world)?;
         let current = Current::of(&blueprint, &world)?;
-        let planned = Planned::of(&blueprint, &current, &world, &Options { runtime_sdk: false })?;
+        let planned = Planned::of(&blueprint, &current, &world, &Options::new(false))?;
         desired::compute(&blueprint, &current, &world, planned, names).map(|(computed, _)| computed)
     }
 

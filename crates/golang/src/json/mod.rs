@@ -11,7 +11,7 @@ mod size;
 pub use collections::exact;
 pub use collections::{Blank, List, Members, OfNull, Rare, RawJson, Shared, StringMap};
 pub use plain::{Plain, value, value_and_repeats, with_integers};
-pub use size::{ALLOCATION, Size, in_memory};
+pub use size::{ALLOCATION, Size, Weight, in_memory};
 
 use std::fmt;
 

@@ -1,5 +1,8 @@
 //! The number of objects and values in a JSON text, counted before decoding, and what a value takes in memory.
 
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
 use serde_json::Value;
 
 /// How many values a JSON text has.
@@ -80,9 +83,109 @@ pub fn in_memory(value: &Value) -> usize {
     }
 }
 
+/// About how many bytes a value takes, as text and in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    pub text: usize,
+    pub memory: usize,
+}
+
+impl Weight {
+    /// The weight of a value.
+    pub fn of(value: &Value) -> Self {
+        Weight { text: text_length(value), memory: in_memory(value) }
+    }
+
+    /// The weight of a JSON text once it is decoded.
+    pub fn of_text(text: &str) -> Self {
+        Weight { text: text.len(), memory: Size::decoded(text) }
+    }
+
+    /// The weight of an object with these members, which are texts.
+    pub fn of_texts<'t>(members: impl Iterator<Item = (&'t str, &'t str)>) -> Self {
+        let (count, bytes) = members.fold((0_usize, 0_usize), |(count, bytes), (name, text)| {
+            (count + 1, bytes.saturating_add(name.len() + text.len()))
+        });
+        let memory = count.div_ceil(MEMBERS_OF_PART) * PART + count * 2 * ALLOCATION + bytes;
+        Weight { text: bytes.saturating_add(count * MARKS_OF_MEMBER), memory }
+    }
+
+    /// The weight of so many copies.
+    #[must_use]
+    pub fn times(self, copies: usize) -> Self {
+        Weight { text: self.text.saturating_mul(copies), memory: self.memory.saturating_mul(copies) }
+    }
+
+    /// What is more than in `other`.
+    #[must_use]
+    pub fn beyond(self, other: Weight) -> Self {
+        Weight { text: self.text.saturating_sub(other.text), memory: self.memory.saturating_sub(other.memory) }
+    }
+}
+
+impl Add for Weight {
+    type Output = Weight;
+
+    fn add(self, other: Weight) -> Weight {
+        Weight { text: self.text.saturating_add(other.text), memory: self.memory.saturating_add(other.memory) }
+    }
+}
+
+impl AddAssign for Weight {
+    fn add_assign(&mut self, other: Weight) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Weight {
+    fn sum<I: Iterator<Item = Weight>>(weights: I) -> Weight {
+        weights.fold(Weight::default(), Weight::add)
+    }
+}
+
+/// Quotes, colon and comma of a member that is a text.
+const MARKS_OF_MEMBER: usize = 6;
+/// About how long a number is as text.
+const NUMBER: usize = 4;
+
+/// About how long a value is as JSON without spaces: escapes are not counted.
+fn text_length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(true) => 4,
+        Value::Bool(false) => 5,
+        Value::Number(_) => NUMBER,
+        Value::String(text) => text.len() + 2,
+        Value::Array(elements) => elements.iter().map(|element| text_length(element) + 1).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members.iter().map(|(name, member)| name.len() + 4 + text_length(member)).sum::<usize>() + 2
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_weight_is_about_the_length_of_the_text_and_the_memory_of_the_value() {
+        let labels = json!({"region": "north", "zone": "a", "team": "storage"});
+        let value = json!({"spec": {"files": vec![json!({"path": "/etc/a", "size": 1000, "plain": true}); 100], "labels": labels}});
+        let (weight, text) = (Weight::of(&value), value.to_string());
+        assert!(weight.text.abs_diff(text.len()) * 20 < text.len(), "{weight:?}, and the text has {}", text.len());
+        assert_eq!(weight.memory, in_memory(&value));
+        assert!(Weight::of_text(&text).memory >= weight.memory / 2, "{weight:?}");
+        let entries = labels.as_object().unwrap().iter().map(|(name, value)| (&**name, value.as_str().unwrap()));
+        let (exact, guess) = (Weight::of(&labels), Weight::of_texts(entries));
+        assert!(
+            guess.text.abs_diff(exact.text) < 5 && guess.memory.abs_diff(exact.memory) < 200,
+            "{exact:?} {guess:?}"
+        );
+        assert_eq!(weight.times(2), [weight, weight].into_iter().sum::<Weight>());
+        assert_eq!(weight.beyond(weight.times(3)), Weight::default());
+        assert_eq!(weight.times(3).beyond(weight), weight + weight);
+    }
 
     #[test]
     fn text_inside_strings_is_not_counted() {

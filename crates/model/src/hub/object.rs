@@ -4,19 +4,45 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
 use super::{ContractRef, ObjectKey};
+use golang::json::Weight;
 
 /// An object of any kind, as JSON. Copies share their content until one of them is changed.
 #[derive(Clone, Debug)]
-pub struct Object(Arc<Value>);
+pub struct Object(Arc<Content>);
+
+/// The members of an object, and their weight once it was asked for.
+struct Content {
+    value: Value,
+    weight: OnceLock<Weight>,
+}
+
+impl Content {
+    const fn new(value: Value) -> Self {
+        Content { value, weight: OnceLock::new() }
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+impl Clone for Content {
+    /// A copy is about to be changed.
+    fn clone(&self) -> Self {
+        Content::new(self.value.clone())
+    }
+}
 
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+        Arc::ptr_eq(&self.0, &other.0) || self.0.value == other.0.value
     }
 }
 
@@ -71,31 +97,31 @@ impl TryFrom<Value> for Object {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        if value.is_object() { Ok(Object(Arc::new(value))) } else { Err(type_of(&value)) }
+        if value.is_object() { Ok(Object(Arc::new(Content::new(value)))) } else { Err(type_of(&value)) }
     }
 }
 
 impl From<Object> for Value {
     fn from(object: Object) -> Value {
-        Arc::unwrap_or_clone(object.0)
+        Arc::unwrap_or_clone(object.0).value
     }
 }
 
 impl From<Map<String, Value>> for Object {
     fn from(members: Map<String, Value>) -> Self {
-        Object(Arc::new(Value::Object(members)))
+        Object(Arc::new(Content::new(Value::Object(members))))
     }
 }
 
 impl Default for Object {
     fn default() -> Self {
-        Object(Arc::new(Value::Object(Map::new())))
+        Object(Arc::new(Content::new(Value::Object(Map::new()))))
     }
 }
 
 impl AsRef<Value> for Object {
     fn as_ref(&self) -> &Value {
-        &self.0
+        &self.0.value
     }
 }
 
@@ -105,7 +131,7 @@ impl Object {
     /// # Panics
     /// Never: nothing but an object is ever put here.
     pub fn members(&self) -> &Map<String, Value> {
-        self.0.as_object().expect("nothing but an object is ever put here")
+        self.0.value.as_object().expect("nothing but an object is ever put here")
     }
 
     /// The members of the object, to change them. Content that is shared with another object is copied first.
@@ -113,7 +139,14 @@ impl Object {
     /// # Panics
     /// Never: nothing but an object is ever put here.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
-        Arc::make_mut(&mut self.0).as_object_mut().expect("nothing but an object is ever put here")
+        let content = Arc::make_mut(&mut self.0);
+        content.weight = OnceLock::new();
+        content.value.as_object_mut().expect("nothing but an object is ever put here")
+    }
+
+    /// About how many bytes the object takes; computed once, until it is changed.
+    pub fn weight(&self) -> Weight {
+        *self.0.weight.get_or_init(|| Weight::of(&self.0.value))
     }
 
     /// `apiVersion`.

@@ -40,7 +40,7 @@ use ask::Pinned;
 
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, StatusVariable};
 use crate::variables::Variables;
-use schema::budget::Stop;
+use schema::budget::{SharedLease, Stop};
 use schema::openapi::{Allowance, Unusable};
 
 /// The answer to a lookup.
@@ -80,6 +80,7 @@ pub struct World {
     pinned: Pinned,
     needs: RefCell<BTreeSet<Need>>,
     stop: Stop,
+    lease: SharedLease,
 }
 
 impl World {
@@ -93,6 +94,7 @@ impl World {
             pinned: Pinned::default(),
             needs: RefCell::default(),
             stop: Stop::never(),
+            lease: SharedLease::default(),
         }
     }
 
@@ -246,6 +248,17 @@ impl World {
     /// Whether to end although the work is not finished; the outcome then counts for nothing.
     pub fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// The same world for a computation that takes more memory from `lease` if it needs it.
+    #[must_use]
+    pub fn leasing(self, lease: SharedLease) -> Self {
+        World { lease, ..self }
+    }
+
+    /// The memory of the computation.
+    pub fn lease(&self) -> &SharedLease {
+        &self.lease
     }
 
     /// Answers a need for the rest of this run.

@@ -2,11 +2,15 @@
 //!
 //! A [`Pool`] is deterministic: the same input takes the same amount from it, so running out of it is a mistake of the input. Time
 //! is not deterministic: a [`Stop`] is set by an edge, the core asks it between parts, and a result that was cut short by it is
-//! no result.
+//! no result. A [`MemoryPool`] is shared by work that goes on at the same time, which waits for it.
+
+mod memory;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use memory::{Lease, LeaseRequest, MemoryPool, SharedLease};
 
 /// An amount that several parts share.
 #[derive(Clone, Copy, Debug)]

@@ -19,16 +19,17 @@ use super::turns::{Owner, Turn, Turns};
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
-use engine::admission::{Edited, Outcome, Verdict};
+use engine::admission::{Dependents, Edited, Outcome, Settings, Verdict};
 use engine::impact::{
-    Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, Tally, UnknownImpact, endless, with_refusals,
+    Breaking, Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, SizeRules, SizeVerdict, Tally,
+    UnknownImpact, endless, with_refusals,
 };
-use engine::topology::Options;
 use engine::topology::refusals::Checks;
-use model::hub::label;
+use engine::topology::{Options, SizeLimit};
+use model::hub::{ObjectRef, label};
 use model::wire::review::AdmissionRequest;
-use model::world::{Answer, Facts, Found};
-use schema::budget::Stop;
+use model::world::{Answer, Facts, Found, Need};
+use schema::budget::{MemoryPool, Stop};
 use schema::field::{FieldError, Warning, shortened};
 
 /// How many edits are remembered, so that none is counted twice.
@@ -38,6 +39,9 @@ const LATEST: usize = 256;
 #[derive(Debug)]
 pub(super) struct Assessor {
     options: Options,
+    /// The memory of computations, which the controllers share (DEC-58).
+    memory: Arc<MemoryPool>,
+    breaking: Breaking,
     /// How long one edit may take, waiting for its turn included; zero switches impacts off.
     time: Duration,
     max_replaced_machines: Option<u32>,
@@ -105,11 +109,19 @@ impl Assessment {
 }
 
 impl Assessor {
-    pub(super) fn new(options: Options, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(settings: &Settings, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+        let limit = SizeLimit::of_text(settings.computation_limit);
+        let breaking = match settings.dependents {
+            Dependents::Deny => Breaking::Denied,
+            Dependents::Warn => Breaking::Warned,
+            Dependents::Off => Breaking::Ignored,
+        };
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "impacts" }).clone();
         Assessor {
-            options,
+            options: Options::new(settings.gates.runtime_sdk).within(limit),
+            memory: Arc::new(MemoryPool::unlimited()),
+            breaking,
             time: limits.impact,
             max_replaced_machines: limits.max_replaced_machines,
             unknown: limits.unknown_impact,
@@ -118,6 +130,13 @@ impl Assessor {
             metrics,
             announcer: None,
         }
+    }
+
+    /// The same, whose computations share this memory.
+    #[must_use]
+    pub(super) fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
+        let options = self.options.within(self.options.limit.of_memory(memory.most()));
+        Assessor { memory, options, ..self }
     }
 
     /// The same, with events on the classes whose edits are stored.
@@ -139,6 +158,13 @@ impl Assessor {
         if !edit.matters() {
             return verdict;
         }
+        let sized = edit.clone();
+        let SizeVerdict { denial, warnings } = self.sized(move || Ok(sized), gatherer, deadline).await;
+        verdict.warnings.extend(warnings);
+        if let Some(error) = denial {
+            verdict.outcome = Outcome::Invalid(vec![error]);
+            return verdict;
+        }
         if let Edit::NewCluster(_) = edit {
             let checks = self.inspected(edit, gatherer, (owner, deadline)).await.unwrap_or_default();
             verdict.warnings = with_refusals(verdict.warnings, &checks);
@@ -157,6 +183,27 @@ impl Assessor {
             verdict.outcome = Outcome::Invalid(vec![error]);
         }
         verdict
+    }
+
+    /// Whether an edit makes topologies too large (DEC-58). What is not known, or not in time, weighs nothing: the controllers compute
+    /// nothing that is too large either.
+    pub(super) async fn sized(
+        &self,
+        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        gatherer: &Gatherer,
+        deadline: Instant,
+    ) -> SizeVerdict {
+        let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
+        let rules = SizeRules { limit: self.options.limit, breaking: self.breaking };
+        let judge = move || {
+            let template = |reference: &ObjectRef| match known.answers([Need::Object(reference.clone())]).pop() {
+                Some((_, Answer::Object(Found::Yes(template)))) => Some(template),
+                _ => None,
+            };
+            decode().map(|edit| SizeVerdict::of(&edit, &stored, template, rules)).unwrap_or_default()
+        };
+        let ends = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
+        timeout_at(ends, tokio::task::spawn_blocking(judge)).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     /// What an edit does to machines; `decode` is called on a thread for such work.
@@ -304,11 +351,12 @@ impl Assessor {
             return None;
         }
         let turn = self.threads.turn(owner, ends).await.ok()?;
-        let options = self.options;
+        let (options, memory) = (self.options, self.memory.clone());
+        let (_gone, stop) = stop_at(ends);
         let checks = move || {
-            let case = Case::of(&edit, &facts)?;
+            let case = Case::of(&edit, &facts)?.with_memory(memory);
             let answers = known.answers(case.needs());
-            Some(case.with(&edit, answers).ok()?.with_schemas(schemas).checks(options))
+            Some(case.with(&edit, answers).ok()?.with_schemas(schemas).checks(options, &stop))
         };
         timeout_at(ends, on_thread(Arc::new(turn), checks)).await.ok()?.ok()?
     }
@@ -321,9 +369,12 @@ impl Assessor {
         ends: Instant,
     ) -> Result<Option<Prepared>, Unknown> {
         let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
-        let limit = self.max_replaced_machines;
+        let (limit, memory) = (self.max_replaced_machines, self.memory.clone());
         // Variables of an edited class are compiled, and templates are decoded.
-        let prepare = on_thread(turn.clone(), move || decode().and_then(|edit| prepare(edit, &stored, &known, limit)));
+        let prepare = on_thread(turn.clone(), move || -> Result<_, String> {
+            let prepared = prepare(decode()?, &stored, &known, limit)?;
+            Ok(prepared.map(|prepared| Prepared { case: prepared.case.with_memory(memory), ..prepared }))
+        });
         timeout_at(ends, prepare).await.map_err(|_| Unknown::Late)??.map_err(Unknown::Unreadable)
     }
 
@@ -335,18 +386,13 @@ impl Assessor {
         ends: Instant,
     ) -> Result<(Impact, Checks), Unknown> {
         let tally = Arc::new(Mutex::new(prepared.case.tally()));
-        // Dropped when the time is over, or when the caller has gone: work ends after the Cluster that is being computed.
-        let gone = Gone::default();
-        let stop = {
-            let (gone, ends) = (gone.0.clone(), ends.into_std());
-            Stop::when(move || gone.load(Ordering::Relaxed) || std::time::Instant::now() >= ends)
-        };
+        let (_gone, stop) = stop_at(ends);
         let compare = {
             let (options, prepared, tally) = (self.options, prepared.clone(), tally.clone());
             on_thread(turn, move || {
                 let add = |clusters, change| locked(&tally).add(clusters, change);
                 prepared.case.compare(options, Timestamp::now(), &stop, add);
-                if stop.is_due() { Checks::default() } else { prepared.case.checks(options) }
+                if stop.is_due() { Checks::default() } else { prepared.case.checks(options, &stop) }
             })
         };
         // What is known when the time is over counts.
@@ -354,6 +400,13 @@ impl Assessor {
         let impact = locked(&tally).impact();
         Ok((impact, checks))
     }
+}
+
+/// Tells work to end when the time is over, or when the first value is dropped because the caller has gone.
+fn stop_at(ends: Instant) -> (Gone, Stop) {
+    let gone = Gone::default();
+    let (is_gone, ends) = (gone.0.clone(), ends.into_std());
+    (gone, Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= ends))
 }
 
 /// An edit with the facts that its impact follows from; `None` for one that cannot do anything to machines.

@@ -31,11 +31,10 @@ use super::turns::{Owner, Turns};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use engine::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
-use engine::topology::Options;
 use model::hub::{GROUP, Kind};
 use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use model::world::{Computed, Unsettled, World, settle};
-use schema::budget::Stop;
+use schema::budget::{MemoryPool, Stop};
 
 /// The function that answers a question. It is a field of the handler so that a test can replace it by one that fails.
 type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
@@ -67,13 +66,19 @@ impl Handler {
             places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
             blocking: Turns::new(limits.blocking, limits.aside_queue, waiting("threads")),
             bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
-            assessor: Assessor::new(Options { runtime_sdk: settings.gates.runtime_sdk }, &limits, metrics.clone()),
+            assessor: Assessor::new(&settings, &limits, metrics.clone()),
             metrics,
             settings: Arc::new(settings),
             holds: None,
             template_guard: TemplateGuard::new(None),
             evaluate: Question::answer,
         }
+    }
+
+    /// The same, whose computations share this memory.
+    #[must_use]
+    pub fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
+        Handler { assessor: self.assessor.with_memory(memory), ..self }
     }
 
     /// The same; `client` writes events on classes whose edits do something to machines.

@@ -17,7 +17,7 @@ use super::limits::{LAST_ROUND, patience};
 use super::refusal::{Refusal, request_of};
 use super::review::Handler;
 use engine::admission::Enforce;
-use engine::impact::{Edit, endless_template, is_of_a_class};
+use engine::impact::{Edit, SizeVerdict, endless_template, is_of_a_class};
 use golang::json;
 use model::hub::{Object, ObjectKey};
 use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
@@ -75,7 +75,14 @@ impl Handler {
         {
             return Assessment::denied(error);
         }
-        self.assessor.assess(move || decoded(old.as_ref(), &new), &self.gatherer, (owner(review), deadline)).await
+        let decode = move || decoded(old.as_ref(), &new);
+        let SizeVerdict { denial, warnings } = self.assessor.sized(decode.clone(), &self.gatherer, deadline).await;
+        if let Some(error) = denial {
+            return Assessment::denied(error);
+        }
+        let mut assessment = self.assessor.assess(decode, &self.gatherer, (owner(review), deadline)).await;
+        assessment.warnings.extend(warnings);
+        assessment
     }
 }
 

@@ -9,7 +9,7 @@ use crate::topology::current::CurrentWorker;
 use crate::topology::origin::Origin;
 use crate::topology::upgrade::Decided;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
-use crate::topology::{Failure, field_path};
+use crate::topology::{Failure, Interrupted, field_path};
 use golang::version::Written;
 use model::hub::names::Names;
 use model::hub::{
@@ -25,8 +25,11 @@ pub(super) fn compute(
     names: &mut dyn Names,
 ) -> Result<Vec<DesiredWorker>, Failure> {
     let plans = plans(basis, kind)?;
-    let workers = plans.iter().enumerate().map(|(position, plan)| plan.worker(basis, position, decided, names));
-    workers.collect()
+    let worker = |(position, plan): (usize, &WorkerPlan<'_>)| {
+        Interrupted::unless(basis.world.stop())?;
+        plan.worker(basis, position, decided, names)
+    };
+    plans.iter().enumerate().map(worker).collect()
 }
 
 /// What a worker is made from.

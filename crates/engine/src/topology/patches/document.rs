@@ -1,12 +1,12 @@
 //! The document of an item while patches change it, and which patch set which field. Patches are JSON patches
 //! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)).
 
-use json_patch::PatchOperation;
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
 use super::pointer::{self, Location, Make, Pointer};
 use crate::topology::origin::PatchOrigin;
-use golang::json;
+use golang::json::{self, Weight};
 use model::hub::type_of;
 use schema::field::{Path, shortened};
 
@@ -23,6 +23,8 @@ const MAX_OPERATIONS: usize = 20_000;
 const MAX_SCRATCH: usize = 64 << 20;
 /// About how many bytes a mark takes.
 const MARK: usize = 256;
+/// The weight of a mark. There are fewer copies of it than of an object.
+const KEPT_MARK: usize = MARK / 2;
 
 /// What is left for the patches of extensions in one computation of a Cluster. Inline patches are bounded by the size of their class.
 #[derive(Debug)]
@@ -68,6 +70,10 @@ pub(super) struct Document {
     pub marks: Vec<PatchMark>,
     /// Whether any operation was applied.
     pub is_changed: bool,
+    /// What operations have added, less what they have removed.
+    grown: Weight,
+    /// The part of it that was counted.
+    counted: Weight,
 }
 
 /// A path of a document, and who changed what is at and below it.
@@ -79,7 +85,7 @@ pub(super) struct PatchMark {
 
 impl Document {
     pub(super) fn new(value: Value) -> Self {
-        Document { value, marks: Vec::new(), is_changed: false }
+        Document { value, marks: Vec::new(), is_changed: false, grown: Weight::default(), counted: Weight::default() }
     }
 
     /// Applies operations that change nothing but what is below `/spec`.
@@ -113,7 +119,15 @@ impl Document {
         }
         self.marks = marks;
         self.is_changed = scratch.is_changed;
+        self.grown = scratch.grown;
         Ok(())
+    }
+
+    /// By how much the document has grown since this was asked before.
+    pub(super) fn growth(&mut self) -> Weight {
+        let growth = self.grown.beyond(self.counted);
+        self.counted += growth;
+        growth
     }
 
     /// Applies a patch that an extension sent; `origin` tells which of its operations, too.
@@ -138,6 +152,7 @@ impl Document {
 
     fn apply_one(&mut self, pointer: &Pointer, operation: &PatchOperation, origin: &PatchOrigin) -> Result<(), String> {
         let location = pointer.locate(&self.value);
+        let (added, removed) = self.change_of_weight(pointer, operation);
         let is_new = matches!(operation, PatchOperation::Add(_) | PatchOperation::Copy(_));
         json_patch::patch_unsafe(&mut self.value, std::slice::from_ref(operation)).map_err(|error| {
             let operation = name_of(operation);
@@ -146,8 +161,23 @@ impl Document {
                 None => format!("{operation} {}: {}", pointer.buffer(), error.kind),
             }
         })?;
+        self.grown = (self.grown + added).beyond(removed);
         self.note(operation, location, origin);
         Ok(())
+    }
+
+    /// The weights of what an operation adds and removes.
+    fn change_of_weight(&self, pointer: &Pointer, operation: &PatchOperation) -> (Weight, Weight) {
+        let current = || self.value.pointer(pointer.buffer().as_str()).map(Weight::of).unwrap_or_default();
+        match operation {
+            // What it takes the place of, if anything, is not looked up.
+            PatchOperation::Add(AddOperation { value, .. }) => (Weight::of(value), Weight::default()),
+            PatchOperation::Replace(ReplaceOperation { value, .. }) => (Weight::of(value), current()),
+            PatchOperation::Remove(_) => (Weight::default(), current()),
+            PatchOperation::Move(_) | PatchOperation::Copy(_) | PatchOperation::Test(_) => {
+                (Weight::default(), Weight::default())
+            }
+        }
     }
 
     /// Notes what an operation has done.
@@ -168,6 +198,7 @@ impl Document {
     }
 
     fn mark(&mut self, path: String, origin: &PatchOrigin) {
+        self.grown += Weight { text: 0, memory: KEPT_MARK };
         self.marks.push(PatchMark { path, origin: origin.clone() });
     }
 
@@ -291,6 +322,7 @@ impl Sent {
             Sent::Merge(patch) => {
                 let mut paths = Vec::new();
                 leaves(&patch, &Path::ROOT, &mut paths);
+                document.grown += Weight::of(&patch);
                 json_patch::merge(&mut document.value, &patch);
                 document.is_changed |= !paths.is_empty();
                 paths.into_iter().for_each(|path| document.mark(path, origin));
@@ -350,7 +382,7 @@ fn operations(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<u
 }
 
 fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), String> {
-    use json_patch::{AddOperation, CopyOperation, MoveOperation, ReplaceOperation, TestOperation};
+    use json_patch::{CopyOperation, MoveOperation, TestOperation};
     let Value::Object(mut members) = operation else { return Err("is no object".to_owned()) };
     let text = |name: &str| match members.get(name) {
         Some(Value::String(text)) => Ok(text.clone()),

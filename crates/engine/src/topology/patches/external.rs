@@ -171,6 +171,7 @@ impl Run<'_> {
                 let problem = shortened(&problem).into_owned();
                 return Err(self.failure(position, patch, place(operation), Some(name), problem));
             }
+            self.count_growth(sent.item)?;
         }
         Ok(())
     }

@@ -69,6 +69,7 @@ impl Run<'_> {
                     self.error(position, patch, PatchLocation::Operation(place), Some(name.clone()), problem)
                 }));
             }
+            self.count_growth(at)?;
         }
         for (number, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
             self.skip(patch, Some(number), None, Reason::SelectsNothing);

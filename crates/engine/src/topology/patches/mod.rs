@@ -30,13 +30,15 @@ pub(in crate::topology) use trace::told;
 pub use trace::{ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, Reason, Skipped, Trace, Undefined};
 
 use compiled::{CompiledPatch, CompiledPatches};
-use document::Allowance;
+use document::{Allowance, Document};
 use items::Item;
 use scopes::Scopes;
 
 use super::blueprint::Blueprint;
 use super::desired::Desired;
-use super::{Failure, Options};
+use super::size::{self, TopologySize};
+use super::{Failure, Interrupted, Options};
+use golang::json::Weight;
 use model::hub::contract::Contract;
 use model::world::World;
 
@@ -59,8 +61,17 @@ pub fn apply(
     let cluster = items::cluster_as_holder(blueprint);
     let items = items::of(blueprint, contract, desired, &cluster)?;
     let scopes = Scopes::of(blueprint, desired, compiled.expressions, compiled.sources);
-    let mut run =
-        Run { blueprint, world, options, scopes, items, allowance: Allowance::default(), trace: Trace::default() };
+    let growth = Growth { before: blueprint.size(), sum: Weight::default(), notes: 0 };
+    let mut run = Run {
+        blueprint,
+        world,
+        options,
+        scopes,
+        items,
+        allowance: Allowance::default(),
+        growth,
+        trace: Trace::default(),
+    };
     for (position, patch) in compiled.patches.iter().enumerate() {
         run.patch(position, patch)?;
     }
@@ -90,8 +101,21 @@ struct Run<'a> {
     items: Vec<Item<'a>>,
     /// What the patches of extensions may still take, all of them together.
     allowance: Allowance,
+    growth: Growth,
     trace: Trace,
 }
+
+/// How much patches have enlarged the objects of a topology.
+struct Growth {
+    /// The size of the topology without patches.
+    before: TopologySize,
+    sum: Weight,
+    /// Notes about skipped definitions that are not in the sum yet.
+    notes: usize,
+}
+
+/// The weight of a note that a definition was skipped. There is one copy of it.
+const NOTE: Weight = Weight { text: 0, memory: 40 };
 
 impl Run<'_> {
     /// Generates and applies one patch (PE-07, PE-11).
@@ -117,7 +141,22 @@ impl Run<'_> {
         }
     }
 
+    /// Counts by how much a patch has enlarged an item, and takes the memory for it (DEC-58).
+    ///
+    /// # Errors
+    /// When the topology is too large now, the memory is used by others, or the computation should end.
+    fn count_growth(&mut self, item: usize) -> Result<(), Failure> {
+        Interrupted::unless(self.world.stop())?;
+        let document = self.items.get_mut(item).and_then(|item| item.document.as_mut());
+        let notes = NOTE.times(std::mem::take(&mut self.growth.notes));
+        let growth = document.map(Document::growth).unwrap_or_default() + notes;
+        self.growth.sum += growth;
+        self.options.limit.check_grown(self.growth.before, self.growth.sum)?;
+        if self.world.lease().grow(size::memory(growth)) { Ok(()) } else { Err(Interrupted::NoMemory.into()) }
+    }
+
     fn skip(&mut self, patch: &CompiledPatch, definition: Option<usize>, item: Option<Arc<ItemName>>, reason: Reason) {
+        self.growth.notes += 1;
         self.trace.skipped.push(Skipped { patch: patch.name.clone(), definition, item, reason });
     }
 

@@ -255,7 +255,7 @@ impl Case {
         let blueprint = self.blueprint(&world);
         let mut before = desired(&blueprint);
         edit(&mut before);
-        let options = Options { runtime_sdk: self.has_extensions };
+        let options = Options::new(self.has_extensions);
         let mut answers = self.answers.iter();
         let mut requests = Vec::new();
         loop {

@@ -17,13 +17,15 @@ use crate::topology::hooks::{Deletion, HookTracker, Hooks};
 use crate::topology::patches::Trace;
 use crate::topology::refusals::{Checks, Subject};
 use crate::topology::upgrade::{Held, Tracker};
-use crate::topology::{Computation, Failure, Observed, Options};
+use crate::topology::{Computation, Failure, Interrupted, Observed, Options};
+use golang::json::Weight;
 use model::hub::names::Derived;
 use model::hub::{Cluster, Object, ObjectKey, annotation, label};
 use model::world::{
     Answer, Ask, DryRun, DryRunCall, Facts, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall,
     Record, UpgradePlan, World, settle,
 };
+use schema::budget::{SharedLease, Stop};
 
 /// Number of plans after which a rollout that still has steps fails.
 const ROUNDS: usize = 2_000;
@@ -60,6 +62,9 @@ pub struct Fold {
     server: Option<Arc<dyn DryRunServer>>,
     /// What calls the extensions of patches, if they can be called.
     pub(super) extensions: Option<Arc<dyn ExtensionServer>>,
+    /// When to end although nothing is complete.
+    stop: Stop,
+    lease: SharedLease,
     /// Whether every step of an upgrade has a plan of its own, to compare with.
     #[cfg(test)]
     pub(super) is_one_by_one: bool,
@@ -92,6 +97,8 @@ pub struct Rollout {
     pub tracker: Tracker,
     /// What schemas of definitions refuse of the objects that are written.
     pub checks: Checks,
+    /// The weight of all objects that its plans write.
+    written: Weight,
     /// Why the rollout ended before it was complete.
     pub failure: Option<Failure>,
 }
@@ -124,6 +131,8 @@ impl Fold {
             now: None,
             server: None,
             extensions: None,
+            stop: Stop::never(),
+            lease: SharedLease::default(),
             #[cfg(test)]
             is_one_by_one: false,
         }
@@ -145,6 +154,18 @@ impl Fold {
     #[must_use]
     pub fn with_extensions(self, extensions: Arc<dyn ExtensionServer>) -> Self {
         Fold { extensions: Some(extensions), ..self }
+    }
+
+    /// The same world, in which computations end when `stop` is due.
+    #[must_use]
+    pub fn until(self, stop: Stop) -> Self {
+        Fold { stop, ..self }
+    }
+
+    /// The same world, whose computations take more memory from `lease` if they need it.
+    #[must_use]
+    pub fn leasing(self, lease: SharedLease) -> Self {
+        Fold { lease, ..self }
     }
 
     /// Whether extensions are called. They are sent Clusters, which are among the objects then.
@@ -263,6 +284,7 @@ impl Fold {
         let mut rotations = Rotations::default();
         let mut is_certain = true;
         for _ in 0..ROUNDS {
+            Interrupted::unless(&self.stop)?;
             let mut round = self.plan(cluster, outcome)?;
             let failure = round.failure.take();
             if round.steps.is_empty() && failure.is_none() {
@@ -291,7 +313,18 @@ impl Fold {
         if let Some(fighting) = rotates_for_ever(&round.steps, rotations) {
             return Err(fighting);
         }
-        round.steps.iter().try_for_each(|step| self.carry_out(cluster, step))?;
+        let sent = round.steps.iter().filter_map(|step| step.sent.as_ref());
+        let written: Weight = sent.map(|object| object.weight()).sum();
+        outcome.written += written;
+        self.options.limit.check_written(outcome.written)?;
+        // The memory of one plan was taken before.
+        if !outcome.rounds.is_empty() && !self.lease.grow(written.memory) {
+            return Err(Interrupted::NoMemory.into());
+        }
+        for step in &round.steps {
+            Interrupted::unless(&self.stop)?;
+            self.carry_out(cluster, step)?;
+        }
         outcome.rounds.push(round);
         Ok(())
     }
@@ -320,7 +353,7 @@ impl Fold {
     }
 
     pub(super) fn world(&self) -> World {
-        let mut world = World::new(Arc::new(self.facts.clone()));
+        let mut world = World::new(Arc::new(self.facts.clone())).until(self.stop.clone()).leasing(self.lease.clone());
         if self.server.is_some() {
             world = world.with_dry_runs();
         }

@@ -15,7 +15,14 @@ fn cluster(members: Value) -> Cluster {
 }
 
 fn condition_of(cluster: &Cluster, tracker: &Tracker, error: Option<&str>) -> TopologyReconciled {
-    topology_reconciled(&Run { cluster, class: None, tracker, error, guard: DeletionGuard::default() })
+    topology_reconciled(&Run {
+        cluster,
+        class: None,
+        tracker,
+        error,
+        is_too_large: false,
+        guard: DeletionGuard::default(),
+    })
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -103,7 +110,8 @@ fn a_hold_is_no_pause_and_a_deletion_without_one_says_so() {
     assert_eq!(condition_of(&held, &Tracker::default(), None).reason, "ReconcileSucceeded");
     let leaving = cluster(json!({"metadata": {"deletionTimestamp": NOW}}));
     let message = |guard, tracker: &Tracker| {
-        topology_reconciled(&Run { cluster: &leaving, class: None, tracker, error: None, guard }).message
+        topology_reconciled(&Run { cluster: &leaving, class: None, tracker, error: None, is_too_large: false, guard })
+            .message
     };
     let blocked = blocked(Hook::BeforeClusterDelete);
     let waits = "Cluster is deleting. Following hooks are blocking delete: BeforeClusterDelete: wait";
@@ -112,6 +120,19 @@ fn a_hold_is_no_pause_and_a_deletion_without_one_says_so() {
     }
     assert_eq!(message(DeletionGuard::Nothing, &blocked), format!("{waits}{NOT_HELD}"));
     assert_eq!(message(DeletionGuard::Nothing, &Tracker::default()), "Cluster is deleting");
+}
+
+#[test]
+fn a_topology_that_is_too_large_has_a_reason_of_its_own() {
+    // DEC-58
+    let (cluster, tracker) = (cluster(json!({})), Tracker::default());
+    let (error, guard) = (Some("too large"), DeletionGuard::default());
+    let run = Run { cluster: &cluster, class: None, tracker: &tracker, error, is_too_large: true, guard };
+    let said = topology_reconciled(&run);
+    assert_eq!((said.is_true, said.reason, &*said.message), (false, "TopologyTooLarge", "too large"));
+    assert_eq!(said.v1beta1, Some(("TopologyTooLarge", "Error")));
+    let other = topology_reconciled(&Run { is_too_large: false, ..run });
+    assert_eq!((other.reason, other.v1beta1), ("ReconcileFailed", Some(("TopologyReconcileFailed", "Error"))));
 }
 
 #[test]
@@ -125,6 +146,7 @@ fn a_class_that_is_not_reconciled_is_reported_before_upgrades() {
         class: Some(&class),
         tracker: &tracker,
         error: None,
+        is_too_large: false,
         guard: DeletionGuard::default(),
     });
     assert_eq!(said.reason, "ClusterClassNotReconciled");
@@ -248,7 +270,14 @@ fn the_status_has_the_remaining_steps_and_the_condition_in_both_forms() {
     let run = |tracker: &Tracker, error: Option<&str>, stored: &Value| {
         reconciled(
             stored,
-            &Run { cluster: &cluster, class: None, tracker, error, guard: DeletionGuard::default() },
+            &Run {
+                cluster: &cluster,
+                class: None,
+                tracker,
+                error,
+                is_too_large: false,
+                guard: DeletionGuard::default(),
+            },
             NOW,
         )
     };

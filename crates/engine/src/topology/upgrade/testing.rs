@@ -182,7 +182,7 @@ impl Fleet {
             machine_pools: BTreeMap::new(),
         };
         let current = self.current();
-        let options = Options { runtime_sdk: self.has_hooks };
+        let options = Options::new(self.has_hooks);
         self.gather(facts, |world| compute(&blueprint, &current, world, options))
     }
 
@@ -192,7 +192,7 @@ impl Fleet {
         ask: impl Fn(&Hooks<'_>, &mut HookTracker) -> Result<T, Failure>,
     ) -> Result<(T, HookTracker), Failure> {
         let cluster: Cluster = serde_json::from_value(self.cluster.clone()).unwrap();
-        let options = Options { runtime_sdk: self.has_hooks };
+        let options = Options::new(self.has_hooks);
         self.gather(Facts::default(), |world| {
             let mut tracker = HookTracker::of(&cluster);
             let answer = ask(&Hooks::new(&cluster, world, &options), &mut tracker)?;
@@ -396,6 +396,7 @@ fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Opt
         class: None,
         tracker: &tracker,
         error: None,
+        is_too_large: false,
         guard: DeletionGuard::default(),
     };
     let condition = topology_reconciled(&run);

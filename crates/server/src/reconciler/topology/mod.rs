@@ -42,6 +42,7 @@ use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use engine::topology::Options;
 use engine::topology::class_references::references;
 use model::hub::{GROUP, Kind, ObjectKey, TemplateRef};
+use schema::budget::MemoryPool;
 
 use model::world::{Facts, Found};
 
@@ -65,6 +66,8 @@ pub struct TopologyController {
     /// otherwise be gone at once when it is deleted, and its machine deployments, which it does not own yet, would stay (MA-27.15).
     pub awaits_finalizer: bool,
     pub deletions: Deletions,
+    /// The memory of computations.
+    pub memory: Arc<MemoryPool>,
 }
 
 impl TopologyController {
@@ -105,6 +108,7 @@ impl TopologyController {
             backoff: Backoff::default(),
             postponed: Postponed::new(NAME),
             rotations: Mutex::default(),
+            memory: self.memory.clone(),
             turns: Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get)),
             began: Instant::now(),
             metrics: metrics.clone(),
@@ -263,6 +267,8 @@ impl RunFailure for RunError {
             RunError::NotLeading(_) => Verdict::NotLeading,
             // An event with the newer version is on its way.
             RunError::Conflict => Verdict::Again(history::APART, "conflict"),
+            // Runs that wait for memory begin in the order of arrival.
+            RunError::Interrupted(_) => Verdict::Again(history::APART, "no-memory"),
             RunError::Unlisted(_) => Verdict::Postponed,
             RunError::Overloaded(overload) => Verdict::Overloaded(overload.retry_after),
             _ => Verdict::Failed,

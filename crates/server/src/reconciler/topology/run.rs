@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::deletions::{DeletionChange, Deletions, HoldStanding};
 use super::history::RunHistory;
-use super::write;
+use super::{RUN_LIMIT, write};
 use crate::kubernetes::apply::{self, Applier};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::events::Recorder;
@@ -42,15 +42,20 @@ use engine::topology::rotations::{Generations, Rotations};
 use engine::topology::shim::Shim;
 use engine::topology::upgrade::Tracker;
 use engine::topology::worker::API_VERSION;
-use engine::topology::{Computation, Failure, Observed, Options, status};
+use engine::topology::{Computation, Failure, Interrupted, Observed, Options, status};
 use machines::lifecycle::CLUSTER_FINALIZER;
 use model::hub::{Cluster, Object, ObjectKey, ObjectRef};
 use model::wire::{Decode, Version};
 use model::world::{Class, Computed, Found, Unsettled, World, settle};
+use schema::budget::{Lease, MemoryPool, SharedLease, Stop};
 
 /// How long the facts of one computation are gathered. No call of an extension begins later; one that has begun may take as long as its
 /// handler says, until the run is over (RS-10).
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a run that waits for memory looks again.
+const MEMORY_LOOK: Duration = Duration::from_millis(20);
+/// The part of its memory that a run keeps while it writes: the current objects and the plan.
+const WRITING: usize = 2;
 /// The time between a run that repaired `managedFields` and the next run (SSA-23).
 const REPAIRED: Duration = Duration::from_secs(1);
 
@@ -76,6 +81,8 @@ pub(super) struct Reconciler {
     pub rotations: Mutex<Rotations>,
     /// How many computations run at a time.
     pub turns: Semaphore,
+    /// The memory that they share with those of reviews (DEC-58).
+    pub memory: Arc<MemoryPool>,
     /// The instant from which times are counted.
     pub began: Instant,
     pub metrics: Arc<Metrics>,
@@ -108,6 +115,9 @@ pub(super) enum RunError {
     /// The API server is busy. The condition of the Cluster reports it once it lasts (DEC-106).
     #[error(transparent)]
     Overloaded(Overload),
+    /// Nothing is concluded of a computation that was not complete (DEC-58).
+    #[error(transparent)]
+    Interrupted(Interrupted),
     /// Another client wrote the Cluster since it was read.
     #[error("the Cluster has changed since it was read")]
     Conflict,
@@ -160,6 +170,10 @@ struct Findings {
     is_silent: bool,
     /// The caches that the run waits for. Nothing is concluded without them.
     unlisted: BTreeSet<Unlisted>,
+    /// Why the computation was not complete. Nothing is concluded then.
+    interrupted: Option<Interrupted>,
+    /// Whether the error is that the topology is too large (DEC-58).
+    is_too_large: bool,
     deletion: DeletionChange,
     /// The record of what the objects are made from, if nothing is left to do.
     rolled_out: Option<String>,
@@ -240,8 +254,8 @@ impl Reconciler {
         if let Found::Yes(class) = self.cache.facts().class(&cluster.class_key().unwrap_or_default()) {
             findings.class = Some(class);
         }
-        let (observed, world) = match self.observed(cluster).await {
-            Ok(observed) => observed,
+        let Inputs { observed, world, lease, memory } = match self.observed(cluster).await {
+            Ok(inputs) => inputs,
             Err(interruption) => return findings.interrupted(interruption),
         };
         match mitigate(&self.writer, &findings.raw, observed.current.objects().map(|object| &**object)).await {
@@ -253,6 +267,7 @@ impl Reconciler {
             Ok(planned) => planned,
             Err(interruption) => return findings.interrupted(interruption),
         };
+        lease.shrink_to(memory / WRITING);
         let generations = Generations::of(&observed.blueprint);
         plan.shim = self.history.shim(&cluster.metadata.key(), plan.shim);
         let held = self.hold_endless_rotations(cluster, &mut plan, &generations).await;
@@ -297,11 +312,40 @@ impl Reconciler {
         self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run.
-    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<(Arc<Observed>, World), Interruption> {
-        let (world, cluster) = (World::new(self.cache.facts()), cluster.clone());
-        let (observed, world) = self.gathered(world, move |world| Observed::of(&cluster, world)).await?;
-        Ok((Arc::new(observed), world))
+    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run. The memory for all that follows
+    /// is taken before the first object of the topology is read (DEC-58).
+    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<Inputs, Interruption> {
+        let ends = std::time::Instant::now() + RUN_LIMIT;
+        let stop = Stop::when(move || std::time::Instant::now() >= ends);
+        let (world, cluster) = (World::new(self.cache.facts()).until(stop), cluster.clone());
+        let (blueprint, world) = self.gathered(world, move |world| Blueprint::of(&cluster, world)).await?;
+        let size = blueprint.size();
+        self.options.limit.check(size).map_err(Failure::from)?;
+        let lease = SharedLease::new(self.lease(size.memory()).await?);
+        let world = world.leasing(lease.clone());
+        let blueprint = Arc::new(blueprint);
+        let current = {
+            let blueprint = blueprint.clone();
+            move |world: &World| Observed::current(&blueprint, world)
+        };
+        let (current, world) = self.gathered(world, current).await?;
+        let observed = Arc::new(Observed { blueprint: Arc::unwrap_or_clone(blueprint), current });
+        Ok(Inputs { observed, world, lease, memory: size.memory() })
+    }
+
+    /// The memory of a run, once it is free.
+    async fn lease(&self, bytes: usize) -> Result<Lease, Interruption> {
+        let mut request = self.memory.request(bytes);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(lease) = request.try_take() {
+                return Ok(lease);
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::from(Interrupted::NoMemory).into());
+            }
+            tokio::time::sleep(MEMORY_LOOK).await;
+        }
     }
 
     /// The desired state and the plan. The desired state is computed once, also if dry runs need several rounds.
@@ -378,12 +422,25 @@ impl Reconciler {
         findings: Findings,
     ) -> Result<TopologyOutcome, RunError> {
         let Findings {
-            class, tracker, observed, error, conflict, overload, deletion, rolled_out, again, unlisted, ..
+            class,
+            tracker,
+            observed,
+            error,
+            conflict,
+            overload,
+            deletion,
+            rolled_out,
+            again,
+            unlisted,
+            interrupted,
+            is_too_large,
+            ..
         } = findings;
         // The next run computes anew, so a conflict is not worth a condition unless the runs never get past it.
         let conflicts = self.history.conflicts(key, conflict);
         let is_silent = findings.is_silent
             || !unlisted.is_empty()
+            || interrupted.is_some()
             || (1..=SILENT_CONFLICTS).contains(&conflicts)
             || (overload.is_some() && !self.backoff.would_last(key));
         // The API server would refuse the writes to a Cluster that was deleted during the run.
@@ -400,8 +457,9 @@ impl Reconciler {
         }
         if !is_silent {
             let class = class.as_deref().map(|class| &**class);
+            let error = error.as_deref();
             let run =
-                status::Run { cluster, class, tracker: &tracker, error: error.as_deref(), guard: self.deletions.guard };
+                status::Run { cluster, class, tracker: &tracker, error, is_too_large, guard: self.deletions.guard };
             let status = status::reconciled(Object::as_ref(&raw), &run, &now());
             if raw.at("status") != Some(&status) {
                 self.patch(key, &raw, write::of_status(status), true).await?;
@@ -410,6 +468,9 @@ impl Reconciler {
         }
         if !unlisted.is_empty() {
             return Err(RunError::Unlisted(unlisted));
+        }
+        if let Some(interrupted) = interrupted {
+            return Err(RunError::Interrupted(interrupted));
         }
         match error {
             Some(_) if conflict => Err(RunError::Conflict),
@@ -457,6 +518,16 @@ impl Reconciler {
     }
 }
 
+/// The inputs of a computation.
+struct Inputs {
+    observed: Arc<Observed>,
+    world: World,
+    /// The memory of the run.
+    lease: SharedLease,
+    /// The bytes that the computation and its plan take.
+    memory: usize,
+}
+
 /// A plan, and the data for the status.
 struct Planned {
     plan: Plan,
@@ -485,6 +556,8 @@ impl Findings {
             overload: None,
             is_silent: false,
             unlisted: BTreeSet::new(),
+            interrupted: None,
+            is_too_large: false,
             rolled_out: None,
             deletion: DeletionChange::None,
             changed: false,
@@ -509,7 +582,14 @@ impl Findings {
             Interruption::Failure(Failure::CreationWaits(hooks)) => {
                 Findings { again: retry(&hooks), tracker: Tracker { hooks: *hooks, ..self.tracker }, ..self }
             }
-            Interruption::Failure(failure) => Findings { error: Some(failure.to_string()), ..self },
+            Interruption::Failure(Failure::Interrupted(interrupted)) => {
+                Findings { interrupted: Some(interrupted), ..self }
+            }
+            Interruption::Failure(failure) => Findings {
+                error: Some(failure.to_string()),
+                is_too_large: matches!(failure, Failure::TooLarge(_)),
+                ..self
+            },
             Interruption::Unlisted(unlisted) => Findings { unlisted, ..self },
             Interruption::Overloaded(overload) => {
                 Findings { error: Some(overload.to_string()), overload: Some(overload), ..self }
@@ -534,135 +614,4 @@ fn retry(hooks: &HookTracker) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::kubernetes::contract::Definitions;
-    use crate::kubernetes::lease::{Candidacy, Election};
-    use crate::kubernetes::scripted::Script;
-    use model::hub::{ClusterClass, Metadata};
-    use model::world::{Facts, PatchCall, PatchHook};
-
-    /// A reconciler whose API server is asked nothing.
-    fn reconciler() -> Reconciler {
-        let (client, metrics) = (Script::default().client(), Arc::new(Metrics::default()));
-        let candidacy = Candidacy::new("ns", "lease", Duration::from_secs(15));
-        let managed = Arc::new(Managed::new(client.clone(), None, metrics.clone(), |_| {}));
-        let (definitions, _) = Definitions::follow(client.clone(), metrics.clone());
-        Reconciler {
-            leadership: Election::new(client.clone(), candidacy, metrics.clone()).1,
-            writer: client.clone(),
-            cache: Arc::new(Cache::new(Facts::default())),
-            gatherer: TopologyGatherer::new(
-                client.clone(),
-                client.clone(),
-                managed.clone(),
-                definitions,
-                None,
-                metrics.clone(),
-            ),
-            managed,
-            applier: Applier::new(client.clone()),
-            events: Recorder::new(client, "test"),
-            options: Options { runtime_sdk: true },
-            awaits_finalizer: true,
-            deletions: Deletions::default(),
-            history: RunHistory::default(),
-            backoff: Backoff::default(),
-            postponed: Postponed::new("test"),
-            rotations: Mutex::default(),
-            turns: Semaphore::new(1),
-            began: Instant::now(),
-            metrics,
-        }
-    }
-
-    #[tokio::test]
-    async fn nothing_is_made_for_a_cluster_that_would_be_gone_at_once() {
-        // MA-1.8, MA-27.15: it would leave machine deployments behind, which it does not own yet.
-        let mut reconciler = reconciler();
-        let class = ClusterClass {
-            metadata: Metadata { name: "base".into(), namespace: "n".into(), ..Metadata::default() },
-            ..ClusterClass::default()
-        };
-        reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
-        let cluster = |finalizers: Value, deleted: Value| {
-            let metadata =
-                json!({"namespace": "n", "name": "c", "finalizers": finalizers, "deletionTimestamp": deleted});
-            let spec = json!({"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}});
-            Object::try_from(json!({"apiVersion": API_VERSION, "kind": "Cluster", "metadata": metadata, "spec": spec}))
-                .unwrap()
-        };
-        let decoded = |raw: &Object| Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap();
-        let cases = [
-            (cluster(Value::Null, Value::Null), true),
-            (cluster(json!(["other"]), Value::Null), true),
-            (cluster(json!(["other", "cluster.cluster.x-k8s.io"]), Value::Null), false),
-            (cluster(json!(["other"]), json!("2030-01-01T00:00:00Z")), false),
-        ];
-        for (raw, want) in &cases {
-            assert_eq!(reconciler.is_too_early(raw, &decoded(raw)), *want, "{raw:?}");
-        }
-        let mut without_class = cases[0].0.clone();
-        without_class.set("spec.topology.classRef.name", json!("absent")).unwrap();
-        assert!(!reconciler.is_too_early(&without_class, &decoded(&without_class)), "the finalizer cannot come");
-        reconciler.awaits_finalizer = false;
-        assert!(
-            !cases.iter().any(|(raw, _)| reconciler.is_too_early(raw, &decoded(raw))),
-            "others look after machines"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_concluded_without_the_caches() {
-        // DEC-100: the API server would refuse to be written to, since it expects no request.
-        let mut reconciler = reconciler();
-        let template = |kind: &str| json!({"templateRef": {"apiVersion": "g.io/v1", "kind": kind, "name": "t"}});
-        let class = json!({
-            "apiVersion": API_VERSION, "kind": "ClusterClass",
-            "metadata": {"namespace": "n", "name": "base", "generation": 1},
-            "spec": {"infrastructure": template("ITemplate"), "controlPlane": template("ATemplate")},
-            "status": {"observedGeneration": 1, "conditions": [{"type": "VariablesReady", "status": "True"}]},
-        });
-        let class = ClusterClass::decode(Version::V1Beta2, &class.to_string()).unwrap();
-        reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
-        let raw = Object::try_from(json!({
-            "apiVersion": API_VERSION, "kind": "Cluster",
-            "metadata": {"namespace": "n", "name": "c", "uid": "u", "resourceVersion": "1"},
-            "spec": {"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}},
-        }))
-        .unwrap();
-        let cluster = Arc::new(Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap());
-        let findings = reconciler.roll_out(&cluster, Arc::new(raw)).await;
-        assert!(!findings.unlisted.is_empty(), "{:?}", findings.error);
-        let outcome = reconciler.conclude(&cluster.metadata.key(), &cluster, findings).await;
-        assert!(matches!(&outcome, Err(RunError::Unlisted(unlisted)) if !unlisted.is_empty()), "{outcome:?}");
-    }
-
-    /// Calls one extension after the other, as each has answered; returns how many there are.
-    fn chain(world: &World, length: usize) -> Result<usize, Failure> {
-        for number in 0..length {
-            let (extension, cluster) = (format!("e{number}"), ObjectKey::new("ns", "one"));
-            let request = "secret".to_owned();
-            let call = PatchCall { hook: PatchHook::GeneratePatches, extension, cluster, request };
-            if world.ask(&call) == Found::NotAsked {
-                return Err(Failure::NotAsked);
-            }
-        }
-        Ok(length)
-    }
-
-    #[tokio::test]
-    async fn a_run_ends_when_facts_are_still_missing_after_the_last_round() {
-        let reconciler = reconciler();
-        let asked = async |length| {
-            let gathered = reconciler.gathered(World::new(Arc::default()), move |world| chain(world, length)).await;
-            gathered.map(|(found, mut world)| (found, chain(&world, length), world.take_needs().len()))
-        };
-        assert_eq!(asked(255).await, Ok((255, Ok(255), 0)), "the world comes back with all answers");
-        let endless = asked(256).await.unwrap_err().to_string();
-        assert_eq!(endless, "facts are still missing after 256 rounds: GeneratePatches of e255 for Cluster ns/one");
-        assert_eq!(reconciler.turns.available_permits(), 1);
-    }
-}
+mod tests;

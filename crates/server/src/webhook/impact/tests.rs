@@ -8,16 +8,18 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 use super::*;
+
 use crate::kubernetes::cache::Cache;
 use crate::telemetry::metrics::Metrics;
 use crate::webhook::review::Handler;
 use crate::webhook::routes::router;
 use crate::webhook::templates;
 use apiserver::{self, Embedded};
-use engine::admission::Settings;
 use engine::topology::testing::Scene;
 use model::hub::{ClusterClass, ObjectKey};
 use model::world::{Found, Record};
+
+mod size;
 
 const FIELD: &str = "metadata.annotations[topologist.dev/approved-impact]";
 const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";

@@ -56,7 +56,7 @@ fn of_all(scene: &Scene, operations: &Value) -> Value {
 fn patched(scene: Scene, operations: Value) -> Desired {
     let patches = of_all(&scene, &operations);
     let scene = scene.at("ClusterClass", "/spec/patches", patches);
-    let options = Options { runtime_sdk: false };
+    let options = Options::new(false);
     Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap().desired
 }
 

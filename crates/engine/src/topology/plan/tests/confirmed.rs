@@ -49,7 +49,7 @@ pub(super) fn planned_with(
     let definition = Definition { labels, ..Definition::default() };
     let mut asked = Vec::new();
     for _ in 0..16 {
-        let computation = Computation::of(&cluster, &world, names, &Options { runtime_sdk: false });
+        let computation = Computation::of(&cluster, &world, names, &Options::new(false));
         let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), names));
         let needs = world.take_needs();
         if needs.is_empty() {

@@ -90,6 +90,7 @@ impl Walk {
             class: None,
             tracker,
             error: None,
+            is_too_large: false,
             guard: DeletionGuard::default(),
         };
         let reconciled = topology_reconciled(&run);

@@ -1,0 +1,321 @@
+//! How large a topology is: its objects, and what they take. It is known before anything is computed (DEC-58).
+//!
+//! ```text
+//! templates of the class ─► ClassSize (for each class of workers) ─┐
+//! Cluster: its worker sets, variables and metadata ────────────────┴─► TopologySize ─► SizeLimit ─► computation
+//! ```
+//!
+//! A Cluster of a few kilobytes can name thousands of worker sets, each of which gets copies of the templates of its class.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use super::blueprint::Blueprint;
+use golang::json::Weight;
+use model::hub::{Cluster, ClusterClass, HealthCheck, TemplateRef, TopologyMetadata, VariableValue};
+use schema::field::counted;
+
+/// The memory that a computation takes for each byte of its objects in memory: desired and current objects, the documents that patches
+/// change, and the steps of plans. The test `a_computation_takes_no_more_memory_than_it_is_charged` measures it.
+const COPIES: usize = 6;
+
+/// A MachineDeployment, MachinePool or health check without the lists and the metadata of its class.
+const OBJECT: Weight = Weight { text: 1_000, memory: 14 << 10 };
+/// An element of a list of taints, gates or conditions, and a label or annotation as part of a variable.
+const ELEMENT: Weight = Weight { text: 80, memory: 720 };
+/// The builtin variables of a part.
+const BUILTIN: Weight = Weight { text: 500, memory: 6 << 10 };
+
+/// The objects of a topology, and what they take together with the variables that their patches see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopologySize {
+    pub objects: usize,
+    /// Copies of templates are counted as their templates: patches may enlarge them.
+    pub weight: Weight,
+}
+
+impl TopologySize {
+    /// The bytes of memory that a computation takes, with the plan that follows.
+    pub fn memory(&self) -> usize {
+        memory(self.weight)
+    }
+}
+
+/// The memory that a computation takes for values of this weight.
+pub(super) const fn memory(weight: Weight) -> usize {
+    weight.memory.saturating_mul(COPIES)
+}
+
+/// The size of a machine deployment of a class of workers.
+#[derive(Clone, Copy, Debug, Default)]
+struct WorkerSize {
+    size: TopologySize,
+    /// The weight of its health check, unless the Cluster has another one.
+    check: Option<Weight>,
+}
+
+/// The sizes of the parts of a class.
+#[derive(Clone, Debug, Default)]
+pub struct ClassSize {
+    /// Infrastructure cluster and control plane.
+    cluster: TopologySize,
+    control_plane_check: Option<Weight>,
+    machine_deployments: HashMap<String, WorkerSize>,
+    machine_pools: HashMap<String, TopologySize>,
+    has_patches: bool,
+}
+
+impl ClassSize {
+    /// The sizes of the parts of a class; `weigh` gives the weights of templates, and nothing for those that are not known.
+    pub fn of(class: &ClusterClass, mut weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        let spec = &class.spec;
+        let (control_plane, machines) = (&spec.control_plane, &spec.control_plane.machine_infrastructure.template_ref);
+        let own = weigh(&spec.infrastructure.template_ref) + weigh(&control_plane.template_ref);
+        let lists = ELEMENT.times(control_plane.taints.len() + control_plane.readiness_gates.len());
+        let mut cluster =
+            TopologySize { objects: 2, weight: own + lists + of_metadata(&control_plane.metadata).times(2) };
+        if machines.is_defined() {
+            cluster.add(1, weigh(machines));
+        }
+        let mut of_workers = |bootstrap: &TemplateRef, infrastructure: &TemplateRef, metadata: &TopologyMetadata| {
+            let weight = weigh(bootstrap) + weigh(infrastructure) + OBJECT + of_metadata(metadata).times(2);
+            TopologySize { objects: 3, weight }
+        };
+        let machine_deployments = spec.workers.machine_deployments.iter().map(|class| {
+            let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
+            let mut size = of_workers(bootstrap, infrastructure, &class.metadata);
+            size.weight += ELEMENT.times(class.taints.len() + class.readiness_gates.len());
+            (class.class.clone(), WorkerSize { size, check: of_check(&class.health_check) })
+        });
+        let machine_deployments = machine_deployments.collect();
+        let machine_pools = spec.workers.machine_pools.iter().map(|class| {
+            let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
+            let mut size = of_workers(bootstrap, infrastructure, &class.metadata);
+            size.weight += ELEMENT.times(class.taints.len());
+            (class.class.clone(), size)
+        });
+        let machine_pools = machine_pools.collect();
+        let control_plane_check = of_check(&control_plane.health_check);
+        let has_patches = !spec.patches.is_empty();
+        ClassSize { cluster, control_plane_check, machine_deployments, machine_pools, has_patches }
+    }
+
+    /// The size of the topology of a Cluster of this class.
+    pub fn topology(&self, cluster: &Cluster) -> TopologySize {
+        let topology = &cluster.spec.topology;
+        // What patches see is copied for each part.
+        let seen = if self.has_patches { self.variables(cluster) } else { Weight::default() };
+        let mut all = self.cluster;
+        all.weight += seen.times(2);
+        all.weight += of_metadata(&topology.control_plane.metadata).times(2);
+        all.weight += of_variables(&topology.control_plane.variables.overrides);
+        all.add_check(of_check(&topology.control_plane.health_check).or(self.control_plane_check));
+        for worker in topology.workers.machine_deployments.iter() {
+            let WorkerSize { size, check } = self.machine_deployments.get(&worker.class).copied().unwrap_or_default();
+            all.add(size.objects, size.weight + seen + of_metadata(&worker.metadata).times(3));
+            all.weight += of_variables(&worker.variables.overrides).times(2);
+            all.weight += ELEMENT.times(worker.taints.len() + worker.readiness_gates.len());
+            all.add_check(of_check(&worker.health_check).or(check));
+        }
+        for worker in topology.workers.machine_pools.iter() {
+            let class = self.machine_pools.get(&worker.class).copied().unwrap_or_default();
+            all.add(class.objects, class.weight + seen + of_metadata(&worker.metadata).times(3));
+            all.weight += of_variables(&worker.variables.overrides).times(2);
+            all.weight += ELEMENT.times(worker.taints.len());
+        }
+        all
+    }
+
+    /// What the patches of one part see of the Cluster.
+    fn variables(&self, cluster: &Cluster) -> Weight {
+        let metadata = &cluster.metadata;
+        let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::of_texts(texts.iter()));
+        of_variables(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
+    }
+}
+
+impl TopologySize {
+    fn add(&mut self, objects: usize, weight: Weight) {
+        self.objects += objects;
+        self.weight += weight;
+    }
+
+    fn add_check(&mut self, check: Option<Weight>) {
+        if let Some(weight) = check {
+            self.add(1, weight);
+        }
+    }
+}
+
+impl Blueprint {
+    /// How large the topology is.
+    pub fn size(&self) -> TopologySize {
+        let workers = self.machine_deployments.values().chain(self.machine_pools.values());
+        let of_workers = workers.flat_map(|workers| [&workers.bootstrap, &workers.infrastructure]);
+        let templates = [&self.infrastructure, &self.control_plane].into_iter().chain(&self.control_plane_machines);
+        let weights: BTreeMap<(&str, &str), Weight> = templates
+            .chain(of_workers)
+            .map(|template| ((template.kind(), template.name()), template.weight()))
+            .collect();
+        let weigh =
+            |reference: &TemplateRef| weights.get(&(&*reference.kind, &*reference.name)).copied().unwrap_or_default();
+        ClassSize::of(&self.class, weigh).topology(&self.cluster)
+    }
+}
+
+fn of_metadata(metadata: &TopologyMetadata) -> Weight {
+    Weight::of_texts(metadata.labels.iter()) + Weight::of_texts(metadata.annotations.iter())
+}
+
+fn of_variables(variables: &[VariableValue]) -> Weight {
+    let of_one = |variable: &VariableValue| {
+        let value = variable.value.as_ref().map_or(Weight::default(), |value| Weight::of_text(value.get()));
+        value + Weight { text: variable.name.len(), memory: variable.name.len() } + ELEMENT
+    };
+    variables.iter().map(of_one).sum()
+}
+
+fn of_check(check: &HealthCheck) -> Option<Weight> {
+    let conditions = check.checks.unhealthy_node_conditions.len() + check.checks.unhealthy_machine_conditions.len();
+    check.is_defined().then(|| OBJECT + ELEMENT.times(conditions))
+}
+
+/// How large a topology may be; nothing that is larger is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeLimit {
+    /// Bytes of objects as text.
+    text: usize,
+    /// Bytes of memory that a computation may take.
+    memory: usize,
+}
+
+impl SizeLimit {
+    /// No limit.
+    pub const NONE: SizeLimit = SizeLimit { text: usize::MAX, memory: usize::MAX };
+
+    /// A limit on the bytes of all objects as text.
+    pub const fn of_text(bytes: usize) -> Self {
+        SizeLimit { text: bytes, ..SizeLimit::NONE }
+    }
+
+    /// The same with a limit on the memory that a computation takes.
+    #[must_use]
+    pub const fn of_memory(self, bytes: usize) -> Self {
+        SizeLimit { memory: bytes, ..self }
+    }
+
+    /// Whether a topology may be computed.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn check(self, size: TopologySize) -> Result<(), TooLarge> {
+        let TopologySize { objects, weight } = size;
+        self.excess(weight).map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Templates { objects } }))
+    }
+
+    /// The same once patches have enlarged objects by this much.
+    ///
+    /// # Errors
+    /// When they are too large now.
+    pub fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TooLarge> {
+        let excess = self.excess(size.weight + grown);
+        excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Patches }))
+    }
+
+    /// Whether a rollout may write this much in all of its plans.
+    ///
+    /// # Errors
+    /// When it is too much.
+    pub fn check_written(self, written: Weight) -> Result<(), TooLarge> {
+        let limit = SizeLimit { text: self.text.saturating_mul(WRITTEN), memory: self.memory.saturating_mul(WRITTEN) };
+        let excess = limit.excess(written);
+        excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Rounds }))
+    }
+
+    fn excess(self, weight: Weight) -> Option<Excess> {
+        let memory = memory(weight);
+        match () {
+            () if weight.text > self.text => Some(Excess::Text { sum: weight.text, limit: self.text }),
+            () if memory > self.memory => Some(Excess::Memory { sum: memory, limit: self.memory }),
+            () => None,
+        }
+    }
+}
+
+/// How often a rollout may write every object of the largest topology: once for each version of a chained upgrade.
+const WRITTEN: usize = 4;
+
+/// Why a topology is not computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{made_by} {excess}; use fewer worker sets, or smaller templates and variables{}", .excess.remedy())]
+pub struct TooLarge {
+    excess: Excess,
+    made_by: MadeBy,
+}
+
+/// What makes a topology large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeBy {
+    Templates { objects: usize },
+    Patches,
+    Rounds,
+}
+
+/// A sum and the limit that it exceeds, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Excess {
+    Text { sum: usize, limit: usize },
+    Memory { sum: usize, limit: usize },
+}
+
+impl Excess {
+    const fn remedy(self) -> &'static str {
+        match self {
+            Excess::Text { .. } => ", or raise the limit (--computation-limit)",
+            Excess::Memory { .. } => ", or raise the memory limit of topologist",
+        }
+    }
+}
+
+impl fmt::Display for MadeBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MadeBy::Templates { objects } => {
+                write!(f, "the {} of the topology and their variables", counted(*objects, "object"))
+            }
+            MadeBy::Patches => f.write_str("the objects of the topology, enlarged by patches,"),
+            MadeBy::Rounds => f.write_str("the objects that the rollout writes"),
+        }
+    }
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Excess::Text { sum, limit } => {
+                write!(f, "come to {}, more than the limit of {}", rounded_up(*sum), rounded(*limit))
+            }
+            Excess::Memory { sum, limit } => {
+                let (sum, limit) = (rounded_up(*sum), rounded(*limit));
+                write!(f, "take {sum} of memory to compute, more than the limit of {limit}")
+            }
+        }
+    }
+}
+
+/// Bytes in a unit that has few digits, the next whole number.
+fn rounded_up(bytes: usize) -> String {
+    if bytes < 1 << 20 {
+        format!("{} KiB", bytes.div_ceil(1 << 10))
+    } else {
+        format!("{} MiB", bytes.div_ceil(1 << 20))
+    }
+}
+
+/// Bytes in a unit that has few digits.
+fn rounded(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
+}
+
+#[cfg(test)]
+mod tests;

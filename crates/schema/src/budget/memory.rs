@@ -1,0 +1,285 @@
+//! Memory that computations share: each takes a part of it before it begins, and gives it back at its end (DEC-58).
+//!
+//! A computation that takes much waits for others in the order of arrival. One that takes little does not wait behind it: an eighth of
+//! the memory is for small ones alone, and while a large one waits they have no more than that.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Stop;
+
+/// The part of a pool that only small computations may take.
+const RESERVED: usize = 8;
+/// Computations are small up to this part of a pool.
+const SMALL: usize = 16;
+
+/// Memory that computations share.
+#[derive(Debug)]
+pub struct MemoryPool {
+    size: usize,
+    /// What a thread that waits for memory does before it looks again.
+    pause: fn(),
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    /// What small computations use of it.
+    used_by_small: usize,
+    next: u64,
+    /// Large computations that wait, in the order of arrival, with what they need.
+    waiting: BTreeMap<u64, usize>,
+}
+
+/// A part of a pool, given back when it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    pool: Arc<MemoryPool>,
+    bytes: usize,
+    is_small: bool,
+}
+
+/// A request for a part of a pool. It keeps its place among those that wait until it is dropped.
+#[derive(Debug)]
+pub struct LeaseRequest {
+    pool: Arc<MemoryPool>,
+    bytes: usize,
+    /// The place of a large computation.
+    place: Option<u64>,
+}
+
+impl MemoryPool {
+    /// A pool of so many bytes.
+    pub fn new(size: usize) -> Self {
+        MemoryPool { size, pause: std::thread::yield_now, state: Mutex::default() }
+    }
+
+    /// The same; a thread that waits for memory calls `pause` before it looks again.
+    #[must_use]
+    pub fn pausing(self, pause: fn()) -> Self {
+        MemoryPool { pause, ..self }
+    }
+
+    /// A pool that is never used up, for a process that computes one topology after the other.
+    pub fn unlimited() -> Self {
+        MemoryPool::new(usize::MAX)
+    }
+
+    /// The most that one computation can get.
+    pub const fn most(&self) -> usize {
+        self.size - self.size / RESERVED
+    }
+
+    /// The bytes in use.
+    pub fn used(&self) -> usize {
+        self.state().used
+    }
+
+    /// A request for memory. More than [`MemoryPool::most`] is never granted.
+    pub fn request(self: &Arc<Self>, bytes: usize) -> LeaseRequest {
+        let place = (bytes > self.size / SMALL).then(|| {
+            let mut state = self.state();
+            let place = state.next;
+            state.next += 1;
+            state.waiting.insert(place, bytes);
+            place
+        });
+        LeaseRequest { pool: self.clone(), bytes, place }
+    }
+
+    /// Waits for memory on this thread; `None` if `stop` is due first.
+    pub fn take(self: &Arc<Self>, bytes: usize, stop: &Stop) -> Option<Lease> {
+        let mut request = self.request(bytes);
+        loop {
+            if let Some(lease) = request.try_take() {
+                return Some(lease);
+            }
+            if bytes > self.most() || stop.is_due() {
+                return None;
+            }
+            (self.pause)();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LeaseRequest {
+    /// The memory, if it is free and no other request comes first.
+    pub fn try_take(&mut self) -> Option<Lease> {
+        let (size, bytes) = (self.pool.size, self.bytes);
+        let mut state = self.pool.state();
+        let of_small = size / RESERVED;
+        let is_free = match self.place {
+            Some(place) => {
+                let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == place);
+                // What small ones use beyond their own part is not free.
+                let used = state.used - state.used_by_small + state.used_by_small.max(of_small);
+                is_first && used.saturating_add(bytes) <= size
+            }
+            None => {
+                let left = if state.waiting.is_empty() { size } else { of_small.saturating_sub(state.used_by_small) };
+                bytes <= left.min(size - state.used)
+            }
+        };
+        if !is_free {
+            return None;
+        }
+        state.used += bytes;
+        let is_small = self.place.is_none();
+        if is_small {
+            state.used_by_small += bytes;
+        }
+        if let Some(place) = self.place.take() {
+            state.waiting.remove(&place);
+        }
+        drop(state);
+        let bytes = std::mem::take(&mut self.bytes);
+        Some(Lease { pool: self.pool.clone(), bytes, is_small })
+    }
+}
+
+impl Drop for LeaseRequest {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.pool.state().waiting.remove(&place);
+        }
+    }
+}
+
+impl Lease {
+    /// Takes more for the same computation, without waiting: it would wait for itself.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let mut state = self.pool.state();
+        let is_free = state.used.saturating_add(bytes) <= self.pool.size;
+        if is_free {
+            state.used += bytes;
+            if self.is_small {
+                state.used_by_small += bytes;
+            }
+            self.bytes += bytes;
+        }
+        is_free
+    }
+
+    /// Gives back all but `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.give_back(less);
+        self.bytes -= less;
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let mut state = self.pool.state();
+        state.used -= bytes;
+        if self.is_small {
+            state.used_by_small -= bytes;
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+    }
+}
+
+/// The lease of a computation, which its parts share. Without one there is memory enough.
+#[derive(Clone, Debug, Default)]
+pub struct SharedLease(Option<Arc<Mutex<Lease>>>);
+
+impl SharedLease {
+    /// Shares a lease among the parts of a computation; it is given back when the last of them ends.
+    pub fn new(lease: Lease) -> Self {
+        SharedLease(Some(Arc::new(Mutex::new(lease))))
+    }
+
+    /// Gives back all but `bytes`: what is left to do takes less.
+    pub fn shrink_to(&self, bytes: usize) {
+        if let Some(lease) = &self.0 {
+            lease.lock().unwrap_or_else(PoisonError::into_inner).shrink_to(bytes);
+        }
+    }
+
+    /// Takes more memory than the computation began with; says whether there was enough.
+    pub fn grow(&self, bytes: usize) -> bool {
+        let grow = |lease: &Arc<Mutex<Lease>>| lease.lock().unwrap_or_else(PoisonError::into_inner).grow(bytes);
+        bytes == 0 || self.0.as_ref().is_none_or(grow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn pool() -> Arc<MemoryPool> {
+        Arc::new(MemoryPool::new(1_600))
+    }
+
+    #[test]
+    fn all_leases_together_stay_within_the_pool() {
+        // DEC-58
+        let pool = pool();
+        assert_eq!(pool.most(), 1_400);
+        let mut large = pool.request(1_400).try_take().unwrap();
+        assert!(pool.request(101).try_take().is_none(), "the rest is for small ones");
+        let small = [100, 100].map(|bytes| pool.request(bytes).try_take().unwrap());
+        assert!(pool.request(1).try_take().is_none());
+        assert!(!large.grow(1));
+        drop(small);
+        assert!(large.grow(200) && !large.grow(1));
+        large.shrink_to(500);
+        assert_eq!(pool.used(), 500);
+        assert!(pool.request(900).try_take().is_some());
+        drop(large);
+        assert_eq!(pool.used(), 0);
+        assert!(pool.request(1_401).try_take().is_none());
+        assert!(pool.take(1_401, &Stop::never()).is_none(), "it would wait for ever");
+    }
+
+    #[test]
+    fn a_large_request_waits_in_its_turn_and_small_ones_pass_in_their_part() {
+        // DEC-58
+        let pool = pool();
+        let many: Vec<Lease> = (0..10).map(|_| pool.request(100).try_take().unwrap()).collect();
+        let mut first = pool.request(1_000);
+        let mut second = pool.request(200);
+        assert!(first.try_take().is_none());
+        assert!(second.try_take().is_none(), "it came later, although it fits");
+        assert!(pool.request(100).try_take().is_none(), "small ones have used their part");
+        drop(many);
+        let small = pool.request(100).try_take().unwrap();
+        let first = first.try_take().unwrap();
+        let second = second.try_take().unwrap();
+        assert!(pool.request(100).try_take().is_some());
+        drop((small, first, second));
+        let mut given_up = pool.request(1_000);
+        let _other = pool.request(900).try_take();
+        assert!(given_up.try_take().is_some());
+        drop(given_up);
+        let abandoned = pool.request(1_000);
+        drop(abandoned);
+        assert!(pool.request(1_200).try_take().is_some());
+    }
+
+    #[test]
+    fn a_thread_waits_until_memory_is_free_or_it_has_to_stop() {
+        // DEC-58
+        let pool = pool();
+        let held = pool.take(1_000, &Stop::never()).unwrap();
+        let other = std::thread::spawn({
+            let pool = pool.clone();
+            move || pool.take(1_000, &Stop::never()).is_some()
+        });
+        let looks = AtomicUsize::new(0);
+        let stop = Stop::when(move || looks.fetch_add(1, Ordering::Relaxed) == 2);
+        assert!(pool.take(1_000, &stop).is_none());
+        drop(held);
+        assert!(other.join().unwrap());
+    }
+}

@@ -1,0 +1,54 @@
+//! Edits in files that make topologies too large to compute (DEC-58), with the verdicts of the webhook.
+
+use std::sync::Arc;
+
+use super::held_edits::{edit, template_edits};
+use super::offline::{Case, Subject};
+use super::rollout;
+use engine::admission::{Dependents, Edited, Settings};
+use engine::impact::{Breaking, Edit, SizeRules, SizeVerdict};
+use model::hub::{Kind, Object, ObjectKey, ObjectRef};
+use model::world::{Facts, Found, Objects};
+
+/// The verdict on the size of what an edit comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SizedEdit {
+    pub kind: String,
+    pub key: ObjectKey,
+    pub verdict: SizeVerdict,
+}
+
+/// The edits of the new files of `case` of which there is something to say. `facts` are those after all edits.
+pub(super) fn sized_edits(case: &Case, subjects: &[Subject<'_>], facts: &Facts, settings: &Settings) -> Vec<SizedEdit> {
+    let stored = case.stored(subjects);
+    let (before, after) = (stored.objects().cloned().unwrap_or_default(), case.objects());
+    let edited = |subject: &Subject<'_>| match subject.edited()? {
+        Edited::NewCluster(new) => Some(Edit::NewCluster(Arc::from(new))),
+        edited => edit(edited),
+    };
+    // Clusters are judged last, by their classes and templates as they will be.
+    let of_clusters = subjects.iter().filter(|subject| subject.kind == Kind::Cluster).filter_map(edited);
+    let of_classes = subjects.iter().filter(|subject| subject.kind == Kind::ClusterClass).filter_map(edited);
+    let of_templates = template_edits(case, &stored).into_iter();
+    let earlier = of_templates.chain(of_classes).map(|edit| sized(&edit, &stored, &before, settings));
+    let later = of_clusters.map(|edit| sized(&edit, facts, &after, settings));
+    earlier.chain(later).filter(|sized| sized.verdict != SizeVerdict::default()).collect()
+}
+
+fn sized(edit: &Edit, facts: &Facts, templates: &Objects, settings: &Settings) -> SizedEdit {
+    let breaking = match settings.dependents {
+        Dependents::Deny => Breaking::Denied,
+        Dependents::Warn => Breaking::Warned,
+        Dependents::Off => Breaking::Ignored,
+    };
+    let rules = SizeRules { limit: rollout::options(settings).limit, breaking };
+    let template = |reference: &ObjectRef| -> Option<Arc<Object>> {
+        if let Found::Yes(template) = templates.object(reference) { Some(template) } else { None }
+    };
+    let (kind, key) = match edit {
+        Edit::Class { new, .. } => (Kind::ClusterClass.name(), new.metadata.key()),
+        Edit::Cluster { new, .. } | Edit::NewCluster(new) => (Kind::Cluster.name(), new.metadata.key()),
+        Edit::Template { new, .. } | Edit::NewTemplate(new) => (new.kind(), new.key()),
+    };
+    SizedEdit { kind: kind.to_owned(), key, verdict: SizeVerdict::of(edit, facts, template, rules) }
+}
