@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
@@ -31,6 +32,9 @@ use model::wire::manifest::Manifest;
 use tls::authority::Issued;
 use tls::identity::Identity;
 use tls::pair::Files;
+
+/// How often an API without writes looks for changes and Events that are too old.
+const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 
 /// The API, bound and not serving yet.
 pub(super) struct Api {
@@ -120,8 +124,22 @@ impl Api {
 
     /// Serves until `stop`.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let router = front::router(self.embedded, self.token, stop.clone());
-        self.server.serve(router, stop).await;
+        let router = front::router(self.embedded.clone(), self.token, stop.clone());
+        while_sweeping(|| self.embedded.sweep(), self.server.serve(router, stop)).await;
+    }
+}
+
+/// Serves an API, and sweeps what it keeps.
+pub(super) async fn while_sweeping(sweep: impl Fn(), serving: impl Future<Output = ()>) {
+    let sweeping = async {
+        loop {
+            tokio::time::sleep(SWEEP_PERIOD).await;
+            sweep();
+        }
+    };
+    tokio::select! {
+        () = serving => {}
+        () = sweeping => {}
     }
 }
 

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
@@ -41,6 +41,10 @@ use server::telemetry::metrics::Metrics;
 pub(super) const NAMESPACE: &str = "topologist-system";
 /// How long it usually takes at most to find out that Cluster API's controllers do not run.
 const SETTLED: Duration = Duration::from_secs(2);
+/// The time between two log lines while the API server does not answer.
+const REPEATED: Duration = Duration::from_secs(5);
+/// For how long an API server that was not there before may forbid what it allows later on.
+const STARTING: Duration = Duration::from_secs(10);
 /// The time between two log lines of controllers that wait.
 const REMINDER: Duration = Duration::from_secs(30);
 /// How long a clean stop may take to give the lease back.
@@ -247,18 +251,41 @@ fn watch_incumbent(
     incumbent
 }
 
-/// Fails when Cluster API's own controllers run, or when that is unknown.
+/// Returns once Cluster API's own controllers do not run. Waits for an API server that does not answer.
+///
+/// # Errors
+/// When those controllers run, or when this client may not find out.
 async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()> {
-    let known = incumbent.wait_for(|incumbent| *incumbent != Incumbent::Unknown).await?.clone();
-    match known {
-        Incumbent::Present { lease, holder } => bail!(
-            "Cluster API's own controllers are at work: {holder} holds the lease {lease}; run beside them with \
-             --controllers=none, or with --take-over once they run with the feature gate ClusterTopology=false"
-        ),
-        Incumbent::Untold(reason) => {
-            bail!("cannot tell whether Cluster API's own controllers are at work (--take-over does not ask): {reason}")
+    // Since when the API server forbids it. One that has just started forbids more than later on.
+    let (mut forbidden, mut has_waited, mut logged) = (None, false, None::<Instant>);
+    loop {
+        let known = incumbent.borrow_and_update().clone();
+        match known {
+            Incumbent::Absent => return Ok(()),
+            Incumbent::Present { lease, holder } => bail!(
+                "Cluster API's own controllers are at work: {holder} holds the lease {lease}; run beside them with \
+                 --controllers=none, or with --take-over once they run with the feature gate ClusterTopology=false"
+            ),
+            Incumbent::Untold { reason, is_forbidden: true } => {
+                let since = *forbidden.get_or_insert_with(Instant::now);
+                if !has_waited || since.elapsed() >= STARTING {
+                    bail!(
+                        "cannot tell whether Cluster API's own controllers are at work (--take-over does not ask): {reason}"
+                    );
+                }
+            }
+            Incumbent::Untold { reason, is_forbidden: false } => {
+                (forbidden, has_waited) = (None, true);
+                if logged.is_none_or(|logged| logged.elapsed() >= REPEATED) {
+                    logged = Some(Instant::now());
+                    warn!(reason, "Waiting for the API server");
+                }
+            }
+            Incumbent::Unknown => forbidden = None,
         }
-        Incumbent::Unknown | Incumbent::Absent => Ok(()),
+        if let Ok(changed) = timeout(REPEATED, incumbent.changed()).await {
+            changed?;
+        }
     }
 }
 
@@ -310,7 +337,7 @@ fn log_wait(known: &Incumbent) {
         Incumbent::Present { lease, holder } => {
             warn!(lease, holder, "Controllers are waiting: the Cluster API manager holds its Lease (see --take-over)");
         }
-        Incumbent::Untold(reason) => {
+        Incumbent::Untold { reason, .. } => {
             warn!(
                 reason,
                 "Controllers are waiting: cannot watch the Lease of the Cluster API manager (see --take-over)"
@@ -332,14 +359,19 @@ async fn until_present(incumbent: &mut watch::Receiver<Incumbent>) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
+    use testing::Lines;
 
     #[tokio::test]
     async fn controllers_in_a_pod_wait_until_those_of_cluster_api_stop() {
         let present = Incumbent::Present { lease: "a/b".into(), holder: "pod".into() };
         let (sender, mut receiver) = watch::channel(present.clone());
         let mut waiting = std::pin::pin!(wait_until_alone(&mut receiver));
-        for unclear in [present.clone(), Incumbent::Unknown, Incumbent::Untold("forbidden".into())] {
+        for unclear in
+            [present.clone(), Incumbent::Unknown, Incumbent::Untold { reason: "forbidden".into(), is_forbidden: true }]
+        {
             sender.send_replace(unclear);
             let turn = std::future::poll_fn(|context| std::task::Poll::Ready(waiting.as_mut().poll(context)));
             assert!(turn.await.is_pending());
@@ -347,7 +379,7 @@ mod tests {
         sender.send_replace(Incumbent::Absent);
         waiting.await;
         // An unknown state does not stop running controllers; an incumbent does.
-        sender.send_replace(Incumbent::Untold("no answer".into()));
+        sender.send_replace(Incumbent::Untold { reason: "no answer".into(), is_forbidden: false });
         let mut watched = sender.subscribe();
         let mut until = std::pin::pin!(until_present(&mut watched));
         let turn = std::future::poll_fn(|context| std::task::Poll::Ready(until.as_mut().poll(context)));
@@ -361,10 +393,37 @@ mod tests {
         for (known, starts) in [
             (Incumbent::Absent, true),
             (Incumbent::Present { lease: "a/b".into(), holder: "pod".into() }, false),
-            (Incumbent::Untold("forbidden".into()), false),
+            (Incumbent::Untold { reason: "forbidden".into(), is_forbidden: true }, false),
         ] {
             let (_sender, mut receiver) = watch::channel(known.clone());
             assert_eq!(refuse_beside(&mut receiver).await.is_ok(), starts, "{known:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_start_waits_for_an_api_server_that_does_not_answer() {
+        let (lines, _logging) = Lines::collect();
+        let untold = |reason: &str, is_forbidden| Incumbent::Untold { reason: reason.into(), is_forbidden };
+        let (sender, mut receiver) = watch::channel(untold("connection refused", false));
+        let start = tokio::spawn(async move { refuse_beside(&mut receiver).await.map_err(|error| error.to_string()) });
+        for _ in 0..59 {
+            sleep(Duration::from_secs(1)).await;
+            sender.send_replace(untold("connection refused", false));
+        }
+        assert!(!start.is_finished());
+        assert_eq!(lines.text().matches("Waiting for the API server").count(), 12, "{}", lines.text());
+        // It has just started.
+        sender.send_replace(untold("forbidden", true));
+        sleep(Duration::from_secs(9)).await;
+        assert!(!start.is_finished());
+        sender.send_replace(Incumbent::Absent);
+        assert_eq!(start.await.unwrap(), Ok(()));
+
+        let (sender, mut receiver) = watch::channel(untold("connection refused", false));
+        let start = tokio::spawn(async move { refuse_beside(&mut receiver).await.map_err(|error| error.to_string()) });
+        sleep(Duration::from_secs(1)).await;
+        sender.send_replace(untold("forbidden by a role", true));
+        let error = start.await.unwrap().unwrap_err();
+        assert!(error.ends_with("forbidden by a role"), "{error}");
     }
 }

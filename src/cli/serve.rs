@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -33,6 +33,7 @@ use super::tasks::supervise;
 use super::watches::Watches;
 use super::workloads::WorkloadServer;
 use super::{atomic_file, certificates};
+use ::server::certificates::self_managed::SelfManaged;
 use ::server::kubernetes::cache::Cache;
 use ::server::kubernetes::connection;
 use ::server::kubernetes::gather::Gatherer;
@@ -206,20 +207,21 @@ impl Running {
         let moved: Vec<String> = moved.into_iter().flatten().collect();
 
         let machines = workloads.as_ref().map(|workloads| workloads.machines(options)).transpose()?;
+        let certificates = Arc::new(OnceLock::new());
+        let health = Arc::new(health(&cache, &metrics, &identity, &certificates));
+        let probes = probe_runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
+        supervise(&mut tasks, "probes", async { drop(probes.await) });
+        supervise(&mut tasks, "the heartbeat", health.clone().beat());
         let shared =
             leading::Shared { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
+        // May wait for the API server.
         let leading = leading::start(options, &shared, machines, &mut tasks).await?;
-        let mut health = health(&cache, &metrics, &identity);
         if let Some(leading) = &leading
             && options.certificates.manage_certificates
         {
             let managed = certificates::start(&options.certificates, &client, leading, identity, &metrics, &mut tasks);
-            health = health.requiring(Box::new(move || managed.ready()));
+            let _ = certificates.set(managed);
         }
-        let health = Arc::new(health);
-        let probes = probe_runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
-        supervise(&mut tasks, "probes", async { drop(probes.await) });
-        supervise(&mut tasks, "the heartbeat", health.clone().beat());
         let metrics_of_machines = options.embedded.then(|| metrics.clone());
         if !options.impact_time.is_zero() {
             let sizes = sizes::keep_current(client.clone(), cache.clone(), metrics.clone());
@@ -295,10 +297,18 @@ impl Running {
     }
 }
 
-/// What the probes look at: the caches, and whether the serving certificate has expired.
-fn health(cache: &Arc<Cache>, metrics: &Arc<Metrics>, identity: &Arc<Identity>) -> Health {
-    let shown = identity.clone();
-    Health::new(cache.clone(), metrics.clone()).requiring(Box::new(move || shown.is_valid_at(SystemTime::now())))
+/// What the probes look at: the caches, whether the serving certificate has expired, and the certificates that this process manages once
+/// it does.
+fn health(
+    cache: &Arc<Cache>,
+    metrics: &Arc<Metrics>,
+    identity: &Arc<Identity>,
+    managed: &Arc<OnceLock<Arc<SelfManaged>>>,
+) -> Health {
+    let (shown, managed) = (identity.clone(), managed.clone());
+    Health::new(cache.clone(), metrics.clone())
+        .requiring(Box::new(move || shown.is_valid_at(SystemTime::now())))
+        .requiring(Box::new(move || managed.get().map_or(Ok(()), |managed| managed.ready())))
 }
 
 /// Waits until --embedded has listed its own objects, so that the first review is answered like any other.

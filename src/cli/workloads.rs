@@ -7,7 +7,7 @@ use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
 use super::args::Serve;
-use super::embedded::identity;
+use super::embedded::{identity, while_sweeping};
 use super::leading::Machines;
 use super::listen;
 use ::server::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
@@ -76,7 +76,9 @@ impl WorkloadServer {
 
     /// Serves until `stop`.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        self.server.serve(self.handle.workloads.router(stop.clone()), stop).await;
+        let workloads = self.handle.workloads;
+        let router = workloads.router(stop.clone());
+        while_sweeping(|| workloads.sweep(), self.server.serve(router, stop)).await;
     }
 }
 

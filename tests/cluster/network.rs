@@ -1,5 +1,6 @@
 //! A network that fails between topologist and kube-apiserver.
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -12,7 +13,7 @@ use topologist::kubernetes::connection::{self, Pings};
 use crate::cut::{Cut, Network};
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{definitions_and_permissions, overlay, stream};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::process::{SOON, Topologist, command, http_get, make_certificates};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_api_server_is_noticed_by_a_ping() {
@@ -97,6 +98,45 @@ async fn controllers_are_back_soon_after_an_outage_that_is_longer_than_the_lease
         let elapsed = restored.elapsed();
         assert!(elapsed < Duration::from_secs(15), "{outage}: {elapsed:?}\n{}", topologist.log_text());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_waits_for_kube_apiserver() {
+    let kubernetes = Kubernetes::start();
+    kubernetes.apply_yaml(&stream(&definitions_and_permissions(overlay("alone")))).await;
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), kubeconfig.display().to_string());
+    let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    kubernetes.kill_api_server();
+    let mut topologist = Topologist::spawn(command(&[
+        "serve",
+        "--log-format=json",
+        "--webhook-addr=127.0.0.1:0",
+        "--conversion-addr=127.0.0.1:0",
+        "--admin-addr",
+        &admin,
+        "--kubeconfig",
+        &kubeconfig,
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--controllers",
+        "all",
+    ]));
+    let waits = "Waiting for the API server";
+    topologist.wait_for_log(waits);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!((http_get(&admin, "/healthz").0, http_get(&admin, "/readyz").0), (200, 503));
+    let log = topologist.log_text();
+    assert!((2..=4).contains(&log.matches(waits).count()), "{log}");
+    kubernetes.start_api_server();
+    topologist.wait_until_serving();
+    topologist.wait_until_ready();
+    topologist.wait_for_log("Acquired the Lease");
 }
 
 /// A class whose templates do not exist.

@@ -1,7 +1,7 @@
 //! A search for inputs that cost too much: a class, a Cluster of it and a template, by thread time and peak memory.
 //!
 //! A test of its own, since measuring memory takes the place of the allocator. `docs/testing.md` says how to run it for
-//! hours.
+//! hours. Two other tests measure memory as well: `growth` and `stored`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_macros, unreachable_pub, reason = "a test")]
 #![allow(clippy::cast_precision_loss, reason = "sizes and times are small")]
@@ -12,6 +12,7 @@ mod genes;
 mod growth;
 mod random;
 mod search;
+mod stored;
 #[path = "../../benches/support/topologies.rs"]
 mod topologies;
 

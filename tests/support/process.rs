@@ -96,7 +96,14 @@ impl Topologist {
     }
 
     /// Starts a command that serves and logs in JSON, and waits until it listens.
-    pub fn launch(mut command: Command) -> Self {
+    pub fn launch(command: Command) -> Self {
+        let mut started = Self::spawn(command);
+        started.wait_until_serving();
+        started
+    }
+
+    /// Starts a command that serves and logs in JSON.
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command starts");
         let watchdog = Command::new("bash")
             .args(["-c", "cat >/dev/null; kill -KILL \"$0\" 2>/dev/null", &child.id().to_string()])
@@ -115,12 +122,15 @@ impl Topologist {
             }
         });
         let [webhook, conversions, admin, api] = [const { String::new() }; 4];
-        let mut started = Topologist { child, watchdog, log, webhook, conversions, admin, api };
-        let entry = started.wait_for_log("Serving");
+        Topologist { child, watchdog, log, webhook, conversions, admin, api }
+    }
+
+    /// Waits until it listens.
+    pub fn wait_until_serving(&mut self) {
+        let entry = self.wait_for_log("Serving");
         let address = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-        (started.webhook, started.conversions) = (address("webhook"), address("conversions"));
-        (started.admin, started.api) = (address("admin"), address("api"));
-        started
+        (self.webhook, self.conversions) = (address("webhook"), address("conversions"));
+        (self.admin, self.api) = (address("admin"), address("api"));
     }
 
     /// Waits for a log line with this message.

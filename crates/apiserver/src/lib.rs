@@ -118,6 +118,12 @@ impl Embedded {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Drops changes and Events that are too old. Writes do this as well; this is for an API without any.
+    pub fn sweep(&self) {
+        let now = self.moment();
+        self.state().sweep(now);
+    }
+
     fn moment(&self) -> Timestamp {
         (self.0.options.clock)()
     }

@@ -404,7 +404,7 @@ async fn a_write_is_retried_when_the_object_changes_during_admission() {
             *left -= 1;
             let place = super::storage::store::StoreKey { kind: "configmaps".into(), key: "default/a".into() };
             let mut state = embedded.state();
-            let mut value = state.get(&place).unwrap().value.clone();
+            let mut value = state.get(&place).unwrap().decode();
             value["data"] = json!({"moved": left.to_string()});
             state.put(&place, value);
         }
@@ -516,6 +516,46 @@ async fn changes_are_forgotten_when_they_take_much_memory_or_are_old() {
     )
     .await;
     assert_eq!(watched_from(&talk, &first).await, json!(410));
+}
+
+#[tokio::test]
+async fn old_changes_and_events_go_without_a_write() {
+    const EVENTS: &str = "/api/v1/namespaces/default/events";
+    let (talk, seconds) = with_clock(Retention::default());
+    let first = talk.map("default", "first", json!({})).await;
+    talk.map("default", "second", json!({})).await;
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
+        "involvedObject": {"namespace": "default"}});
+    assert_eq!(talk.send("POST", EVENTS, event).await.0, 201);
+    talk.0.sweep();
+    assert_eq!(watched_from(&talk, &first).await, Value::Null);
+    seconds.fetch_add(31, Ordering::Relaxed);
+    talk.0.sweep();
+    assert_eq!(watched_from(&talk, &first).await, json!(410));
+    assert_eq!(listed(&talk.get(EVENTS).await.1), ["e"]);
+    seconds.fetch_add(3_600, Ordering::Relaxed);
+    talk.0.sweep();
+    assert_eq!(listed(&talk.get(EVENTS).await.1), [""; 0]);
+    assert_eq!(talk.names().await, ["first", "second"]);
+}
+
+#[tokio::test]
+async fn objects_that_are_nested_too_deeply_are_refused() {
+    const FREE: &str = "/apis/x.dev/v1/namespaces/default/frees/f";
+    let talk = Talk::new();
+    let nested = |levels: usize| (0..levels).fold(json!({}), |inside, _| json!({"a": inside}));
+    let free = json!({"apiVersion": "x.dev/v1", "kind": "Free", "metadata": {"name": "f", "namespace": "default"}, "spec": nested(80)});
+    talk.0.load(vec![free]).unwrap();
+    // Each patch is shallow enough to be read, and what they make together would not be.
+    for (levels, want) in [(10, 200), (100, 400)] {
+        let deepest = format!("/spec{}", "/a".repeat(80));
+        let patch = json!([{"op": "add", "path": deepest, "value": nested(levels)}]);
+        let request = Request::patch(FREE).header("content-type", "application/json-patch+json");
+        let response = talk.0.call(request.body(Body::from(patch.to_string())).unwrap()).await;
+        assert_eq!(response.status().as_u16(), want, "{levels} more");
+    }
+    let (code, object) = talk.get(FREE).await;
+    assert_eq!((code, &object["spec"]), (200, &nested(90)));
 }
 
 #[tokio::test]
@@ -721,7 +761,7 @@ fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
     assert!(assumed.is_namespaced && assumed.has_status && assumed.schema.is_none());
     let state = embedded.state();
     let place = super::storage::store::StoreKey { kind: "freepolicies.x.dev".into(), key: "made/f".into() };
-    assert_eq!(state.get(&place).unwrap().value["status"], json!({"kept": true}));
+    assert_eq!(state.get(&place).unwrap().decode()["status"], json!({"kept": true}));
     assert!(state.has_namespace("made"));
     drop(state);
     let mut wrong = thing("b");

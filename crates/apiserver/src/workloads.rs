@@ -93,6 +93,12 @@ impl Workloads {
         apis.values().for_each(|api| api.embedded.close());
     }
 
+    /// Drops changes and Events of all APIs that are too old.
+    pub fn sweep(&self) {
+        let apis: Vec<Embedded> = self.apis().values().map(|api| api.embedded.clone()).collect();
+        apis.iter().for_each(Embedded::sweep);
+    }
+
     /// How many APIs there are.
     pub fn len(&self) -> usize {
         self.apis().len()

@@ -1,28 +1,37 @@
 //! Objects in the form in which a client wants them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::request::Call;
 use super::table;
-use crate::storage::registry::Resource;
+use crate::storage::registry::{Registry, Resource};
+use crate::storage::shape::{is_stored_as, viewed};
 use crate::storage::status::Failure;
+use crate::storage::stored::Stored;
 
 /// What an answer consists of, before it is written.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub code: StatusCode,
-    pub body: Vec<u8>,
+    pub body: Bytes,
     pub warnings: Vec<String>,
     retry_after: Option<u64>,
 }
 
 impl Answer {
     pub(super) fn of(code: StatusCode, value: &Value) -> Self {
-        Answer { code, body: value.to_string().into_bytes(), warnings: Vec::new(), retry_after: None }
+        Answer::from_text(code, value.to_string().into())
+    }
+
+    pub(super) fn from_text(code: StatusCode, body: Bytes) -> Self {
+        Answer { code, body, warnings: Vec::new(), retry_after: None }
     }
 
     #[must_use]
@@ -59,8 +68,7 @@ impl Answer {
 impl From<Failure> for Answer {
     fn from(failure: Failure) -> Self {
         if failure.is_plain() {
-            let body = failure.message.into_bytes();
-            return Answer { code: failure.code, body, warnings: Vec::new(), retry_after: None };
+            return Answer::from_text(failure.code, failure.message.into());
         }
         let retry_after = failure.details.get("retryAfterSeconds").and_then(Value::as_u64);
         Answer { retry_after, ..Answer::of(failure.code, &failure.to_value()) }
@@ -117,56 +125,135 @@ impl Form {
     }
 
     /// One object in this form.
-    pub(super) fn object<'v>(&self, resource: &Resource, object: Cow<'v, Value>) -> Cow<'v, Value> {
+    pub(super) fn object(&self, resource: &Resource, object: Value) -> Value {
         match self {
             Form::Whole => object,
-            Form::Metadata => Cow::Owned(metadata_of(&object)),
+            Form::Metadata => metadata_of(&object),
             Form::Table(include) => {
                 let list = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-                Cow::Owned(table::render(resource, &[&object], list, include))
+                table::render(resource, &[&object], list, include)
             }
         }
     }
 
-    /// A list in this form.
-    pub(super) fn list(
-        &self,
-        resource: &Resource,
-        items: &[Cow<'_, Value>],
-        mut metadata: Map<String, Value>,
-    ) -> Answer {
-        if *self != Form::Whole && metadata.get("continue").is_some_and(|token| token == "") {
-            metadata.remove("continue");
+    /// A stored object in this form, as JSON.
+    pub(super) fn text(&self, registry: &Registry, resource: &Resource, stored: &Stored) -> Bytes {
+        match self {
+            Form::Whole if is_stored_as(resource, stored) => stored.text().clone(),
+            _ => self.object(resource, viewed(registry, resource, stored)).to_string().into(),
         }
-        let metadata = Value::Object(metadata);
-        let (api_version, kind) = match self {
-            Form::Whole => (resource.api_version(), resource.list_kind.clone()),
-            Form::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
-            Form::Table(include) => {
-                let objects: Vec<&Value> = items.iter().map(AsRef::as_ref).collect();
-                return Answer::of(StatusCode::OK, &table::render(resource, &objects, metadata, include));
-            }
+    }
+
+    /// A list in this form, without objects.
+    pub(super) fn list<'r>(&self, registry: &'r Registry, resource: &'r Resource) -> List<'r> {
+        let items = match self {
+            Form::Table(include) => Items::Table(include.clone(), Vec::new()),
+            Form::Metadata => Items::Metadata(Vec::new()),
+            Form::Whole => Items::Whole(Vec::new()),
         };
-        let mut body = format!("{{\"apiVersion\":{},\"items\":[", json!(api_version)).into_bytes();
-        for (i, item) in items.iter().enumerate() {
-            if i > 0 {
-                body.push(b',');
-            }
-            let item = match self {
-                Form::Metadata => Cow::Owned(metadata_of(item)),
-                _ if resource.builtin.is_some() => Cow::Owned(untyped(item)),
-                _ => Cow::Borrowed(&**item),
-            };
-            serde_json::to_writer(&mut body, &*item).expect("a value can be written to memory");
-        }
-        body.extend(format!("],\"kind\":{},\"metadata\":{metadata}}}", json!(kind)).into_bytes());
-        Answer { code: StatusCode::OK, body, warnings: Vec::new(), retry_after: None }
+        List { registry, resource, items, count: 0 }
     }
 }
 
-/// Lists of a server's own kinds say the kind of their items only once.
-fn untyped(object: &Value) -> Value {
-    let mut object = object.clone();
+/// A list to which objects are added.
+#[derive(Debug)]
+pub(super) struct List<'r> {
+    registry: &'r Registry,
+    resource: &'r Resource,
+    items: Items,
+    count: usize,
+}
+
+/// The objects of a list: as JSON with commas between them, or for a table.
+#[derive(Debug)]
+enum Items {
+    Whole(Vec<u8>),
+    Metadata(Vec<u8>),
+    Table(String, Vec<Value>),
+}
+
+impl List<'_> {
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Adds a stored object.
+    pub(super) fn push(&mut self, stored: &Stored) {
+        // Lists of a server's own kinds say the kind of their items only once.
+        let is_untyped = self.resource.builtin.is_some();
+        match &mut self.items {
+            Items::Whole(text) if is_stored_as(self.resource, stored) => {
+                separate(text);
+                match is_untyped {
+                    true => write(text, &without_type(stored.text())),
+                    false => text.extend(stored.text()),
+                }
+                self.count += 1;
+            }
+            _ => self.push_object(viewed(self.registry, self.resource, stored)),
+        }
+    }
+
+    /// Adds an object in the version of the list.
+    pub(super) fn push_object(&mut self, object: Value) {
+        self.count += 1;
+        match &mut self.items {
+            Items::Whole(text) => {
+                separate(text);
+                match self.resource.builtin {
+                    Some(_) => write(text, &untyped(object)),
+                    None => write(text, &object),
+                }
+            }
+            Items::Metadata(text) => {
+                separate(text);
+                write(text, &metadata_of(&object));
+            }
+            Items::Table(_, objects) => objects.push(object),
+        }
+    }
+
+    pub(super) fn into_answer(self, mut metadata: Map<String, Value>) -> Answer {
+        let is_whole = matches!(self.items, Items::Whole(_));
+        if !is_whole && metadata.get("continue").is_some_and(|token| token == "") {
+            metadata.remove("continue");
+        }
+        let metadata = Value::Object(metadata);
+        let (api_version, kind, items) = match self.items {
+            Items::Whole(items) => (self.resource.api_version(), self.resource.list_kind.clone(), items),
+            Items::Metadata(items) => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned(), items),
+            Items::Table(include, objects) => {
+                let objects: Vec<&Value> = objects.iter().collect();
+                return Answer::of(StatusCode::OK, &table::render(self.resource, &objects, metadata, &include));
+            }
+        };
+        let mut body = format!("{{\"apiVersion\":{},\"items\":[", json!(api_version)).into_bytes();
+        body.extend(items);
+        body.extend(format!("],\"kind\":{},\"metadata\":{metadata}}}", json!(kind)).into_bytes());
+        Answer::from_text(StatusCode::OK, body.into())
+    }
+}
+
+fn separate(items: &mut Vec<u8>) {
+    if !items.is_empty() {
+        items.push(b',');
+    }
+}
+
+fn write(text: &mut Vec<u8>, value: &impl serde::Serialize) {
+    serde_json::to_writer(text, value).expect("a value can be written to memory");
+}
+
+/// The members of an object without those that say its kind.
+fn without_type(text: &[u8]) -> BTreeMap<Cow<'_, str>, &RawValue> {
+    let mut members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
+    members.remove("apiVersion");
+    members.remove("kind");
+    members
+}
+
+/// The object without what says its kind.
+fn untyped(mut object: Value) -> Value {
     if let Value::Object(members) = &mut object {
         members.remove("apiVersion");
         members.remove("kind");

@@ -1,6 +1,5 @@
 //! Deletions of one object and of many.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -20,7 +19,8 @@ use crate::storage::definition::text;
 use crate::storage::registry::Resource;
 use crate::storage::shape::viewed;
 use crate::storage::status::{Failure, deleted};
-use crate::storage::store::{StoreKey, Stored};
+use crate::storage::store::StoreKey;
+use crate::storage::stored::Stored;
 use crate::storage::structure;
 
 /// How often a deletion is tried while others write the object.
@@ -111,7 +111,7 @@ pub(super) async fn one(
         Deleted { object, is_gone: true } if !is_returned => {
             Answer::of(StatusCode::OK, &deleted(resource, &target.name, text(&object, "/metadata/uid")))
         }
-        Deleted { object, .. } => Answer::of(StatusCode::OK, &Form::of(call).object(resource, Cow::Owned(object))),
+        Deleted { object, .. } => Answer::of(StatusCode::OK, &Form::of(call).object(resource, object)),
     };
     Ok(answer.with_warnings(deletion.warnings))
 }
@@ -151,33 +151,33 @@ pub(super) async fn many(
 ) -> Result<Answer, Failure> {
     let selector = Selector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
     let options = Options::parse(call)?;
-    let (places, version) = {
+    let (places, version, registry) = {
         let state = embedded.state();
-        (selected(&state, resource, &target.namespace, &selector), state.version)
+        let places = selected(&state, resource, &target.namespace, &selector);
+        (places, state.version, state.registry.clone())
     };
     let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
-    let mut items = Vec::new();
+    let mut list = Form::of(call).list(&registry, resource);
     for place in places {
         let name = place.key.rsplit('/').next().unwrap_or_default().to_owned();
         match deletion.delete(&place, &name).await {
-            Ok(outcome) => items.push(Cow::Owned(outcome.object)),
+            Ok(outcome) => list.push_object(outcome.object),
             Err(failure) if failure.code == StatusCode::NOT_FOUND => {}
             Err(failure) => return Err(failure),
         }
     }
-    let metadata = list_metadata(resource, version);
-    Ok(Form::of(call).list(resource, &items, metadata).with_warnings(deletion.warnings))
+    Ok(list.into_answer(list_metadata(resource, version)).with_warnings(deletion.warnings))
 }
 
 impl Deletion<'_> {
     async fn delete(&mut self, place: &StoreKey, name: &str) -> Result<Deleted, Failure> {
         for _ in 0..ATTEMPTS {
-            let (live, view) = {
+            let (live, registry) = {
                 let state = self.embedded.state();
                 let live = state.get(place).cloned().ok_or_else(|| Failure::not_found(self.resource, name))?;
-                let view = viewed(&state.registry, self.resource, &live).into_owned();
-                (live, view)
+                (live, state.registry.clone())
             };
+            let view = viewed(&registry, self.resource, &live);
             self.expected(&live, name)?;
             self.forbidden(name)?;
             self.review(place, name, &view).await?;
@@ -192,8 +192,9 @@ impl Deletion<'_> {
                 return Ok(Deleted { object: if is_gone { view } else { object }, is_gone });
             }
             let left = state.delete(place, self.options.propagation, &self.now);
-            let object = left.as_ref().map(|left| viewed(&state.registry, self.resource, left).into_owned());
             state.settle(&self.now);
+            drop(state);
+            let object = left.as_ref().map(|left| viewed(&registry, self.resource, left));
             let is_gone = object.is_none();
             return Ok(Deleted { object: object.unwrap_or(view), is_gone });
         }
@@ -203,11 +204,11 @@ impl Deletion<'_> {
     /// Whether the object is the one that the client means.
     fn expected(&self, live: &Stored, name: &str) -> Result<(), Failure> {
         let Options { uid, version, .. } = &self.options;
-        let why = if !uid.is_empty() && *uid != live.uid() {
+        let why = if !uid.is_empty() && **uid != *live.uid {
             format!(
                 "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
                  deleted and then recreated",
-                live.uid()
+                live.uid
             )
         } else if !version.is_empty() && *version != live.version.to_string() {
             format!(

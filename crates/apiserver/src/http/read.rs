@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{Answer, Form};
 use super::request::{Call, Target};
 use super::selector::Selector;
+use crate::Embedded;
 use crate::storage::registry::{Registry, Resource};
 use crate::storage::shape::viewed;
 use crate::storage::status::Failure;
@@ -46,19 +47,22 @@ pub(super) fn too_new(wanted: u64, current: u64) -> Failure {
 }
 
 /// Answers with an object.
-pub(super) fn get(state: &State, call: &Call, target: &Target, resource: &Resource) -> Result<Answer, Failure> {
+pub(super) fn get(embedded: &Embedded, call: &Call, target: &Target, resource: &Resource) -> Result<Answer, Failure> {
     let wanted = version_of(call.query.text("resourceVersion"))?;
-    if wanted > state.version {
-        return Err(too_new(wanted, state.version));
-    }
     let place = StoreKey::of(resource, &target.namespace, &target.name);
-    let stored = state.get(&place).ok_or_else(|| Failure::not_found(resource, &target.name))?;
-    let object = viewed(&state.registry, resource, stored);
+    let (stored, registry) = {
+        let state = embedded.state();
+        if wanted > state.version {
+            return Err(too_new(wanted, state.version));
+        }
+        let stored = state.get(&place).cloned().ok_or_else(|| Failure::not_found(resource, &target.name))?;
+        (stored, state.registry.clone())
+    };
     if target.subresource == "scale" {
-        let scale = super::scale::shown(resource, &object)?;
+        let scale = super::scale::shown(resource, &viewed(&registry, resource, &stored))?;
         return Ok(Answer::of(StatusCode::OK, &scale));
     }
-    Ok(Answer::of(StatusCode::OK, &Form::of(call).object(resource, object)))
+    Ok(Answer::from_text(StatusCode::OK, Form::of(call).text(&registry, resource, &stored)))
 }
 
 /// Where the next page begins.
@@ -117,15 +121,14 @@ pub(super) fn list(
     let snapshot = snapshot?;
     let limit = call.query.number("limit").and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let after = page.as_ref().map_or("", |page| &page.after);
-    let mut items = Vec::new();
+    let mut items = Form::of(call).list(&snapshot.registry, resource);
     let mut metadata = list_metadata(resource, snapshot.version);
     let mut last: Option<&Arc<str>> = None;
     let from = if after > &*prefix { after } else { &prefix };
     let all = store::from(&snapshot.objects, from).take_while(|(key, _)| key.starts_with(&prefix));
     let mut all = all.filter(|(key, _)| after.is_empty() || &***key > after);
     while let Some((key, stored)) = all.next() {
-        let object = viewed(&snapshot.registry, resource, stored);
-        if !selector.selects(&object) {
+        if !selector.selects(&snapshot.registry, resource, stored) {
             continue;
         }
         if limit.is_some_and(|limit| items.len() >= limit) {
@@ -138,9 +141,9 @@ pub(super) fn list(
             break;
         }
         last = Some(key);
-        items.push(object);
+        items.push(stored);
     }
-    Ok(Form::of(call).list(resource, &items, metadata))
+    Ok(items.into_answer(metadata))
 }
 
 /// The metadata of a list; those of custom kinds always have a token, be it an empty one.
@@ -191,7 +194,7 @@ pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, sele
     let kind: Arc<str> = resource.store_name().into();
     let objects = state.objects_of(&kind, Part { prefix: &prefix, cluster: selector.cluster() });
     within(&objects, &prefix)
-        .filter(|(_, stored)| selector.selects(&viewed(&state.registry, resource, stored)))
+        .filter(|(_, stored)| selector.selects(&state.registry, resource, stored))
         .map(|(key, _)| StoreKey { kind: kind.clone(), key: key.clone() })
         .collect()
 }

@@ -4,10 +4,15 @@
 use serde_json::Value;
 
 use crate::storage::builtin;
-use crate::storage::registry::{self, Resource, at_path};
+use crate::storage::registry::{self, Registry, Resource, at_path};
+use crate::storage::shape::viewed;
 use crate::storage::status::Failure;
+use crate::storage::stored::Stored;
 use model::hub::LabelRequirements;
 use model::hub::label::CLUSTER_NAME;
+
+/// Where the name of an object is.
+const NAME: &str = ".metadata.name";
 
 /// Which objects a request is about.
 #[derive(Clone, Debug, Default)]
@@ -62,25 +67,34 @@ impl Selector {
         self.labels.value_of(CLUSTER_NAME)
     }
 
-    /// Whether an object is selected.
-    pub(super) fn selects(&self, object: &Value) -> bool {
-        if self.is_everything() {
+    /// Whether an object is selected. Most objects need not be decoded for the answer.
+    pub(super) fn selects(&self, registry: &Registry, resource: &Resource, stored: &Stored) -> bool {
+        if !self.labels.hold(|name| stored.label(name)) {
+            return false;
+        }
+        let (by_name, others): (Vec<_>, Vec<_>) = self.fields.iter().partition(|requirement| requirement.path == NAME);
+        if !by_name.iter().all(|requirement| requirement.is_met_by(&stored.name)) {
+            return false;
+        }
+        if others.is_empty() {
             return true;
         }
-        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
-        let label = |name: &str| labels.and_then(|labels| labels.get(name)).and_then(Value::as_str);
-        self.labels.hold(label) && self.fields.iter().all(|requirement| requirement.holds(object))
+        let object = viewed(registry, resource, stored);
+        others.iter().all(|requirement| requirement.holds(&object))
     }
 }
 
 impl FieldRequirement {
     fn holds(&self, object: &Value) -> bool {
-        let is_equal = match at_path(object, &self.path) {
-            None | Some(Value::Null) => self.value == self.absent,
-            Some(Value::String(text)) => *text == self.value,
-            Some(other) => *self.value == *other.to_string(),
-        };
-        is_equal == self.equals
+        match at_path(object, &self.path) {
+            None | Some(Value::Null) => self.is_met_by(self.absent),
+            Some(Value::String(text)) => self.is_met_by(text),
+            Some(other) => self.is_met_by(&other.to_string()),
+        }
+    }
+
+    fn is_met_by(&self, value: &str) -> bool {
+        (self.value == value) == self.equals
     }
 }
 
@@ -97,7 +111,7 @@ fn field_term(term: &str) -> Option<(&str, &str, bool)> {
 /// Where a field stands by which objects can be selected.
 fn field_path(resource: &Resource, name: &str) -> Option<String> {
     match name {
-        "metadata.name" => return Some(".metadata.name".to_owned()),
+        "metadata.name" => return Some(NAME.to_owned()),
         "metadata.namespace" if resource.is_namespaced || resource.builtin.is_none() => {
             return Some(".metadata.namespace".to_owned());
         }

@@ -98,7 +98,7 @@ impl Embedded {
         let warnings: Vec<String> = resource.deprecation.iter().cloned().collect();
         let answer = match verb {
             Verb::Watch => return watch::watch(self, call, target, resource),
-            Verb::Get => read::get(&self.state(), call, target, resource)?,
+            Verb::Get => read::get(self, call, target, resource)?,
             Verb::List => read::list(|take| take(&self.state()), call, target, resource)?,
             Verb::Delete if target.subresource.is_empty() => delete::one(self, call, target, resource).await?,
             Verb::DeleteCollection => delete::many(self, call, target, resource).await?,

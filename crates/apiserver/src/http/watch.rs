@@ -1,6 +1,5 @@
 //! Watches: existing objects, then events, one line of JSON for each.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,8 @@ use crate::Embedded;
 use crate::storage::registry::{Registry, Resource};
 use crate::storage::shape::viewed;
 use crate::storage::status::Failure;
-use crate::storage::store::{self, Happening, Part, Stored, within};
+use crate::storage::store::{self, Happening, Part, within};
+use crate::storage::stored::Stored;
 use crate::storage::structure;
 
 /// How long a watch lasts that does not say it.
@@ -105,13 +105,11 @@ pub(super) fn watch(
         Start::Everything(announces_end) => {
             let mut lines = Vec::new();
             let part = Part { prefix: &watch.prefix, cluster: watch.selector.cluster() };
-            let objects = state.objects_of(&watch.kind, part);
+            let (objects, registry) = (state.objects_of(&watch.kind, part), state.registry.clone());
+            drop(state);
             for (key, stored) in within(&objects, &watch.prefix) {
-                if watch.is_about(key) {
-                    let object = viewed(&state.registry, resource, stored);
-                    if watch.selector.selects(&object) {
-                        watch.line("ADDED", object, &mut lines);
-                    }
+                if watch.is_about(key) && watch.selector.selects(&registry, resource, stored) {
+                    watch.line("ADDED", stored, &registry, &mut lines);
                 }
             }
             if announces_end {
@@ -120,7 +118,6 @@ pub(super) fn watch(
             watch.ready = Some(lines.into()).filter(|lines: &Bytes| !lines.is_empty());
         }
     }
-    drop(state);
     let lines = stream::unfold(watch, |mut watch| async move {
         let closed = watch.embedded.0.closed.clone();
         let lines = closed.run_until_cancelled(watch.next()).await??;
@@ -225,29 +222,27 @@ impl Watch {
             return;
         }
         let selected = |stored: &Option<Arc<Stored>>| {
-            stored.as_ref().is_some_and(|stored| {
-                self.selector.is_everything() || self.selector.selects(&viewed(registry, &self.resource, stored))
-            })
+            stored.as_ref().is_some_and(|stored| self.selector.selects(registry, &self.resource, stored))
         };
         match (selected(&happening.before), selected(&happening.after)) {
             (false, false) => {}
             (was_selected, true) => {
                 let Some(after) = &happening.after else { return };
                 let what = if was_selected { "MODIFIED" } else { "ADDED" };
-                self.line(what, viewed(registry, &self.resource, after), lines);
+                self.line(what, after, registry, lines);
             }
             (true, false) => {
                 // As it was, in the version in which it is gone.
                 let Some(before) = &happening.before else { return };
-                let mut object = viewed(registry, &self.resource, before).into_owned();
+                let mut object = viewed(registry, &self.resource, before);
                 object["metadata"]["resourceVersion"] = json!(happening.version.to_string());
-                self.line("DELETED", Cow::Owned(object), lines);
+                write_line("DELETED", &self.form.object(&self.resource, object), lines);
             }
         }
     }
 
-    fn line(&self, what: &str, object: Cow<'_, Value>, lines: &mut Vec<u8>) {
-        write_line(what, &self.form.object(&self.resource, object), lines);
+    fn line(&self, what: &str, stored: &Stored, registry: &Registry, lines: &mut Vec<u8>) {
+        write_text(what, &self.form.text(registry, &self.resource, stored), lines);
     }
 
     /// Says up to which version everything has been said.
@@ -265,7 +260,11 @@ impl Watch {
 }
 
 fn write_line(what: &str, object: &Value, lines: &mut Vec<u8>) {
-    lines.extend(format!("{{\"type\":\"{what}\",\"object\":").into_bytes());
-    serde_json::to_writer(&mut *lines, object).expect("a value can be written to memory");
-    lines.extend(b"}\n");
+    write_text(what, object.to_string().as_bytes(), lines);
+}
+
+fn write_text(what: &str, object: &[u8], lines: &mut Vec<u8>) {
+    for part in [b"{\"type\":\"", what.as_bytes(), b"\",\"object\":", object, b"}\n"] {
+        lines.extend_from_slice(part);
+    }
 }

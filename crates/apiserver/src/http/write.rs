@@ -6,7 +6,6 @@
 //!   └──────────────── once more, after a write conflict ◄──────────── commit ◄─────┘
 //! ```
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +26,8 @@ use crate::storage::random;
 use crate::storage::registry::{Registry, Resource};
 use crate::storage::shape::{self, storage_group, viewed};
 use crate::storage::status::Failure;
-use crate::storage::store::{State, StoreKey, Stored};
+use crate::storage::store::{State, StoreKey};
+use crate::storage::stored::{Holds, Stored};
 use crate::storage::structure::Fault;
 use schema::field::{ErrorKind, Shown};
 use schema::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
@@ -60,10 +60,18 @@ pub(super) struct Draft {
 
 /// How a write ended.
 enum Ended {
-    Created(Value),
-    Written(Value),
+    Created(Written),
+    Written(Written),
     /// Another client has written the object since.
     Moved,
+}
+
+/// The object that a write has made.
+enum Written {
+    /// In the version of the request.
+    Object(Value),
+    /// As it is stored, which is the version of the request.
+    Stored(Arc<Stored>),
 }
 
 impl Write<'_> {
@@ -73,9 +81,9 @@ impl Write<'_> {
         while Instant::now() < deadline {
             let given = self.warnings.len();
             let outcome = self.attempt().await;
-            let (code, object) = match outcome {
-                Ok(Ended::Created(object)) => (StatusCode::CREATED, object),
-                Ok(Ended::Written(object)) => (StatusCode::OK, object),
+            let (code, written) = match outcome {
+                Ok(Ended::Created(written)) => (StatusCode::CREATED, written),
+                Ok(Ended::Written(written)) => (StatusCode::OK, written),
                 Ok(Ended::Moved) => {
                     self.warnings.truncate(given);
                     yield_now().await;
@@ -83,13 +91,24 @@ impl Write<'_> {
                 }
                 Err(failure) => return Ok(Answer::from(failure).with_warnings(self.warnings)),
             };
-            let answer = match self.target.subresource.as_str() {
-                "scale" => super::scale::of(self.resource, &object).unwrap_or(object),
-                _ => Form::of(self.call).object(self.resource, Cow::Owned(object)).into_owned(),
-            };
-            return Ok(Answer::of(code, &answer).with_warnings(self.warnings));
+            return Ok(self.answer(code, written).with_warnings(self.warnings));
         }
         Err(Failure::modified(self.resource, &self.target.name))
+    }
+
+    fn answer(&self, code: StatusCode, written: Written) -> Answer {
+        let form = Form::of(self.call);
+        let object = match written {
+            Written::Stored(stored) if form == Form::Whole && self.target.subresource != "scale" => {
+                return Answer::from_text(code, stored.text().clone());
+            }
+            Written::Stored(stored) => stored.decode(),
+            Written::Object(object) => object,
+        };
+        match self.target.subresource.as_str() {
+            "scale" => Answer::of(code, &super::scale::of(self.resource, &object).unwrap_or(object)),
+            _ => Answer::of(code, &form.object(self.resource, object)),
+        }
     }
 
     async fn attempt(&mut self) -> Result<Ended, Failure> {
@@ -102,7 +121,7 @@ impl Write<'_> {
             };
             (state.registry.clone(), live)
         };
-        let live_view = live.as_ref().map(|live| viewed(&registry, self.resource, live).into_owned());
+        let live_view = live.as_ref().map(|live| viewed(&registry, self.resource, live));
         let old = live_view.as_ref();
         let draft = self.draft(old)?;
         let is_conditional = draft.is_conditional;
@@ -444,35 +463,35 @@ impl Write<'_> {
         }
         self.namespace_takes(&state)?;
         if old == Some(&object) {
-            return Ok(Ended::Written(object));
+            return Ok(Ended::Written(Written::Object(object)));
         }
+        let ended = |written| if old.is_some() { Ended::Written(written) } else { Ended::Created(written) };
         if self.is_dry_run {
-            return Ok(if old.is_some() { Ended::Written(object) } else { Ended::Created(object) });
+            return Ok(ended(Written::Object(object)));
         }
-        let is_new = old.is_none();
-        let stored = match registry.stored(storage_group(self.resource), &self.resource.plural) {
-            Some(storage) => shape::converted(registry, &object, storage)?,
-            None => object.clone(),
-        };
-        let candidate = Stored::candidate(stored);
-        let written = if candidate.is_being_deleted()
-            && candidate.finalizers().next().is_none()
-            && !has_spec_finalizers(&candidate.value)
-        {
-            // Nothing holds it any more: it goes as it was.
+        let holds = Holds::read(&object);
+        if holds.is_being_deleted && !holds.any() {
+            // It goes as it was.
             state.remove(&place);
-            object
-        } else {
-            let stored = state.put(&place, candidate.value);
-            if self.resource.builtin == Some(Builtin::Event) {
-                state.note_event(&place, &stored, self.embedded.moment());
+            state.settle(&self.now);
+            return Ok(ended(Written::Object(object)));
+        }
+        let storage = registry.stored(storage_group(self.resource), &self.resource.plural);
+        let storage = storage.filter(|storage| storage.api_version() != self.resource.api_version());
+        let written = match storage {
+            None => Written::Stored(state.put(&place, object)),
+            Some(storage) => {
+                let stored = state.put(&place, shape::converted(registry, &object, storage)?);
+                let mut object = object;
+                object["metadata"]["resourceVersion"] = json!(stored.version.to_string());
+                Written::Object(object)
             }
-            let mut object = object;
-            object["metadata"]["resourceVersion"] = json!(stored.version.to_string());
-            object
         };
+        if self.resource.builtin == Some(Builtin::Event) {
+            state.note_event(&place, self.embedded.moment());
+        }
         state.settle(&self.now);
-        Ok(if is_new { Ended::Created(written) } else { Ended::Written(written) })
+        Ok(ended(written))
     }
 }
 
@@ -482,11 +501,6 @@ fn without_blanks(managers: Vec<ManagedFields>, blanks: &[&[&str]]) -> Vec<Manag
     let blanks = FieldSet::of(blanks.iter().map(|path| path.0.as_slice()));
     let lean = |entry: ManagedFields| ManagedFields { fields: entry.fields.difference(&blanks), ..entry };
     managers.into_iter().map(lean).filter(|entry| !entry.fields.is_empty()).collect()
-}
-
-fn has_spec_finalizers(object: &Value) -> bool {
-    object["kind"] == "Namespace"
-        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }
 
 /// Whether two objects differ in what the generation counts: everything but metadata.

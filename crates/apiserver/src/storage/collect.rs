@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::builtin::Builtin;
 use super::registry::Resource;
-use super::store::{State, StoreKey, Stored, Sweep, within};
+use super::store::{State, StoreKey, Sweep, within};
+use super::stored::{Holds, Owner, Stored};
 
 /// Keeps an owner until those that block its deletion are gone.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
@@ -31,7 +32,7 @@ pub(crate) enum Propagation {
 
 /// Whether an owner is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum Presence {
     Present,
     Absent,
     /// It is deleted after those that it owns.
@@ -58,17 +59,17 @@ impl State {
             self.serve(place, now);
         }
         let Some(object) = self.get(place).cloned() else { return };
-        if object.is_being_deleted() {
+        if object.holds.is_being_deleted {
             self.note_end_of_container(place, &object);
-            if object.finalizers().next().is_none() && !self.is_container_in_use(place, &object) {
+            if !object.holds.any() {
                 self.remove(place);
                 return;
             }
-            if object.finalizers().any(|finalizer| finalizer == ORPHAN) {
+            if object.holds.has(ORPHAN) {
                 self.orphan(place, &object);
                 return;
             }
-            if object.finalizers().any(|finalizer| finalizer == FOREGROUND) {
+            if object.holds.has(FOREGROUND) {
                 self.delete_in_foreground(place, &object, now);
                 return;
             }
@@ -89,64 +90,69 @@ impl State {
 
     /// Deletes an object whose owners are all gone, and forgets owners that are gone beside others that are not.
     fn judge_by_owners(&mut self, place: &StoreKey, object: &Arc<Stored>, now: &str) {
-        if object.owners().is_empty() {
+        if object.owners.is_empty() {
             return;
         }
-        let of: Vec<Owner> = object.owners().iter().map(|owner| self.owner(place, owner)).collect();
-        if !of.contains(&Owner::Present) {
-            let waits = of.contains(&Owner::Waiting) && !self.dependents_of(object.uid()).is_empty();
+        let of: Vec<Presence> = object.owners.iter().map(|owner| self.owner(place, owner)).collect();
+        if !of.contains(&Presence::Present) {
+            let waits = of.contains(&Presence::Waiting) && !self.dependents_of(&object.uid).is_empty();
             let propagation = waits.then_some(Propagation::Foreground);
             self.delete(place, propagation, now);
-        } else if of.iter().any(|owner| *owner != Owner::Present) {
+        } else if of.iter().any(|owner| *owner != Presence::Present) {
             let mut owners = of.iter();
-            self.keep_owners(place, object, |_| owners.next() == Some(&Owner::Present));
+            self.keep_owners(place, object, |_| owners.next() == Some(&Presence::Present));
         }
     }
 
     /// Whether the object that a reference names is there.
-    fn owner(&self, of: &StoreKey, reference: &Value) -> Owner {
-        let text = |name: &str| reference.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (group, _) = text("apiVersion").split_once('/').unwrap_or(("", ""));
-        let kind = self.registry.group(group).find(|resource| resource.kind == text("kind"));
+    fn owner(&self, of: &StoreKey, reference: &Owner) -> Presence {
+        let (group, _) = reference.api_version.split_once('/').unwrap_or(("", ""));
+        let kind = self.registry.group(group).find(|resource| *resource.kind == *reference.kind);
         // Whether the objects of a kind that is not served are gone is unknown.
-        let Some(kind) = kind else { return Owner::Present };
+        let Some(kind) = kind else { return Presence::Present };
         if kind.is_namespaced && of.namespace().is_empty() {
-            return Owner::Present;
+            return Presence::Present;
         }
-        let Some(place) = self.place_of(text("uid")) else { return Owner::Absent };
+        let Some(place) = self.place_of(&reference.uid) else { return Presence::Absent };
         let is_meant =
             *place.kind == *kind.store_name() && (place.namespace().is_empty() || place.namespace() == of.namespace());
         match self.get(place).filter(|_| is_meant) {
-            Some(owner) if owner.text("name") != text("name") => Owner::Absent,
-            Some(owner) if owner.is_being_deleted() && owner.finalizers().any(|name| name == FOREGROUND) => {
-                Owner::Waiting
-            }
-            Some(_) => Owner::Present,
-            None => Owner::Absent,
+            Some(owner) if owner.name != reference.name => Presence::Absent,
+            Some(owner) if owner.holds.is_being_deleted && owner.holds.has(FOREGROUND) => Presence::Waiting,
+            Some(_) => Presence::Present,
+            None => Presence::Absent,
         }
     }
 
     /// Stores the object with those of its owners that stay.
-    fn keep_owners(&mut self, place: &StoreKey, object: &Arc<Stored>, mut keep: impl FnMut(&Value) -> bool) {
-        let mut value = object.value.clone();
+    fn keep_owners(&mut self, place: &StoreKey, object: &Arc<Stored>, mut keep: impl FnMut(&Owner) -> bool) {
+        let mut value = object.decode();
         if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
-            let (left, gone): (Vec<Value>, Vec<Value>) = object.owners().iter().cloned().partition(|owner| keep(owner));
-            gone.iter().filter_map(|owner| owner.get("uid")?.as_str()).for_each(|uid| disown(metadata, uid));
-            match left.is_empty() {
-                true => metadata.remove("ownerReferences"),
-                false => metadata.insert("ownerReferences".to_owned(), Value::Array(left)),
+            let mut left = match metadata.remove("ownerReferences") {
+                Some(Value::Array(references)) => references,
+                _ => Vec::new(),
             };
+            let mut owners = object.owners.iter();
+            left.retain(|_| {
+                let Some(owner) = owners.next() else { return true };
+                let is_kept = keep(owner);
+                if !is_kept && !owner.uid.is_empty() {
+                    disown(metadata, &owner.uid);
+                }
+                is_kept
+            });
+            if !left.is_empty() {
+                metadata.insert("ownerReferences".to_owned(), Value::Array(left));
+            }
         }
         self.put(place, value);
     }
 
     /// Releases those that the object owns, then the object.
     fn orphan(&mut self, place: &StoreKey, object: &Arc<Stored>) {
-        for dependent in self.dependents_of(object.uid()) {
+        for dependent in self.dependents_of(&object.uid) {
             if let Some(owned) = self.get(&dependent).cloned() {
-                self.keep_owners(&dependent, &owned, |owner| {
-                    owner.get("uid").and_then(Value::as_str) != Some(object.uid())
-                });
+                self.keep_owners(&dependent, &owned, |owner| owner.uid != object.uid);
             }
         }
         self.without_finalizer(place, object, ORPHAN);
@@ -154,34 +160,32 @@ impl State {
 
     /// Deletes those that the object owns, and the object once none of them blocks it.
     fn delete_in_foreground(&mut self, place: &StoreKey, object: &Arc<Stored>, now: &str) {
-        let dependents = self.dependents_of(object.uid());
+        let dependents = self.dependents_of(&object.uid);
         for dependent in &dependents {
-            let owned = self.get(dependent).filter(|owned| !owned.is_being_deleted()).cloned();
+            let owned = self.get(dependent).filter(|owned| !owned.holds.is_being_deleted).cloned();
             if let Some(owned) = owned {
                 self.judge_by_owners(dependent, &owned, now);
             }
         }
-        let blocks = |owner: &Value| {
-            owner.get("uid").and_then(Value::as_str) == Some(object.uid())
-                && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true))
-        };
+        let blocks = |owner: &Owner| owner.blocks_deletion && owner.uid == object.uid;
         let is_blocked = self
-            .dependents_of(object.uid())
+            .dependents_of(&object.uid)
             .iter()
             .filter_map(|dependent| self.get(dependent))
-            .any(|owned| owned.owners().iter().any(blocks));
+            .any(|owned| owned.owners.iter().any(blocks));
         if !is_blocked && let Some(object) = self.get(place).cloned() {
             self.without_finalizer(place, &object, FOREGROUND);
         }
     }
 
     fn without_finalizer(&mut self, place: &StoreKey, object: &Arc<Stored>, finalizer: &str) {
-        let left: Vec<&str> = object.finalizers().filter(|name| *name != finalizer).collect();
+        let left: Vec<&str> =
+            object.holds.finalizers.iter().map(|name| &**name).filter(|name| *name != finalizer).collect();
         if left.is_empty() {
             self.remove(place);
             return;
         }
-        let mut value = object.value.clone();
+        let mut value = object.decode();
         value["metadata"]["finalizers"] = json!(left);
         self.put(place, value);
     }
@@ -195,16 +199,16 @@ impl State {
     ) -> Option<Arc<Stored>> {
         let object = self.get(place)?.clone();
         let resource = self.resource_at(place);
-        let marked = marked(&object.value, resource.as_deref(), propagation, now);
-        let is_held = Stored::candidate(marked);
-        if is_held.finalizers().next().is_none() && !self.is_container_in_use(place, &is_held) {
+        let value = object.decode();
+        let marked = marked(&value, resource.as_deref(), propagation, now);
+        if !Holds::read(&marked).any() {
             self.remove(place);
             return None;
         }
-        if is_held.value == object.value {
+        if marked == value {
             return Some(object);
         }
-        Some(self.put(place, is_held.value))
+        Some(self.put(place, marked))
     }
 
     /// The kind of the objects at a place, as they are stored.
@@ -213,21 +217,11 @@ impl State {
         self.registry.stored(group, plural).cloned()
     }
 
-    /// Whether the object is a namespace that its own finalizer still holds.
-    #[allow(clippy::unused_self, reason = "reads as a question to the store")]
-    fn is_container_in_use(&self, place: &StoreKey, object: &Stored) -> bool {
-        let finalizers = object.value.pointer("/spec/finalizers").and_then(Value::as_array);
-        &*place.kind == "namespaces" && finalizers.is_some_and(|finalizers| !finalizers.is_empty())
-    }
-
     /// Notes that the objects of a namespace or a kind must be deleted.
     fn note_end_of_container(&mut self, place: &StoreKey, object: &Stored) {
-        let spec_finalizers = object.value.pointer("/spec/finalizers").and_then(Value::as_array);
-        if &*place.kind == "namespaces"
-            && spec_finalizers.is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
-        {
+        if &*place.kind == "namespaces" && object.holds.spec_finalizers.iter().any(|name| **name == *KUBERNETES) {
             self.terminating.entry(place.key.to_string()).or_default();
-        } else if &*place.kind == DEFINITIONS && object.finalizers().any(|finalizer| finalizer == CLEANUP) {
+        } else if &*place.kind == DEFINITIONS && object.holds.has(CLEANUP) {
             self.withdrawn.entry(place.key.to_string()).or_default();
         }
     }
@@ -246,7 +240,7 @@ impl State {
             self.terminating.remove(&namespace);
             let place = StoreKey { kind: "namespaces".into(), key: namespace.as_str().into() };
             let Some(object) = self.get(&place).cloned() else { continue };
-            let mut value = object.value.clone();
+            let mut value = object.decode();
             if let Some(Value::Array(finalizers)) = value.pointer_mut("/spec/finalizers") {
                 finalizers.retain(|finalizer| finalizer != KUBERNETES);
             }
@@ -287,7 +281,7 @@ impl State {
 
     fn delete_all(&mut self, places: &[StoreKey], now: &str) {
         for place in places {
-            if self.get(place).is_some_and(|object| !object.is_being_deleted()) {
+            if self.get(place).is_some_and(|object| !object.holds.is_being_deleted) {
                 self.delete(place, Some(Propagation::Background), now);
             }
         }

@@ -318,15 +318,16 @@ impl State {
             self.forget_kind(&kind);
             return;
         };
-        let status = accepted(&definition.value, now);
-        if definition.value.get("status") != Some(&status) {
-            let mut value = definition.value.clone();
+        let definition = definition.decode();
+        let status = accepted(&definition, now);
+        if definition.get("status") != Some(&status) {
+            let mut value = definition.clone();
             value["status"] = status;
-            let value = owned_by_server(&definition.value, value, now, &registry);
+            let value = owned_by_server(&definition, value, now, &registry);
             self.put(place, value);
         }
         // What cannot be used was refused when it was written.
-        let Ok(served) = resources(&definition.value) else { return };
+        let Ok(served) = resources(&definition) else { return };
         let storage = served.iter().find(|resource| resource.is_storage).cloned();
         registry.replace(group, plural, served);
         self.registry = Arc::new(registry);

@@ -1,7 +1,7 @@
 //! The kinds that are served, and the objects that are stored.
 //!
 //! ```text
-//! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write; log.rs, expiry.rs, retention.rs: what is kept
+//! load.rs (files) ─► store.rs, stored.rs, index.rs ◄─ collect.rs: what follows from a write; log.rs, expiry.rs, retention.rs: what is kept
 //!                      ▲ kinds
 //!       registry.rs ◄─ kinds.rs, workload_kinds.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
 //! ```
@@ -23,6 +23,7 @@ pub(super) mod sample;
 pub(super) mod shape;
 pub(super) mod status;
 pub(super) mod store;
+pub(super) mod stored;
 pub(super) mod structure;
 mod workload_kinds;
 

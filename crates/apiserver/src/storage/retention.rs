@@ -1,6 +1,6 @@
 //! How much an API keeps of what it could also forget.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 /// Bounds on the history of an API, and on its Events.
 #[derive(Clone, Debug)]
@@ -21,15 +21,20 @@ impl Default for Retention {
     fn default() -> Self {
         Retention {
             changes: 2_000,
-            change_bytes: 64 << 20,
+            change_bytes: 16 << 20,
             change_age: SignedDuration::from_secs(30),
             events: 2_000,
-            event_bytes: 16 << 20,
+            event_bytes: 4 << 20,
         }
     }
 }
 
 impl Retention {
+    /// The moment before which changes are too old.
+    pub(super) fn oldest_change(&self, now: Timestamp) -> Timestamp {
+        now.checked_sub(self.change_age).unwrap_or(Timestamp::MIN)
+    }
+
     /// That of a workload cluster.
     pub(crate) fn of_workload(&self) -> Self {
         let part = |bytes: usize| bytes / 32;

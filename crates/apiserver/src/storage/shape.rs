@@ -8,7 +8,7 @@ use super::builtin::Builtin;
 use super::metadata;
 use super::registry::{Registry, Resource};
 use super::status::Failure;
-use super::store::Stored;
+use super::stored::Stored;
 use super::structure::Fault;
 use model::hub::Kind;
 use model::hub::contract::compare_versions;
@@ -18,11 +18,18 @@ use model::wire::conversion::extension_config;
 use model::wire::{Version, conversion};
 use schema::field::ErrorKind;
 
+/// How deep the values of an object are nested at most. Decoders of JSON, ours and those of clients, stop at 128, and the record of field
+/// managers is some levels deeper than what it records.
+const MAX_DEPTH: usize = 100;
+
 /// Drops unknown fields of an object, fills in what it lacks, and returns where the former was.
 ///
 /// # Errors
-/// 400 for metadata that are none.
+/// 400 for metadata that are none, and for values that are nested too deeply.
 pub(crate) fn shaped(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+    if is_deeper(object, MAX_DEPTH) {
+        return Err(Failure::bad_request(format!("the object is nested more than {MAX_DEPTH} levels deep")));
+    }
     let mut unknown = metadata::coerce(resource, object)?;
     if let Some(schema) = &resource.schema {
         unknown.extend(schema.prune(object));
@@ -38,6 +45,16 @@ pub(crate) fn shaped(resource: &Resource, object: &mut Value) -> Result<Vec<Stri
     }
     unknown.sort();
     Ok(unknown)
+}
+
+/// Whether values are nested more than `levels` deep.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return true };
+    match value {
+        Value::Array(elements) => elements.iter().any(|element| is_deeper(element, below)),
+        Value::Object(members) => members.values().any(|member| is_deeper(member, below)),
+        _ => false,
+    }
 }
 
 /// What a schema finds wrong with an object.
@@ -79,18 +96,21 @@ fn typed(resource: &Resource, faults: &[Fault]) -> Result<(), Failure> {
     }
 }
 
+/// Whether an object is stored in the version in which a kind is asked for.
+pub(crate) fn is_stored_as(resource: &Resource, stored: &Stored) -> bool {
+    let version = &*stored.api_version;
+    version == resource.version && resource.group.is_empty()
+        || version.split_once('/') == Some((&*resource.group, &*resource.version))
+}
+
 /// A stored object in the version in which a kind is asked for.
-pub(crate) fn viewed<'s>(registry: &Registry, resource: &Resource, stored: &'s Stored) -> Cow<'s, Value> {
-    let is_as_stored = stored.value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| {
-        version == resource.version && resource.group.is_empty()
-            || version.split_once('/') == Some((&*resource.group, &*resource.version))
-    });
-    if is_as_stored {
-        return Cow::Borrowed(&stored.value);
+pub(crate) fn viewed(registry: &Registry, resource: &Resource, stored: &Stored) -> Value {
+    let object = stored.decode();
+    if is_stored_as(resource, stored) {
+        return object;
     }
     // What has no counterpart was refused when it was written, or has come in a file.
-    let converted = converted(registry, &stored.value, resource);
-    Cow::Owned(converted.unwrap_or_else(|_| renamed(stored.value.clone(), resource)))
+    converted(registry, &object, resource).unwrap_or_else(|_| renamed(object, resource))
 }
 
 /// The group in which objects of a kind are stored.

@@ -20,59 +20,8 @@ use super::expiry::Expiry;
 use super::index::ByCluster;
 use super::log::Log;
 use super::registry::{Registry, Resource};
+use super::stored::Stored;
 use crate::Options;
-use golang::json::in_memory;
-use model::hub::label::CLUSTER_NAME;
-
-/// An object as it is stored: in its storage version, with its resourceVersion in it.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    pub value: Value,
-    pub version: u64,
-    /// About what it takes in memory.
-    pub bytes: usize,
-}
-
-impl Stored {
-    pub(super) fn new(value: Value, version: u64) -> Self {
-        let bytes = in_memory(&value);
-        Stored { value, version, bytes }
-    }
-
-    /// An object that may be stored.
-    pub(crate) fn candidate(value: Value) -> Self {
-        Stored { value, version: 0, bytes: 0 }
-    }
-
-    fn metadata(&self, name: &str) -> Option<&Value> {
-        self.value.get("metadata")?.get(name)
-    }
-
-    pub(super) fn text(&self, name: &str) -> &str {
-        self.metadata(name).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    pub(crate) fn uid(&self) -> &str {
-        self.text("uid")
-    }
-
-    /// The Cluster that the label names.
-    fn cluster(&self) -> Option<&str> {
-        self.metadata("labels")?.get(CLUSTER_NAME)?.as_str()
-    }
-
-    pub(crate) fn is_being_deleted(&self) -> bool {
-        self.metadata("deletionTimestamp").is_some_and(|time| !time.is_null())
-    }
-
-    pub(crate) fn finalizers(&self) -> impl Iterator<Item = &str> {
-        self.metadata("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
-    }
-
-    pub(super) fn owners(&self) -> &[Value] {
-        self.metadata("ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
-    }
-}
 
 /// Objects of one kind by `namespace/name`, or by name.
 pub(crate) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
@@ -258,7 +207,7 @@ impl State {
     pub(crate) fn is_being_emptied(&self, namespace: &str) -> bool {
         let namespaces = self.collections.get("namespaces");
         let found = namespaces.and_then(|namespaces| namespaces.objects.get(namespace));
-        found.is_some_and(|namespace| namespace.is_being_deleted())
+        found.is_some_and(|namespace| namespace.holds.is_being_deleted)
     }
 
     /// Where the object with a uid is.
@@ -281,13 +230,13 @@ impl State {
         self.version += 1;
         let version = self.version;
         value["metadata"]["resourceVersion"] = json!(version.to_string());
-        let after = Arc::new(Stored::new(value, version));
+        let after = Arc::new(Stored::new(&value, version));
         let before = self.collection(&place.kind).insert(&place.key, &after);
         self.record(
             &place.kind,
             Happening { version, key: place.key.clone(), before: before.clone(), after: Some(after.clone()) },
         );
-        if before.as_ref().is_none_or(|before| before.uid() != after.uid() || before.owners() != after.owners()) {
+        if before.as_ref().is_none_or(|before| before.uid != after.uid || before.owners != after.owners) {
             self.unlink(place, before.as_deref());
             self.link(place, &after);
         }
@@ -307,35 +256,54 @@ impl State {
             Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None },
         );
         self.unlink(place, Some(&before));
-        self.places.remove(before.uid());
+        self.places.remove(&*before.uid);
         self.pending.push_back(place.clone());
         // Those that it owned may have to follow, and those that waited for it may go on.
-        self.pending.extend(self.dependents_of(before.uid()));
+        self.pending.extend(self.dependents_of(&before.uid));
         self.pending.extend(owners_of(&before).filter_map(|uid| self.places.get(uid).cloned()));
         Some(before)
     }
 
     /// Notes that an Event was written, and removes those that have to go.
-    pub(crate) fn note_event(&mut self, place: &StoreKey, stored: &Stored, now: Timestamp) {
-        self.expiry.note(place.clone(), stored.version, stored.bytes, now);
+    pub(crate) fn note_event(&mut self, place: &StoreKey, now: Timestamp) {
+        if let Some((version, bytes)) = self.get(place).map(|event| (event.version, event.bytes())) {
+            self.expiry.note(place.clone(), version, bytes, now);
+        }
+        self.expire(now);
+    }
+
+    /// Removes the Events that have to go.
+    fn expire(&mut self, now: Timestamp) {
         while let Some(place) = self.expiry.next(now, &self.kept) {
             self.remove(&place);
         }
     }
 
+    /// Drops changes and Events that are too old. Writes do this as well; this is for an API without any.
+    pub(crate) fn sweep(&mut self, now: Timestamp) {
+        self.expire(now);
+        self.forget_changes(now);
+    }
+
+    /// Drops the changes of all kinds that are too old.
+    fn forget_changes(&mut self, now: Timestamp) {
+        let (number, since) = (self.kept.changes, self.kept.oldest_change(now));
+        self.swept = now;
+        self.collections.values_mut().for_each(|collection| collection.log.keep(number, since));
+    }
+
     /// Notes a change, and drops the oldest ones of which there are too many, which are too old, or which take too much memory.
     fn record(&mut self, kind: &Arc<str>, happening: Happening) {
         let (now, kept) = ((self.options.clock)(), self.kept.clone());
-        let since = now.checked_sub(kept.change_age).unwrap_or(Timestamp::MIN);
+        let since = kept.oldest_change(now);
         let version = happening.version;
-        let bytes = happening.before.as_ref().map_or(0, |before| before.bytes);
+        let bytes = happening.before.as_ref().map_or(0, |before| before.bytes());
         let collection = self.collection(kind);
         collection.log.push(happening, version, bytes, now);
         collection.log.keep(kept.changes, since);
         collection.news.send_replace(version);
         if self.swept < since {
-            self.swept = now;
-            self.collections.values_mut().for_each(|collection| collection.log.keep(kept.changes, since));
+            self.forget_changes(now);
         }
         let mut bytes: usize = self.collections.values().map(|collection| collection.log.bytes()).sum();
         while bytes > kept.change_bytes {
@@ -350,8 +318,8 @@ impl State {
     }
 
     fn link(&mut self, place: &StoreKey, object: &Stored) {
-        if !object.uid().is_empty() {
-            self.places.insert(object.uid().into(), place.clone());
+        if !object.uid.is_empty() {
+            self.places.insert((*object.uid).into(), place.clone());
         }
         for uid in owners_of(object) {
             self.dependents.entry(uid.into()).or_default().insert(place.clone());
@@ -377,9 +345,10 @@ impl State {
         let Some(collection) = self.collections.get_mut(kind) else { return };
         let all: Vec<_> = collection.objects.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
         for (key, object) in all {
-            let value = reread(&object.value);
-            if value != object.value {
-                collection.insert(&key, &Arc::new(Stored::new(value, object.version)));
+            let stored = object.decode();
+            let value = reread(&stored);
+            if value != stored {
+                collection.insert(&key, &Arc::new(Stored::new(&value, object.version)));
             }
         }
     }
@@ -429,5 +398,5 @@ impl State {
 
 /// The uids of owners.
 fn owners_of(object: &Stored) -> impl Iterator<Item = &str> {
-    object.owners().iter().filter_map(|owner| owner.get("uid").and_then(Value::as_str))
+    object.owners.iter().map(|owner| &*owner.uid).filter(|uid| !uid.is_empty())
 }

@@ -17,6 +17,8 @@ use rustls::pki_types::ServerName;
 use tower::util::option_layer;
 use tower::{BoxError, ServiceExt};
 
+use super::retry_after;
+
 /// The window of a connection in bytes. Its streams have windows of their own, so streams that are not read at the moment, such as busy
 /// watches, must not use up that of the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
@@ -59,10 +61,13 @@ pub fn client(config: kube::Config, pings: Pings) -> Result<kube::Client, kube::
         .http2_keep_alive_timeout(pings.timeout)
         .http2_keep_alive_while_idle(true);
     let client: legacy::Client<_, Body> = builder.build(connector(&config)?);
-    let client = ClientBuilder::new(client.map_err(BoxError::from), config.default_namespace.clone())
-        .with_layer(&config.extra_headers_layer()?)
-        .with_layer(&option_layer(config.auth_layer()?))
-        .with_layer(&config.base_uri_layer());
+    let client = ClientBuilder::new(
+        client.map_err(BoxError::from).and_then(retry_after::in_body),
+        config.default_namespace.clone(),
+    )
+    .with_layer(&config.extra_headers_layer()?)
+    .with_layer(&option_layer(config.auth_layer()?))
+    .with_layer(&config.base_uri_layer());
     Ok(client.build())
 }
 

@@ -32,8 +32,11 @@ pub enum Incumbent {
     /// It takes as long as a Lease lasts to tell a holder from one that is gone.
     #[default]
     Unknown,
-    /// Why this is unknown.
-    Untold(String),
+    /// Why this is unknown. The API server does not let this client watch the Lease, or it is tried again.
+    Untold {
+        reason: String,
+        is_forbidden: bool,
+    },
     Absent,
     /// `namespace/name` of the Lease, and who holds it.
     Present {
@@ -47,8 +50,8 @@ pub enum Incumbent {
 struct Leases {
     seen: BTreeMap<ObjectKey, Observed>,
     listed: bool,
-    /// Why renewals may go unseen now.
-    trouble: Option<String>,
+    /// Why renewals may go unseen now, and whether the API server has forbidden to see them.
+    trouble: Option<(String, bool)>,
 }
 
 #[derive(Debug)]
@@ -77,7 +80,7 @@ impl Leases {
                 self.listed = true;
             }
             Observation::Alive => {}
-            Observation::Failed(fault) => self.trouble = Some(fault.to_string()),
+            Observation::Failed(fault) => self.trouble = Some((fault.to_string(), fault.is_forbidden())),
         }
     }
 
@@ -91,8 +94,8 @@ impl Leases {
     }
 
     fn incumbent(&self) -> Incumbent {
-        if let Some(trouble) = &self.trouble {
-            return Incumbent::Untold(trouble.clone());
+        if let Some((reason, is_forbidden)) = self.trouble.clone() {
+            return Incumbent::Untold { reason, is_forbidden };
         }
         if !self.listed {
             return Incumbent::Unknown;
@@ -201,7 +204,7 @@ mod tests {
         let (mut known, follow) = super::follow(script.client(), Arc::default());
         let task = tokio::spawn(follow);
         for is_it in [(|known| *known == Incumbent::Absent) as fn(&Incumbent) -> bool, |known| {
-            matches!(known, Incumbent::Untold(_))
+            matches!(known, Incumbent::Untold { .. })
         }] {
             known.wait_for(is_it).await.unwrap();
         }

@@ -110,6 +110,16 @@ impl Fault {
         }
     }
 
+    /// Whether the API server does not let this client list or watch these objects.
+    pub(super) fn is_forbidden(&self) -> bool {
+        match self {
+            Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) => {
+                matches!(status.code, 401 | 403)
+            }
+            _ => false,
+        }
+    }
+
     /// What a tenant may be told of it: the status of the answer, and no word of it (DEC-40).
     pub(crate) fn status(&self, what: &str) -> String {
         let code = match self {

@@ -10,7 +10,7 @@
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! workload.rs ─► bounded.rs: a client of an API server that a tenant controls ─► controllers of machines
 //! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
-//! unlisted.rs: caches that cannot answer yet; overload.rs: an API server that is busy
+//! unlisted.rs: caches that cannot answer yet; overload.rs, retry_after.rs: an API server that is busy
 //! extension_configs.rs: hooks of ExtensionConfigs, in each replica ─► deletion_hooks.rs: which deletions may have to wait ─► webhook
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
@@ -59,6 +59,7 @@ pub mod managed;
 pub mod metadata;
 pub mod mitigation;
 pub mod port_forward;
+mod retry_after;
 mod schemas;
 pub mod sizes;
 #[cfg(any(test, feature = "testing"))]

@@ -19,7 +19,7 @@ pub struct Overload {
 
 impl Overload {
     /// The overload behind an error of a client; `None` if the API server has answered the request.
-    pub(super) fn of(error: &kube::Error) -> Option<Self> {
+    pub(crate) fn of(error: &kube::Error) -> Option<Self> {
         let retry_after = match error {
             kube::Error::Api(status) if matches!(status.code, 429 | 502..=504) => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
@@ -39,13 +39,13 @@ impl Overload {
 
     /// The same with a reason that names the request.
     #[must_use]
-    pub(super) fn because(self, reason: String) -> Self {
+    pub(crate) fn because(self, reason: String) -> Self {
         Overload { reason, ..self }
     }
 
     /// Both of them.
     #[must_use]
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Overload { retry_after: self.retry_after.max(other.retry_after), ..self }
     }
 }

@@ -90,7 +90,7 @@ impl RequestError {
     }
 
     /// The overload because of which there is no answer.
-    pub(super) fn overload(&self) -> Option<Overload> {
+    pub(crate) fn overload(&self) -> Option<Overload> {
         match self {
             RequestError::Api(error) => Overload::of(error),
             RequestError::TimedOut => Some(Overload::late(self)),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::kubernetes::overload::Overload;
 use model::hub::ObjectKey;
 
 /// No wait is longer.
@@ -139,6 +140,12 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         objects.get(key).is_some_and(|state| {
             state.since.is_some_and(|since| is_persistent(state.failures.saturating_add(1), since.elapsed()))
         })
+    }
+
+    /// Whether the status of an object says nothing of the failure of its present run: the API server is busy, and was not for long
+    /// (DEC-106).
+    pub(super) fn is_silent_about(&self, key: &K, overload: Option<&Overload>) -> bool {
+        overload.is_some() && !self.would_last(key)
     }
 
     /// Delays the next run of an object, even if a change asks for it.

@@ -25,6 +25,7 @@ use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use crate::kubernetes::extensions::{ExtensionError, Extensions};
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
+use crate::kubernetes::overload::Overload;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
@@ -63,6 +64,9 @@ pub(super) enum ReconcileError {
     /// Nothing is concluded without this cache (DEC-100).
     #[error("{0}")]
     Unlisted(Unlisted),
+    /// The API server is busy. The conditions of the class report it once it lasts (DEC-106).
+    #[error(transparent)]
+    Overloaded(Overload),
     #[error("the class has changed since it was read")]
     Conflict,
     /// The watch has not shown the last write yet.
@@ -96,6 +100,33 @@ enum ReferenceFailure {
     Contended { kind: String, name: String },
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
+}
+
+impl ReferenceFailure {
+    /// The overload because of which a reference was not followed.
+    fn overload(&self) -> Option<Overload> {
+        match self {
+            ReferenceFailure::Unreadable { error, .. } | ReferenceFailure::Unwritten { error, .. } => {
+                Overload::of(error)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the reference itself is wrong.
+    fn is_malformed(&self) -> bool {
+        matches!(self, ReferenceFailure::Malformed { .. } | ReferenceFailure::Reference(ReferenceError::Incomplete(_)))
+    }
+}
+
+/// The references of a class after each of them was followed.
+struct Followed {
+    references: References,
+    failures: Vec<String>,
+    /// The overload of the API server, if there is nothing else wrong.
+    overload: Option<Overload>,
+    /// Whether a template got a new owner.
+    took_any: bool,
 }
 
 /// What runs need.
@@ -139,10 +170,13 @@ impl Reconciler {
             return Ok(RunOutcome::LeftAlone);
         }
         let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
-        let (references, mut failures, took_any) =
+        let Followed { references, mut failures, overload, took_any } =
             self.references(class, hub).await.map_err(ReconcileError::Unlisted)?;
         // A failure because another process leads is not a failure of the class.
         self.leadership.may_write()?;
+        if self.backoff.is_silent_about(&class.key(), overload.as_ref()) {
+            return Err(ReconcileError::Overloaded(overload.unwrap_or_default()));
+        }
         let variables = match excess(hub).await {
             Some(reason) => Variables::Unreadable(reason),
             None => self.variables(class, hub).await.map_err(ReconcileError::Unlisted)?,
@@ -154,7 +188,11 @@ impl Reconciler {
             self.write_status(class, &status).await?;
             self.warn_of(class, &broken).await;
         }
-        failures.extend(variables.problem());
+        let problem = variables.problem();
+        match (overload, problem) {
+            (Some(overload), None) => return Err(ReconcileError::Overloaded(overload)),
+            (_, problem) => failures.extend(problem),
+        }
         match failures.is_empty() {
             true if differs || took_any => Ok(RunOutcome::Changed),
             true => Ok(RunOutcome::Unchanged),
@@ -162,19 +200,13 @@ impl Reconciler {
         }
     }
 
-    /// Resolves every reference, even if others fail (CCR-03 to CCR-05); says what failed, and whether any
-    /// template got a new owner.
+    /// Resolves every reference, even if others fail (CCR-03 to CCR-05).
     ///
     /// # Errors
     /// While no definition is known.
-    async fn references(
-        &self,
-        class: &RawClass,
-        hub: &ClusterClass,
-    ) -> Result<(References, Vec<String>, bool), Unlisted> {
-        use ReferenceFailure::{Malformed, Reference};
+    async fn references(&self, class: &RawClass, hub: &ClusterClass) -> Result<Followed, Unlisted> {
         let deadline = Instant::now() + PATIENCE;
-        let (mut all_outdated, mut failures, mut malformed, mut took_any) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let (mut all_outdated, mut failures, mut took_any) = (Vec::new(), Vec::new(), false);
         for reference in references(&hub.spec) {
             match self.reference(class, reference, deadline).await {
                 Ok((outdated, took)) => {
@@ -182,21 +214,21 @@ impl Reconciler {
                     took_any |= took;
                 }
                 Err(ReferenceFailure::Definition(DefinitionError::NotListed)) => return Err(Unlisted::Definitions),
-                Err(failure) => {
-                    let text = failure.to_string();
-                    if matches!(failure, Malformed { .. } | Reference(ReferenceError::Incomplete(_))) {
-                        malformed.push(text.clone());
-                    }
-                    failures.push(text);
-                }
+                Err(failure) => failures.push(failure),
             }
         }
+        let overloads: Option<Vec<Overload>> = failures.iter().map(ReferenceFailure::overload).collect();
+        let malformed = failures.iter().filter(|failure| failure.is_malformed()).map(ToString::to_string);
+        let malformed: Vec<String> = malformed.collect();
+        let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        let overload = overloads.unwrap_or_default().into_iter().reduce(Overload::and);
+        let overload = overload.map(|overload| overload.because(failures.join("; ")));
         let references = match (failures.is_empty(), malformed.is_empty()) {
             (true, _) => References::Checked(all_outdated),
             (false, true) => References::Failed,
             (false, false) => References::Malformed(malformed),
         };
-        Ok((references, failures, took_any))
+        Ok(Followed { references, failures, overload, took_any })
     }
 
     async fn reference(

@@ -30,6 +30,7 @@ use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::follow::{Mirror, Observation, StoreChange, WatchedKind};
+use crate::kubernetes::overload::Overload;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, follow};
 use crate::telemetry::metrics::Metrics;
@@ -210,6 +211,8 @@ impl RunFailure for ReconcileError {
             ReconcileError::Stale => Verdict::Again(SOON, "stale"),
             ReconcileError::Unlisted(_) => Verdict::Postponed,
             ReconcileError::Held(held) => Verdict::Held(held.wait),
+            ReconcileError::Overloaded(overload) => Verdict::of_failure(Some(overload)),
+            ReconcileError::Status(error) => Verdict::of_failure(Overload::of(error).as_ref()),
             _ => Verdict::Failed,
         }
     }

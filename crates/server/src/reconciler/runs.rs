@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::backoff::Backoff;
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use crate::kubernetes::managed::REFUSED;
+use crate::kubernetes::overload::Overload;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 use model::hub::{self, ObjectKey};
 
@@ -86,6 +87,13 @@ pub(super) enum Verdict {
     Failed,
     /// The same, and not sooner than the API server wants.
     Overloaded(Duration),
+}
+
+impl Verdict {
+    /// That of a failure, which is an overload of the API server or not (DEC-106).
+    pub(super) fn of_failure(overload: Option<&Overload>) -> Self {
+        overload.map_or(Verdict::Failed, |overload| Verdict::Overloaded(overload.retry_after))
+    }
 }
 
 /// Why a run of a controller did not finish.

@@ -250,6 +250,41 @@ async fn requests_are_retried_until_the_api_server_recovers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts() {
+    // DEC-106
+    let server = server();
+    let refuse =
+        |times: usize, code: u16| (0..times).for_each(|_| server.refuse(&Method::PATCH, &template("one"), code));
+    refuse(2, 429);
+    refuse(2, 503);
+    let process = Process::start(&server);
+    while process.outcomes("failed") < 4 {
+        assert_eq!(condition(&server, "RefVersionsUpToDate"), Value::Null);
+        sleep(Duration::from_millis(100)).await;
+    }
+    sleep(MINUTE).await;
+    assert_eq!((observed(&server), &condition(&server, "RefVersionsUpToDate")["status"]), (json!(1), &json!("True")));
+
+    server.edit(&template("one"), |one| one["metadata"]["ownerReferences"] = json!([]));
+    refuse(100, 503);
+    server.edit(CLASS, |class| class["metadata"]["generation"] = json!(2));
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(condition(&server, "RefVersionsUpToDate")["status"], "True");
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(condition(&server, "RefVersionsUpToDate")["status"], "Unknown", "it lasts");
+
+    // What else is wrong is reported at once.
+    let server = self::server();
+    server.delete(&template("two"));
+    server.refuse(&Method::PATCH, &template("one"), 503);
+    let process = Process::start(&server);
+    while process.outcomes("failed") < 1 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(condition(&server, "RefVersionsUpToDate")["status"], "Unknown");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_follower_reconciles_nothing() {
     let server = server();
     server.edit(LEASE, |lease| {

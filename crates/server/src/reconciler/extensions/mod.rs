@@ -26,6 +26,7 @@ use super::setup::Setup;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::follow::{Mirror, StoreChange, WatchedKind};
+use crate::kubernetes::overload::Overload;
 use crate::kubernetes::{Selection, address, follow};
 use crate::reconciler::backoff::Backoff;
 use crate::telemetry::metrics::Metrics;
@@ -163,6 +164,7 @@ impl RunFailure for DiscoveryFailure {
         match self {
             DiscoveryFailure::NotLeading(_) => Verdict::NotLeading,
             DiscoveryFailure::Conflict => Verdict::Again(SOON, "conflict"),
+            DiscoveryFailure::Write { error, .. } => Verdict::of_failure(Overload::of(error).as_ref()),
             _ => Verdict::Failed,
         }
     }

@@ -227,6 +227,7 @@ impl RunFailure for RunError {
             // An event with the newer version is on its way.
             RunError::Conflict => Verdict::Again(SOON, "conflict"),
             RunError::Definition(DefinitionError::NotListed) => Verdict::Postponed,
+            RunError::Request { error, .. } => Verdict::of_failure(error.overload().as_ref()),
             _ => Verdict::Failed,
         }
     }

@@ -322,6 +322,20 @@ async fn any_error_keeps_the_finalizer() {
     assert!(server.object(&bootstrap("b2")).is_some(), "who else uses it is not known");
 }
 
+#[test]
+fn the_next_run_is_not_sooner_than_a_busy_api_server_asks_for() {
+    // DEC-106
+    let error = |code: u16| {
+        let status = json!({"status": "Failure", "code": code, "reason": "r", "message": "later",
+            "details": {"retryAfterSeconds": 30}});
+        let error = kube::Error::Api(serde_json::from_value(status).unwrap()).into();
+        RunError::Request { what: "t".to_owned(), done: "deleted", error }
+    };
+    assert_eq!(error(429).verdict(), Verdict::Overloaded(Duration::from_secs(30)));
+    assert_eq!(error(503).verdict(), Verdict::Overloaded(Duration::from_secs(30)));
+    assert_eq!(error(500).verdict(), Verdict::Failed);
+}
+
 #[tokio::test(start_paused = true)]
 async fn removing_a_finalizer_is_tried_three_times_at_most() {
     // DEL-10

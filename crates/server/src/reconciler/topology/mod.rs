@@ -38,6 +38,7 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::managed::{Changed, Managed};
+use crate::kubernetes::overload::Overload;
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use engine::topology::Options;
 use engine::topology::class_references::references;
@@ -270,7 +271,8 @@ impl RunFailure for RunError {
             // Runs that wait for memory begin in the order of arrival.
             RunError::Interrupted(_) => Verdict::Again(history::APART, "no-memory"),
             RunError::Unlisted(_) => Verdict::Postponed,
-            RunError::Overloaded(overload) => Verdict::Overloaded(overload.retry_after),
+            RunError::Overloaded(overload) => Verdict::of_failure(Some(overload)),
+            RunError::Status(error) => Verdict::of_failure(Overload::of(error).as_ref()),
             _ => Verdict::Failed,
         }
     }
@@ -280,7 +282,6 @@ impl RunFailure for RunError {
 mod tests {
     use super::*;
     use crate::kubernetes::lease::NotLeading;
-    use crate::kubernetes::overload::Overload;
 
     fn concluded(outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> (Action, &'static str) {
         let Conclusion { action, outcome, .. } = super::concluded(&ObjectKey::new("ns", "c"), outcome, backoff);

@@ -442,7 +442,7 @@ impl Reconciler {
             || !unlisted.is_empty()
             || interrupted.is_some()
             || (1..=SILENT_CONFLICTS).contains(&conflicts)
-            || (overload.is_some() && !self.backoff.would_last(key));
+            || self.backoff.is_silent_about(key, overload.as_ref());
         // The API server would refuse the writes to a Cluster that was deleted during the run.
         let is_gone = || self.managed.cluster(key).is_none_or(|current| current.uid() != cluster.metadata.uid);
         if unlisted.is_empty() && is_gone() {
