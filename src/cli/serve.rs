@@ -189,8 +189,7 @@ impl Running {
         let few = limits.with_connections(connections.probes);
         let address_of_probes = address(options.admin_addr, "--admin-addr", 8081);
         let bound = address_of_probes.bind(None, few, metrics.clone());
-        let probes = probe_runtime.spawn(bound).await.context("the probes ended early")??;
-        let probes = probes.reading_no_headers();
+        let probes = probe_runtime.spawn(bound).await.context("the probes ended early")??.reading_no_headers();
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
         let conversion_address = converter.local_address()?;
         let workloads = match options.drives_machines() {
@@ -212,13 +211,11 @@ impl Running {
         let probes = probe_runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
         supervise(&mut tasks, "probes", async { drop(probes.await) });
         supervise(&mut tasks, "the heartbeat", health.clone().beat());
-        let shared =
+        let parts =
             leading::Shared { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
         // May wait for the API server.
-        let leading = leading::start(options, &shared, machines, &mut tasks).await?;
-        if let Some(leading) = &leading
-            && options.certificates.manage_certificates
-        {
+        let leading = leading::start(options, &parts, machines, &mut tasks).await?;
+        if let Some(leading) = leading.as_ref().filter(|_| options.certificates.manage_certificates) {
             let managed = certificates::start(&options.certificates, &client, leading, identity, &metrics, &mut tasks);
             let _ = certificates.set(managed);
         }

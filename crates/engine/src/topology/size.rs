@@ -104,20 +104,20 @@ impl ClassSize {
     pub fn topology(&self, cluster: &Cluster) -> TopologySize {
         let topology = &cluster.spec.topology;
         // What patches see is copied for each part.
-        let seen = if self.has_patches { self.variables(cluster) } else { Weight::default() };
+        let seen = if self.has_patches { seen_by_patches(cluster) } else { Weight::default() };
         let mut all = self.cluster;
         all.weight += seen.times(2);
         all.weight += of_metadata(&topology.control_plane.metadata).times(2);
         all.weight += of_variables(&topology.control_plane.variables.overrides);
         all.add_check(of_check(&topology.control_plane.health_check).or(self.control_plane_check));
-        for worker in topology.workers.machine_deployments.iter() {
+        for worker in &topology.workers.machine_deployments {
             let WorkerSize { size, check } = self.machine_deployments.get(&worker.class).copied().unwrap_or_default();
             all.add(size.objects, size.weight + seen + of_metadata(&worker.metadata).times(3));
             all.weight += of_variables(&worker.variables.overrides).times(2);
             all.weight += ELEMENT.times(worker.taints.len() + worker.readiness_gates.len());
             all.add_check(of_check(&worker.health_check).or(check));
         }
-        for worker in topology.workers.machine_pools.iter() {
+        for worker in &topology.workers.machine_pools {
             let class = self.machine_pools.get(&worker.class).copied().unwrap_or_default();
             all.add(class.objects, class.weight + seen + of_metadata(&worker.metadata).times(3));
             all.weight += of_variables(&worker.variables.overrides).times(2);
@@ -125,13 +125,13 @@ impl ClassSize {
         }
         all
     }
+}
 
-    /// What the patches of one part see of the Cluster.
-    fn variables(&self, cluster: &Cluster) -> Weight {
-        let metadata = &cluster.metadata;
-        let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::of_texts(texts.iter()));
-        of_variables(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
-    }
+/// What the patches of one part see of the Cluster.
+fn seen_by_patches(cluster: &Cluster) -> Weight {
+    let metadata = &cluster.metadata;
+    let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::of_texts(texts.iter()));
+    of_variables(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
 }
 
 impl TopologySize {

@@ -113,17 +113,14 @@ impl LeaseRequest {
         let (size, bytes) = (self.pool.size, self.bytes);
         let mut state = self.pool.state();
         let of_small = size / RESERVED;
-        let is_free = match self.place {
-            Some(place) => {
-                let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == place);
-                // What small ones use beyond their own part is not free.
-                let used = state.used - state.used_by_small + state.used_by_small.max(of_small);
-                is_first && used.saturating_add(bytes) <= size
-            }
-            None => {
-                let left = if state.waiting.is_empty() { size } else { of_small.saturating_sub(state.used_by_small) };
-                bytes <= left.min(size - state.used)
-            }
+        let is_free = if let Some(place) = self.place {
+            let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == place);
+            // What small ones use beyond their own part is not free.
+            let used = state.used - state.used_by_small + state.used_by_small.max(of_small);
+            is_first && used.saturating_add(bytes) <= size
+        } else {
+            let left = if state.waiting.is_empty() { size } else { of_small.saturating_sub(state.used_by_small) };
+            bytes <= left.min(size - state.used)
         };
         if !is_free {
             return None;

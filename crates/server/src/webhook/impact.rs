@@ -136,7 +136,7 @@ impl Assessor {
     #[must_use]
     pub(super) fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
         let options = self.options.within(self.options.limit.of_memory(memory.most()));
-        Assessor { memory, options, ..self }
+        Assessor { options, memory, ..self }
     }
 
     /// The same, with events on the classes whose edits are stored.
