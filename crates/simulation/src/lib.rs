@@ -137,7 +137,8 @@ impl Simulation {
 
     /// The same, with another bound of steps.
     #[must_use]
-    pub fn with_step_limit(self, step_limit: StepLimit) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_step_limit(self, step_limit: StepLimit) -> Self {
         Simulation { step_limit, ..self }
     }
 

@@ -47,7 +47,7 @@ impl Token {
     }
 
     /// The token itself, for a kubeconfig.
-    pub fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 

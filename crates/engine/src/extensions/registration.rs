@@ -50,7 +50,7 @@ impl Handler {
     }
 
     /// The timeout that the extension has declared, 0 included (RH-6.5).
-    pub fn declared_timeout(&self) -> u32 {
+    pub(crate) fn declared_timeout(&self) -> u32 {
         self.timeout_seconds
     }
 

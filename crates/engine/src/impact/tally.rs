@@ -333,7 +333,7 @@ impl Impact {
     }
 
     /// Whether sums are scaled up from a part of the Clusters.
-    pub fn is_estimate(&self) -> bool {
+    pub(crate) fn is_estimate(&self) -> bool {
         self.compared < self.clusters
     }
 }

@@ -118,7 +118,7 @@ impl Computation {
     /// # Errors
     /// The desired state cannot be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and
     /// [`Failure::CreationWaits`] when a hook blocks the creation, which is not an error.
-    pub fn from_observed(
+    pub(crate) fn from_observed(
         observed: Arc<Observed>,
         world: &World,
         names: &mut dyn Names,

@@ -106,7 +106,7 @@ impl Claimant {
     }
 
     /// The other Cluster that an object belongs to.
-    pub fn taken_by_another_cluster(&self, found: &Object) -> Option<Taken> {
+    pub(crate) fn taken_by_another_cluster(&self, found: &Object) -> Option<Taken> {
         self.other_cluster(found).map(|owner| self.taken(found, owner))
     }
 

@@ -150,7 +150,7 @@ impl Checks {
     }
 
     /// Checks an object against a schema.
-    pub fn add_by(&mut self, subject: Subject<'_>, schema: &ResourceSchema, refused: Option<String>) {
+    pub(crate) fn add_by(&mut self, subject: Subject<'_>, schema: &ResourceSchema, refused: Option<String>) {
         let as_a_whole = |reason| of(subject, String::new(), ErrorKind::Invalid, reason);
         match refusals(subject, schema) {
             Ok(found) if found.is_empty() => refused.into_iter().for_each(|reason| self.put(as_a_whole(reason))),
@@ -200,7 +200,7 @@ pub fn completed(object: Object, definition: Option<&Definition>) -> Object {
 }
 
 /// The object as an API server would store it, as far as the world tells.
-pub fn completed_in(world: &World, object: Object) -> Object {
+pub(crate) fn completed_in(world: &World, object: Object) -> Object {
     let definition = definition_of(&object, world);
     completed(object, definition.as_deref())
 }

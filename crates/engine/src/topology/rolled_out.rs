@@ -24,6 +24,6 @@ pub fn record(blueprint: &Blueprint) -> String {
 }
 
 /// Whether a record is of this version of topologist.
-pub fn is_comparable(record: &str) -> bool {
+pub(crate) fn is_comparable(record: &str) -> bool {
     record.rsplit_once('-').is_some_and(|(version, _)| version == VERSION)
 }

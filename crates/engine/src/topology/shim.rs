@@ -31,7 +31,7 @@ pub fn name(cluster: &str) -> String {
 
 /// Whether an owner reference names the shim of a Cluster, or one that was created by the reference; uid, group and version are
 /// not compared (LBL-06).
-pub fn is_shim(owner: &Value, cluster: &str) -> bool {
+pub(crate) fn is_shim(owner: &Value, cluster: &str) -> bool {
     [KIND, FORMER_KIND].into_iter().any(|kind| owner["kind"] == kind) && owner["name"] == *name(cluster)
 }
 

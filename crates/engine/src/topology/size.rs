@@ -56,7 +56,7 @@ struct WorkerSize {
 
 /// The sizes of the parts of a class.
 #[derive(Clone, Debug, Default)]
-pub struct ClassSize {
+pub(crate) struct ClassSize {
     /// Infrastructure cluster and control plane.
     cluster: TopologySize,
     control_plane_check: Option<Weight>,
@@ -67,7 +67,7 @@ pub struct ClassSize {
 
 impl ClassSize {
     /// The sizes of the parts of a class; `weigh` gives the weights of templates, and nothing for those that are not known.
-    pub fn of(class: &ClusterClass, mut weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+    pub(crate) fn of(class: &ClusterClass, mut weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
         let spec = &class.spec;
         let (control_plane, machines) = (&spec.control_plane, &spec.control_plane.machine_infrastructure.template_ref);
         let own = weigh(&spec.infrastructure.template_ref) + weigh(&control_plane.template_ref);
@@ -101,7 +101,7 @@ impl ClassSize {
     }
 
     /// The size of the topology of a Cluster of this class.
-    pub fn topology(&self, cluster: &Cluster) -> TopologySize {
+    pub(crate) fn topology(&self, cluster: &Cluster) -> TopologySize {
         let topology = &cluster.spec.topology;
         // What patches see is copied for each part.
         let seen = if self.has_patches { seen_by_patches(cluster) } else { Weight::default() };
@@ -217,7 +217,7 @@ impl SizeLimit {
     ///
     /// # Errors
     /// When they are too large now.
-    pub fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TooLarge> {
+    pub(crate) fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TooLarge> {
         let excess = self.excess(size.weight + grown);
         excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Patches }))
     }
@@ -226,7 +226,7 @@ impl SizeLimit {
     ///
     /// # Errors
     /// When it is too much.
-    pub fn check_written(self, written: Weight) -> Result<(), TooLarge> {
+    pub(crate) fn check_written(self, written: Weight) -> Result<(), TooLarge> {
         let limit = SizeLimit { text: self.text.saturating_mul(WRITTEN), memory: self.memory.saturating_mul(WRITTEN) };
         let excess = limit.excess(written);
         excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Rounds }))

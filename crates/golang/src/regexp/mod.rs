@@ -46,10 +46,10 @@ pub use sample::Wish;
 pub const MAX_LENGTH: usize = 64 << 10;
 
 /// The most Unicode classes (`\pL`) that a pattern may have: folding one takes a good part of a millisecond.
-pub const MAX_UNICODE_CLASSES: usize = 500;
+pub(crate) const MAX_UNICODE_CLASSES: usize = 500;
 
 /// The largest compiled program, in bytes.
-pub const MAX_COMPILED: usize = 10 << 20;
+pub(crate) const MAX_COMPILED: usize = 10 << 20;
 
 /// What each of the two lazy automata of a pattern may cache while it searches, in bytes; beyond it searches are slower but stay
 /// linear. The automata need some 27 bytes for each state of the program to work at all.
@@ -138,7 +138,7 @@ impl Regex {
     }
 
     /// The name of each capturing group, from group 1 on. Go lets several groups share one name.
-    pub fn group_names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
+    pub(crate) fn group_names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         self.names.iter().map(Option::as_deref)
     }
 }

@@ -300,7 +300,7 @@ impl<'a> Part<'a> {
 
     /// The same, where one that is missing says nothing.
     #[must_use]
-    pub const fn ignorable(self) -> Self {
+    pub(crate) const fn ignorable(self) -> Self {
         Part { is_ignorable: true, ..self }
     }
 }
@@ -334,7 +334,7 @@ fn merged(worst: Priority, is_negative: bool) -> Status {
 pub type Reasons<'a> = [&'a str; 3];
 
 /// The reasons of merged conditions without reasons of their own (MA-14.3).
-pub const REPORTED: Reasons<'static> = ["IssuesReported", "UnknownReported", "InfoReported"];
+pub(crate) const REPORTED: Reasons<'static> = ["IssuesReported", "UnknownReported", "InfoReported"];
 
 const fn pick(reasons: Reasons<'_>, worst: Priority) -> &str {
     let [issue, unknown, info] = reasons;
@@ -383,7 +383,7 @@ pub fn summary(
 }
 
 /// `* name: text`; a text of several lines, or with bullets of its own, goes below it (MA-14.6).
-pub fn bullet(name: &str, text: &str) -> String {
+pub(crate) fn bullet(name: &str, text: &str) -> String {
     if !text.contains('\n') && !text.starts_with("* ") {
         return format!("* {name}: {text}");
     }
@@ -486,14 +486,14 @@ impl<'a> Reporters<'a> {
 }
 
 /// Notes which generation of the spec a step has seen through (MA-1.9).
-pub fn observe_generation(object: &mut Object) {
+pub(crate) fn observe_generation(object: &mut Object) {
     if let Some(generation) = object.at("metadata.generation").cloned() {
         set(object, "status.observedGeneration", generation);
     }
 }
 
 /// Sets the condition `Paused` (CT-15.12); says whether it changed its status, in which case the step ends.
-pub fn put_paused(object: &mut Object, cause: Option<&str>, now: Moment) -> bool {
+pub(crate) fn put_paused(object: &mut Object, cause: Option<&str>, now: Moment) -> bool {
     let before = status(object, "Paused");
     let wanted = match cause {
         Some(cause) => Condition::new(true, "Paused", cause),

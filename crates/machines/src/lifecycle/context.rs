@@ -57,7 +57,7 @@ impl<'a> Context<'a> {
     }
 
     /// The kinds that a step asked for and that are not listed.
-    pub fn into_needs(self) -> BTreeSet<GroupKind> {
+    pub(crate) fn into_needs(self) -> BTreeSet<GroupKind> {
         self.needs.into_inner()
     }
 

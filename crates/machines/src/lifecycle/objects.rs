@@ -170,7 +170,7 @@ impl Workload {
     }
 
     /// The Nodes with exactly this provider id, by name (MA-8.3).
-    pub fn nodes_with_provider_id<'a>(&'a self, id: &str) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
+    pub(crate) fn nodes_with_provider_id<'a>(&'a self, id: &str) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
         self.nodes.by_provider_id.get(id).into_iter().flatten().filter_map(|name| self.node(name))
     }
 
@@ -356,7 +356,7 @@ pub fn cluster_of(object: &Object) -> Option<ObjectKey> {
 }
 
 /// The uids of the owners of an object.
-pub fn owner_uids(object: &Object) -> impl Iterator<Item = &str> {
+pub(crate) fn owner_uids(object: &Object) -> impl Iterator<Item = &str> {
     let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
     owners.filter_map(|owner| owner.get("uid")?.as_str())
 }

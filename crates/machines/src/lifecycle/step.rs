@@ -54,7 +54,7 @@ pub struct Step {
 
 impl Step {
     /// Looks again after that time, or sooner if something else asks for it.
-    pub fn look_again(&mut self, after: Duration) {
+    pub(crate) fn look_again(&mut self, after: Duration) {
         self.again = Some(self.again.map_or(after, |known| known.min(after)));
     }
 

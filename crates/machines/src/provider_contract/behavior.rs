@@ -107,7 +107,8 @@ pub const fn shown(role: Role, contract: Contract) -> &'static [&'static str] {
 }
 
 /// The rules that a change of an object of a role can only break.
-pub const fn only_broken(role: Role, contract: Contract) -> &'static [&'static str] {
+#[cfg(test)]
+pub(crate) const fn only_broken(role: Role, contract: Contract) -> &'static [&'static str] {
     match (role, contract) {
         (Role::InfrastructureCluster, Contract::V1Beta1) => &["CT-15.13"],
         (Role::InfrastructureCluster, Contract::V1Beta2) => &["CT-15.13", "CT-20.2"],

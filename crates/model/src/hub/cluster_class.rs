@@ -205,7 +205,7 @@ impl ClusterClass {
     }
 
     /// Lets the status have the definitions of the spec in common with it; it repeats them, unless an extension adds some.
-    pub fn share_definitions(&mut self) {
+    pub(crate) fn share_definitions(&mut self) {
         let written: BTreeMap<&str, &VariableSchema> =
             self.spec.variables.iter().map(|variable| (&*variable.name, &variable.schema)).collect();
         for variable in &mut *self.status.variables {
@@ -248,7 +248,7 @@ impl ClusterClassSpec {
     }
 
     /// The values that patches set, as they are written.
-    pub fn patch_values(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn patch_values(&self) -> impl Iterator<Item = &str> {
         self.operations().filter_map(|operation| Some(operation.value.as_ref()?.get()))
     }
 

@@ -259,7 +259,7 @@ impl Facts {
     }
 
     /// The keys of the known Clusters of a namespace.
-    pub fn cluster_keys_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKey> {
+    pub(crate) fn cluster_keys_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKey> {
         let clusters = self.clusters.range(ObjectKey::new(namespace, "")..).map(|(key, _)| key);
         clusters.take_while(move |key| key.namespace == namespace)
     }

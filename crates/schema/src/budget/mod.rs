@@ -57,7 +57,7 @@ impl Pool {
     }
 
     /// Leaves nothing in the pool, and says that it is exceeded.
-    pub fn exhaust(&mut self) -> Exceeded {
+    pub(crate) fn exhaust(&mut self) -> Exceeded {
         self.left = 0;
         Exceeded { what: self.what, limit: self.limit }
     }

@@ -56,7 +56,7 @@ pub enum ClientError {
 
 /// The certificate that extensions are shown, and its key, in PEM form (RH-4.7).
 #[derive(Clone, PartialEq, Eq)]
-pub struct ClientIdentity {
+pub(crate) struct ClientIdentity {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl ClientIdentity {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub fn read(files: &IdentityFiles) -> Result<Self, ClientError> {
+    pub(crate) fn read(files: &IdentityFiles) -> Result<Self, ClientError> {
         let read = |file: &Path| {
             fs::read(file)
                 .map_err(|error| ClientError::Identity { file: file.display().to_string(), reason: error.to_string() })
@@ -130,7 +130,7 @@ impl Client {
     ///
     /// # Errors
     /// When the certificates cannot be read.
-    pub fn showing(ca: Option<&[u8]>, identity: Option<&ClientIdentity>) -> Result<Self, ClientError> {
+    pub(crate) fn showing(ca: Option<&[u8]>, identity: Option<&ClientIdentity>) -> Result<Self, ClientError> {
         Self::connecting(Connector::direct(), ca, identity)
     }
 

@@ -140,7 +140,7 @@ impl Resource {
     }
 
     /// The objects of the kind in the scope of an installation. The namespaces of a [`Scope`] are valid.
-    pub fn in_scope<K>(&self, client: kube::Client, scope: &Scope) -> Api<K>
+    pub(crate) fn in_scope<K>(&self, client: kube::Client, scope: &Scope) -> Api<K>
     where
         K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
     {

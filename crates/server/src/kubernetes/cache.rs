@@ -101,12 +101,12 @@ impl Cache {
     }
 
     /// Notes that the API server has just spoken of a kind, and so that its facts are current.
-    pub fn note_alive(&self, kind: &'static str) {
+    pub(crate) fn note_alive(&self, kind: &'static str) {
         *self.pulses().entry(kind).or_default() = Pulse { heard: Some(Instant::now()), trouble: None };
     }
 
     /// Notes why a kind cannot be followed at the moment.
-    pub fn note_trouble(&self, kind: &'static str, reason: String) {
+    pub(crate) fn note_trouble(&self, kind: &'static str, reason: String) {
         self.pulses().entry(kind).or_default().trouble = Some(reason);
     }
 

@@ -29,7 +29,7 @@ impl DeletionHooks {
 
     /// Whether a hook may block the deletion of Clusters in a namespace. What is not known counts as a hook: the leader knows, and
     /// ends a hold for which there is none.
-    pub async fn may_block(&self, namespace: &str, deadline: Instant) -> bool {
+    pub(crate) async fn may_block(&self, namespace: &str, deadline: Instant) -> bool {
         let selectors = self.configs.deletion_hooks().unwrap_or_else(|| vec![Selector::Everything]);
         for selector in selectors {
             if self.namespaces.are_selected(&selector, namespace, deadline).await.unwrap_or(true) {

@@ -68,7 +68,7 @@ impl Call {
 
 impl History {
     /// The history went back: all that is known of objects is from another one.
-    pub fn went_back(&self) {
+    pub(crate) fn went_back(&self) {
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
 

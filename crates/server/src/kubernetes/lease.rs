@@ -51,7 +51,7 @@ use crate::telemetry::metrics::{Metrics, Outcome};
 
 /// Why nothing may be written now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotLeading {
+pub(crate) enum NotLeading {
     #[error("this process is not the leader")]
     NoLease,
     #[error("the lease has not been renewed in time")]
@@ -220,7 +220,7 @@ impl Leadership {
     ///
     /// # Errors
     /// Says why nothing may be written.
-    pub fn may_write(&self) -> Result<(), NotLeading> {
+    pub(crate) fn may_write(&self) -> Result<(), NotLeading> {
         self.office.may_write()
     }
 

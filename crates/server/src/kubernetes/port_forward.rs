@@ -27,7 +27,7 @@ const OF_SERVICE: &str = "kubernetes.io/service-name";
 
 /// Why no stream could be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum ForwardError {
+pub(crate) enum ForwardError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
     #[error("cannot read {what}: {reason}")]

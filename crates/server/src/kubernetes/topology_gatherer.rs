@@ -20,7 +20,7 @@ use model::world::{Answer, Ask, Found, Need};
 
 /// What answers.
 #[derive(Debug)]
-pub struct TopologyGatherer {
+pub(crate) struct TopologyGatherer {
     managed: Arc<Managed>,
     definitions: Definitions,
     dry_runs: DryRuns,
@@ -31,7 +31,7 @@ pub struct TopologyGatherer {
 
 /// Why needs have no answers for now. Nothing is concluded from that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unanswered {
+pub(crate) enum Unanswered {
     /// These caches are not listed yet (DEC-100).
     Unlisted(BTreeSet<Unlisted>),
     /// The API server is busy (DEC-106).
@@ -67,7 +67,7 @@ impl Unanswered {
 impl TopologyGatherer {
     /// Answers from these watches, and by asking the API server for what they do not show. Dry runs are requests like writes,
     /// and go through `writer`.
-    pub fn new(
+    pub(crate) fn new(
         client: kube::Client,
         writer: kube::Client,
         managed: Arc<Managed>,
@@ -83,7 +83,7 @@ impl TopologyGatherer {
     ///
     /// # Errors
     /// Names the caches that are not listed yet, or why the API server does not answer.
-    pub async fn gather_all(
+    pub(crate) async fn gather_all(
         &self,
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
         deadline: Instant,
@@ -104,12 +104,12 @@ impl TopologyGatherer {
     }
 
     /// Drops what is kept for a Cluster that is gone.
-    pub fn forget(&self, cluster: &ObjectKey) {
+    pub(crate) fn forget(&self, cluster: &ObjectKey) {
         self.live.forget(cluster);
     }
 
     /// Whether questions do not wait for this any more.
-    pub fn has(&self, unlisted: &Unlisted) -> bool {
+    pub(crate) fn has(&self, unlisted: &Unlisted) -> bool {
         match unlisted {
             Unlisted::Kind(kind) => self.managed.has_listed(kind),
             Unlisted::Definitions => *self.definitions.listed().borrow(),
@@ -120,7 +120,7 @@ impl TopologyGatherer {
     }
 
     /// Waits, again and again, until something becomes known that may have been missing; calls `told` each time.
-    pub async fn follow_listings(&self, told: impl Fn()) {
+    pub(crate) async fn follow_listings(&self, told: impl Fn()) {
         let (mut kinds, mut definitions) = (self.managed.listings(), self.definitions.listed());
         let mut extensions = self.extensions.as_ref().map(|extensions| extensions.changes());
         let registered = async |changes: &mut Option<watch::Receiver<u64>>| match changes {

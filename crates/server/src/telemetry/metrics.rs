@@ -123,11 +123,11 @@ pub struct Metrics {
 
 /// A gauge that is one higher for as long as this lives, however it ends.
 #[derive(Debug)]
-pub struct Raised(Gauge);
+pub(crate) struct Raised(Gauge);
 
 impl Raised {
     /// Raises the gauge.
-    pub fn new(gauge: &Gauge) -> Self {
+    pub(crate) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Raised(gauge.clone())
     }

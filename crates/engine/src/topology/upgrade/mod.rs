@@ -41,7 +41,7 @@ pub struct Planned<'a>(State<'a>);
 
 /// The control plane has its version, and workers have none yet.
 #[derive(Debug)]
-pub struct ControlPlaneDecided<'a>(State<'a>);
+pub(crate) struct ControlPlaneDecided<'a>(State<'a>);
 
 /// Control plane and workers have their versions; hooks that are due in the end have not been called.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl<'a> Planned<'a> {
 
 impl<'a> ControlPlaneDecided<'a> {
     /// The version that the control plane takes or keeps.
-    pub fn version(&self) -> &Written {
+    pub(crate) fn version(&self) -> &Written {
         &self.0.tracker.control_plane.version
     }
 

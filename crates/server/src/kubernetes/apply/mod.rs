@@ -110,7 +110,7 @@ impl Applier {
     /// One that makes objects only while their Cluster goes on. The Cluster may be deleted while a plan is executed, and what is made
     /// after its controller has deleted everything would stay (MA-27.15).
     #[must_use]
-    pub fn only_while(self, goes_on: impl Fn(&ObjectKey, &str) -> bool + Send + Sync + 'static) -> Self {
+    pub(crate) fn only_while(self, goes_on: impl Fn(&ObjectKey, &str) -> bool + Send + Sync + 'static) -> Self {
         Applier { goes_on: Box::new(goes_on), ..self }
     }
 
@@ -133,7 +133,7 @@ impl Applier {
     }
 
     /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
-    pub async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
+    pub(crate) async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
         let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
         self.recorder.write(vec![QueuedEvent::now(&cluster, uid, ROTATION_HELD, message)]).await;
     }

@@ -161,12 +161,12 @@ impl Managed {
     }
 
     /// Whether questions about a kind do not wait for its list any more.
-    pub fn has_listed(&self, kind: &ObjectKind) -> bool {
+    pub(crate) fn has_listed(&self, kind: &ObjectKind) -> bool {
         self.lock().get(kind).is_none_or(|followed| followed.state.borrow().is_known())
     }
 
     /// Tells of each kind that became known.
-    pub fn listings(&self) -> watch::Receiver<u64> {
+    pub(crate) fn listings(&self) -> watch::Receiver<u64> {
         self.listings.subscribe()
     }
 
