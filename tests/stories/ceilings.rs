@@ -43,9 +43,15 @@ impl Fleet {
 
     /// Replaces a stored object by one that is edited.
     fn edit(&self, object: &str, edit: impl Fn(&mut Value)) -> Outcome {
-        let mut edited = self.stored(object);
-        edit(&mut edited);
-        self.ground.kubectl.try_give(&edited, &["replace"])
+        loop {
+            let mut edited = self.stored(object);
+            edit(&mut edited);
+            let outcome = self.ground.kubectl.try_give(&edited, &["replace"]);
+            // A controller may write the object between the two requests.
+            if !outcome.err.contains("the object has been modified") {
+                return outcome;
+            }
+        }
     }
 
     /// The answer to an edit that is not stored.
