@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::held_edits::{edit, template_edits};
 use super::offline::{Case, Subject};
 use super::rollout;
-use engine::admission::{Dependents, Edited, Settings};
-use engine::impact::{Breaking, Edit, SizeRules, SizeVerdict};
+use engine::admission::{Edited, Settings};
+use engine::impact::{Edit, SizeRules, SizeVerdict};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::world::{Facts, Found, Objects};
+use server::webhook::breaking;
 
-/// The verdict on the size of what an edit comes to.
+/// An edit with the verdict on the sizes of topologies after it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SizedEdit {
     pub kind: String,
@@ -36,12 +37,7 @@ pub(super) fn sized_edits(case: &Case, subjects: &[Subject<'_>], facts: &Facts, 
 }
 
 fn sized(edit: &Edit, facts: &Facts, templates: &Objects, settings: &Settings) -> SizedEdit {
-    let breaking = match settings.dependents {
-        Dependents::Deny => Breaking::Denied,
-        Dependents::Warn => Breaking::Warned,
-        Dependents::Off => Breaking::Ignored,
-    };
-    let rules = SizeRules { limit: rollout::options(settings).limit, breaking };
+    let rules = SizeRules { limit: rollout::options(settings).limit, breaking: breaking(settings.dependents) };
     let template = |reference: &ObjectRef| -> Option<Arc<Object>> {
         if let Found::Yes(template) = templates.object(reference) { Some(template) } else { None }
     };

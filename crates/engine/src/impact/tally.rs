@@ -193,7 +193,7 @@ pub struct Impact {
 }
 
 impl Tally {
-    /// A tally of so many Clusters, with so many machines at the most.
+    /// An empty tally for a number of Clusters, and for the most machines that they have.
     pub(super) fn of(subject: String, (clusters, machines): (usize, i64), incomplete: Option<String>) -> Self {
         Tally {
             subject,

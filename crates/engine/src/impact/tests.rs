@@ -351,7 +351,7 @@ fn what_cannot_do_anything_to_machines_costs_nothing() {
     assert!(case(&unused, &class_edit(&scene, &with_file(&scene))).is_none(), "no Cluster uses the class");
 }
 
-/// A MachineDeployment at the version of the topology, with so many machines that are outdated.
+/// The state of a MachineDeployment at the version of the topology, with its number of outdated machines.
 fn state(replicas: i64, outdated: i64) -> WorkerState {
     WorkerState { replicas, outdated: Some(outdated), version: "v1.33.0".into() }
 }

@@ -237,7 +237,7 @@ pub(super) fn grouped(number: impl ToString) -> String {
     text
 }
 
-/// A text of at most so many characters: the middle of a longer one is left out, since its end says what is wrong.
+/// The text, without its middle if it is longer than the given number of characters: its end says what is wrong.
 fn shortened_in_middle(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
@@ -262,7 +262,7 @@ fn without_operation(reason: &str) -> String {
     format!("{before}{}", &rest[end..])
 }
 
-/// A reason of at most so many characters, if that can be had without the first names of the path in it.
+/// The reason, without the first names of its path if it would be longer than the given number of characters.
 fn with_short_path(reason: &str, most: usize) -> String {
     let reason = &*without_operation(reason);
     let too_many = reason.chars().count().saturating_sub(most);

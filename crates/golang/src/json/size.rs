@@ -110,7 +110,7 @@ impl Weight {
         Weight { text: bytes.saturating_add(count * MARKS_OF_MEMBER), memory }
     }
 
-    /// The weight of so many copies.
+    /// The weight of this number of copies.
     #[must_use]
     pub fn times(self, copies: usize) -> Self {
         Weight { text: self.text.saturating_mul(copies), memory: self.memory.saturating_mul(copies) }

@@ -50,7 +50,7 @@ pub struct LeaseRequest {
 }
 
 impl MemoryPool {
-    /// A pool of so many bytes.
+    /// Creates a pool of `size` bytes.
     pub fn new(size: usize) -> Self {
         MemoryPool { size, pause: std::thread::yield_now, state: Mutex::default() }
     }

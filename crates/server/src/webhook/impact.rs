@@ -111,11 +111,7 @@ impl Assessment {
 impl Assessor {
     pub(super) fn new(settings: &Settings, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let limit = SizeLimit::of_text(settings.computation_limit);
-        let breaking = match settings.dependents {
-            Dependents::Deny => Breaking::Denied,
-            Dependents::Warn => Breaking::Warned,
-            Dependents::Off => Breaking::Ignored,
-        };
+        let breaking = breaking(settings.dependents);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "impacts" }).clone();
         Assessor {
@@ -399,6 +395,15 @@ impl Assessor {
         let checks = timeout_at(ends, compare).await.unwrap_or_else(|_| Ok(Checks::default()))?;
         let impact = locked(&tally).impact();
         Ok((impact, checks))
+    }
+}
+
+/// How edits are treated that make topologies too large: as those that break variables (DEC-1, DEC-58).
+pub fn breaking(dependents: Dependents) -> Breaking {
+    match dependents {
+        Dependents::Deny => Breaking::Denied,
+        Dependents::Warn => Breaking::Warned,
+        Dependents::Off => Breaking::Ignored,
     }
 }
 

@@ -39,3 +39,5 @@ mod template_guard;
 pub mod templates;
 mod turns;
 mod warned;
+
+pub use impact::breaking;
