@@ -17,7 +17,7 @@ pub use apiserver as embedded;
 pub use engine::{admission, extensions, impact, topology};
 pub use golang::{calendar, json, regexp, template, version, yaml};
 pub use machines::{lifecycle, provider_contract};
-pub use model::{crd, hub, rollouts, variables, wire, world};
+pub use model::{crd, garbage, hub, rollouts, variables, wire, world};
 pub use schema::{budget, cel, field, openapi, ssa};
 pub use server::{certificates, extension_client, kubernetes, reconciler, telemetry, webhook};
 pub use simulation;

@@ -41,6 +41,7 @@ mod support {
     pub mod balancer;
     pub mod controller_manager;
     pub mod cut;
+    pub mod deletions;
     pub mod faulty;
     pub mod gadgets;
     pub mod kubectl;
@@ -53,6 +54,6 @@ mod support {
     pub mod upgrade_hooks;
 }
 use support::{
-    balancer, controller_manager, cut, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, lab, process,
-    recorder, tls_client, upgrade_hooks,
+    balancer, controller_manager, cut, deletions, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize,
+    lab, process, recorder, tls_client, upgrade_hooks,
 };

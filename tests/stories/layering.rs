@@ -12,7 +12,7 @@ use serde_json::Value;
 const PURE: [&str; 6] = ["golang", "schema", "model", "engine", "machines", "simulation"];
 
 /// What a module may use of its crate. All modules of `server` may use `telemetry` as well.
-const MAY_USE: [(&str, &str, &[&str]); 34] = [
+const MAY_USE: [(&str, &str, &[&str]); 35] = [
     ("golang", "json", &[]),
     ("golang", "calendar", &[]),
     ("golang", "version", &[]),
@@ -36,6 +36,7 @@ const MAY_USE: [(&str, &str, &[&str]); 34] = [
     // Facts keep the variables of each class compiled.
     ("model", "world", &["hub", "variables"]),
     ("model", "rollouts", &["hub"]),
+    ("model", "garbage", &["hub"]),
     ("engine", "admission", &[]),
     ("engine", "topology", &[]),
     ("engine", "impact", &["topology"]),

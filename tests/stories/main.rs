@@ -22,6 +22,7 @@ mod files;
 mod fleet_plans;
 mod floods;
 mod forecasts;
+mod garbage;
 mod held_edits;
 mod hostile_texts;
 mod kubectl;
@@ -57,6 +58,7 @@ mod transitions;
 
 #[path = "../support"]
 mod support {
+    pub mod deletions;
     pub mod gadgets;
     pub mod judge;
     pub mod kubectl;
@@ -66,7 +68,9 @@ mod support {
     pub mod tls_client;
     pub mod upgrade_hooks;
 }
-use support::{gadgets, judge, kubectl as kubectl_client, kustomize, lab, process, tls_client, upgrade_hooks};
+use support::{
+    deletions, gadgets, judge, kubectl as kubectl_client, kustomize, lab, process, tls_client, upgrade_hooks,
+};
 #[path = "../../benches/support"]
 mod benches {
     pub mod api;

@@ -4,11 +4,13 @@
 //!  wire ──► hub ◄── variables ◄── world      requests and files become the one model; facts answer questions about it
 //!  crd ──► wire                               the definitions that are installed
 //!  rollouts ──► hub                           which changes replace machines
+//!  garbage ──► hub                            which objects a deletion takes with it
 //! ```
 //!
 //! It decides nothing: rules are in the engine, steps of controllers in `machines`. It has no sockets, files, clocks or random
 //! sources.
 
+pub mod garbage;
 pub mod hooks;
 pub mod hub;
 pub mod wire;

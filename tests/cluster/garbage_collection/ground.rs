@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Config;
+use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -123,6 +125,18 @@ impl Story {
         story.until("the guard judges", async || story.denies_what_is_wrong()).await;
         story.site.provide_without_owners().await;
         story
+    }
+
+    /// A client of the real server, and its controller manager.
+    pub(super) async fn real_cluster() -> (kube::Client, &'static ControllerManager) {
+        let ground = Ground::shared(Server::Real).await;
+        let (_, controller_manager) = ground.real.as_ref().unwrap();
+        (ground.client().await, controller_manager)
+    }
+
+    pub(super) async fn make_namespace(client: &kube::Client, name: &str) {
+        let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
     }
 
     fn denies_what_is_wrong(&self) -> bool {

@@ -30,6 +30,7 @@ macro_rules! on_both {
 }
 
 mod clusters;
+mod deletions;
 mod demo;
 mod ground;
 mod namespaces;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use model::garbage::Propagation;
 use serde_json::{Value, json};
 
 use super::admit::Review;
@@ -14,7 +15,7 @@ use super::selector::Selector;
 use crate::Embedded;
 use crate::admission::Asked;
 use crate::storage::builtin::Builtin;
-use crate::storage::collect::{Propagation, marked};
+use crate::storage::collect::marked;
 use crate::storage::definition::text;
 use crate::storage::registry::Resource;
 use crate::storage::shape::viewed;

@@ -1,43 +1,25 @@
-//! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): objects without owners are deleted,
-//! the objects of deleted namespaces and kinds are deleted, and deletions that wait are completed.
+//! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): objects without owners are deleted
+//! ([`model::garbage`]), and the objects of deleted namespaces and kinds.
 //!
 //! The templates, Secrets and health checks of a Cluster go this way (MA-27.16). In a cluster, controllers do this later. Here it happens at once, before the write is answered, and until nothing is left to
 //! do. Admission webhooks do not review these deletions.
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use model::garbage::{self, Lookup, OwnerReference, Propagation};
+use model::hub::group_of;
 
 use super::builtin::Builtin;
 use super::registry::Resource;
 use super::store::{State, StoreKey, Sweep, within};
-use super::stored::{Holds, Owner, Stored};
+use super::stored::{Holds, Stored};
 
-/// Keeps an owner until those that block its deletion are gone.
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Keeps an owner until no object names it as an owner.
-pub(super) const ORPHAN: &str = "orphan";
 /// Keeps the definition of a kind until its objects are gone.
 pub(super) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Keeps a namespace, in its spec, until its objects are gone.
 const KUBERNETES: &str = "kubernetes";
-
-/// What becomes of the objects that an object owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
-}
-
-/// Whether an owner is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
-    Present,
-    Absent,
-    /// It is deleted after those that it owns.
-    Waiting,
-}
 
 impl State {
     /// Does all that follows from the writes so far; `now` is the time of deletions.
@@ -61,25 +43,11 @@ impl State {
         let Some(object) = self.get(place).cloned() else { return };
         if object.holds.is_being_deleted {
             self.note_end_of_container(place, &object);
-            if !object.holds.any() {
-                self.remove(place);
-                return;
-            }
-            if object.holds.has(ORPHAN) {
-                self.orphan(place, &object);
-                return;
-            }
-            if object.holds.has(FOREGROUND) {
-                self.delete_in_foreground(place, &object, now);
-                return;
-            }
-            return;
-        }
-        if self.is_swept(place) {
+        } else if self.is_swept(place) {
             self.delete(place, Some(Propagation::Background), now);
             return;
         }
-        self.judge_by_owners(place, &object, now);
+        garbage::collect(&mut Collected { state: self, now }, place);
     }
 
     /// Whether everything around the object has been deleted already, since its namespace or its kind goes.
@@ -88,105 +56,20 @@ impl State {
             || self.withdrawn.get(&*place.kind) == Some(&Sweep::Done)
     }
 
-    /// Deletes an object whose owners are all gone, and forgets owners that are gone beside others that are not.
-    fn judge_by_owners(&mut self, place: &StoreKey, object: &Arc<Stored>, now: &str) {
-        if object.owners.is_empty() {
-            return;
-        }
-        let of: Vec<Presence> = object.owners.iter().map(|owner| self.owner(place, owner)).collect();
-        if !of.contains(&Presence::Present) {
-            let waits = of.contains(&Presence::Waiting) && !self.dependents_of(&object.uid).is_empty();
-            let propagation = waits.then_some(Propagation::Foreground);
-            self.delete(place, propagation, now);
-        } else if of.iter().any(|owner| *owner != Presence::Present) {
-            let mut owners = of.iter();
-            self.keep_owners(place, object, |_| owners.next() == Some(&Presence::Present));
-        }
-    }
-
-    /// Whether the object that a reference names is there.
-    fn owner(&self, of: &StoreKey, reference: &Owner) -> Presence {
-        let (group, _) = reference.api_version.split_once('/').unwrap_or(("", ""));
-        let kind = self.registry.group(group).find(|resource| *resource.kind == *reference.kind);
-        // Whether the objects of a kind that is not served are gone is unknown.
-        let Some(kind) = kind else { return Presence::Present };
-        if kind.is_namespaced && of.namespace().is_empty() {
-            return Presence::Present;
-        }
-        let Some(place) = self.place_of(&reference.uid) else { return Presence::Absent };
-        let is_meant =
-            *place.kind == *kind.store_name() && (place.namespace().is_empty() || place.namespace() == of.namespace());
-        match self.get(place).filter(|_| is_meant) {
-            Some(owner) if owner.name != reference.name => Presence::Absent,
-            Some(owner) if owner.holds.is_being_deleted && owner.holds.has(FOREGROUND) => Presence::Waiting,
-            Some(_) => Presence::Present,
-            None => Presence::Absent,
-        }
-    }
-
-    /// Stores the object with those of its owners that stay.
-    fn keep_owners(&mut self, place: &StoreKey, object: &Arc<Stored>, mut keep: impl FnMut(&Owner) -> bool) {
-        let mut value = object.decode();
-        if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
-            let mut left = match metadata.remove("ownerReferences") {
-                Some(Value::Array(references)) => references,
-                _ => Vec::new(),
-            };
-            let mut owners = object.owners.iter();
-            left.retain(|_| {
-                let Some(owner) = owners.next() else { return true };
-                let is_kept = keep(owner);
-                if !is_kept && !owner.uid.is_empty() {
-                    disown(metadata, &owner.uid);
-                }
-                is_kept
-            });
-            if !left.is_empty() {
-                metadata.insert("ownerReferences".to_owned(), Value::Array(left));
-            }
-        }
-        self.put(place, value);
-    }
-
-    /// Releases those that the object owns, then the object.
-    fn orphan(&mut self, place: &StoreKey, object: &Arc<Stored>) {
-        for dependent in self.dependents_of(&object.uid) {
-            if let Some(owned) = self.get(&dependent).cloned() {
-                self.keep_owners(&dependent, &owned, |owner| owner.uid != object.uid);
-            }
-        }
-        self.without_finalizer(place, object, ORPHAN);
-    }
-
-    /// Deletes those that the object owns, and the object once none of them blocks it.
-    fn delete_in_foreground(&mut self, place: &StoreKey, object: &Arc<Stored>, now: &str) {
-        let dependents = self.dependents_of(&object.uid);
-        for dependent in &dependents {
-            let owned = self.get(dependent).filter(|owned| !owned.holds.is_being_deleted).cloned();
-            if let Some(owned) = owned {
-                self.judge_by_owners(dependent, &owned, now);
-            }
-        }
-        let blocks = |owner: &Owner| owner.blocks_deletion && owner.uid == object.uid;
-        let is_blocked = self
-            .dependents_of(&object.uid)
-            .iter()
-            .filter_map(|dependent| self.get(dependent))
-            .any(|owned| owned.owners.iter().any(blocks));
-        if !is_blocked && let Some(object) = self.get(place).cloned() {
-            self.without_finalizer(place, &object, FOREGROUND);
-        }
-    }
-
-    fn without_finalizer(&mut self, place: &StoreKey, object: &Arc<Stored>, finalizer: &str) {
-        let left: Vec<&str> =
-            object.holds.finalizers.iter().map(|name| &**name).filter(|name| *name != finalizer).collect();
-        if left.is_empty() {
+    fn without_finalizer(&mut self, place: &StoreKey, finalizer: &str) {
+        let Some(object) = self.get(place).cloned() else { return };
+        if object.holds.finalizers.iter().all(|name| **name == *finalizer) {
             self.remove(place);
             return;
         }
+        self.edit_metadata(place, &object, |metadata| garbage::remove_finalizer(metadata, finalizer));
+    }
+
+    fn edit_metadata(&mut self, place: &StoreKey, object: &Stored, edit: impl FnOnce(&mut Map<String, Value>)) {
         let mut value = object.decode();
-        value["metadata"]["finalizers"] = json!(left);
+        if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
+            edit(metadata);
+        }
         self.put(place, value);
     }
 
@@ -273,9 +156,7 @@ impl State {
             }
             self.withdrawn.remove(&name);
             let place = StoreKey { kind: DEFINITIONS.into(), key: kind };
-            if let Some(object) = self.get(&place).cloned() {
-                self.without_finalizer(&place, &object, CLEANUP);
-            }
+            self.without_finalizer(&place, CLEANUP);
         }
     }
 
@@ -294,60 +175,79 @@ pub(super) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8
 /// The object as a deletion leaves it while finalizers hold it.
 pub(crate) fn marked(object: &Value, resource: Option<&Resource>, policy: Option<Propagation>, now: &str) -> Value {
     let mut object = object.clone();
-    let is_marked = object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null());
-    let mut finalizers: Vec<String> = object
-        .pointer("/metadata/finalizers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|name| name.as_str().map(str::to_owned))
-        .collect();
-    if let Some(policy) = policy {
-        finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
-        match policy {
-            Propagation::Background => {}
-            Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
-            Propagation::Orphan => finalizers.push(ORPHAN.to_owned()),
-        }
-    }
     let builtin = resource.and_then(|resource| resource.builtin);
-    if builtin == Some(Builtin::CustomResourceDefinition) && !is_marked && !finalizers.iter().any(|f| f == CLEANUP) {
-        finalizers.push(CLEANUP.to_owned());
-        super::definition::terminate(&mut object, now);
-    }
     if builtin == Some(Builtin::Namespace) {
         object["status"]["phase"] = json!("Terminating");
     }
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return object };
-    match finalizers.is_empty() {
-        true => metadata.remove("finalizers"),
-        false => metadata.insert("finalizers".to_owned(), json!(finalizers)),
-    };
-    if !is_marked {
-        metadata.insert("deletionTimestamp".to_owned(), json!(now));
-        if !matches!(builtin, Some(Builtin::Namespace | Builtin::CustomResourceDefinition)) {
-            metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-        }
-        let counts = builtin != Some(Builtin::CustomResourceDefinition);
-        if let Some(generation) =
-            metadata.get("generation").and_then(Value::as_i64).filter(|count| counts && *count > 0)
-        {
-            metadata.insert("generation".to_owned(), json!(generation + 1));
-        }
+    if !garbage::mark_deleted(metadata, policy, now) {
+        return object;
+    }
+    if builtin == Some(Builtin::CustomResourceDefinition) {
+        garbage::add_finalizer(metadata, CLEANUP);
+        super::definition::terminate(&mut object, now);
+        return object;
+    }
+    if builtin != Some(Builtin::Namespace) {
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+    }
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64).filter(|count| *count > 0) {
+        metadata.insert("generation".to_owned(), json!(generation + 1));
     }
     object
 }
 
-/// Takes an owner out of the records of who manages the list of owners, as an update that drops it does.
-fn disown(metadata: &mut serde_json::Map<String, Value>, uid: &str) {
-    let key = format!("k:{}", json!({"uid": uid}));
-    for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(fields) = entry.pointer_mut("/fieldsV1/f:metadata").and_then(Value::as_object_mut) else { continue };
-        let Some(owners) = fields.get_mut("f:ownerReferences").and_then(Value::as_object_mut) else { continue };
-        owners.remove(&key);
-        if owners.is_empty() {
-            fields.remove("f:ownerReferences");
+/// The state during a write, as garbage collection sees it.
+struct Collected<'a> {
+    state: &'a mut State,
+    /// The time of deletions.
+    now: &'a str,
+}
+
+impl garbage::Store for Collected<'_> {
+    type Id = StoreKey;
+    type Object = Stored;
+    type Shared = Arc<Stored>;
+
+    fn get(&self, place: &StoreKey) -> Option<Arc<Stored>> {
+        self.state.get(place).cloned()
+    }
+
+    fn dependents(&self, uid: &str) -> Vec<StoreKey> {
+        self.state.dependents_of(uid)
+    }
+
+    fn owner(&self, dependent: &StoreKey, reference: OwnerReference<'_>) -> Lookup<Arc<Stored>> {
+        let group = group_of(reference.api_version);
+        let kind = self.state.registry.group(group).find(|resource| *resource.kind == *reference.kind);
+        // An object with a namespace is no owner of one without: as if its kind was not served.
+        let Some(kind) = kind.filter(|kind| !kind.is_namespaced || !dependent.namespace().is_empty()) else {
+            return Lookup::Unknown;
+        };
+        let is_meant = |place: &&StoreKey| {
+            *place.kind == *kind.store_name()
+                && (place.namespace().is_empty() || place.namespace() == dependent.namespace())
+        };
+        let place = self.state.place_of(reference.uid).filter(is_meant);
+        place.and_then(|place| self.get(place)).map_or(Lookup::Absent, Lookup::Found)
+    }
+
+    fn remove(&mut self, place: &StoreKey) {
+        self.state.remove(place);
+    }
+
+    fn delete(&mut self, place: &StoreKey, propagation: Option<Propagation>) {
+        self.state.delete(place, propagation, self.now);
+    }
+
+    fn retain_owners(&mut self, place: &StoreKey, keep: &[bool]) {
+        if let Some(object) = self.get(place) {
+            self.state.edit_metadata(place, &object, |metadata| garbage::retain_owners(metadata, keep));
         }
+    }
+
+    fn remove_finalizer(&mut self, place: &StoreKey, finalizer: &str) {
+        self.state.without_finalizer(place, finalizer);
     }
 }
 

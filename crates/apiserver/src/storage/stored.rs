@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use model::garbage::{Collectable, OwnerReference};
 use model::hub::label::CLUSTER_NAME;
 
 /// About what an object takes besides its text: the fields that are kept, its version, and its place in the maps.
@@ -55,7 +56,10 @@ impl Stored {
             name: text(metadata, "name"),
             uid: text(metadata, "uid"),
             labels: labels.filter_map(label).collect(),
-            owners: entries(metadata, "ownerReferences").iter().map(Owner::read).collect(),
+            owners: entries(metadata, "ownerReferences")
+                .iter()
+                .map(|entry| Owner::new(OwnerReference::read(entry)))
+                .collect(),
             holds: Holds::read(object),
         }
     }
@@ -86,16 +90,42 @@ impl Stored {
     }
 }
 
+impl Collectable for Stored {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn owners(&self) -> impl Iterator<Item = OwnerReference<'_>> {
+        self.owners.iter().map(Owner::reference)
+    }
+
+    fn is_being_deleted(&self) -> bool {
+        self.holds.is_being_deleted
+    }
+
+    fn is_held(&self) -> bool {
+        self.holds.any()
+    }
+
+    fn has_finalizer(&self, name: &str) -> bool {
+        self.holds.has(name)
+    }
+}
+
 impl Owner {
-    fn read(reference: &Value) -> Self {
-        let text = |name: &str| text(reference, name);
-        Owner {
-            api_version: text("apiVersion"),
-            kind: text("kind"),
-            name: text("name"),
-            uid: text("uid"),
-            blocks_deletion: reference.get("blockOwnerDeletion") == Some(&Value::Bool(true)),
-        }
+    fn new(reference: OwnerReference<'_>) -> Self {
+        let OwnerReference { api_version, kind, name, uid, blocks_deletion } = reference;
+        let [api_version, kind, name, uid] = [api_version, kind, name, uid].map(Into::into);
+        Owner { api_version, kind, name, uid, blocks_deletion }
+    }
+
+    fn reference(&self) -> OwnerReference<'_> {
+        let Owner { api_version, kind, name, uid, blocks_deletion } = self;
+        OwnerReference { api_version, kind, name, uid, blocks_deletion: *blocks_deletion }
     }
 }
 

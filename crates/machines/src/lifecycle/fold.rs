@@ -1,14 +1,16 @@
 //! Steps on a virtual clock: what they write becomes true at once, and the clock goes on when nothing is left to do (MA-30.1).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use core::time::Duration;
 
 use serde_json::{Value, json};
 
+mod garbage;
+
 use super::context::Context;
-use super::fields::{later, owners, stamp};
+use super::fields::{later, stamp};
 use super::next::next;
 use super::objects::{GroupKind, ObjectId, Objects};
 use super::settings::Settings;
@@ -36,6 +38,10 @@ pub struct Fold {
     failures: HashMap<ObjectId, (u32, String)>,
     /// Everything that was told.
     pub events: Vec<(Moment, ObjectId, Event)>,
+    /// Objects that garbage collection has to look at.
+    uncollected: VecDeque<ObjectId>,
+    /// Objects whose deletion in the foreground is not complete, by uid.
+    waiting: HashMap<String, ObjectId>,
     /// What has changed since [`Fold::take_changes`]: before and after.
     changes: Vec<StoredChange>,
     /// The labels of definitions, by name: they say which contract a version follows.
@@ -145,6 +151,8 @@ impl Fold {
             timers: Timers::default(),
             failures: HashMap::new(),
             events: Vec::new(),
+            uncollected: VecDeque::new(),
+            waiting: HashMap::new(),
             changes: Vec::new(),
             definitions: BTreeMap::new(),
             assumed: None,
@@ -201,6 +209,7 @@ impl Fold {
         }
         let object = Arc::new(object);
         self.store(&id, Some(object.clone()));
+        self.collect_garbage();
         Ok(object)
     }
 
@@ -218,7 +227,11 @@ impl Fold {
         if self.objects.contract(&id.kind).is_none() {
             self.objects.set_listed(&id.kind, Some(self.contract_of(&object)));
         }
-        self.store(&id, Some(Arc::new(object)));
+        let object = Arc::new(object);
+        self.put(&id, Some(object.clone()));
+        if object.is_being_deleted() {
+            self.collect_later(&id, &object);
+        }
         Ok(())
     }
 
@@ -244,49 +257,11 @@ impl Fold {
         metadata.insert("generation".to_owned(), json!(generation + i64::from(has_new_spec)));
         let is_gone = after.is_being_deleted() && super::fields::items(&after, "metadata.finalizers").is_empty();
         self.store(&id, (!is_gone).then(|| Arc::new(after)));
-        if is_gone {
-            self.collect(&known);
-        }
+        self.collect_garbage();
         Ok(())
     }
 
-    /// Deletes an object; one with finalizers stays until they are taken away.
-    pub fn delete(&mut self, id: &ObjectId) {
-        let Some(known) = self.objects.get(id).cloned() else { return };
-        if super::fields::items(&known, "metadata.finalizers").is_empty() {
-            self.store(id, None);
-            self.collect(&known);
-        } else if !known.is_being_deleted() {
-            let mut after = (*known).clone();
-            super::fields::set(&mut after, "metadata.deletionTimestamp", stamp(self.now));
-            // Its version cannot have changed since it was read above.
-            let _ = self.update(id.workload.as_ref(), &known, after);
-        }
-    }
-
-    /// Deletes what had this owner alone.
-    fn collect(&mut self, gone: &Object) {
-        let ids: Vec<ObjectId> = self.objects.owned_by(gone.uid()).cloned().collect();
-        for id in ids {
-            let Some(object) = self.objects.get(&id).cloned() else { continue };
-            let is_there = |owner: &Value| {
-                let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default();
-                self.exists(uid, owner, &id.key.namespace)
-            };
-            if !owners(&object).iter().any(is_there) {
-                self.delete(&id);
-            }
-        }
-    }
-
-    fn exists(&self, uid: &str, owner: &Value, namespace: &str) -> bool {
-        let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
-        let kind = GroupKind::new(model::hub::group_of(text("apiVersion")), text("kind"));
-        let found = self.objects.get(&ObjectId::new(kind, ObjectKey::new(namespace, text("name"))));
-        found.is_some_and(|found| found.uid() == uid)
-    }
-
-    fn store(&mut self, id: &ObjectId, object: Option<Arc<Object>>) {
+    fn put(&mut self, id: &ObjectId, object: Option<Arc<Object>>) -> Option<Arc<Object>> {
         let before = match &object {
             Some(object) => self.objects.put(id, object.clone()),
             None => self.objects.remove(id),
@@ -295,11 +270,13 @@ impl Fold {
         if id.workload.is_none() {
             self.due.insert(id.clone());
         }
-        self.changes.push(StoredChange { id: id.clone(), before, after: object });
+        self.changes.push(StoredChange { id: id.clone(), before: before.clone(), after: object });
+        before
     }
 
     /// Makes a step for each object that is due, until none is, or until `most` steps were made; says whether it came to rest.
     pub fn settle(&mut self, most: usize) -> bool {
+        self.collect_garbage();
         for _ in 0..most {
             let Some(id) = self.due.pop_first() else { return true };
             self.timers.remove(&id);

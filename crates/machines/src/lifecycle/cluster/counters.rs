@@ -120,16 +120,18 @@ mod tests {
     fn machines_are_counted_once() {
         // MA-27.14
         let mut fold = cluster(json!({}));
-        let owner = |kind: &str| {
+        let owned_by = |owner: &Object| {
             json!([{
-                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": "o", "uid": "o", "controller": true,
+                "apiVersion": owner.api_version(), "kind": owner.kind(), "name": owner.name(), "uid": owner.uid(),
+                "controller": true,
             }])
         };
+        let cluster = fold.core("Cluster", CLUSTER);
         fold.make(group("MachinePool", "p", 1, &Value::Null));
-        fold.make(group("MachineDeployment", "d", 10, &Value::Null));
-        fold.make(group("MachineSet", "owned", 100, &owner("MachineDeployment")));
-        fold.make(group("MachineSet", "alone", 1000, &owner("Cluster")));
-        fold.make(machine("owned", &Value::Null, &owner("MachineSet")));
+        let deployment = fold.make(group("MachineDeployment", "d", 10, &Value::Null));
+        let set = fold.make(group("MachineSet", "owned", 100, &owned_by(&deployment)));
+        fold.make(group("MachineSet", "alone", 1000, &owned_by(&cluster)));
+        fold.make(machine("owned", &Value::Null, &owned_by(&set)));
         fold.make(machine("alone", &Value::Null, &Value::Null));
         fold.make(machine("cp", &json!(""), &Value::Null));
         let cluster = settled(&mut fold);

@@ -124,7 +124,7 @@ fn machines_are_judged_by_the_first_rule_that_fits() {
     }});
     let broken = || json!([condition("Broken", "True", &json!(START))]);
     for (case, change, after, want, counted) in [
-        ("good", ("metadata.finalizers", Value::Null), 0, "healthy", 1),
+        ("good", ("metadata.annotations", Value::Null), 0, "healthy", 1),
         (
             "annotated",
             ("metadata.annotations", json!({"cluster.x-k8s.io/remediate-machine": ""})),
@@ -141,7 +141,8 @@ fn machines_are_judged_by_the_first_rule_that_fits() {
     ] {
         let mut fold = scene(spec.clone());
         node(&mut fold, "n", "Ready", "True");
-        fold.make(with(machine("m", Some("n")), change.0, change.1));
+        let held = with(machine("m", Some("n")), "metadata.finalizers", json!(["x/y"]));
+        fold.make(with(held, change.0, change.1));
         fold.settle(50);
         fold.run(seconds(after));
         assert_eq!(health(&fold, "m"), want, "{case}");

@@ -137,14 +137,16 @@ fn an_owner_is_matched_in_any_version_and_refreshed() {
     let mut fold = scene();
     let template = infrastructure("a");
     let cluster = fold.core("Cluster", CLUSTER);
-    let owner = |version: &str, kind: &str, name: &str| json!({"apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": kind, "name": name, "uid": cluster.uid()});
-    let others = [owner("v1beta1", "Cluster", "other"), owner("v1beta1", "Machine", CLUSTER)];
-    let known = json!([others[0], owner("v1beta1", "Cluster", CLUSTER), others[1]]);
+    let other = fold.make(core("Cluster", "other", json!({})));
+    let machine = fold.make(core("Machine", CLUSTER, json!({"clusterName": "other"})));
+    let owner = |version: &str, object: &Object| json!({"apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": object.kind(), "name": object.name(), "uid": object.uid()});
+    let others = [owner("v1beta1", &other), owner("v1beta1", &machine)];
+    let known = json!([others[0], owner("v1beta1", &cluster), others[1]]);
     fold.edit(&template, |it| set(it, "metadata.ownerReferences", known));
     fold.make(group("MachineSet", "set", 1));
     assert!(fold.settle(1_000));
     let template = fold.find(&GroupKind::new(INFRASTRUCTURE, "FooMachineTemplate"), "a").unwrap();
-    let want = [others[0].clone(), owner("v1beta2", "Cluster", CLUSTER), others[1].clone()];
+    let want = [others[0].clone(), owner("v1beta2", &cluster), others[1].clone()];
     assert_eq!(items(&template, "metadata.ownerReferences"), want);
 }
 
