@@ -51,7 +51,7 @@ use model::hub::{Object, ObjectKey};
 use model::world::{Found, Record};
 use schema::budget::Stop;
 use simulation::timeline::{ClusterTimeline, Timeline};
-use simulation::{End, Simulation};
+use simulation::{End, Simulation, StuckReason};
 
 /// Simulates a rollout, or the one of a change.
 pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
@@ -381,7 +381,7 @@ impl Change {
     /// Makes the change for one Cluster.
     fn make(&self, key: &ObjectKey, simulation: &mut Simulation) -> Result<()> {
         for object in &self.objects {
-            simulation.put(object).map_err(anyhow::Error::msg)?;
+            simulation.put(object)?;
         }
         let (from, into) = (self.state.topologies.facts(), simulation.topologies_mut().facts_mut());
         for class_key in from.class_keys() {
@@ -403,7 +403,7 @@ impl Change {
 struct Ended {
     timeline: Option<ClusterTimeline>,
     stuck: Option<Stuck>,
-    stuck_before: Option<String>,
+    stuck_before: Option<StuckReason>,
     objects: Vec<Arc<Object>>,
 }
 
@@ -499,7 +499,7 @@ impl Run<'_> {
         let simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
         let mut simulation = simulation.until(self.stop.clone());
         for class in &self.before.classes {
-            simulation.put(class).map_err(anyhow::Error::msg)?;
+            simulation.put(class)?;
         }
         let end = self.begin(key, &mut simulation, tell)?;
         let stuck_before = end.and_then(|end| reason(end, key));
@@ -523,7 +523,7 @@ fn objects_of(key: &ObjectKey, simulation: &Simulation) -> Vec<Arc<Object>> {
     cluster.into_iter().chain(others.filter(|object| !is_cluster(object))).collect()
 }
 
-fn reason(end: End, key: &ObjectKey) -> Option<String> {
+fn reason(end: End, key: &ObjectKey) -> Option<StuckReason> {
     match end {
         End::Converged => None,
         End::Stuck(mut stuck) => stuck.remove(key),

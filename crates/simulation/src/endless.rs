@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Simulation;
+use super::reasons::StuckReason;
 use super::timeline::owner_of;
-use golang::calendar::{Moment, SECOND, of_seconds};
+use golang::calendar::{Moment, SECOND};
 use machines::lifecycle::fold::StoredChange;
 use machines::lifecycle::objects::cluster_of;
 use model::hub::ObjectKey;
@@ -109,17 +110,13 @@ impl Replacements {
         }
     }
 
-    /// The Clusters whose machines are replaced without end, each with what its output says.
-    pub(super) fn endless(&self) -> BTreeMap<ObjectKey, String> {
+    /// The Clusters whose machines are replaced without end.
+    pub(super) fn endless(&self) -> BTreeMap<ObjectKey, StuckReason> {
         let endless = self.owners.iter().filter(|(_, made)| made.is_endless());
-        let said = endless.map(|((cluster, owner), made)| {
-            let interval = match made.interval() {
-                0 => "at once".to_owned(),
-                seconds => format!("every {}", of_seconds(seconds)),
-            };
-            (cluster.clone(), format!("the machines of {owner} are replaced {interval}, without end"))
+        let reasons = endless.map(|((cluster, owner), made)| {
+            (cluster.clone(), StuckReason::EndlessReplacement { owner: owner.clone(), seconds: made.interval() })
         });
-        said.collect()
+        reasons.collect()
     }
 }
 
@@ -141,10 +138,9 @@ impl Simulation {
         self.is_stopped || self.is_exhausted || !self.endless.is_empty()
     }
 
-    /// What is said of a Cluster whose objects change again and again.
-    pub(super) fn exhausted(&self) -> Option<String> {
-        let steps = self.steps();
-        self.is_exhausted.then(|| format!("its objects change without end: the controllers have taken {steps} steps"))
+    /// The reason of a Cluster whose objects change again and again.
+    pub(super) fn exhausted(&self) -> Option<StuckReason> {
+        self.is_exhausted.then(|| StuckReason::Exhausted { steps: self.steps() })
     }
 }
 
@@ -191,8 +187,9 @@ mod tests {
     fn machines_that_are_replaced_more_often_than_upgrades_do_are_endless() {
         assert!(replaced(1, 12, 10).endless().is_empty() && replaced(100, 12, 0).endless().is_empty());
         let said = |rounds: usize, seconds: i64| replaced(5, rounds, seconds).endless().into_values().next();
-        assert_eq!(said(30, 9).as_deref(), Some("the machines of workers are replaced every 9s, without end"));
-        assert_eq!(said(30, 0).as_deref(), Some("the machines of workers are replaced at once, without end"));
+        let endless = |seconds| StuckReason::EndlessReplacement { owner: "workers".to_owned(), seconds };
+        assert_eq!(said(30, 9), Some(endless(9)));
+        assert_eq!(said(30, 0), Some(endless(0)));
         assert_eq!(said(20, 9), None);
         let mut all = replaced(5, 30, 9);
         all.restart();

@@ -5,13 +5,14 @@
 //! Cluster ───┤        ▲ objects, as they are                     │ writes
 //!            ├─ lifecycle::fold::Fold: steps of all objects ◄────┤        nothing left to do ─► the clock goes on
 //!            ├─ templates.rs: templates that nothing uses   ◄────┘
-//!                     └─► timeline.rs: what happened when, and how many machines there were; stuck.rs: why it goes no further
+//!                     └─► timeline.rs: what happened when, and how many machines there were; stuck.rs, reasons.rs: why it goes no further
 //! ```
 //!
 //! It is the computation of the controllers, with providers that take the times of [`machines::lifecycle::settings::Timings`].
 
 mod admitted;
 mod endless;
+mod reasons;
 mod stuck;
 mod templates;
 pub mod timeline;
@@ -25,16 +26,16 @@ use serde_json::{Value, json};
 
 pub use self::endless::StepLimit;
 use self::endless::{Replacements, STEPS};
-pub use self::stuck::STOPPED;
+pub use self::reasons::{RunError, StuckReason};
 use self::timeline::Timeline;
+use engine::topology::held::{Held, HeldReason};
 use engine::topology::hooks::DeletionGuard;
 use engine::topology::plan::{Fold as Topologies, Part, Rollout, Step};
-use engine::topology::upgrade::Held;
 use engine::topology::worker::API_VERSION;
 use engine::topology::{Failure, status};
 use golang::calendar::Moment;
 use machines::lifecycle::conditions;
-use machines::lifecycle::fold::{Fold as Machines, StoredChange};
+use machines::lifecycle::fold::{Fold as Machines, StoreError, StoredChange};
 use machines::lifecycle::objects::cluster_of;
 use machines::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
 use machines::lifecycle::{GroupKind, ObjectId, Settings};
@@ -47,12 +48,12 @@ use schema::budget::Stop;
 /// After how many runs of a topology at one time a simulation ends: it would go on for ever.
 const RUNS: usize = 10_000;
 /// How a simulation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// Nothing is left to do.
     Converged,
     /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the reason.
-    Stuck(BTreeMap<ObjectKey, String>),
+    Stuck(BTreeMap<ObjectKey, StuckReason>),
 }
 
 /// Topologies and machines, and the time.
@@ -64,7 +65,7 @@ pub struct Simulation {
     due: BTreeSet<ObjectKey>,
     /// What the last plan of a Cluster held back, or why there is none.
     held: BTreeMap<ObjectKey, Vec<Held>>,
-    failures: BTreeMap<ObjectKey, String>,
+    failures: BTreeMap<ObjectKey, RunError>,
     /// What a Cluster waits for by its topology, under its own id, and what its machines wait for.
     waits: BTreeMap<ObjectKey, BTreeMap<ObjectId, Vec<Held>>>,
     pub timeline: Timeline,
@@ -73,8 +74,8 @@ pub struct Simulation {
     /// How many machines are asked for, if they are too many.
     too_many: Option<i64>,
     replacements: Replacements,
-    /// The Clusters whose machines are replaced without end, each with what is said of it.
-    endless: BTreeMap<ObjectKey, String>,
+    /// The Clusters whose machines are replaced without end.
+    endless: BTreeMap<ObjectKey, StuckReason>,
     /// The number of steps of machines at the start of the run, and of plans since then.
     steps_before: u64,
     plans: u64,
@@ -168,7 +169,7 @@ impl Simulation {
     ///
     /// # Errors
     /// When the object is not a Cluster.
-    pub fn put_cluster(&mut self, cluster: &Object) -> Result<(), String> {
+    pub fn put_cluster(&mut self, cluster: &Object) -> Result<(), StoreError> {
         let id = ObjectId::of(cluster);
         match self.machines.objects.get(&id).cloned() {
             None => drop(self.machines.create(None, cluster.clone())?),
@@ -191,7 +192,7 @@ impl Simulation {
     ///
     /// # Errors
     /// When there is such an object already.
-    pub fn adopt(&mut self, cluster: &Object, objects: &[Arc<Object>]) -> Result<(), String> {
+    pub fn adopt(&mut self, cluster: &Object, objects: &[Arc<Object>]) -> Result<(), StoreError> {
         let mut all: Vec<Object> = objects.iter().map(|object| Object::clone(object)).collect();
         all.push(cluster.clone());
         machines::lifecycle::adopt(&mut all, self.now());
@@ -209,7 +210,7 @@ impl Simulation {
     ///
     /// # Errors
     /// When it is not stored.
-    pub fn put(&mut self, object: &Object) -> Result<(), String> {
+    pub fn put(&mut self, object: &Object) -> Result<(), StoreError> {
         let known = self.machines.objects.get(&ObjectId::of(object)).cloned();
         match known {
             None => drop(self.machines.create(None, object.clone())?),
@@ -404,8 +405,8 @@ impl Simulation {
         let round = match self.topologies.plan(cluster, &mut outcome) {
             Ok(round) => round,
             Err(failure) => {
-                self.failures.insert(cluster.clone(), failure.to_string());
                 self.conclude(cluster, &outcome, Some(&failure.to_string()));
+                self.failures.insert(cluster.clone(), failure.into());
                 return;
             }
         };
@@ -414,18 +415,18 @@ impl Simulation {
         let held = if is_being_deleted { Vec::new() } else { outcome.held.clone() };
         self.note_waits(cluster, &cluster_id(cluster), held);
         self.held.insert(cluster.clone(), outcome.held.clone());
-        let mut failure = round.failure.map(|failure| failure.to_string());
+        let mut failure = round.failure.map(RunError::from);
         for step in &round.steps {
             if let Err(error) = self.carry_out(cluster, step) {
                 failure = Some(error);
                 break;
             }
         }
-        match &failure {
-            Some(failure) => self.failures.insert(cluster.clone(), failure.clone()),
+        self.conclude(cluster, &outcome, failure.as_ref().map(ToString::to_string).as_deref());
+        match failure {
+            Some(failure) => self.failures.insert(cluster.clone(), failure),
             None => self.failures.remove(cluster),
         };
-        self.conclude(cluster, &outcome, failure.as_deref());
     }
 
     /// Asks the hook that may hold the deletion of a Cluster (DEL-01, HK-22); says whether the Cluster goes on.
@@ -444,7 +445,7 @@ impl Simulation {
                 true
             }
             Ok((false, hooks)) => {
-                let reason = hooks.message("delete").unwrap_or_default();
+                let reason = HeldReason::DeletionHooks { message: hooks.message("delete").unwrap_or_default() };
                 let held = vec![Held { kind: Kind::Cluster.name().to_owned(), name: cluster.name.clone(), reason }];
                 self.note_waits(cluster, &id, held.clone());
                 self.held.insert(cluster.clone(), held);
@@ -453,15 +454,14 @@ impl Simulation {
                 false
             }
             Err(failure) => {
-                let failure = failure.to_string();
-                self.conclude(cluster, outcome, Some(&failure));
-                self.failures.insert(cluster.clone(), failure);
+                self.conclude(cluster, outcome, Some(&failure.to_string()));
+                self.failures.insert(cluster.clone(), failure.into());
                 false
             }
         }
     }
 
-    fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), String> {
+    fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), RunError> {
         self.timeline.note_step(cluster, step, self.machines.now());
         if step.part == Part::Cluster {
             return self.write_cluster(cluster, step);
@@ -474,31 +474,32 @@ impl Simulation {
             self.machines.delete(&id);
             return Ok(());
         }
-        self.topologies.write(cluster, step).map_err(|failure| failure.to_string())?;
+        self.topologies.write(cluster, step)?;
         self.topologies.admit(step);
         let written = self.topologies.facts().objects().map(|objects| objects.object(&step.object));
-        let Some(Found::Yes(written)) = written else { return Err(format!("{} was not written", step.object)) };
+        let Some(Found::Yes(written)) = written else { return Err(RunError::NotWritten(step.object.clone())) };
         match self.machines.objects.get(&id).cloned() {
-            None => self.machines.create(None, Object::clone(&written)).map(drop),
+            None => drop(self.machines.create(None, Object::clone(&written))?),
             Some(known) => {
                 let mut after = Object::clone(&written);
                 if let Some(version) = known.at("metadata.resourceVersion").cloned() {
                     machines::lifecycle::put_at(&mut after, "metadata.resourceVersion", version);
                 }
-                self.machines.update(None, &known, after)
+                self.machines.update(None, &known, after)?;
             }
         }
+        Ok(())
     }
 
     /// Writes what a topology decides about its Cluster: labels, annotations and references.
-    fn write_cluster(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), String> {
+    fn write_cluster(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), RunError> {
         let id = cluster_id(cluster);
         let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
         let mut after = (*known).clone();
         for part in ["metadata.labels", "metadata.annotations", "spec.infrastructureRef", "spec.controlPlaneRef"] {
             machines::lifecycle::put_at(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
         }
-        self.machines.update(None, &known, after)
+        Ok(self.machines.update(None, &known, after)?)
     }
 
     /// Writes the status of a Cluster after a run (ST-01).
@@ -531,7 +532,7 @@ impl Simulation {
     /// How it ended: which Clusters are not as they should be.
     fn end(&self) -> End {
         let clusters = self.topologies.facts().cluster_keys();
-        let stuck: BTreeMap<ObjectKey, String> =
+        let stuck: BTreeMap<ObjectKey, StuckReason> =
             clusters.filter_map(|key| Some((key.clone(), self.why_stuck(key)?))).collect();
         if stuck.is_empty() { End::Converged } else { End::Stuck(stuck) }
     }

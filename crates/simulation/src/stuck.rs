@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::reasons::StuckReason;
 use super::{Simulation, cluster_id};
-use machines::lifecycle::conditions::{self, Condition, Status};
+use machines::lifecycle::conditions::{self, Condition, NOT_YET_REPORTED, Status};
 use machines::lifecycle::hooks::{self, HoldingHook};
 use machines::lifecycle::wake::is_paused;
 use machines::lifecycle::{GroupKind, ObjectId, Objects, owner_name};
@@ -13,22 +14,19 @@ use model::hub::deletion_hold::is_pause;
 use model::hub::{Object, ObjectKey, annotation};
 
 /// How many machines a simulation follows: each change of one is a step that looks at all those of its set.
-const MOST_MACHINES: i64 = 10_000;
-
-/// What is said of a Cluster whose simulation was stopped.
-pub const STOPPED: &str = "its simulation was stopped before the end";
+pub(super) const MOST_MACHINES: i64 = 10_000;
 
 impl Simulation {
     /// Why a Cluster is not as it should be, if it is not.
-    pub(super) fn why_stuck(&self, key: &ObjectKey) -> Option<String> {
+    pub(super) fn why_stuck(&self, key: &ObjectKey) -> Option<StuckReason> {
         if let Some(wanted) = self.too_many {
-            return Some(format!("it asks for {wanted} machines, and a simulation follows {MOST_MACHINES} at most"));
+            return Some(StuckReason::TooManyMachines { wanted });
         }
         if let Some(endless) = self.endless.get(key) {
             return Some(endless.clone());
         }
         if self.is_stopped {
-            return Some(STOPPED.to_owned());
+            return Some(StuckReason::Stopped);
         }
         let symptom = self.exhausted().or_else(|| self.symptom(key))?;
         // What holds an upgrade back is often a machine; the machine says more.
@@ -42,12 +40,12 @@ impl Simulation {
             .is_some_and(|cluster| is_paused(cluster) || cluster.annotation(annotation::PAUSED).is_some_and(is_pause))
     }
 
-    fn symptom(&self, key: &ObjectKey) -> Option<String> {
+    fn symptom(&self, key: &ObjectKey) -> Option<StuckReason> {
         if let Some(failure) = self.failures.get(key) {
-            return Some(failure.clone());
+            return Some(StuckReason::Topology(failure.clone()));
         }
         if let Some(held) = self.held.get(key).and_then(|held| held.first()) {
-            return Some(format!("{} {}: {}", held.kind, held.name, held.reason));
+            return Some(StuckReason::Held(held.clone()));
         }
         let id = cluster_id(key);
         let cluster = self.machines.objects.get(&id)?;
@@ -55,7 +53,8 @@ impl Simulation {
         let ids = of_cluster.iter().map(|object| ObjectId::of(object)).chain([id.clone()]);
         for id in ids {
             if let Some(failure) = self.machines.failure(&id) {
-                return Some(format!("{id}: {failure}"));
+                let failure = failure.to_owned();
+                return Some(StuckReason::Step { id, failure });
             }
         }
         let condition = |name: &str| conditions::get(cluster, name);
@@ -63,23 +62,26 @@ impl Simulation {
         let missing = || Condition::new(Status::Unknown, "NotYetReported", "it was never reported");
         let mut bad = names.iter().map(|name| (name, condition(name).unwrap_or_else(missing)));
         let bad = bad.find(|(_, found)| found.status != Status::True);
-        let bad =
-            bad.map(|(name, found)| format!("{name} is {}: {}", found.status.name(), in_one_line(&found.message)));
+        let bad = bad.map(|(name, found)| StuckReason::Condition {
+            name,
+            status: found.status,
+            message: in_one_line(&found.message),
+        });
         // A Cluster with enough others is available without the machine.
         bad.or_else(|| self.bad_machine(key))
     }
 
     /// A machine of a Cluster that does not run, with the hook that holds its deletion, or with what its provider or its conditions
     /// say. One whose provider waits for others before it removes its hook comes last.
-    fn bad_machine(&self, key: &ObjectKey) -> Option<String> {
+    fn bad_machine(&self, key: &ObjectKey) -> Option<StuckReason> {
         let machines = self.machines.objects.of_cluster(&GroupKind::core("Machine"), key);
         let is_bad = |machine: &&Arc<Object>| !conditions::is_true(machine, "Ready");
         let said = |machine: &Arc<Object>| {
             let deprecated = machine.at("status.deprecated.v1beta1.failureMessage").and_then(Value::as_str);
-            let ready =
-                || conditions::get(machine, "Ready").map(|condition| reported(&in_one_line(&condition.message)));
+            let ready = || conditions::get(machine, "Ready").map(|condition| reported(&condition.message));
             let said = deprecated.map(in_one_line).or_else(ready).filter(|text| !text.is_empty());
-            format!("Machine {}: {}", machine.name(), said.unwrap_or_else(|| conditions::phase(machine).to_owned()))
+            let message = said.unwrap_or_else(|| conditions::phase(machine).to_owned());
+            StuckReason::Machine { name: machine.name().to_owned(), message }
         };
         let rank = |machine: &&Arc<Object>| match hooks::holding(machine) {
             Some(hook) if hook.annotation == hooks::CLEANUP => 2,
@@ -91,17 +93,13 @@ impl Simulation {
     }
 }
 
-/// A machine whose deletion a hook holds: who removes the hook, and since when it holds.
-fn held(machine: &Object, hook: &HoldingHook<'_>) -> String {
-    let HoldingHook { annotation, controller, since } = hook;
-    let since = if since.is_empty() { String::new() } else { format!(" since {since}") };
-    let holds = format!("Machine {}: the annotation {annotation} holds its deletion{since}", machine.name());
-    match (*annotation, *controller) {
-        (hooks::CLEANUP, _) => {
-            format!("{holds}; its KubeadmControlPlane removes it once enough of its other Machines run")
-        }
-        (_, "") => format!("{holds}; the controller that has set it has to remove it"),
-        (_, controller) => format!("{holds}; {controller:?} has to remove it"),
+/// A machine whose deletion a hook holds.
+fn held(machine: &Object, hook: &HoldingHook<'_>) -> StuckReason {
+    StuckReason::DeletionHook {
+        machine: machine.name().to_owned(),
+        annotation: hook.annotation.to_owned(),
+        controller: hook.controller.to_owned(),
+        since: hook.since.to_owned(),
     }
 }
 
@@ -117,26 +115,32 @@ pub(super) fn too_many_machines(objects: &Objects) -> Option<i64> {
     (wanted > MOST_MACHINES).then_some(wanted)
 }
 
-/// The parts of a message that say more than that nothing is reported yet; the whole message if there are none.
+/// A message of several parts in one line, without those that are not reported yet; all of them if no other is there.
 fn reported(message: &str) -> String {
-    let parts: Vec<&str> = message.split("; ").filter(|part| !part.ends_with("not yet reported")).collect();
-    if parts.is_empty() { message.to_owned() } else { parts.join("; ") }
+    let parts = parts(message);
+    let reported: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.ends_with(NOT_YET_REPORTED)).collect();
+    if reported.is_empty() { parts.join("; ") } else { reported.join("; ") }
 }
 
-/// The message of a condition, whose parts are lines, for one line.
 fn in_one_line(message: &str) -> String {
+    parts(message).join("; ")
+}
+
+/// The parts of the message of a condition: its lines, where one that ends in a colon goes on in the next.
+fn parts(message: &str) -> Vec<String> {
     let lines = message.lines().map(|line| line.trim().trim_start_matches("* ")).filter(|line| !line.is_empty());
-    let mut text = String::new();
+    let mut parts: Vec<String> = Vec::new();
     for line in lines {
-        let separator = match text.chars().last() {
-            None => "",
-            Some(':') => " ",
-            Some(_) => "; ",
-        };
-        text += separator;
-        text += line;
+        match parts.last_mut().filter(|part| part.ends_with(':')) {
+            Some(part) => {
+                part.push(' ');
+                part.push_str(line);
+            }
+            None => parts.push(line.to_owned()),
+        }
     }
-    text
+    parts
 }
 
 #[cfg(test)]
@@ -152,6 +156,17 @@ mod tests {
             ("* Machines a, b:\n  * Ready: no", "Machines a, b: Ready: no"),
         ] {
             assert_eq!(in_one_line(message), want);
+        }
+    }
+
+    #[test]
+    fn parts_that_are_not_reported_yet_are_left_out_beside_others() {
+        for (message, want) in [
+            ("* A: Condition A not yet reported\n* B: waits; for it", "B: waits; for it"),
+            ("* A:\n  * Node.Ready: Condition not yet reported\n* B: no", "B: no"),
+            ("* A: Condition A not yet reported", "A: Condition A not yet reported"),
+        ] {
+            assert_eq!(reported(message), want);
         }
     }
 }

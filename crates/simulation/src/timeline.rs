@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use engine::topology::held::Held;
 use engine::topology::plan::{Action, Part, Step};
-use engine::topology::upgrade::Held;
 use golang::calendar::{Moment, SECOND};
 use machines::lifecycle::conditions::{self, Status};
 use machines::lifecycle::fold::StoredChange;
@@ -185,28 +185,36 @@ impl Timeline {
     pub(super) fn note_held(&mut self, cluster: &ObjectKey, held: &[Held], now: Moment) {
         let t = self.seconds(now);
         let timeline = self.clusters.entry(cluster.clone()).or_default();
-        let is_same =
-            |span: &HeldSpan, one: &Held| (&span.kind, &span.name, &span.reason) == (&one.kind, &one.name, &one.reason);
+        let held: Vec<HeldSpan> = held.iter().map(|one| HeldSpan::since(t, one)).collect();
+        let is_same = |span: &HeldSpan, one: &HeldSpan| {
+            (&span.kind, &span.name, &span.reason) == (&one.kind, &one.name, &one.reason)
+        };
         for span in timeline.held.iter_mut().filter(|span| span.until.is_none()) {
             if !held.iter().any(|one| is_same(span, one)) {
                 span.until = Some(t);
             }
         }
         for one in held {
-            if timeline.held.iter().any(|span| span.until.is_none() && is_same(span, one)) {
+            if timeline.held.iter().any(|span| span.until.is_none() && is_same(span, &one)) {
                 continue;
             }
-            let Held { kind, name, reason } = one.clone();
-            let (entry_kind, entry_name) = (kind.clone(), name.clone());
             timeline.push(Entry {
                 t,
-                kind: entry_kind,
-                name: entry_name,
+                kind: one.kind.clone(),
+                name: one.name.clone(),
                 what: "waits".to_owned(),
-                because: reason.clone(),
+                because: one.reason.clone(),
             });
-            timeline.held.push(HeldSpan { kind, name, reason, from: t, until: None });
+            timeline.held.push(one);
         }
+    }
+}
+
+impl HeldSpan {
+    /// A part that is held back from now on.
+    fn since(from: i64, held: &Held) -> Self {
+        let Held { kind, name, reason } = held;
+        HeldSpan { kind: kind.clone(), name: name.clone(), reason: reason.to_string(), from, until: None }
     }
 }
 
@@ -363,6 +371,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use engine::topology::held::HeldReason;
     use machines::lifecycle::ObjectId;
 
     const START: Moment = Moment { seconds: 1_000, nanos: 0 };
@@ -389,7 +398,8 @@ mod tests {
     }
 
     fn held(reason: &str) -> Held {
-        Held { kind: "MachineDeployment".to_owned(), name: "workers".to_owned(), reason: reason.to_owned() }
+        let reason = HeldReason::Condition { message: reason.to_owned() };
+        Held { kind: "MachineDeployment".to_owned(), name: "workers".to_owned(), reason }
     }
 
     fn key() -> ObjectKey {

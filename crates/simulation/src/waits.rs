@@ -1,12 +1,10 @@
 //! What machines wait for before they are made: what the conditions of their objects say about other objects.
 
-use engine::topology::upgrade::Held;
-use machines::lifecycle::GroupKind;
+use engine::topology::held::{Held, HeldReason};
 use machines::lifecycle::conditions::{self, Status};
+use machines::lifecycle::{CHECK_FAILED, GroupKind};
 use model::hub::{Kind, Object};
 
-/// How the message of a MachineSet marks a check that keeps it from making machines (MA-17.2 to MA-17.5).
-const CHECK: &str = "preflight check failed)";
 /// The reasons of the simulated provider that are about other objects (CT-18.3, CT-19.3).
 const REASONS: [&str; 2] = ["WaitingForClusterInfrastructure", "WaitingForControlPlaneInitialized"];
 /// The conditions of the infrastructure of a Machine, and of a pool, that have them.
@@ -21,7 +19,9 @@ pub(super) fn waits(object: &Object) -> Vec<Held> {
         let found = conditions::get(object, name).filter(|found| found.status == Status::False)?;
         REASONS.contains(&&*found.reason).then_some(found.message)
     });
-    let held = |reason| machines_of(object).map(|(kind, name)| Held { kind, name, reason });
+    let held = |message| {
+        machines_of(object).map(|(kind, name)| Held { kind, name, reason: HeldReason::Condition { message } })
+    };
     reason.and_then(held).into_iter().collect()
 }
 
@@ -30,11 +30,11 @@ fn of_checks(set: &Object) -> Vec<Held> {
     let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == Status::True) else {
         return Vec::new();
     };
-    let failing = scaling.message.lines().filter(|line| line.ends_with(CHECK));
+    let failing = scaling.message.lines().filter(|line| line.ends_with(CHECK_FAILED));
     let held = |line: &str| Held {
         kind: Kind::MachineSet.name().to_owned(),
         name: set.name().to_owned(),
-        reason: line.trim_start_matches("* ").to_owned(),
+        reason: HeldReason::Condition { message: line.trim_start_matches("* ").to_owned() },
     };
     failing.map(held).collect()
 }

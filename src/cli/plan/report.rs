@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::hints::{explained, unknown_variables_of};
+use engine::topology::held::Held;
 use engine::topology::origin::Origin;
 use engine::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
 use engine::topology::refusals::{Checks, Refusal};
-use engine::topology::upgrade::Held;
 use engine::topology::worker::WorkerKind;
 use model::hub::{Object, ObjectKey};
 use model::world::Found;
@@ -156,8 +156,11 @@ impl ClusterReport {
             outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
         let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();
         let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls).map(RollReport::of).collect();
-        let held =
-            |held: &Held| HeldReport { kind: held.kind.clone(), name: held.name.clone(), reason: held.reason.clone() };
+        let held = |held: &Held| HeldReport {
+            kind: held.kind.clone(),
+            name: held.name.clone(),
+            reason: held.reason.to_string(),
+        };
         let of_trace = outcome.trace.not_asked.iter().map(|call| format!("Cluster {cluster}: {call}"));
         let unknown = unknown_variables_of(cluster, after.facts()).into_iter();
         let incomplete = unknown.map(|reason| format!("Cluster {cluster}: {reason}")).chain(of_trace).collect();

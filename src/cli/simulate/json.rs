@@ -34,7 +34,7 @@ fn group(group: &Group<'_>) -> Value {
     json!({
         "clusters": group.clusters.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "outcome": outcome(group),
-        "reason": group.reason,
+        "reason": group.reason.map(ToString::to_string),
         "wayOut": group.way_out,
         "durationSeconds": group.timeline.last,
         "peakMachines": group.timeline.peak_machines,
@@ -46,7 +46,7 @@ fn cluster(key: &ObjectKey, timeline: &ClusterTimeline, group: &Group<'_>) -> Va
         "namespace": key.namespace,
         "name": key.name,
         "outcome": outcome(group),
-        "reason": group.reasons.get(key),
+        "reason": group.reasons.get(key).map(ToString::to_string),
         "wayOut": group.way_out,
         "durationSeconds": timeline.last,
         "peakMachines": timeline.peak_machines,

@@ -97,7 +97,7 @@ fn facts(group: &Group<'_>) -> String {
 fn explained(group: &Group<'_>, names: &[String]) -> String {
     let mut text = String::new();
     if let Some(reason) = group.reason {
-        text += &format!("<p class=\"bad\">{}</p>\n", escaped(reason));
+        text += &format!("<p class=\"bad\">{}</p>\n", escaped(&reason.to_string()));
     }
     if let Some(way) = group.way_out {
         text += &format!("<p>Way out: {}</p>\n", escaped(way));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::hub::ObjectKey;
-use simulation::STOPPED;
+use simulation::StuckReason;
 use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
 
 /// The result of a simulation.
@@ -21,16 +21,16 @@ pub(super) struct Group<'a> {
     /// The timeline of the first Cluster.
     pub timeline: &'a ClusterTimeline,
     /// Why its first Cluster is stuck, if it is.
-    pub reason: Option<&'a str>,
+    pub reason: Option<&'a StuckReason>,
     /// The same of each Cluster.
-    pub reasons: BTreeMap<&'a ObjectKey, &'a str>,
+    pub reasons: BTreeMap<&'a ObjectKey, &'a StuckReason>,
     /// What a user can do about that, where it is known.
     pub way_out: Option<&'static str>,
 }
 
 /// The end of a Cluster that is not as its topology asks for.
 pub(super) struct Stuck {
-    pub reason: String,
+    pub reason: StuckReason,
     /// Whether the time of --limit was over.
     pub ran_out: bool,
 }
@@ -41,8 +41,8 @@ impl<'a> Report<'a> {
         let mut groups: BTreeMap<Shape, Group<'a>> = BTreeMap::new();
         for (key, cluster) in &timeline.clusters {
             let stuck = stuck.get(key);
-            let reason = stuck.map(|stuck| &*stuck.reason);
-            let way_out = stuck.and_then(|stuck| way_out(&stuck.reason, fails, stuck.ran_out));
+            let reason = stuck.map(|stuck| &stuck.reason);
+            let way_out = stuck.and_then(|stuck| stuck.remediation(fails));
             let new = || Group { clusters: Vec::new(), timeline: cluster, reason, reasons: BTreeMap::new(), way_out };
             let group = groups.entry(Shape::of(key, cluster, reason)).or_insert_with(new);
             group.clusters.push(key);
@@ -130,35 +130,14 @@ pub(super) fn waits_of(timeline: &ClusterTimeline) -> Vec<Wait<'_>> {
     waits
 }
 
-/// What a user can do about a reason.
-fn way_out(reason: &str, fails: bool, ran_out: bool) -> Option<&'static str> {
-    let known = [
-        ("spec.paused is true", "remove spec.paused from the Cluster"),
-        ("it has the annotation cluster.x-k8s.io/paused", "remove the annotation from the Cluster"),
-        ("topology.cluster.x-k8s.io/defer-upgrade", "remove the annotation to upgrade the workers"),
-        (
-            "delete.hook.machine.cluster.x-k8s.io",
-            "see that the controller that removes the annotation runs; what it waits for is not simulated",
-        ),
-        ("topology.cluster.x-k8s.io/hold-upgrade-sequence", "remove the annotation to upgrade the workers"),
-    ];
-    let found = known.into_iter().find(|(text, _)| reason.contains(text)).map(|(_, way)| way);
-    let is_class = reason.starts_with("ClusterClass ") && reason.contains(" was not found");
-    let found = found.or(is_class.then_some("add the ClusterClass to the files, or correct spec.topology.classRef"));
-    let is_large = reason.starts_with("it asks for ") && reason.contains(" machines, and a simulation follows ");
-    let found =
-        found.or(is_large.then_some("simulate the Cluster with fewer replicas: the order of the steps is the same"));
-    let is_endless = reason.starts_with("the machines of ") && reason.ends_with(", without end");
-    let found = found.or(is_endless.then_some(
-        "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file of --timings",
-    ));
-    let is_stopped = reason == STOPPED;
-    let found = found.or(is_stopped.then_some("the time of --time-limit is over; a longer one may be enough"));
-    let is_restless = reason.starts_with("its objects change without end: ");
-    let found = found.or(is_restless
-        .then_some("look at templates and naming that differ in each run, and at extensions whose answers differ"));
-    let machine = (fails && reason.starts_with("Machine ")).then_some("remove the failures from the file of --timings");
-    found.or(machine).or(ran_out.then_some("the time of --limit is over; a longer one may be enough"))
+impl Stuck {
+    /// What a user can do about it; `fails` says whether failures were injected.
+    fn remediation(&self, fails: bool) -> Option<&'static str> {
+        let injected =
+            (fails && self.reason.is_of_a_machine()).then_some("remove the failures from the file of --timings");
+        let ran_out = self.ran_out.then_some("the time of --limit is over; a longer one may be enough");
+        self.reason.remediation().or(injected).or(ran_out)
+    }
 }
 
 /// A timeline without the names of objects, and without the order of what happens in the same second.
@@ -173,7 +152,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&str>) -> Self {
+    fn of(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&StuckReason>) -> Self {
         let names = names(key, timeline);
         let nameless = |text: &str| without(&names, text);
         let mut lives: BTreeMap<&str, Vec<(i64, String, String)>> = BTreeMap::new();
@@ -198,7 +177,8 @@ impl Shape {
         let mut held: Vec<_> =
             held.map(|span| (span.kind.clone(), nameless(&span.reason), span.from, span.until)).collect();
         held.sort();
-        Shape { reason: reason.map(nameless), peak_machines: timeline.peak_machines, events, machines, held }
+        let reason = reason.map(|reason| nameless(&reason.to_string()));
+        Shape { reason, peak_machines: timeline.peak_machines, events, machines, held }
     }
 }
 
@@ -267,7 +247,8 @@ mod tests {
     fn timelines_that_differ_in_names_alone_have_one_shape() {
         let shape = |cluster: &str, set: &str, running| {
             let key = ObjectKey::new("default", cluster);
-            Shape::of(&key, &timeline(cluster, set, running), Some(&format!("Machine {cluster}-{set}-abcde: no Node")))
+            let reason = StuckReason::Machine { name: format!("{cluster}-{set}-abcde"), message: "no Node".to_owned() };
+            Shape::of(&key, &timeline(cluster, set, running), Some(&reason))
         };
         let one = shape("blue", "small", 30);
         assert!(one == shape("green", "large", 30));

@@ -9,6 +9,7 @@
 //! Cluster ─► blueprint.rs (class, templates) ─► current.rs (existing objects) ─► upgrade/ (versions) ─► desired/ (one function
 //!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
 //!            templates that are replaced again and again)
+//! held.rs: what is held back, and why
 //! refusals.rs: what the schemas of definitions refuse of the objects that are written; inspection.rs: of a whole topology
 //! mitigation.rs: repair of managedFields that were lost
 //! claims.rs: whether the names of new objects are free
@@ -31,6 +32,7 @@ mod current;
 pub mod desired;
 mod failure;
 mod field_path;
+pub mod held;
 pub mod hooks;
 pub mod inspection;
 pub mod mitigation;

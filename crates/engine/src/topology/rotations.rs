@@ -5,14 +5,13 @@
 //! the rotations here, and asks before the next one.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use super::Failure;
 use super::blueprint::Blueprint;
+pub use super::held::Fighting;
+use super::held::{Held, HeldReason};
 use super::plan::{Action, Part, Plan, Step};
-use super::upgrade::Held;
 use super::worker::WorkerKind;
-use model::hub::{Object, ObjectKey, ObjectRef};
+use model::hub::{Object, ObjectKey};
 
 /// How often a slot may be rotated within [`WINDOW_SECONDS`] although its inputs do not change.
 const TIMES: usize = 3;
@@ -37,17 +36,6 @@ struct Slot {
 /// What a Cluster is made from, as far as users have written it: as long as it is the same, the same is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generations(String);
-
-/// A template that is not replaced any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fighting {
-    /// The template as it is now.
-    pub object: ObjectRef,
-    /// The first field that differs each time; empty if the template is gone each time.
-    pub path: String,
-    /// Whether this is the first plan in which it is held, so that it is time to say so.
-    pub is_new: bool,
-}
 
 impl Generations {
     /// Those of the Cluster, its class, and the templates of the class.
@@ -111,7 +99,7 @@ impl Rotations {
         plan.held.extend(fighting.iter().map(|one| Held {
             kind: one.object.kind.clone(),
             name: one.object.key.name.clone(),
-            reason: one.to_string(),
+            reason: HeldReason::Rotation(one.clone()),
         }));
         fighting
     }
@@ -128,23 +116,6 @@ impl Rotations {
     /// Forgets a Cluster that is gone.
     pub fn forget(&mut self, cluster: &ObjectKey) {
         self.slots.remove(cluster);
-    }
-}
-
-impl Fighting {
-    /// Why the topology has not reached its desired state.
-    pub fn failure(&self) -> Failure {
-        let object = Box::new(self.object.clone());
-        match self.path.is_empty() {
-            true => Failure::KeepsVanishing { object },
-            false => Failure::Fighting { object, path: self.path.clone() },
-        }
-    }
-}
-
-impl fmt::Display for Fighting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.failure().fmt(f)
     }
 }
 
@@ -299,7 +270,7 @@ mod tests {
             (Some(&one.object.key.name), &*one.path, one.is_new),
             (old.as_ref(), "spec.template.spec.size", true)
         );
-        assert_eq!(left.held.last().unwrap().reason, one.to_string());
+        assert_eq!(left.held.last().unwrap().reason.to_string(), one.to_string());
         assert!(one.to_string().contains("is replaced in every run because spec.template.spec.size differs each time"));
         let again = rotations.hold(&blade(), &mut whole.clone(), &generations, 10);
         assert!(!again[0].is_new);

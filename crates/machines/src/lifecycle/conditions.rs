@@ -50,6 +50,8 @@ const FIRST: [&str; 35] = [
 ];
 /// The order of the last ones.
 const LAST: [&str; 2] = ["Paused", "Deleting"];
+/// The end of the message of a condition that another object does not have yet.
+pub const NOT_YET_REPORTED: &str = "not yet reported";
 /// How many different messages an aggregate shows, and how many names with each (MA-14.5).
 const SHOWN: usize = 3;
 
@@ -360,7 +362,7 @@ pub fn summary(
             continue;
         }
         let missing = || {
-            let message = format!("Condition {} not yet reported", part.name);
+            let message = format!("Condition {} {NOT_YET_REPORTED}", part.name);
             Condition::new(Status::Unknown, "NotYetReported", message)
         };
         let mut condition = known.unwrap_or_else(missing);
@@ -404,7 +406,7 @@ pub fn aggregate<'a>(
     is_negative: bool,
     reasons: Reasons<'_>,
 ) -> Condition {
-    let missing = format!("Condition {source} not yet reported");
+    let missing = format!("Condition {source} {NOT_YET_REPORTED}");
     let mut messages: BTreeMap<(&str, &str), Reporters<'_>> = BTreeMap::new();
     let mut worst = Priority::Info;
     for object in objects {

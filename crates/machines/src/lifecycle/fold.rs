@@ -25,6 +25,18 @@ use model::hub::{GROUP, Object, ObjectKey, version_of};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(1);
 
+/// Why an object is not stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    #[error("{0} already exists")]
+    AlreadyExists(ObjectId),
+    #[error("{0} not found")]
+    NotFound(ObjectId),
+    /// It was read before the last change.
+    #[error("{0} has changed")]
+    Changed(ObjectId),
+}
+
 /// Objects, what is due, and the time.
 #[derive(Debug)]
 pub struct Fold {
@@ -189,10 +201,10 @@ impl Fold {
     ///
     /// # Errors
     /// When there is one of that name.
-    pub fn create(&mut self, workload: Option<&ObjectKey>, mut object: Object) -> Result<Arc<Object>, String> {
+    pub fn create(&mut self, workload: Option<&ObjectKey>, mut object: Object) -> Result<Arc<Object>, StoreError> {
         let id = ObjectId { workload: workload.cloned(), ..ObjectId::of(&object) };
         if self.objects.get(&id).is_some() {
-            return Err(format!("{id} already exists"));
+            return Err(StoreError::AlreadyExists(id));
         }
         if workload.is_none() {
             (self.admit)(&mut object);
@@ -217,10 +229,10 @@ impl Fold {
     ///
     /// # Errors
     /// When there is one of that name.
-    pub fn insert(&mut self, mut object: Object) -> Result<(), String> {
+    pub fn insert(&mut self, mut object: Object) -> Result<(), StoreError> {
         let id = ObjectId::of(&object);
         if self.objects.get(&id).is_some() {
-            return Err(format!("{id} already exists"));
+            return Err(StoreError::AlreadyExists(id));
         }
         self.numbers += 1;
         super::fields::set(&mut object, "metadata.resourceVersion", json!(self.numbers.to_string()));
@@ -239,12 +251,17 @@ impl Fold {
     ///
     /// # Errors
     /// When it is gone, or has changed meanwhile.
-    pub fn update(&mut self, workload: Option<&ObjectKey>, before: &Object, mut after: Object) -> Result<(), String> {
+    pub fn update(
+        &mut self,
+        workload: Option<&ObjectKey>,
+        before: &Object,
+        mut after: Object,
+    ) -> Result<(), StoreError> {
         let id = ObjectId { workload: workload.cloned(), ..ObjectId::of(before) };
-        let Some(known) = self.objects.get(&id).cloned() else { return Err(format!("{id} not found")) };
+        let Some(known) = self.objects.get(&id).cloned() else { return Err(StoreError::NotFound(id)) };
         let version = |object: &Object| object.at("metadata.resourceVersion").cloned();
         if version(&known) != version(before) {
-            return Err(format!("{id} has changed"));
+            return Err(StoreError::Changed(id));
         }
         if *known == after {
             return Ok(());
@@ -308,7 +325,7 @@ impl Fold {
         let mut errors = step.errors;
         for write in step.writes {
             if let Err(error) = self.write(write) {
-                errors.push(error);
+                errors.push(error.to_string());
                 break;
             }
         }
@@ -327,7 +344,7 @@ impl Fold {
         self.timers.set(id, later(self.now, wait));
     }
 
-    fn write(&mut self, write: Write) -> Result<(), String> {
+    fn write(&mut self, write: Write) -> Result<(), StoreError> {
         match write {
             Write::Create { workload, objects } => {
                 let mut made = Vec::new();

@@ -46,6 +46,7 @@ pub mod wake;
 pub use cluster::{CLUSTER_TRANSITIONS, FINALIZER as CLUSTER_FINALIZER};
 pub use context::{Context, Fault};
 pub use machine::{Phase, TRANSITIONS};
+pub use machine_set::CHECK_FAILED;
 pub use next::next;
 pub use objects::{GroupKind, ObjectId, Objects};
 pub use provider::adopted::adopt;

@@ -633,14 +633,14 @@ fn a_run_with_too_many_steps_and_one_that_is_stopped_say_so() {
         assert!(!simulation.ran_out, "more virtual time is not enough");
         (end, simulation.steps())
     };
-    let stuck = |reason: String| End::Stuck(BTreeMap::from([(cluster.key(), reason)]));
+    let stuck = |reason: StuckReason| End::Stuck(BTreeMap::from([(cluster.key(), reason)]));
     let (end, all) = run(StepLimit::default(), Stop::never());
     assert_eq!(end, End::Converged);
     assert_eq!(run(StepLimit { base: all, of_a_machine: 0 }, Stop::never()), (End::Converged, all));
     let (end, steps) = run(StepLimit { base: all / 2, of_a_machine: 0 }, Stop::never());
     assert!(all / 2 < steps && steps < all, "{steps} of {all}");
-    assert_eq!(end, stuck(format!("its objects change without end: the controllers have taken {steps} steps")));
+    assert_eq!(end, stuck(StuckReason::Exhausted { steps }));
     let (end, steps) = run(StepLimit::default(), Stop::when(|| true));
     assert!(steps < all, "{steps} of {all}");
-    assert_eq!(end, stuck("its simulation was stopped before the end".to_owned()));
+    assert_eq!(end, stuck(StuckReason::Stopped));
 }

@@ -189,9 +189,9 @@ fn a_set_whose_name_a_leaving_set_has_is_created_when_that_is_gone() {
     assert_eq!(actions, [(Action::Delete, "MachineDeployment/before".to_owned())]);
     let mut noted = Rollout::default();
     new.plan(&blade(), &mut noted).unwrap();
-    let held: Vec<_> = noted.held.iter().map(|held| (&*held.kind, &*held.name, &*held.reason)).collect();
+    let held: Vec<_> = noted.held.iter().map(|held| (&*held.kind, &*held.name, held.reason.to_string())).collect();
     let reason = "waits until MachineDeployment \"before\", which has the same generated name, is deleted";
-    assert_eq!(held, [("MachineDeployment", "after", reason)]);
+    assert_eq!(held, [("MachineDeployment", "after", reason.to_owned())]);
     let outcome = new.roll_out(&blade());
     assert_eq!(outcome.failure, None);
     let want = [

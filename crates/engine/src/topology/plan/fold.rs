@@ -13,10 +13,11 @@ use super::defaults::default_strategies;
 use super::in_place::{mark, updater};
 use super::rolls::{default_replicas, notes, rolls};
 use super::{Action, Applied, Change, Part, Plan, Roll, Step, postponed};
+use crate::topology::held::{Held, HeldReason, PausedBy};
 use crate::topology::hooks::{Deletion, HookTracker, Hooks};
 use crate::topology::patches::Trace;
 use crate::topology::refusals::{Checks, Subject};
-use crate::topology::upgrade::{Held, Tracker};
+use crate::topology::upgrade::Tracker;
 use crate::topology::{Computation, Failure, Interrupted, Observed, Options};
 use golang::json::Weight;
 use model::hub::names::Derived;
@@ -479,7 +480,7 @@ impl Fold {
         cluster.metadata.annotations = annotations.into();
         awake.facts.put_cluster(key.clone(), Record::readable(cluster));
         let rolls = awake.roll_out(key).rounds.into_iter().flat_map(|round| round.rolls);
-        rolls.filter_map(|mut roll| roll.hold("its Cluster is paused")).collect()
+        rolls.filter_map(|mut roll| roll.hold(PausedBy::Cluster)).collect()
     }
 }
 
@@ -502,11 +503,9 @@ fn rotates_for_ever(steps: &[Step], rotations: &mut Rotations) -> Option<Failure
 /// Why a whole Cluster is skipped (RS-05).
 fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
     let reason = match () {
-        () if cluster.spec.paused == Some(true) => "spec.paused is true".to_owned(),
-        () if cluster.pause_annotation().is_some() => {
-            format!("it has the annotation {}", annotation::PAUSED)
-        }
-        () if cluster.metadata.is_being_deleted() => "it is being deleted".to_owned(),
+        () if cluster.spec.paused == Some(true) => HeldReason::SpecPaused,
+        () if cluster.pause_annotation().is_some() => HeldReason::PauseAnnotation,
+        () if cluster.metadata.is_being_deleted() => HeldReason::ClusterDeletion,
         () => return None,
     };
     Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })

@@ -41,10 +41,10 @@ pub use outdated::{outlasts_certificates, seconds};
 pub use rolls::{Machines, Roll};
 
 use super::Failure;
+use super::held::Held;
 use super::origin::{Origin, Origins};
 use super::ownership::Claimant;
 use super::shim::Shim;
-use super::upgrade::Held;
 use super::worker::WorkerKind;
 use model::hub::{Object, ObjectKey, ObjectRef};
 

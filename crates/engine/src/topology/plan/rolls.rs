@@ -11,8 +11,8 @@ use super::health::called_unhealthy;
 use super::outdated::{begins_to_replace, certificate_note, outdated_already, outlasts_certificates};
 use super::{Action, Certainty, Change, Part, Step};
 use crate::topology::current::Current;
+use crate::topology::held::{Held, HeldReason, PausedBy};
 use crate::topology::origin::is_below;
-use crate::topology::upgrade::Held;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use model::hub::{Object, annotation, group_of, label};
 use model::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, is_stricter, row};
@@ -95,7 +95,7 @@ pub(super) fn rolls(
     }
     let mut held = Vec::new();
     for roll in rolls.iter_mut().filter(|roll| scene.object(&roll.part).is_some_and(|object| is_paused(object))) {
-        held.extend(roll.hold("it is paused"));
+        held.extend(roll.hold(PausedBy::Owner));
     }
     rolls.retain(|roll| roll.machines != Machines::NONE);
     let notes = steps.iter().filter_map(|step| scene.certificate_note(step)).collect();
@@ -104,16 +104,13 @@ pub(super) fn rolls(
 
 impl Roll {
     /// Nothing of it happens for now (ROLL-18); returns what would happen, if machines would be replaced.
-    pub(super) fn hold(&mut self, why: &str) -> Option<Held> {
+    pub(super) fn hold(&mut self, paused: PausedBy) -> Option<Held> {
         let replaced = self.machines.replaced.replace(0);
-        let machines = match replaced {
-            Some(0) => return None,
-            Some(1) => "1 machine".to_owned(),
-            Some(machines) => format!("{machines} machines"),
-            None => "its machines".to_owned(),
-        };
+        if replaced == Some(0) {
+            return None;
+        }
         self.machines.at_least = 0;
-        let reason = format!("{why}; {machines} would be replaced, since {}", self.reason);
+        let reason = HeldReason::PausedMachines { paused, replaced, cause: self.reason.clone() };
         Some(Held { kind: self.kind.clone(), name: self.name.clone(), reason })
     }
 }

@@ -12,11 +12,12 @@ use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
 use crate::topology::failure::DeniedChange;
 use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
+use crate::topology::held::{Held, HeldReason};
 use crate::topology::hooks::HookTracker;
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::ownership::Unavailable;
 use crate::topology::shim;
-use crate::topology::upgrade::{Held, Tracker};
+use crate::topology::upgrade::Tracker;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Observed};
 use model::hub::contract::Contract;
@@ -390,7 +391,7 @@ impl Planner<'_> {
     /// (DEC-36). `gone` has the workers that left, by their generated names.
     fn waits_for_name(&mut self, kind: WorkerKind, worker: &DesiredWorker, gone: &BTreeMap<&str, &str>) -> bool {
         let Some(holder) = gone.get(worker.worker.object.name()) else { return false };
-        let reason = format!("waits until {} {holder:?}, which has the same generated name, is deleted", kind.name());
+        let reason = HeldReason::NameInUse { kind, holder: (*holder).to_owned() };
         let (kind, name) = (kind.name().to_owned(), worker.topology_name.clone());
         self.held.push(Held { kind, name, reason });
         true

@@ -340,12 +340,12 @@ fn a_paused_cluster_is_left_alone() {
     // RS-05
     let outcome = Scene::new().at("Cluster", "/spec/paused", json!(true)).fold().roll_out(&blade());
     assert!(outcome.rounds.is_empty());
-    assert_eq!(outcome.held[0].reason, "spec.paused is true");
+    assert_eq!(outcome.held[0].reason.to_string(), "spec.paused is true");
     let annotated = |value: &str| {
         let annotations = json!({"cluster.x-k8s.io/paused": value});
         Scene::new().at("Cluster", "/metadata/annotations", annotations).fold().roll_out(&blade())
     };
-    assert_eq!(annotated("").held[0].reason, "it has the annotation cluster.x-k8s.io/paused");
+    assert_eq!(annotated("").held[0].reason.to_string(), "it has the annotation cluster.x-k8s.io/paused");
     // DEC-56
     let held = annotated("topologist.dev/before-cluster-delete uid=u since=2030-01-01T00:00:00Z");
     assert!(held.held.is_empty() && !held.rounds.is_empty(), "{held:?}");

@@ -20,13 +20,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 pub use plan::{Part, PlanError, check as check_plan};
-pub use tracker::{ControlPlaneTracker, Held, Hold, Tracker, WorkerTracker};
+pub use tracker::{ControlPlaneTracker, Tracker, WorkerTracker};
 pub(in crate::topology) use workers::is_deployment_upgrading;
 
 use self::plan::{UpgradePlan, Way};
 use self::sequence::Sequence;
 use super::blueprint::Blueprint;
 use super::current::{Current, CurrentWorker};
+use super::held::Hold;
 use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
 use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};

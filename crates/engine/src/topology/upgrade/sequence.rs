@@ -1,6 +1,6 @@
 //! The workers of a topology in the order in which they upgrade.
 
-use super::Hold;
+use crate::topology::held::Hold;
 use crate::topology::worker::{WorkerEntry, WorkerKind};
 use model::hub::{Topology, annotation};
 

@@ -1,8 +1,8 @@
 //! What is known and decided of an upgrade during one computation.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
+use crate::topology::held::{Held, HeldReason, Hold};
 use crate::topology::hooks::HookTracker;
 use crate::topology::worker::WorkerKind;
 use golang::version::Written;
@@ -70,78 +70,6 @@ pub struct WorkerTracker {
     pub is_ahead_over: bool,
     /// Why workers are pending, by the names of objects, or in the topology for those that are still to be created.
     pub holds: BTreeMap<String, Hold>,
-}
-
-/// Why a part stays where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// The control plane has no version yet.
-    StillProvisioning,
-    /// The machines of the control plane do not have its version yet.
-    StillUpgrading {
-        version: Written,
-    },
-    /// Another version must not be taken before these workers have this one.
-    WorkersFirst {
-        names: Vec<String>,
-        version: Written,
-    },
-    /// Machines of these workers do not have the version of their workers yet.
-    WorkersUpgrading {
-        names: Vec<String>,
-    },
-    /// The control plane has to have this version first.
-    ControlPlaneFirst {
-        version: Written,
-    },
-    /// As many workers as may upgrade at once do.
-    Concurrency {
-        limit: usize,
-        names: Vec<String>,
-    },
-    /// Its own machines do not have its version yet.
-    OwnMachines {
-        version: Written,
-    },
-    /// An annotation in the metadata of a worker topology.
-    Deferred {
-        annotation: &'static str,
-        on: String,
-    },
-    Hook {
-        hook: Hook,
-        message: String,
-    },
-}
-
-/// A part that stays where it is, and why, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    pub kind: String,
-    /// Of the object, or in the topology for a worker that is still to be created.
-    pub name: String,
-    pub reason: String,
-}
-
-impl fmt::Display for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Hold::StillProvisioning => f.write_str("the control plane is still provisioning"),
-            Hold::StillUpgrading { version } => write!(f, "the control plane is still upgrading to {version}"),
-            Hold::WorkersFirst { names, version } => {
-                write!(f, "waits for workers {} to reach {version}", names.join(", "))
-            }
-            Hold::WorkersUpgrading { names } => write!(f, "waits for the machines of workers {}", names.join(", ")),
-            Hold::ControlPlaneFirst { version } => write!(f, "waits for the control plane to reach {version}"),
-            Hold::Concurrency { limit, names } => {
-                write!(f, "upgrade concurrency {limit} is used up by {}", names.join(", "))
-            }
-            Hold::OwnMachines { version } => write!(f, "its machines are still upgrading to {version}"),
-            Hold::Deferred { annotation, on } => write!(f, "deferred by annotation {annotation} on {on}"),
-            Hold::Hook { hook, message } if message.is_empty() => write!(f, "hook {hook}"),
-            Hold::Hook { hook, message } => write!(f, "hook {hook}: {message}"),
-        }
-    }
 }
 
 impl ControlPlaneTracker {
@@ -217,7 +145,7 @@ impl Tracker {
         let held = |kind: &str, name: &str, reason: &Hold| Held {
             kind: kind.to_owned(),
             name: name.to_owned(),
-            reason: reason.to_string(),
+            reason: HeldReason::Upgrade(reason.clone()),
         };
         let control_plane = &self.control_plane;
         let mut all: Vec<_> =

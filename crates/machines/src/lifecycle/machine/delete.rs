@@ -46,14 +46,14 @@ pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
         work.deletion = Some(stage);
     } else if conditions::is_true(&work.before, "Deleting") {
         // Not before the status has said that the deletion began.
-        work.deletion = Some(Stage::new("DeletionCompleted", "Deletion completed"));
+        work.deletion = Some(Stage::completed());
     }
     Ok(())
 }
 
 /// Whether the status says that nothing is left of the Machine, which is written before its finalizer goes (DEC-6).
 pub(super) fn says_complete(work: &Work<'_, '_>) -> bool {
-    conditions::reason(&work.before, "Deleting") == "DeletionCompleted"
+    conditions::reason(&work.before, "Deleting") == Stage::COMPLETED
 }
 
 /// The first stage that is not over; with a failure, the stage that fails.

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use self::work::{External, NodeState, Work};
+use self::work::{External, NodeState, Stage, Work};
 use super::begin::begin;
 use super::conditions::observe_generation;
 use super::context::{Context, Fault};
@@ -112,7 +112,7 @@ fn run(work: &mut Work<'_, '_>) -> Result<(), Fault> {
 /// Writes what has changed, also after a failure (MA-4.4). The status says that the deletion is complete before the finalizer
 /// goes, so that it can be seen (MA-9.13, DEC-6).
 fn finish(mut work: Work<'_, '_>) {
-    let is_complete = work.deletion.as_ref().is_some_and(|stage| stage.reason == "DeletionCompleted");
+    let is_complete = work.deletion.as_ref().is_some_and(Stage::is_completed);
     work.write_node();
     if is_complete && delete::says_complete(&work) {
         let mut last = (*work.before).clone();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::json;
 
-use super::work::{External, Work};
+use super::work::{External, Stage, Work};
 use crate::lifecycle::conditions;
 use crate::lifecycle::contract::has_failed;
 use crate::lifecycle::fields::{flag, set, stamp, text};
@@ -117,7 +117,7 @@ fn facts(work: &Work<'_, '_>) -> Facts {
         has_ready_node: is_provisioned && has_node && is_ready,
         has_failed: parts.into_iter().filter_map(External::found).any(|part| has_failed(work.context, part)),
         is_deleting: work.is_deleting(),
-        is_deletion_complete: work.deletion.as_ref().is_some_and(|stage| stage.reason == "DeletionCompleted"),
+        is_deletion_complete: work.deletion.as_ref().is_some_and(Stage::is_completed),
     }
 }
 

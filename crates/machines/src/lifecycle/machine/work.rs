@@ -57,6 +57,18 @@ pub(super) struct Stage {
 }
 
 impl Stage {
+    /// The reason of the last stage.
+    pub(super) const COMPLETED: &str = "DeletionCompleted";
+
+    /// Nothing is left of the Machine but its finalizer.
+    pub(super) fn completed() -> Self {
+        Stage::new(Stage::COMPLETED, "Deletion completed")
+    }
+
+    pub(super) fn is_completed(&self) -> bool {
+        self.reason == Stage::COMPLETED
+    }
+
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Stage { reason, message: message.into() }
     }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 pub(super) use self::desired::IN_PLACE;
 pub(super) use self::handed_down::{HandedDown, RECORD};
 pub(super) use self::members::{replicas, selector, selects, title};
+pub use self::preflight::CHECK_FAILED;
 pub(super) use self::remediation::{REVISION, resolved};
 pub(super) use self::scale::DISABLE_CREATE;
 pub(super) use self::status::{

@@ -12,6 +12,8 @@ use model::hub::{Object, annotation};
 
 /// How long until failing checks are made again (MA-17.7).
 pub(super) const AGAIN: Duration = Duration::from_secs(15);
+/// The end of the message of a check that fails, in the condition `ScalingUp` of a MachineSet (MA-17.2 to MA-17.5).
+pub const CHECK_FAILED: &str = "preflight check failed)";
 /// How many minor versions machines may be behind their control plane.
 const MOST_BEHIND: u64 = 3;
 
@@ -71,7 +73,7 @@ pub(super) fn failures(
     let mut failing = Vec::new();
     for (name, check) in active {
         let message = check(&facts, machine.as_ref().map(|(text, version)| (&**text, version)));
-        failing.extend(message.map(|message| format!("{message} (\"{name}\" preflight check failed)")));
+        failing.extend(message.map(|message| format!("{message} (\"{name}\" {CHECK_FAILED}")));
     }
     Ok(failing)
 }

@@ -34,7 +34,7 @@ fn machines(outcome: &Rollout) -> Vec<(String, Machines)> {
 }
 
 fn held(outcome: &Rollout) -> Vec<String> {
-    outcome.held.iter().map(|held| held.reason.clone()).collect()
+    outcome.held.iter().map(|held| held.reason.to_string()).collect()
 }
 
 fn sized() -> Scene {
