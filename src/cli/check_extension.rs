@@ -20,9 +20,9 @@ use super::empty::{self, Wanted};
 use super::offline::Subject;
 use super::output;
 use super::rollout::{self, Side};
-use super::sample::{self, Draft};
 use super::sources::{self, FILE_LIMIT};
 use super::validate::{complain, denials};
+use engine::sample_clusters::{self, Draft};
 use engine::topology::plan::Fold;
 use lab::{Expected, Lab};
 use model::hub::ObjectKey;
@@ -86,10 +86,11 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
 fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &Side) -> Result<Fold> {
     for class in facts.class_keys() {
         let Found::Yes(found) = facts.class(class) else { continue };
-        let Some(version) = sample::version(&[&found]).filter(|_| facts.user_keys(class).next().is_none()) else {
+        let Some(version) = sample_clusters::version(&[&found]).filter(|_| facts.user_keys(class).next().is_none())
+        else {
             continue;
         };
-        let key = sample::key(class, &[facts]);
+        let key = sample_clusters::key(class, &[facts]);
         let drafts = Extent::EACH
             .map(|extent| Draft::of(&found, &key, &version, extent, side.settings()).admitted(facts, side.settings()));
         match drafts.into_iter().reduce(Result::or) {

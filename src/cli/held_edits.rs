@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::offline::{Case, Subject};
 use super::rollout;
 use engine::admission::{Edited, Settings};
+use engine::comparison::held_edit::HeldEdit;
 use engine::impact::{
     APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class,
 };
@@ -23,40 +23,10 @@ use model::hub::{Kind, Object, ObjectKey};
 use model::wire::manifest::Manifest;
 use model::world::{Facts, Objects, Record};
 use schema::budget::Stop;
-use schema::field::{FieldError, counted};
 use server::kubernetes::sizes::worker_state;
 
 /// How long the machines of all edits may be counted. What is not counted by then has an upper bound, as in a review.
 const TIME: Duration = Duration::from_mins(5);
-
-/// An edit that replaces or removes more machines than a ceiling allows, and that is not approved.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct HeldEdit {
-    pub kind: String,
-    pub namespace: String,
-    pub name: String,
-    pub machines: i64,
-    /// The annotation that approves the edit.
-    annotation: &'static str,
-    /// The detail of the denial.
-    message: String,
-    #[serde(skip)]
-    pub error: FieldError,
-}
-
-impl HeldEdit {
-    /// Kind, namespace and name of the edited object.
-    pub(super) fn object(&self) -> (&str, &str, &str) {
-        (&self.kind, &self.namespace, &self.name)
-    }
-
-    /// `180 machines; add topologist.dev/approved-impact: "180 <reason>" to ClusterClass default/quick-start`.
-    pub(super) fn text(&self) -> String {
-        let HeldEdit { kind, namespace, name, machines, annotation, .. } = self;
-        let number = counted(usize::try_from(*machines).unwrap_or(usize::MAX), "machine");
-        format!("{number}; add {annotation}: \"{machines} <reason>\" to {kind} {namespace}/{name}")
-    }
-}
 
 /// The edits of the new files of `case` that a ceiling holds: that of `flag`, or those of classes. `facts` are those after all
 /// edits. Other denials come first: no edit is denied for another reason.

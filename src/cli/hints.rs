@@ -1,10 +1,5 @@
 //! Hints about mistakes in copied examples: gaps, quotes of word processors, lines that lost their breaks.
 
-use engine::topology::Failure;
-use model::hub::{ExternalPatch, ObjectKey, Patch};
-use model::world::{Facts, Found};
-use schema::field::closest;
-
 /// A sign that a text holds, and what it means.
 type Hint = (fn(&str) -> bool, &'static str);
 
@@ -32,44 +27,6 @@ pub(super) fn of_place(text: &str, line: usize) -> Option<&'static str> {
 /// What may be wrong with a text that could be read.
 pub(super) fn of_text(text: &str) -> Option<&'static str> {
     find(OF_TEXTS, text)
-}
-
-/// The class that the name of an absent one is most likely a slip of: one of its namespace that is known.
-pub(super) fn of_absent_class(absent: &ObjectKey, facts: &Facts) -> Option<String> {
-    let near = facts.class_keys().filter(|key| key.namespace == absent.namespace);
-    let meant = closest(&absent.name, near.map(|key| &*key.name)).filter(|_| facts.class(absent) == Found::Absent)?;
-    Some(format!("the closest ClusterClass in namespace {} is {meant:?}", absent.namespace))
-}
-
-/// Why not all variables of a class are known: for each patch with an extension that would have to be called.
-pub(super) fn unknown_variables(class: &ObjectKey, facts: &Facts) -> Vec<String> {
-    let Found::Yes(found) = facts.class(class) else { return Vec::new() };
-    let patches = found.spec.discovering_patches().filter(|_| found.may_have_more_variables());
-    let say = |(patch, external): (&Patch, &ExternalPatch)| {
-        format!(
-            "ClusterClass {class}, patch {:?}: the variables of the extension {:?} are not known offline",
-            patch.name, external.discover_variables_extension
-        )
-    };
-    patches.map(say).collect()
-}
-
-/// As [`unknown_variables`], of the class of a Cluster.
-pub(super) fn unknown_variables_of(cluster: &ObjectKey, facts: &Facts) -> Vec<String> {
-    let class = match facts.cluster(cluster) {
-        Found::Yes(found) => found.class_key(),
-        _ => None,
-    };
-    class.map(|class| unknown_variables(&class, facts)).unwrap_or_default()
-}
-
-/// A failure in words, with the class that the user most likely meant.
-pub(super) fn explained(failure: &Failure, facts: &Facts) -> String {
-    let hint = match failure {
-        Failure::NoClass(absent) => of_absent_class(absent, facts),
-        _ => None,
-    };
-    hint.map_or_else(|| failure.to_string(), |hint| format!("{failure}; {hint}"))
 }
 
 fn find(hints: &[Hint], text: &str) -> Option<&'static str> {

@@ -3,7 +3,6 @@
 //! Exit codes: 0 for a clean result, 1 when something was denied, 2 for wrong usage, unreadable input, or
 //! input with nothing to work on.
 
-mod applied;
 pub mod args;
 mod atomic_file;
 mod certificates;
@@ -23,7 +22,6 @@ mod files;
 mod held_edits;
 mod hints;
 mod in_process;
-mod kept;
 mod leading;
 mod listen;
 mod live;
@@ -37,7 +35,6 @@ mod plan;
 mod progress;
 mod render;
 mod rollout;
-mod sample;
 mod schemas;
 mod simulate;
 mod serve;
@@ -46,7 +43,6 @@ mod sources;
 mod state_dir;
 mod substitution;
 mod tasks;
-mod twins;
 mod validate;
 mod watches;
 mod workloads;

@@ -16,11 +16,12 @@ use serde_json::Value;
 
 use super::args::Input as Flags;
 use super::discovered::{self, VariableServer};
-use super::errors::shown;
 use super::files::{Input, Loaded, Reader, Undecoded};
-use super::{applied, hints, kept, substitution};
+use super::{hints, substitution};
 use engine::admission::{Edited, Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use engine::file_apply::{self, clusters};
 use engine::topology::class_status;
+use engine::topology::explanations;
 use engine::topology::refusals::completed;
 use engine::topology::worker::API_VERSION;
 use golang::json;
@@ -94,8 +95,8 @@ impl Case {
         for loaded in &mut Arc::make_mut(&mut self.new).objects {
             let Some(old) = stored.get(&loaded.manifest.identity()).copied() else { continue };
             match old.admitted_kind() {
-                Some(Kind::Cluster) => kept::keep_references(&mut loaded.manifest, old),
-                None => applied::keep_defaults(&mut loaded.manifest, old),
+                Some(Kind::Cluster) => file_apply::clusters::keep_references(&mut loaded.manifest, old),
+                None => file_apply::provider_objects::keep_defaults(&mut loaded.manifest, old),
                 Some(_) => {}
             }
         }
@@ -271,24 +272,6 @@ fn complete(all: &Objects, object: Object) -> Arc<Object> {
     Arc::new(completed(object, definition.as_deref()))
 }
 
-/// A Cluster that no file holds, in v1beta2, after its creation was judged by both end points.
-///
-/// # Errors
-/// Why it would be denied.
-pub(super) fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, Vec<String>> {
-    let mut stored = Stored { kind: Kind::Cluster, version: Version::V1Beta2, text: cluster.to_string() };
-    let defaulted = stored.default(facts, settings);
-    let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let judged = Question::decode(&stored.creation(Phase::Validate, name));
-    let verdicts =
-        defaulted.into_iter().chain([judged.map_or_else(|denied| *denied, |one| one.settle(facts, settings))]);
-    let errors: Vec<String> = verdicts.flat_map(|verdict| shown(&verdict)).map(|error| error.rendered).collect();
-    match Cluster::decode(stored.version, &stored.text) {
-        Ok(cluster) if errors.is_empty() => Ok(cluster),
-        _ => Err(errors),
-    }
-}
-
 /// A class with the variables that its controller will give it: a file may hold a status from before its spec was edited.
 /// Only those that discover variables are not settled already ([`class_status::of_file`]); their extensions are not called, so
 /// that definitions of the spec, and those that a status has from extensions, are all that is known.
@@ -391,12 +374,12 @@ impl<'a> Subject<'a> {
         let (Some(new), Some(old)) = (&mut self.new, &self.old) else { return };
         let (Ok(mut value), Ok(stored)) = (json::value(&new.text), json::value(&old.text)) else { return };
         let mut defaulted = old.clone();
-        defaulted.text = kept::without_variables(&stored, &value).to_string();
+        defaulted.text = clusters::without_variables(&stored, &value).to_string();
         defaulted.default(facts, settings);
         let Ok(defaulted) = json::value(&defaulted.text) else { return };
-        let kept = kept::kept_variables(&value, written, &stored, &defaulted);
+        let kept = clusters::kept_variables(&value, written, &stored, &defaulted);
         if !kept.is_empty() {
-            kept::add_variables(&mut value, kept);
+            clusters::add_variables(&mut value, kept);
             new.text = value.to_string();
         }
     }
@@ -492,7 +475,7 @@ impl<'a> Subject<'a> {
             format!("the same object is defined again at {place}; other objects are validated against that one")
         };
         let mut warnings: Vec<String> = self.repeated_at.iter().map(again).collect();
-        warnings.extend(class.into_iter().flat_map(|class| hints::unknown_variables(&class, facts)));
+        warnings.extend(class.into_iter().flat_map(|class| explanations::unknown_variables(&class, facts)));
         if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {
             for (field, said) in dropped(self.kind, new.version, &value, &mut found) {
                 match strict {
@@ -520,7 +503,7 @@ impl<'a> Subject<'a> {
     /// Adds the class that the user most likely meant to the warning about an absent one (CL-V-052).
     fn suggest_class(&self, verdict: &mut Verdict, facts: &Facts) {
         let key = self.new.as_ref().and_then(Stored::class_key);
-        let Some(hint) = key.and_then(|key| hints::of_absent_class(&key, facts)) else { return };
+        let Some(hint) = key.and_then(|key| explanations::similar_class(&key, facts)) else { return };
         for warning in verdict.warnings.iter_mut().filter(|warning| warning.rule == "CL-V-052") {
             warning.text = format!("{}; {hint}", warning.text);
         }

@@ -6,17 +6,11 @@
 //! --to ───► Fold ─────────────┘                                                             text, JSON, Markdown ◄─┘
 //! ```
 //!
-//! Both folds have sample Clusters of the classes that no Cluster uses (`samples.rs`).
+//! Both folds have sample Clusters of the classes that no Cluster uses (`engine::comparison::class_samples`).
 
-mod classes;
-mod collected;
 mod dry_run;
-mod groups;
 mod markdown;
-mod names;
 mod progress;
-mod report;
-mod samples;
 mod text;
 mod values;
 mod words;
@@ -45,16 +39,15 @@ use super::offline::Subject;
 use super::output;
 use super::rollout::{self, Side};
 use super::schemas;
-use super::twins::{self, Twins};
 use super::validate;
-use collected::{Collected, Keep, Report};
 use dry_run::Server;
-use engine::topology::plan::{Fold, Rollout};
+use engine::comparison::class_samples::{ClassSamples, ComparedSide};
+use engine::comparison::cluster_report::ClusterReport;
+use engine::comparison::compare;
+use engine::comparison::report::{Keep, Report, ReportCollector};
+use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use model::hub::ObjectKey;
-use model::world::Found;
 use progress::Progress;
-use report::ClusterReport;
-use samples::{Half, Samples};
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
@@ -87,9 +80,9 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     if let Some(server) = &server {
         is = is.with_server(server.clone());
     }
-    let samples = Samples::add(
-        &mut Half { classes: old_classes, facts: &old_facts, fold: &mut was },
-        &mut Half { classes: new_classes, facts: &facts, fold: &mut is },
+    let samples = ClassSamples::add(
+        &mut ComparedSide { classes: old_classes, facts: &old_facts, fold: &mut was },
+        &mut ComparedSide { classes: new_classes, facts: &facts, fold: &mut is },
         after.settings(),
         !options.live,
         |sample| choice::wants_sample(sample, &options.clusters, options.selector.as_ref()),
@@ -112,8 +105,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
     // Equal objects of two Clusters may have unequal answers of a server.
     let is_alone = keep == Keep::Everything || server.is_some() || extensions.iter().any(Option::is_some);
-    let twins = if is_alone { twins::apart(clusters) } else { twins::of(clusters, &was, &is) };
-    let collected = in_parallel(&twins, keep, &progress, compare);
+    let clusters = if is_alone { ungrouped(clusters) } else { grouped(clusters, &was, &is) };
+    let collected = in_parallel(&clusters, keep, &progress, compare);
     drop(progress);
     let mut report = collected.into_report(denials);
     report.held_edits = held;
@@ -193,38 +186,18 @@ fn extensions(options: &Plan, after: &Side, cluster: Option<&Connection>) -> Res
     Ok([open(&options.extensions.over(from))?, open(&options.extensions.over(to))?])
 }
 
-/// What becomes of one Cluster; other Clusters have no say in it.
-fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterReport {
-    let mut old = before.clone();
-    let (is_old, is_new) = (exists(before, cluster), exists(after, cluster));
-    let settled = if is_old { old.settle(cluster) } else { Rollout::default() };
-    if !is_new {
-        return ClusterReport::deleted(cluster, &old);
-    }
-    let mut new = after.clone();
-    if is_old {
-        new.take_over(cluster, &old);
-    }
-    let outcome = new.roll_out(cluster);
-    ClusterReport::of(cluster, before, after, settled, outcome)
-}
-
-fn exists(fold: &Fold, cluster: &ObjectKey) -> bool {
-    matches!(fold.facts().cluster(cluster), Found::Yes(_) | Found::Unreadable(_))
-}
-
 /// Compares Clusters on all processors; a report goes into its group at once.
 fn in_parallel(
-    clusters: &[Twins],
+    clusters: &[EquivalentClusters],
     keep: Keep,
     progress: &Progress,
     compare: impl Fn(&ObjectKey) -> ClusterReport + Sync,
-) -> Collected {
+) -> ReportCollector {
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut collected = Collected::new(keep);
-        while let Some(Twins { first, others }) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let apart = collected.add_twins(compare(first), others.clone());
+        let mut collected = ReportCollector::new(keep);
+        while let Some(EquivalentClusters { first, others }) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let apart = collected.add_equivalent(compare(first), others.clone());
             progress.add(1 + others.len() - apart.len());
             for cluster in apart {
                 collected.add(compare(&cluster));
@@ -238,7 +211,7 @@ fn in_parallel(
         let shares: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         let shares =
             shares.into_iter().map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        shares.fold(Collected::new(keep), |mut all, share| {
+        shares.fold(ReportCollector::new(keep), |mut all, share| {
             all.merge(share);
             all
         })

@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::args::Render;
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
-use super::hints;
 use super::output;
 use super::rollout::{self, Side};
 use super::schemas;
 use super::validate::{complain, denials};
+use engine::topology::explanations;
 use engine::topology::inspection::Inspected;
 use engine::topology::patches::Trace;
 use engine::topology::refusals::Checks;
@@ -45,7 +45,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     let mut has_failed = false;
     let mut all = Checks::default();
     for cluster in clusters {
-        for reason in hints::unknown_variables_of(&cluster, fold.facts()) {
+        for reason in explanations::unknown_variables_of(&cluster, fold.facts()) {
             output::message(format_args!("Cluster {cluster}: incomplete: {reason}"))?;
         }
         match fold.compute(&cluster) {
@@ -67,7 +67,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
             }
             Err(failure) => {
                 has_failed = true;
-                let failure = hints::explained(&failure, fold.facts());
+                let failure = explanations::explain(&failure, fold.facts());
                 output::message(format_args!("Cluster {cluster}: {failure}"))?;
             }
         }

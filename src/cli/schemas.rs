@@ -8,8 +8,8 @@ use anyhow::Result;
 use super::offline::Case;
 use super::output;
 use super::rollout;
-use super::sample::{self, Draft};
 use engine::admission::Settings;
+use engine::sample_clusters::{self, Draft};
 use engine::topology::class_references::{made_kinds, references};
 use engine::topology::inspection::Inspected;
 use engine::topology::plan::Fold;
@@ -84,8 +84,8 @@ impl<'a> Inspector<'a> {
     }
 
     fn of_sample(&self, class: &ObjectKey, found: &Class) -> Option<Checks> {
-        let version = sample::version(&[found])?;
-        let key = sample::key(class, &[self.facts]);
+        let version = sample_clusters::version(&[found])?;
+        let key = sample_clusters::key(class, &[self.facts]);
         Extent::EACH.into_iter().find_map(|extent| {
             let draft = Draft::of(found, &key, &version, extent, self.settings);
             let cluster = draft.admitted(self.facts, self.settings).ok()?;

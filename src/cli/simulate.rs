@@ -14,7 +14,6 @@ mod palette;
 mod progress;
 mod report;
 mod text;
-mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -41,8 +40,8 @@ use super::machines::timings;
 use super::offline::Subject;
 use super::output;
 use super::rollout::Side;
-use super::twins::Twins;
 use super::validate::{complain, denials};
+use engine::topology::equivalent_clusters::{EquivalentClusters, ungrouped};
 use engine::topology::plan::Fold;
 use golang::calendar::Moment;
 use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
@@ -50,6 +49,7 @@ use machines::lifecycle::{GroupKind, ObjectId, Settings};
 use model::hub::{Object, ObjectKey};
 use model::world::{Found, Record};
 use schema::budget::Stop;
+use simulation::equivalent_clusters::{equivalent, renamed};
 use simulation::timeline::{ClusterTimeline, Timeline};
 use simulation::{End, Simulation, StuckReason};
 
@@ -237,7 +237,7 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
 
 /// What happened to each Cluster, and why some are stuck; nothing when an object of the files is denied.
 ///
-/// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of a twin.
+/// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of an equivalent one.
 fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Option<Outcome>> {
     // What a cluster has stored is not judged again.
     if (sides.connection.is_none() && has_denials(&sides.before)?)
@@ -262,12 +262,15 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
     keys.retain(|key| wanted.as_ref().is_none_or(|wanted| wanted.contains(key)));
     // Extensions are told the names of Clusters.
     let is_alone = keeps_objects || sides.before.case().extensions().is_some();
-    let twins = match is_alone {
-        true => crate::cli::twins::apart(keys),
-        false => twins::of(keys, &sides.before, sides.after.as_ref(), settings),
+    let groups = match is_alone {
+        true => ungrouped(keys),
+        false => {
+            let fold = |side: &Side| side.fold(&side.facts(&side.subjects()));
+            equivalent(keys, &fold(&sides.before), sides.after.as_ref().map(fold).as_ref(), settings)
+        }
     };
     let (mut clusters, mut stuck, mut objects) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    for (key, end) in run.all(&twins)? {
+    for (key, end) in run.all(&groups)? {
         if let Some(reason) = end.stuck_before {
             output::message(format_args!("Cluster {key} is not rolled out before the change: {reason}"))?;
         }
@@ -435,13 +438,13 @@ impl Run<'_> {
     }
 
     /// Simulates Clusters, on all processors.
-    fn all(&self, clusters: &[Twins]) -> Result<BTreeMap<ObjectKey, Ended>> {
-        let number = clusters.iter().map(|twins| 1 + twins.others.len()).sum();
+    fn all(&self, clusters: &[EquivalentClusters]) -> Result<BTreeMap<ObjectKey, Ended>> {
+        let number = clusters.iter().map(|group| 1 + group.others.len()).sum();
         let (next, progress) = (AtomicUsize::new(0), Progress::of(number));
         let work = || {
             let mut ends = Vec::new();
-            while let Some(twins) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match self.with_twins(twins, &progress) {
+            while let Some(group) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match self.each(group, &progress) {
                     Ok(some) => ends.extend(some.into_iter().map(Ok)),
                     Err(error) => ends.push(Err(error)),
                 }
@@ -457,15 +460,16 @@ impl Run<'_> {
         })
     }
 
-    /// Simulates one Cluster, and tells the same of its twins. A Cluster that is stuck has a reason of its own.
-    fn with_twins(&self, Twins { first, others }: &Twins, progress: &Progress) -> Result<Vec<(ObjectKey, Ended)>> {
+    /// Simulates one Cluster; equivalent ones have its timeline with their names. A Cluster that is stuck has a reason of its own.
+    fn each(&self, group: &EquivalentClusters, progress: &Progress) -> Result<Vec<(ObjectKey, Ended)>> {
+        let EquivalentClusters { first, others } = group;
         let end = self.one(first, progress)?;
         progress.add();
         let mut ends = Vec::with_capacity(1 + others.len());
         for other in others {
             let known = (end.stuck.is_none() && end.stuck_before.is_none()).then_some(end.timeline.as_ref()).flatten();
-            ends.push(match known.and_then(|known| twins::renamed(known, &first.name, &other.name)) {
-                Some(twin) => (other.clone(), Ended::well(twin)),
+            ends.push(match known.and_then(|known| renamed(known, &first.name, &other.name)) {
+                Some(timeline) => (other.clone(), Ended::well(timeline)),
                 None => (other.clone(), self.one(other, progress)?),
             });
             progress.add();

@@ -12,7 +12,7 @@ use serde_json::Value;
 const PURE: [&str; 6] = ["golang", "schema", "model", "engine", "machines", "simulation"];
 
 /// What a module may use of its crate. All modules of `server` may use `telemetry` as well.
-const MAY_USE: [(&str, &str, &[&str]); 35] = [
+const MAY_USE: [(&str, &str, &[&str]); 38] = [
     ("golang", "json", &[]),
     ("golang", "calendar", &[]),
     ("golang", "version", &[]),
@@ -41,6 +41,9 @@ const MAY_USE: [(&str, &str, &[&str]); 35] = [
     ("engine", "topology", &[]),
     ("engine", "impact", &["topology"]),
     ("engine", "extensions", &["topology"]),
+    ("engine", "file_apply", &[]),
+    ("engine", "sample_clusters", &["admission", "topology"]),
+    ("engine", "comparison", &["admission", "topology", "sample_clusters"]),
     ("machines", "lifecycle", &[]),
     // Where the flags of a contract are.
     ("machines", "provider_contract", &["lifecycle"]),

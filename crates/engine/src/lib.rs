@@ -6,6 +6,9 @@
 //!          └─ impact       both sides of an edit, planned ────────────────► Impact
 //!
 //!  extensions              the protocol of Runtime Extensions: what is asked, and what an answer says
+//!  file_apply              a file applied to a stored object: which fields stay
+//!  sample_clusters         Clusters that a class describes, for classes that no Cluster uses
+//!  comparison              two states of a fleet, planned and compared ──► Report
 //! ```
 //!
 //! Everything here is an ordinary function: the same World gives the same result, byte for byte (DEC-12). It has no sockets, files,
@@ -15,3 +18,6 @@ pub mod admission;
 pub mod topology;
 pub mod impact;
 pub mod extensions;
+pub mod file_apply;
+pub mod sample_clusters;
+pub mod comparison;

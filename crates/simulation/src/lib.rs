@@ -12,6 +12,7 @@
 
 mod admitted;
 mod endless;
+pub mod equivalent_clusters;
 mod reasons;
 mod stuck;
 mod templates;

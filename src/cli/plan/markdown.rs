@@ -1,12 +1,13 @@
 //! The output of `plan` as a comment on a merge request. Its length is limited for any number of Clusters (DEC-48).
 
-use super::collected::Report;
-use super::groups::Group;
-use super::report::ChangeReport;
-use super::values::{ChangedValue, Difference, Line, places};
+use super::values::{Difference, Line, difference};
 use super::words::{self, MESSAGES, NAMED, Step};
-use crate::cli::held_edits::HeldEdit;
 use crate::cli::markdown;
+use engine::comparison::changed_values::{ChangedValue, places};
+use engine::comparison::cluster_report::ChangeReport;
+use engine::comparison::groups::ChangeGroup;
+use engine::comparison::held_edit::HeldEdit;
+use engine::comparison::report::Report;
 use schema::field::counted;
 
 /// The longest comment, in bytes: GitHub and GitLab take a little more.
@@ -27,7 +28,7 @@ pub(super) fn comment(report: &Report) -> String {
     let mut text = format!("**{}**\n", markdown::text(&words::summary(report)));
     add_messages(&mut text, "denied: ", &report.errors);
     add_messages(&mut text, "will be held: ", &report.held_edits.iter().map(HeldEdit::text).collect::<Vec<_>>());
-    let groups: Vec<&Group> = report.all().filter(|group| group.says_something()).collect();
+    let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.says_something()).collect();
     if groups.len() > 1 {
         add_table(&mut text, &groups);
     }
@@ -70,7 +71,7 @@ fn shortened(message: &str) -> String {
 }
 
 /// A row for each group, as many as fit.
-fn add_table(text: &mut String, groups: &[&Group]) {
+fn add_table(text: &mut String, groups: &[&ChangeGroup]) {
     text.push_str("\n| Clusters | | machines | changed objects |\n|---|---|---|---|\n");
     let end = text.len() + TABLE;
     for (i, group) in groups.iter().enumerate() {
@@ -83,7 +84,7 @@ fn add_table(text: &mut String, groups: &[&Group]) {
     }
 }
 
-fn row(group: &Group) -> String {
+fn row(group: &ChangeGroup) -> String {
     let (names, more) = words::members(group, 3);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let machines = match () {
@@ -98,7 +99,7 @@ fn row(group: &Group) -> String {
 }
 
 /// A part that a reader can open; `None` when not even its beginning fits.
-fn details(group: &Group, is_open: bool, most: usize) -> Option<String> {
+fn details(group: &ChangeGroup, is_open: bool, most: usize) -> Option<String> {
     let open = if is_open { " open" } else { "" };
     let headline = markdown::text(&shortened(&words::headline(group)));
     let mut part = Part { text: format!("\n<details{open}><summary>{headline}</summary>\n\n"), most, left_out: 0 };
@@ -179,7 +180,7 @@ fn change_row(
 ) -> String {
     let because = markdown::text(&shortened(&words::origin(change)));
     let path = markdown::code(&place.path);
-    let (from, to) = match place.difference() {
+    let (from, to) = match difference(place) {
         Difference::Values { from, to } => {
             let cell = |value: &serde_json::Value, text: &str| {
                 if value.is_null() { String::new() } else { markdown::code(text) }

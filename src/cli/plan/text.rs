@@ -3,13 +3,14 @@
 //! Colors are always in the text; they are removed where it is printed without them.
 
 use anstyle::{AnsiColor, Style};
+use engine::comparison::changed_values::places;
+use engine::comparison::cluster_report::ChangeReport;
+use engine::comparison::groups::ChangeGroup;
+use engine::comparison::held_edit::HeldEdit;
+use engine::comparison::report::Report;
 
-use super::collected::Report;
-use super::groups::Group;
-use super::report::ChangeReport;
-use super::values::{self, Difference, places};
+use super::values::{self, Difference, difference};
 use super::words::{self, MESSAGES, NAMED, Step};
-use crate::cli::held_edits::HeldEdit;
 use crate::cli::output::{Line, Text};
 use engine::topology::plan::Action;
 
@@ -37,7 +38,7 @@ pub(super) fn text(report: &Report, all: bool) -> Text {
     if let Some(clusters) = words::most_affected(report) {
         printer.line(format_args!("most affected: {clusters}"));
     }
-    let groups: Vec<&Group> = report.all().filter(|group| group.says_something()).collect();
+    let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.says_something()).collect();
     for group in &groups {
         printer.line("");
         printer.group(group, most(NAMED));
@@ -72,7 +73,7 @@ impl Printer {
         }
     }
 
-    fn group(&mut self, group: &Group, named: usize) {
+    fn group(&mut self, group: &ChangeGroup, named: usize) {
         self.line(Line::default().painted(TITLE, words::headline(group)));
         if group.clusters.len() > 1 {
             self.members(group, named);
@@ -90,7 +91,7 @@ impl Printer {
     }
 
     /// Names, as many in a line as it holds.
-    fn members(&mut self, group: &Group, most: usize) {
+    fn members(&mut self, group: &ChangeGroup, most: usize) {
         let (names, more) = words::members(group, most);
         let last = names.len().saturating_sub(1);
         let mut line = String::new();
@@ -127,7 +128,7 @@ impl Printer {
         let origin = format!("({})", words::origin(change));
         for place in places(change) {
             let line = Line::from(format_args!("           {}:", place.path));
-            let line = match place.difference() {
+            let line = match difference(&place) {
                 Difference::Values { from, to } => line.text(" ").painted(RED, from).text(" → ").painted(GREEN, to),
                 Difference::Within { before, from, to, after } => line
                     .text(format_args!(" {before}"))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 
-use super::report::ChangeReport;
+use engine::comparison::changed_values::ChangedValue;
 
 /// The longest value that is shown whole, in characters.
 const LONGEST: usize = 96;
@@ -13,14 +13,6 @@ const AROUND: usize = 24;
 const LINES_AROUND: usize = 2;
 /// Texts with more lines are not compared line by line.
 const MOST_LINES: usize = 5_000;
-
-/// A place in a changed value.
-#[derive(Debug)]
-pub(super) struct ChangedValue<'a> {
-    pub path: String,
-    pub from: &'a Value,
-    pub to: &'a Value,
-}
 
 /// Two values that differ.
 #[derive(Debug, PartialEq)]
@@ -48,70 +40,25 @@ pub(super) enum Line {
     Skipped,
 }
 
-/// Where in a changed value the differences are: of a list of twenty files people want to see the one that differs.
-pub(super) fn places(change: &ChangeReport) -> Vec<ChangedValue<'_>> {
-    let mut places = Vec::new();
-    add_places(&change.path, &change.from, &change.to, &mut places);
-    places
-}
-
-fn add_places<'a>(path: &str, from: &'a Value, to: &'a Value, places: &mut Vec<ChangedValue<'a>>) {
-    match (from, to) {
-        (Value::Object(before), Value::Object(after)) => {
-            let new = after.keys().filter(|name| !before.contains_key(*name));
-            for name in before.keys().chain(new) {
-                let (from, to) = (before.get(name).unwrap_or(&Value::Null), after.get(name).unwrap_or(&Value::Null));
-                if from != to {
-                    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-                    let path = if is_plain { format!("{path}.{name}") } else { format!("{path}[{name}]") };
-                    add_places(&path, from, to, places);
-                }
-            }
-        }
-        (Value::Array(before), Value::Array(after)) => add_places_of_lists(path, before, after, places),
-        _ => places.push(ChangedValue { path: path.to_owned(), from, to }),
+/// What is shown of the two values.
+pub(super) fn difference(change: &ChangedValue<'_>) -> Difference {
+    let lines = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => Some(String::new()),
+        _ => None,
+    };
+    if let (Some(from), Some(to)) = (lines(change.from), lines(change.to))
+        && [&from, &to].iter().any(|text| is_multiline(text))
+    {
+        return Difference::Lines(differing_lines(&from, &to));
     }
-}
-
-/// What lies between the elements that both lists begin and end with.
-fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], places: &mut Vec<ChangedValue<'a>>) {
-    let start = before.iter().zip(after).take_while(|(from, to)| from == to).count();
-    let (before, after) = (&before[start..], &after[start..]);
-    let end = before.iter().rev().zip(after.iter().rev()).take_while(|(from, to)| from == to).count();
-    let (before, after) = (&before[..before.len() - end], &after[..after.len() - end]);
-    let at = |i: usize| format!("{path}[{}]", start + i);
-    if before.len() == after.len() {
-        for (i, (from, to)) in before.iter().zip(after).enumerate().filter(|(_, (from, to))| from != to) {
-            add_places(&at(i), from, to, places);
-        }
-        return;
+    let (from, to) = (shown(change.from), shown(change.to));
+    let is_short = |text: &str| text.chars().nth(LONGEST).is_none();
+    if (is_short(&from) && is_short(&to)) || change.from.is_null() || change.to.is_null() {
+        return Difference::Values { from: cut(&from), to: cut(&to) };
     }
-    let gone = before.iter().enumerate().map(|(i, from)| ChangedValue { path: at(i), from, to: &Value::Null });
-    places.extend(gone);
-    places.extend(after.iter().enumerate().map(|(i, to)| ChangedValue { path: at(i), from: &Value::Null, to }));
-}
-
-impl ChangedValue<'_> {
-    /// What is shown of the two values.
-    pub(super) fn difference(&self) -> Difference {
-        let lines = |value: &Value| match value {
-            Value::String(text) => Some(text.clone()),
-            Value::Null => Some(String::new()),
-            _ => None,
-        };
-        if let (Some(from), Some(to)) = (lines(self.from), lines(self.to))
-            && [&from, &to].iter().any(|text| is_multiline(text))
-        {
-            return Difference::Lines(differing_lines(&from, &to));
-        }
-        let (from, to) = (shown(self.from), shown(self.to));
-        let is_short = |text: &str| text.chars().nth(LONGEST).is_none();
-        if (is_short(&from) && is_short(&to)) || self.from.is_null() || self.to.is_null() {
-            return Difference::Values { from: cut(&from), to: cut(&to) };
-        }
-        let (before, from, to, after) = within(&from, &to);
-        Difference::Within { before, from, to, after }
-    }
+    let (before, from, to, after) = within(&from, &to);
+    Difference::Within { before, from, to, after }
 }
 
 /// Whether people would show a text in lines: not one line with its end.
@@ -209,7 +156,7 @@ mod tests {
     use super::*;
 
     fn difference(from: Value, to: Value) -> Difference {
-        ChangedValue { path: String::new(), from: &from, to: &to }.difference()
+        super::difference(&ChangedValue { path: String::new(), from: &from, to: &to })
     }
 
     fn lines(from: &str, to: &str) -> Vec<String> {

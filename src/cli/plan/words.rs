@@ -1,8 +1,8 @@
 //! Phrases that text and Markdown share.
 
-use super::collected::Report;
-use super::groups::{Group, HeldOfGroup, RollOfGroup, StepOfGroup};
-use super::report::{About, ChangeReport, Fate, RollReport, StepReport};
+use engine::comparison::cluster_report::{About, ChangeReport, Fate, RollReport, StepReport};
+use engine::comparison::groups::{ChangeGroup, HeldOfGroup, Member, RollOfGroup, StepOfGroup};
+use engine::comparison::report::Report;
 use engine::topology::plan::{Action, Machines};
 use schema::field::counted;
 
@@ -46,7 +46,8 @@ pub(super) fn summary(report: &Report) -> String {
 /// What becomes of the classes that no Cluster uses, in a few words each.
 fn of_classes(report: &Report) -> Vec<String> {
     let samples = || report.groups.iter().filter(|group| group.is_sample());
-    let number = |holds: fn(&&Group) -> bool| samples().filter(holds).map(|group| group.clusters.len()).sum::<usize>();
+    let number =
+        |holds: fn(&&ChangeGroup) -> bool| samples().filter(holds).map(|group| group.clusters.len()).sum::<usize>();
     let (samples, changed) = (number(|_| true), number(|group| !group.steps.is_empty()));
     let all = counted(samples, "sample Cluster");
     let mut said = Vec::new();
@@ -98,7 +99,7 @@ fn numbers(machines: &Machines) -> Vec<String> {
 }
 
 /// The Clusters of a group, what is done to them, and what becomes of their machines.
-pub(super) fn headline(group: &Group) -> String {
+pub(super) fn headline(group: &ChangeGroup) -> String {
     let has_machines = !group.steps.is_empty() && !matches!(group.about.fate, Fate::Sample | Fate::Class);
     let machines = if has_machines { format!(": {}", machines(&group.machines)) } else { String::new() };
     if let [one] = &*group.clusters {
@@ -120,8 +121,8 @@ pub(super) fn headline(group: &Group) -> String {
 }
 
 /// The Clusters of a group by name, with the machines that are replaced or removed, and how many more there are.
-pub(super) fn members(group: &Group, most: usize) -> (Vec<String>, usize) {
-    let name = |(i, member): (usize, &super::groups::Member)| match member.affected {
+pub(super) fn members(group: &ChangeGroup, most: usize) -> (Vec<String>, usize) {
+    let name = |(i, member): (usize, &Member)| match member.affected {
         0 => member.key.to_string(),
         count if i == 0 => {
             format!("{} ({})", member.key, counted(usize::try_from(count).unwrap_or(usize::MAX), "machine"))
@@ -141,7 +142,7 @@ pub(super) fn most_affected(report: &Report) -> Option<String> {
     if members.len() < 2 || groups().filter(|group| group.says_something()).count() < 2 {
         return None;
     }
-    let name = |member: &&super::groups::Member| {
+    let name = |member: &&Member| {
         format!("{} ({})", member.key, counted(usize::try_from(member.affected).unwrap_or(usize::MAX), "machine"))
     };
     Some(members.iter().take(5).map(name).collect::<Vec<_>>().join(", "))
@@ -189,7 +190,7 @@ impl<'a> Step<'a> {
 }
 
 /// The text of a group. That of a single Cluster has the names of its objects.
-pub(super) fn steps(group: &Group) -> Vec<Step<'_>> {
+pub(super) fn steps(group: &ChangeGroup) -> Vec<Step<'_>> {
     match &group.alone {
         Some(report) => report.steps.iter().map(Step::of_cluster).collect(),
         None => group.steps.iter().map(Step::of_group).collect(),
@@ -197,7 +198,7 @@ pub(super) fn steps(group: &Group) -> Vec<Step<'_>> {
 }
 
 /// What becomes of the machines, a line for each object or role.
-pub(super) fn rolls(group: &Group) -> Vec<String> {
+pub(super) fn rolls(group: &ChangeGroup) -> Vec<String> {
     let of_cluster = |roll: &RollReport| {
         let object = format!("{} {}", roll.kind, roll.name);
         let pace = (roll.from.as_deref(), roll.at_a_time);
@@ -240,7 +241,7 @@ fn rolled(object: &str, machines: &Machines, (from, at_a_time): Pace<'_>, provis
 }
 
 /// What waits: the object, and why.
-pub(super) fn held(group: &Group) -> Vec<(String, &str)> {
+pub(super) fn held(group: &ChangeGroup) -> Vec<(String, &str)> {
     match &group.alone {
         Some(report) => {
             report.held.iter().map(|held| (format!("{} {}", held.kind, held.name), &*held.reason)).collect()
@@ -250,7 +251,7 @@ pub(super) fn held(group: &Group) -> Vec<(String, &str)> {
 }
 
 /// Warnings and errors.
-pub(super) fn remarks(group: &Group) -> (&[String], &[String]) {
+pub(super) fn remarks(group: &ChangeGroup) -> (&[String], &[String]) {
     match &group.alone {
         Some(report) => (&report.warnings, &report.errors),
         None => (&group.warnings, &group.errors),

@@ -15,7 +15,8 @@
 //! claims.rs: whether the names of new objects are free
 //! ownership.rs: whether an existing object belongs to another Cluster or to another part of the topology
 //! size.rs: how large a topology is, before it is computed
-//! nameless.rs: whether the plan for one Cluster holds for others
+//! nameless.rs, equivalent_clusters.rs: whether the plan for one Cluster holds for others
+//! explanations.rs: failures and gaps of computations in words, with hints
 //! ```
 //!
 //! All functions are pure: facts, new names and switches are arguments.
@@ -30,6 +31,8 @@ pub(crate) mod conditions;
 mod contract;
 mod current;
 pub mod desired;
+pub mod equivalent_clusters;
+pub mod explanations;
 mod failure;
 mod field_path;
 pub mod held;

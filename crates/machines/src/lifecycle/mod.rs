@@ -50,6 +50,7 @@ pub use machine_set::CHECK_FAILED;
 pub use next::next;
 pub use objects::{GroupKind, ObjectId, Objects};
 pub use provider::adopted::adopt;
+pub use provider::delays::STARTUP_JITTER;
 pub use provider::flow::{CLUSTER_FLOW, Flow, MACHINE_FLOW};
 pub use provider::infrastructure_pool::{PoolInstance, instances};
 pub use settings::Settings;

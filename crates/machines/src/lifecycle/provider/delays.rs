@@ -10,6 +10,9 @@ use model::hub::Object;
 /// On infrastructure machines: everything of the machine was up once, and does not take its time again (CT-19.7).
 pub(super) const BOOTSTRAPPED: &str = "lifecycle.topologist.dev/bootstrapped";
 
+/// The field of a spec with the part of a delay that follows from the uid of the object.
+pub const STARTUP_JITTER: &str = "startupJitter";
+
 /// How long something takes to start: what the settings say, if they fix the timing of that name; else `startupDuration` at a path of
 /// the spec, and a part of it more by `startupJitter`; else what the settings say. Nothing takes time again in a machine that was up once (CT-19.7). The jitter follows from the uid, and the
 /// clock is an argument, so that runs can be repeated (CT-19.13).
@@ -22,7 +25,7 @@ pub(super) fn delay(settings: &Settings, object: &Object, path: &str, (name, oth
     }
     let provisioning = |name: &str| text(object, &format!("{path}.provisioning.{name}"));
     let Some(least) = read_duration(provisioning("startupDuration")) else { return otherwise };
-    let jitter = provisioning("startupJitter").parse::<f64>().unwrap_or_default();
+    let jitter = provisioning(STARTUP_JITTER).parse::<f64>().unwrap_or_default();
     let part = jitter.clamp(0.0, 1.0) * fraction(&format!("{}/{path}", object.uid()));
     least + least.mul_f64(part)
 }

@@ -14,7 +14,7 @@ pub(super) mod adopted;
 mod bootstrap;
 mod connection;
 mod control_plane;
-mod delays;
+pub(super) mod delays;
 mod failures;
 pub(super) mod flow;
 mod infrastructure_cluster;

@@ -2,16 +2,14 @@
 
 use serde_json::{Value, json};
 
-use model::hub::{group_of, version_of};
+use model::hub::{annotation, group_of, version_of};
 use model::wire::Version;
 use model::wire::manifest::Manifest;
 
 const VARIABLES: &str = "/spec/topology/variables";
-/// What `kubectl apply` applied the last time.
-const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
 
 /// Gives a Cluster the references of its older state where it has none, in the form of its own version.
-pub(super) fn keep_references(new: &mut Manifest, old: &Manifest) {
+pub fn keep_references(new: &mut Manifest, old: &Manifest) {
     let is_v1beta2 = new.version() == Some(Version::V1Beta2);
     for name in ["infrastructureRef", "controlPlaneRef"] {
         let Some(written) = old.value.pointer(&format!("/spec/{name}")).filter(|written| written.is_object()) else {
@@ -35,7 +33,7 @@ pub(super) fn keep_references(new: &mut Manifest, old: &Manifest) {
 
 /// The variables that stay: those that were set by default when the Cluster was stored. `stored` is the old Cluster after its
 /// defaults, `defaulted` the same if `new` had been applied instead.
-pub(super) fn kept_variables(new: &Value, old: &Value, stored: &Value, defaulted: &Value) -> Vec<Value> {
+pub fn kept_variables(new: &Value, old: &Value, stored: &Value, defaulted: &Value) -> Vec<Value> {
     let mut all = variables(stored).to_vec();
     all.retain(|variable| {
         let name = &variable["name"];
@@ -47,7 +45,8 @@ pub(super) fn kept_variables(new: &Value, old: &Value, stored: &Value, defaulted
 /// Whether the value of a variable was in an applied file, as far as this is known.
 fn was_applied(old: &Value, name: &Value, stored: &Value, defaulted: &Value) -> bool {
     let Some(mentioned) = find(old, name) else { return false };
-    let applied = old.pointer(LAST_APPLIED).and_then(Value::as_str);
+    let annotations = old.pointer("/metadata/annotations");
+    let applied = annotations.and_then(|all| all.get(annotation::LAST_APPLIED)).and_then(Value::as_str);
     if let Some(applied) = applied.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
         return find(&applied, name).is_some();
     }
@@ -71,7 +70,7 @@ fn find<'a>(cluster: &'a Value, name: &Value) -> Option<&'a Value> {
 }
 
 /// Adds variables to a Cluster.
-pub(super) fn add_variables(cluster: &mut Value, kept: Vec<Value>) {
+pub fn add_variables(cluster: &mut Value, kept: Vec<Value>) {
     let Some(topology) = cluster.pointer_mut("/spec/topology").and_then(Value::as_object_mut) else { return };
     let list = topology.entry("variables").or_insert_with(|| json!([]));
     if let Value::Array(list) = list {
@@ -80,7 +79,7 @@ pub(super) fn add_variables(cluster: &mut Value, kept: Vec<Value>) {
 }
 
 /// The same Cluster without some variables.
-pub(super) fn without_variables(cluster: &Value, of: &Value) -> Value {
+pub fn without_variables(cluster: &Value, of: &Value) -> Value {
     let mut cluster = cluster.clone();
     if let Some(Value::Array(list)) = cluster.pointer_mut(VARIABLES) {
         list.retain(|variable| find(of, &variable["name"]).is_some());

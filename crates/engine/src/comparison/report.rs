@@ -6,23 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 
-use super::groups::Group;
-use super::report::ClusterReport;
-use crate::cli::held_edits::HeldEdit;
-use engine::topology::plan::Machines;
+use super::cluster_report::ClusterReport;
+use super::groups::ChangeGroup;
+use super::held_edit::HeldEdit;
+use crate::topology::plan::Machines;
 use model::hub::ObjectKey;
 
 /// What becomes of all Clusters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub struct Report {
     /// Only where they are asked for: text and Markdown need no more than the groups.
     pub clusters: Vec<ClusterReport>,
     /// Clusters with the same change, the most affected first (DEC-48).
-    pub groups: Vec<Group>,
+    pub groups: Vec<ChangeGroup>,
     /// Classes that no Cluster uses, where no sample Cluster shows what changes.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "reports")]
-    pub classes: Vec<Group>,
+    pub classes: Vec<ChangeGroup>,
     pub summary: Summary,
     /// Whether nothing was left out.
     pub complete: bool,
@@ -45,7 +45,7 @@ pub(super) struct Report {
 /// Sums over all Clusters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Summary {
+pub struct Summary {
     pub clusters: usize,
     /// Clusters of which anything changes.
     pub changed: usize,
@@ -61,22 +61,22 @@ pub(super) struct Summary {
 
 impl Report {
     /// Adds classes that no Cluster uses, and why some have no sample.
-    pub(super) fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
+    pub fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
         self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
-        self.classes = classes.into_iter().map(Group::alone).collect();
+        self.classes = classes.into_iter().map(ChangeGroup::alone).collect();
         self.incomplete.extend(incomplete);
         self.complete = self.incomplete.is_empty();
     }
 
     /// All that something is said of: Clusters, samples, and classes without one.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Group> {
+    pub fn all(&self) -> impl Iterator<Item = &ChangeGroup> {
         self.groups.iter().chain(&self.classes)
     }
 
     /// 1 denied, held by a ceiling or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3
     /// anything else changes, 0 nothing does (DEC-42).
-    pub(super) fn exit_code(&self) -> u8 {
-        let any = |holds: fn(&Group) -> bool| self.all().any(holds);
+    pub fn exit_code(&self) -> u8 {
+        let any = |holds: fn(&ChangeGroup) -> bool| self.all().any(holds);
         match () {
             () if !self.errors.is_empty() || !self.held_edits.is_empty() || any(|group| !group.errors.is_empty()) => 1,
             () if any(|group| group.deleted > 0) => 5,
@@ -89,28 +89,28 @@ impl Report {
 
 /// Whether a report stays when its group has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
+pub enum Keep {
     Groups,
     Everything,
 }
 
 /// Reports of Clusters, in any order.
 #[derive(Debug)]
-pub(super) struct Collected {
+pub struct ReportCollector {
     keep: Keep,
-    groups: BTreeMap<String, Group>,
+    groups: BTreeMap<String, ChangeGroup>,
     clusters: Vec<(String, ClusterReport)>,
     unchecked: BTreeSet<String>,
 }
 
-impl Collected {
-    pub(super) fn new(keep: Keep) -> Self {
-        Collected { keep, groups: BTreeMap::new(), clusters: Vec::new(), unchecked: BTreeSet::new() }
+impl ReportCollector {
+    pub fn new(keep: Keep) -> Self {
+        ReportCollector { keep, groups: BTreeMap::new(), clusters: Vec::new(), unchecked: BTreeSet::new() }
     }
 
     /// Adds a Cluster to its group.
-    pub(super) fn add(&mut self, report: ClusterReport) {
-        let (id, mut group) = Group::of(&report);
+    pub fn add(&mut self, report: ClusterReport) {
+        let (id, mut group) = ChangeGroup::of(&report);
         self.unchecked.extend(report.unchecked.iter().cloned());
         match self.keep {
             Keep::Groups if !self.groups.contains_key(&id) => group.alone = Some(Box::new(report)),
@@ -121,33 +121,33 @@ impl Collected {
     }
 
     /// Adds a Cluster, and others with the same input; returns those whose plans may be told in other words after all.
-    pub(super) fn add_twins(&mut self, report: ClusterReport, others: Vec<ObjectKey>) -> Vec<ObjectKey> {
+    pub fn add_equivalent(&mut self, report: ClusterReport, others: Vec<ObjectKey>) -> Vec<ObjectKey> {
         if others.is_empty() {
             self.add(report);
             return others;
         }
-        let (id, group) = Group::of(&report);
+        let (id, group) = ChangeGroup::of(&report);
         self.add(report);
         // A name that is a word of what is told would be left out as well if its own plan were told.
         let is_word = |key: &ObjectKey| id.contains(&key.name);
         if group.clusters.iter().any(|member| is_word(&member.key)) {
             return others;
         }
-        let (apart, twins): (Vec<_>, Vec<_>) = others.into_iter().partition(is_word);
-        for key in twins {
-            self.join(id.clone(), group.of_twin(key));
+        let (apart, equal): (Vec<_>, Vec<_>) = others.into_iter().partition(is_word);
+        for key in equal {
+            self.join(id.clone(), group.of_equivalent(key));
         }
         apart
     }
 
     /// Adds groups that were collected elsewhere.
-    pub(super) fn merge(&mut self, other: Collected) {
+    pub fn merge(&mut self, other: ReportCollector) {
         self.clusters.extend(other.clusters);
         self.unchecked.extend(other.unchecked);
         other.groups.into_iter().for_each(|(id, group)| self.join(id, group));
     }
 
-    fn join(&mut self, id: String, group: Group) {
+    fn join(&mut self, id: String, group: ChangeGroup) {
         match self.groups.get_mut(&id) {
             Some(there) => there.join(group),
             None => drop(self.groups.insert(id, group)),
@@ -155,8 +155,8 @@ impl Collected {
     }
 
     /// The whole, in an order that does not depend on the order in which Clusters were added.
-    pub(super) fn into_report(self, denials: Vec<String>) -> Report {
-        let mut groups: Vec<(String, Group)> = self.groups.into_iter().collect();
+    pub fn into_report(self, denials: Vec<String>) -> Report {
+        let mut groups: Vec<(String, ChangeGroup)> = self.groups.into_iter().collect();
         groups.iter_mut().for_each(|(_, group)| group.sort());
         groups.sort_by(|(_, one), (_, other)| one.rank().cmp(&other.rank()));
         let numbers: BTreeMap<&str, usize> = groups.iter().enumerate().map(|(i, (id, _))| (&**id, i)).collect();
@@ -167,10 +167,10 @@ impl Collected {
             .map(|(id, report)| ClusterReport { group: Some(number(&id)), ..report })
             .collect();
         clusters.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
+        let groups: Vec<ChangeGroup> = groups.into_iter().map(|(_, group)| group).collect();
         let incomplete = match self.keep {
             Keep::Everything => clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect(),
-            Keep::Groups => groups.iter().flat_map(Group::incomplete).collect::<Vec<String>>(),
+            Keep::Groups => groups.iter().flat_map(ChangeGroup::incomplete).collect::<Vec<String>>(),
         };
         let summary = summary(&groups);
         Report {
@@ -188,11 +188,11 @@ impl Collected {
     }
 }
 
-fn summary(groups: &[Group]) -> Summary {
+fn summary(groups: &[ChangeGroup]) -> Summary {
     // Nothing runs in a sample.
     let real = || groups.iter().filter(|group| !group.is_sample());
-    let clusters = |holds: fn(&&Group) -> bool| real().filter(holds).map(|group| group.clusters.len()).sum();
-    let all = |holds: fn(&&Group) -> bool| groups.iter().filter(holds).map(|group| group.clusters.len()).sum();
+    let clusters = |holds: fn(&&ChangeGroup) -> bool| real().filter(holds).map(|group| group.clusters.len()).sum();
+    let all = |holds: fn(&&ChangeGroup) -> bool| groups.iter().filter(holds).map(|group| group.clusters.len()).sum();
     Summary {
         clusters: clusters(|_| true),
         changed: clusters(|group| !group.steps.is_empty()),
@@ -204,6 +204,6 @@ fn summary(groups: &[Group]) -> Summary {
 }
 
 /// Writes the reports of single Clusters and classes.
-fn reports<S: Serializer>(groups: &[Group], serializer: S) -> Result<S::Ok, S::Error> {
+fn reports<S: Serializer>(groups: &[ChangeGroup], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(groups.iter().filter_map(|group| group.alone.as_deref()))
 }

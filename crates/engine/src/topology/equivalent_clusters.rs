@@ -13,51 +13,51 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use engine::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
-use engine::topology::plan::Fold;
+use super::nameless::{has_no_names, has_short_names, is_read_as_text};
+use super::plan::Fold;
 use model::hub::label::CLUSTER_NAME;
 use model::hub::{Cluster, ObjectKey};
 use model::world::{Facts, Found, Objects};
 
 /// A Cluster to plan, and the others for which the plan holds as well.
 #[derive(Debug)]
-pub(super) struct Twins {
+pub struct EquivalentClusters {
     pub first: ObjectKey,
     pub others: Vec<ObjectKey>,
 }
 
 /// What plans of a Cluster follow from, apart from its name.
-type Input = [Is; 2];
+type Input = [Presence; 2];
 
-/// What there is of a Cluster on one side.
+/// A Cluster on one side.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Is {
+enum Presence {
     /// Without its name.
-    There(Box<Cluster>),
+    Present(Box<Cluster>),
     Absent,
 }
 
 /// All Clusters, those with the same input together, in the order of the first of each.
-pub(super) fn of(clusters: Vec<ObjectKey>, before: &Fold, after: &Fold) -> Vec<Twins> {
+pub fn grouped(clusters: Vec<ObjectKey>, before: &Fold, after: &Fold) -> Vec<EquivalentClusters> {
     let sides = [before, after].map(|fold| Side::of(fold.facts()));
-    let mut all: Vec<Twins> = Vec::new();
+    let mut all: Vec<EquivalentClusters> = Vec::new();
     let mut known: HashMap<Input, usize> = HashMap::new();
     for cluster in clusters {
         let input = input(&cluster, &sides);
         let same = input.as_ref().and_then(|input| known.get(input)).and_then(|at| all.get_mut(*at));
-        if let Some(twins) = same {
-            twins.others.push(cluster);
+        if let Some(known) = same {
+            known.others.push(cluster);
             continue;
         }
         known.extend(input.map(|input| (input, all.len())));
-        all.push(Twins { first: cluster, others: Vec::new() });
+        all.push(EquivalentClusters { first: cluster, others: Vec::new() });
     }
     all
 }
 
 /// Every Cluster by itself.
-pub(super) fn apart(clusters: Vec<ObjectKey>) -> Vec<Twins> {
-    clusters.into_iter().map(|first| Twins { first, others: Vec::new() }).collect()
+pub fn ungrouped(clusters: Vec<ObjectKey>) -> Vec<EquivalentClusters> {
+    clusters.into_iter().map(|first| EquivalentClusters { first, others: Vec::new() }).collect()
 }
 
 /// What a plan of a Cluster follows from; `None` where it may follow from the name or from objects.
@@ -96,18 +96,18 @@ impl<'a> Side<'a> {
     }
 
     /// The Cluster without its name, if it is there; `None` where its plan may follow from the name or from objects.
-    fn input(&self, key: &ObjectKey) -> Option<Is> {
+    fn input(&self, key: &ObjectKey) -> Option<Presence> {
         if self.has_objects(key) {
             return None;
         }
         let cluster = match self.facts.cluster(key) {
             Found::Yes(cluster) => cluster,
-            Found::Absent => return Some(Is::Absent),
+            Found::Absent => return Some(Presence::Absent),
             Found::Unreadable(_) | Found::NotAsked => return None,
         };
         let is_new = !cluster.spec.infrastructure_ref.is_defined() && !cluster.spec.control_plane_ref.is_defined();
         let has_class = self.classes.contains(&cluster.class_key()?);
-        (is_new && has_short_names(&cluster) && has_class).then(|| Is::There(Box::new(nameless(&cluster))))
+        (is_new && has_short_names(&cluster) && has_class).then(|| Presence::Present(Box::new(nameless(&cluster))))
     }
 
     /// Whether objects of the Cluster are there, or others with names that its own may get.

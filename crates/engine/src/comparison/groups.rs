@@ -1,7 +1,7 @@
 //! Groups of Clusters with the same change (DEC-48).
 //!
 //! ```text
-//! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► one Group for each ─► collected.rs
+//! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► one ChangeGroup for each ─► collected.rs
 //! ```
 
 use std::cmp::Reverse;
@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
 
+use super::cluster_report::{About, ChangeReport, ClusterReport, Fate, HeldReport, RollReport, StepReport};
 use super::names::Names;
-use super::report::{About, ChangeReport, ClusterReport, Fate, HeldReport, RollReport, StepReport};
-use engine::topology::plan::Machines;
+use crate::topology::plan::Machines;
 use model::hub::ObjectKey;
 
 /// Clusters with the same change.
 #[derive(Debug, Serialize)]
-pub(super) struct Group {
+pub struct ChangeGroup {
     /// Those with most machines that are replaced or removed first.
     pub clusters: Vec<Member>,
     pub machines: Machines,
@@ -31,7 +31,7 @@ pub(super) struct Group {
     pub alone: Option<Box<ClusterReport>>,
 }
 
-impl std::ops::Deref for Group {
+impl std::ops::Deref for ChangeGroup {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
@@ -41,7 +41,7 @@ impl std::ops::Deref for Group {
 
 /// A Cluster of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Member {
+pub struct Member {
     pub key: ObjectKey,
     /// How many machines are replaced or removed, at least.
     pub affected: i64,
@@ -55,7 +55,7 @@ impl Serialize for Member {
 
 /// What Clusters of a group have in common: the change without the names of objects and of the Cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Shared {
+pub struct Shared {
     #[serde(skip)]
     pub about: About,
     pub steps: Vec<StepOfGroup>,
@@ -74,7 +74,7 @@ pub(super) struct Shared {
 
 /// Writes that are the same, of one or more objects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct StepOfGroup {
+pub struct StepOfGroup {
     pub action: &'static str,
     pub kind: String,
     pub role: &'static str,
@@ -86,7 +86,7 @@ pub(super) struct StepOfGroup {
 
 /// What waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct HeldOfGroup {
+pub struct HeldOfGroup {
     pub kind: String,
     pub reason: String,
 }
@@ -94,7 +94,7 @@ pub(super) struct HeldOfGroup {
 /// What becomes of the machines of a role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RollOfGroup {
+pub struct RollOfGroup {
     pub kind: String,
     pub role: &'static str,
     pub machines: Machines,
@@ -110,25 +110,25 @@ pub(super) struct RollOfGroup {
     pub reason: String,
 }
 
-impl Group {
+impl ChangeGroup {
     /// A group that has no other member.
-    pub(super) fn alone(report: ClusterReport) -> Self {
-        let (_, group) = Group::of(&report);
-        Group { alone: Some(Box::new(report)), ..group }
+    pub fn alone(report: ClusterReport) -> Self {
+        let (_, group) = ChangeGroup::of(&report);
+        ChangeGroup { alone: Some(Box::new(report)), ..group }
     }
 
     /// Whether its Clusters are samples of classes.
-    pub(super) fn is_sample(&self) -> bool {
+    pub fn is_sample(&self) -> bool {
         self.about.fate == Fate::Sample
     }
 
     /// A group of one Cluster, and what tells it from other groups: what is shared, in any order.
-    pub(super) fn of(report: &ClusterReport) -> (String, Self) {
+    pub fn of(report: &ClusterReport) -> (String, Self) {
         let names = Names::of(report);
         let shared = Shared::of(report, &names);
         let machines: Machines = report.rolls.iter().map(|roll| roll.machines).sum();
         let key = ObjectKey::new(&report.namespace, &report.name);
-        let mut group = Group {
+        let mut group = ChangeGroup {
             clusters: vec![Member { key, affected: affected(&machines) }],
             machines,
             rolls: Vec::new(),
@@ -140,10 +140,10 @@ impl Group {
         (group.shared.id(), group)
     }
 
-    /// The same of another Cluster.
-    pub(super) fn of_twin(&self, key: ObjectKey) -> Self {
+    /// The same group for an equivalent Cluster.
+    pub fn of_equivalent(&self, key: ObjectKey) -> Self {
         let affected = affected(&self.machines);
-        Group {
+        ChangeGroup {
             clusters: vec![Member { key, affected }],
             machines: self.machines,
             shared: self.shared.clone(),
@@ -154,7 +154,7 @@ impl Group {
     }
 
     /// Merges a group with the same change. The order of its entries is that of its first Cluster.
-    pub(super) fn join(&mut self, mut other: Group) {
+    pub fn join(&mut self, mut other: ChangeGroup) {
         if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
         {
             std::mem::swap(&mut self.shared, &mut other.shared);
@@ -184,31 +184,31 @@ impl Group {
         }
     }
 
-    pub(super) fn sort(&mut self) {
+    pub fn sort(&mut self) {
         self.clusters.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
         self.rolls.sort_by_key(RollOfGroup::rank);
     }
 
     /// Samples last; most machines that are replaced or removed, then most Clusters, then the name of the first.
-    pub(super) fn rank(&self) -> impl Ord {
+    pub fn rank(&self) -> impl Ord {
         let first = self.clusters.first().map(|member| member.key.clone());
         let size = if self.says_something() { self.clusters.len() } else { 0 };
         (self.is_sample(), Reverse(self.affected()), Reverse(size), first)
     }
 
     /// How many machines are replaced or removed, at least.
-    pub(super) fn affected(&self) -> i64 {
+    pub fn affected(&self) -> i64 {
         self.clusters.iter().fold(0, |sum, member| sum.saturating_add(member.affected))
     }
 
     /// Whether anything happens to the Clusters, or should.
-    pub(super) fn says_something(&self) -> bool {
+    pub fn says_something(&self) -> bool {
         let Shared { steps, held, warnings, errors, .. } = &self.shared;
         !(steps.is_empty() && self.rolls.is_empty() && held.is_empty() && errors.is_empty() && warnings.is_empty())
     }
 
     /// The parts that the plans of these Clusters leave out.
-    pub(super) fn incomplete(&self) -> Vec<String> {
+    pub fn incomplete(&self) -> Vec<String> {
         let several = match &*self.clusters {
             [one] => format!("Cluster {}", one.key),
             [first, rest @ ..] => format!("Cluster {} and {} more", first.key, rest.len()),

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use super::report::{ChangeReport, ClusterReport};
-use super::values::{ChangedValue, places};
+use super::changed_values::{ChangedValue, places};
+use super::cluster_report::{ChangeReport, ClusterReport};
 
 const CLUSTER: &str = "<cluster>";
 const OBJECT: &str = "<name>";

@@ -1,23 +1,23 @@
-//! The output of `plan` as data, which `-o json` prints.
+//! The change of one Cluster as data, which `plan -o json` prints.
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::hints::{explained, unknown_variables_of};
-use engine::topology::held::Held;
-use engine::topology::origin::Origin;
-use engine::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
-use engine::topology::refusals::{Checks, Refusal};
-use engine::topology::worker::WorkerKind;
+use crate::topology::explanations::{explain, unknown_variables_of};
+use crate::topology::held::Held;
+use crate::topology::origin::Origin;
+use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
+use crate::topology::refusals::{Checks, Refusal};
+use crate::topology::worker::WorkerKind;
 use model::hub::{Object, ObjectKey};
 use model::world::Found;
 use schema::openapi::SENSITIVE;
 
 /// What becomes of one Cluster.
 #[derive(Debug, Serialize)]
-pub(super) struct ClusterReport {
+pub struct ClusterReport {
     /// The number of its group, counted from zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
@@ -53,7 +53,7 @@ pub(super) struct ClusterReport {
 
 /// What Clusters of a group have in common besides their changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct About {
+pub struct About {
     pub fate: Fate,
     /// `class quick-start, v1.33.0 → v1.34.2`; empty when the Cluster cannot be read.
     pub topology: String,
@@ -61,7 +61,7 @@ pub(super) struct About {
 
 /// Whether a Cluster is there before and after the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fate {
+pub enum Fate {
     Stays,
     New,
     Deleted,
@@ -73,7 +73,7 @@ pub(super) enum Fate {
 
 /// One write.
 #[derive(Debug, Serialize)]
-pub(super) struct StepReport {
+pub struct StepReport {
     pub action: &'static str,
     pub kind: String,
     /// The slot of the object, without the name of its worker set.
@@ -92,7 +92,7 @@ pub(super) struct StepReport {
 
 /// A field that changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct ChangeReport {
+pub struct ChangeReport {
     pub path: String,
     pub from: Value,
     pub to: Value,
@@ -105,7 +105,7 @@ pub(super) struct ChangeReport {
 /// What becomes of the machines of a control plane or of workers (DEC-42).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RollReport {
+pub struct RollReport {
     pub kind: String,
     #[serde(skip)]
     pub role: &'static str,
@@ -124,7 +124,7 @@ pub(super) struct RollReport {
 
 /// What waits.
 #[derive(Debug, Serialize)]
-pub(super) struct HeldReport {
+pub struct HeldReport {
     pub kind: String,
     pub name: String,
     pub reason: String,
@@ -143,9 +143,9 @@ fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
 
 impl ClusterReport {
     /// A Cluster that is there afterwards.
-    pub(super) fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Rollout, outcome: Rollout) -> Self {
+    pub fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Rollout, outcome: Rollout) -> Self {
         let failed =
-            |outcome: &Rollout, fold: &Fold| outcome.failure.as_ref().map(|failure| explained(failure, fold.facts()));
+            |outcome: &Rollout, fold: &Fold| outcome.failure.as_ref().map(|failure| explain(failure, fold.facts()));
         let mut errors = errors(failed(&settled, before), failed(&outcome, after));
         let Checks { refusals, unchecked, unusable } = outcome.checks;
         let (missing, wrong): (Vec<_>, Vec<_>) = refusals.into_iter().partition(Refusal::may_be_completed);
@@ -186,7 +186,7 @@ impl ClusterReport {
     }
 
     /// A Cluster that is not there any more, with everything that its topology made.
-    pub(super) fn deleted(cluster: &ObjectKey, before: &Fold) -> Self {
+    pub fn deleted(cluster: &ObjectKey, before: &Fold) -> Self {
         let objects = before.objects_of(cluster);
         let step = |kind: &str, name: &str, reason| StepReport::exact(Action::Delete, kind, name, reason);
         let mut steps = vec![step("Cluster", &cluster.name, "it is not among the new files")];
@@ -214,7 +214,7 @@ impl ClusterReport {
 
 impl ClusterReport {
     /// A class that no Cluster uses.
-    pub(super) fn of_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
+    pub fn of_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
         ClusterReport {
             group: None,
             namespace: class.namespace.clone(),
@@ -305,7 +305,7 @@ fn set(part: &Part) -> Option<String> {
 
 impl StepReport {
     /// A step that is made as it says, and changes no field.
-    pub(super) fn exact(action: Action, kind: &str, name: &str, reason: &str) -> Self {
+    pub fn exact(action: Action, kind: &str, name: &str, reason: &str) -> Self {
         StepReport {
             action: action.name(),
             kind: kind.to_owned(),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::report::{ChangeReport, ClusterReport, StepReport};
-use engine::topology::plan::Action;
+use super::cluster_report::{ChangeReport, ClusterReport, StepReport};
+use crate::topology::plan::Action;
 use model::hub::{ClusterClass, Object, ObjectKey, TemplateRef, group_of};
 use model::world::Facts;
 use schema::openapi::SENSITIVE;

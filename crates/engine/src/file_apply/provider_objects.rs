@@ -1,4 +1,4 @@
-//! What stays of a stored object when a file is applied: fields that the file does not mention, and that were not applied
+//! Objects of providers: fields that the file does not mention, and that were not applied
 //! before. Defaults of a provider are such fields.
 
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use schema::ssa::{Element, FieldSet, ManagedFields, Operation};
 
 /// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
 /// tells which fields were applied. Without a record the file is used unchanged.
-pub(super) fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
+pub fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
     if new.api_version != stored.api_version || new.value == stored.value {
         return;
     }

@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::classes::{self, Sides, Written};
-use super::collected::Report;
-use super::report::{ClusterReport, Fate};
-use crate::cli::sample::{self, Draft};
-use engine::admission::Settings;
-use engine::topology::Failure;
-use engine::topology::plan::Fold;
+use super::class_changes::{self, Sides, Written};
+use super::cluster_report::{ClusterReport, Fate};
+use super::report::Report;
+use crate::admission::Settings;
+use crate::sample_clusters::{self, Draft};
+use crate::topology::Failure;
+use crate::topology::plan::Fold;
 use model::hub::{Cluster, ClusterClass, ObjectKey};
 use model::variables::Extent;
 use model::world::{Class, Facts, Found, Record};
 
 /// The state before or after the change.
-pub(super) struct Half<'a> {
+#[derive(Debug)]
+pub struct ComparedSide<'a> {
     /// Its classes, those of a cluster included.
     pub classes: Written,
     /// What the webhook judges by.
@@ -25,8 +26,8 @@ pub(super) struct Half<'a> {
 }
 
 /// The samples of classes that no Cluster uses.
-#[derive(Default)]
-pub(super) struct Samples {
+#[derive(Debug, Default)]
+pub struct ClassSamples {
     /// The sample Clusters, with the class of each and whether its class is new.
     clusters: BTreeMap<ObjectKey, Sample>,
     /// Classes without a sample, and those that only one side has.
@@ -34,6 +35,7 @@ pub(super) struct Samples {
     incomplete: Vec<String>,
 }
 
+#[derive(Debug)]
 struct Sample {
     class: ObjectKey,
     version: String,
@@ -58,8 +60,8 @@ impl Pair {
         class: &ObjectKey,
         key: &ObjectKey,
         differences: Option<ClusterReport>,
-        before: &mut Half<'_>,
-        after: &mut Half<'_>,
+        before: &mut ComparedSide<'_>,
+        after: &mut ComparedSide<'_>,
     ) -> Sample {
         let Pair { old, new, warning } = self;
         let version = new.spec.topology.version.clone();
@@ -72,22 +74,22 @@ impl Pair {
     }
 }
 
-impl Samples {
+impl ClassSamples {
     /// Adds sample Clusters to both sides, for all classes of the files that no Cluster uses; `removes` says whether a class that
     /// only the old side has goes, and `wants` whether the plan is about a Cluster.
-    pub(super) fn add(
-        before: &mut Half<'_>,
-        after: &mut Half<'_>,
+    pub fn add(
+        before: &mut ComparedSide<'_>,
+        after: &mut ComparedSide<'_>,
         settings: &Settings,
         removes: bool,
         wants: impl Fn(&ObjectKey) -> bool,
     ) -> Self {
-        let mut samples = Samples::default();
+        let mut samples = ClassSamples::default();
         let (old, new): (Vec<_>, Vec<_>) =
             (before.classes.keys().cloned().collect(), after.classes.keys().cloned().collect());
         let gone = old.iter().filter(|class| removes && !new.contains(class));
         for class in new.iter().chain(gone) {
-            let key = sample::key(class, &[before.fold.facts(), after.fold.facts()]);
+            let key = sample_clusters::key(class, &[before.fold.facts(), after.fold.facts()]);
             let is_used =
                 [before.fold.facts(), after.fold.facts()].iter().any(|facts| facts.user_keys(class).next().is_some());
             if is_used || !wants(&key) {
@@ -96,7 +98,7 @@ impl Samples {
             if new.contains(class) {
                 samples.add_class(class, &key, before, after, settings);
             } else {
-                samples.classes.push(classes::removed(class));
+                samples.classes.push(class_changes::removed(class));
             }
         }
         samples
@@ -106,8 +108,8 @@ impl Samples {
         &mut self,
         class: &ObjectKey,
         key: &ObjectKey,
-        before: &mut Half<'_>,
-        after: &mut Half<'_>,
+        before: &mut ComparedSide<'_>,
+        after: &mut ComparedSide<'_>,
         settings: &Settings,
     ) {
         // What cannot be read is denied, or said elsewhere.
@@ -122,7 +124,7 @@ impl Samples {
             after: (&after.classes, after.fold.facts()),
             classes: (old.as_ref().map(|old| &***old), &new),
         };
-        let differences = classes::changed(class, &sides);
+        let differences = class_changes::changed(class, &sides);
         let attempt = Attempt { key, old: old.as_ref(), new: &new, before, after, settings };
         match attempt.pair() {
             Ok(pair) => {
@@ -132,7 +134,7 @@ impl Samples {
             Err(reason) => {
                 self.miss(class, &reason);
                 self.classes.extend(differences);
-                self.classes.extend(old.is_none().then(|| classes::created(class)));
+                self.classes.extend(old.is_none().then(|| class_changes::created(class)));
             }
         }
     }
@@ -144,12 +146,12 @@ impl Samples {
     }
 
     /// Whether there is nothing to say.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.clusters.is_empty() && self.classes.is_empty() && self.incomplete.is_empty()
     }
 
     /// Says of a report that it is that of a sample, if it is.
-    pub(super) fn mark(&self, mut report: ClusterReport) -> ClusterReport {
+    pub fn mark(&self, mut report: ClusterReport) -> ClusterReport {
         let key = ObjectKey::new(&report.namespace, &report.name);
         let Some(Sample { class, version, is_new, warning, .. }) = self.clusters.get(&key) else { return report };
         let is_new = if *is_new { " is new" } else { "" };
@@ -163,7 +165,7 @@ impl Samples {
     }
 
     /// Adds the entries of classes: those without a sample, and those whose sample does not show a difference.
-    pub(super) fn complete(mut self, report: &mut Report) {
+    pub fn complete(mut self, report: &mut Report) {
         let changed: BTreeSet<ObjectKey> = report
             .groups
             .iter()
@@ -182,8 +184,8 @@ struct Attempt<'a, 'b> {
     key: &'a ObjectKey,
     old: Option<&'a Arc<Class>>,
     new: &'a Arc<Class>,
-    before: &'a Half<'b>,
-    after: &'a Half<'b>,
+    before: &'a ComparedSide<'b>,
+    after: &'a ComparedSide<'b>,
     settings: &'a Settings,
 }
 
@@ -194,8 +196,8 @@ impl Attempt<'_, '_> {
     /// Why there is none.
     fn pair(&self) -> Result<Pair, String> {
         let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
-        let version =
-            sample::version(&all).ok_or("the class lists no Kubernetes version both before and after the change")?;
+        let version = sample_clusters::version(&all)
+            .ok_or("the class lists no Kubernetes version both before and after the change")?;
         let draft = |class: &Class, extent| Draft::of(class, self.key, &version, extent, self.settings);
         let mut reason = None;
         for class in self.old.into_iter().chain([self.new]) {
@@ -230,7 +232,12 @@ impl Attempt<'_, '_> {
     }
 
     /// The draft on one side; it is no good when its topology fails in a way that `counts`.
-    fn side(&self, draft: &Draft, half: &Half<'_>, counts: &dyn Fn(&Failure) -> bool) -> Result<Cluster, String> {
+    fn side(
+        &self,
+        draft: &Draft,
+        half: &ComparedSide<'_>,
+        counts: &dyn Fn(&Failure) -> bool,
+    ) -> Result<Cluster, String> {
         let cluster = draft.admitted(half.facts, self.settings)?;
         let mut fold = half.fold.clone();
         fold.facts_mut().put_cluster(self.key.clone(), Record::readable(cluster.clone()));

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::offline;
-use engine::admission::Settings;
-use engine::topology::plan::uid;
-use model::hub::{Cluster, ClusterClass, GROUP, ObjectKey};
+use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use crate::topology::plan::uid;
+use golang::json;
+use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
 use model::variables::{self, Extent, Sample};
 use model::wire::{Decode, Version};
 use model::world::{Class, Facts, Found, Record};
@@ -28,7 +28,7 @@ const WORKERS: u32 = 1;
 const LONGEST_NAME: usize = 63;
 
 /// The name of the sample of a class, which no other Cluster has.
-pub(super) fn key(class: &ObjectKey, facts: &[&Facts]) -> ObjectKey {
+pub fn key(class: &ObjectKey, facts: &[&Facts]) -> ObjectKey {
     let is_taken = |key: &ObjectKey| facts.iter().any(|facts| facts.cluster(key) != Found::Absent);
     let numbered = (2..).map(|number| format!("sample-{number}-"));
     let prefixes = std::iter::once("sample-".to_owned()).chain(numbered);
@@ -44,7 +44,7 @@ fn name(prefix: &str, class: &str) -> String {
 }
 
 /// A Kubernetes version that all of the classes offer: the last one of the first class that has a list.
-pub(super) fn version(classes: &[&ClusterClass]) -> Option<String> {
+pub fn version(classes: &[&ClusterClass]) -> Option<String> {
     let mut lists = classes.iter().map(|class| &*class.spec.kubernetes_versions).filter(|list| !list.is_empty());
     let Some(first) = lists.next() else { return Some(VERSION.to_owned()) };
     let rest: Vec<&[String]> = lists.collect();
@@ -53,7 +53,7 @@ pub(super) fn version(classes: &[&ClusterClass]) -> Option<String> {
 
 /// A Cluster that a class describes.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub struct Draft {
     /// As a file would have it, in v1beta2.
     pub value: Value,
     /// Required variables without a value, and why.
@@ -62,7 +62,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Variables are set to that extent, and every worker class is used once.
-    pub(super) fn of(class: &Class, key: &ObjectKey, version: &str, extent: Extent, settings: &Settings) -> Self {
+    pub fn of(class: &Class, key: &ObjectKey, version: &str, extent: Extent, settings: &Settings) -> Self {
         let definitions = variables::current(class).unwrap_or_default();
         let compiled = class.variables().unwrap_or_default();
         let Sample { values, missing } = Sample::of(&definitions, &compiled, extent);
@@ -95,11 +95,59 @@ impl Draft {
     ///
     /// # Errors
     /// When a variable has no value, or an end point denies the Cluster.
-    pub(super) fn admitted(&self, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, String> {
+    pub fn admitted(&self, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, String> {
         if let Some(missing) = self.missing.first() {
             return Err(missing.clone());
         }
-        offline::admitted(&self.value, facts, settings).map(identified).map_err(|errors| errors.join("; "))
+        admitted(&self.value, facts, settings).map(identified).map_err(|errors| errors.join("; "))
+    }
+}
+
+/// A Cluster in v1beta2, after both end points of the webhook have seen its creation; otherwise the errors of their verdicts.
+fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, Vec<String>> {
+    let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let mut text = cluster.to_string();
+    let defaulted = Question::decode(&creation(Phase::Default, "", &text)).ok();
+    let defaulted = defaulted.map(|request| request.settle(facts, settings));
+    if let Some(verdict) = &defaulted
+        && let Ok(mut value) = json::value(&text)
+        && json_patch::patch(&mut value, &verdict.patch).is_ok()
+    {
+        text = value.to_string();
+    }
+    let validated = match Question::decode(&creation(Phase::Validate, name, &text)) {
+        Ok(request) => request.settle(facts, settings),
+        Err(denied) => *denied,
+    };
+    let errors: Vec<String> = defaulted.iter().chain([&validated]).flat_map(errors).collect();
+    match Cluster::decode(Version::V1Beta2, &text) {
+        Ok(cluster) if errors.is_empty() => Ok(cluster),
+        _ => Err(errors),
+    }
+}
+
+/// The request that creates a Cluster.
+fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> Request<'a> {
+    Request {
+        phase,
+        kind: Kind::Cluster,
+        version: Version::V1Beta2,
+        operation: Operation::Create,
+        name,
+        object: Some(cluster),
+        old_object: None,
+        old_version: Version::V1Beta2,
+    }
+}
+
+/// The errors of a verdict as texts.
+fn errors(verdict: &Verdict) -> Vec<String> {
+    match &verdict.outcome {
+        Outcome::Allowed => Vec::new(),
+        Outcome::Invalid(errors) => errors.iter().map(ToString::to_string).collect(),
+        Outcome::Forbidden { message, .. } | Outcome::Undecodable(message) | Outcome::Unknown { message, .. } => {
+            vec![message.clone()]
+        }
     }
 }
 
@@ -144,7 +192,7 @@ fn identified(mut cluster: Cluster) -> Cluster {
 }
 
 /// The facts of a cluster, with a sample of each class of `files` that no Cluster uses: what its topology looks at is read then.
-pub(super) fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
+pub fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
     let settings = Settings::default();
     for class in files.class_keys() {
         let is_used = [&facts, files].into_iter().any(|facts| facts.user_keys(class).next().is_some());

@@ -1,0 +1,42 @@
+//! Comparing two states of a fleet: what a change does to each Cluster, grouped and summed up (DEC-48).
+//!
+//! ```text
+//! before ─┐
+//!         ├─ compare() ─► ClusterReport ─► ChangeGroup (names.rs: without its own names) ─► Report
+//! after ──┘                 ▲
+//!                           └─ class_samples.rs, class_changes.rs: classes that no Cluster uses
+//! ```
+
+pub mod changed_values;
+mod class_changes;
+pub mod class_samples;
+pub mod cluster_report;
+pub mod groups;
+pub mod held_edit;
+mod names;
+pub mod report;
+
+use self::cluster_report::ClusterReport;
+use crate::topology::plan::{Fold, Rollout};
+use model::hub::ObjectKey;
+use model::world::Found;
+
+/// Plans one Cluster independently of others, from its state before a change to the one after it.
+pub fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterReport {
+    let mut old = before.clone();
+    let (is_old, is_new) = (exists(before, cluster), exists(after, cluster));
+    let settled = if is_old { old.settle(cluster) } else { Rollout::default() };
+    if !is_new {
+        return ClusterReport::deleted(cluster, &old);
+    }
+    let mut new = after.clone();
+    if is_old {
+        new.take_over(cluster, &old);
+    }
+    let outcome = new.roll_out(cluster);
+    ClusterReport::of(cluster, before, after, settled, outcome)
+}
+
+fn exists(fold: &Fold, cluster: &ObjectKey) -> bool {
+    matches!(fold.facts().cluster(cluster), Found::Yes(_) | Found::Unreadable(_))
+}
