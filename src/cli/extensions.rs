@@ -270,7 +270,7 @@ impl Extensions {
     /// The JSON value of an answer, or why the call failed.
     fn post(&self, client: &Client, target: &Target, body: &str) -> Result<Box<RawValue>, String> {
         let answer = self.runtime.block_on(client.call(target, body.to_owned())).map_err(|error| error.to_string())?;
-        first_value(&answer).map(ToOwned::to_owned)
+        first_value(&answer).map(ToOwned::to_owned).map_err(|error| error.to_string())
     }
 
     /// When the simulation began whose recording answers.
@@ -355,7 +355,7 @@ impl Extensions {
         let (handler, config) = registered_name(name)
             .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
         let extension = self.extensions.get(config).ok_or(None)?;
-        Ok((extension, extension.registration.handler(handler, hook).map_err(Some)?))
+        Ok((extension, extension.registration.handler(handler, hook).map_err(|error| Some(error.to_string()))?))
     }
 
     /// Whether an extension is called for the objects of a namespace (RH-7.2, RH-8.1).
@@ -434,7 +434,7 @@ impl ExtensionServer for Extensions {
         };
         let question = match Question::of(call, extension.registration.settings()) {
             Ok(question) => question,
-            Err(problem) => return Found::Unreadable(problem),
+            Err(problem) => return Found::Unreadable(problem.to_string()),
         };
         match self.outcome(name, handler, question.body(), extension) {
             Some(made) => question.answer(handler, made.outcome()),
@@ -450,12 +450,15 @@ impl ExtensionServer for Extensions {
             Err(Found::Absent) => return Found::Unreadable(self.absent(&call.to_string(), name)),
             Err(outcome) => return outcome,
         };
-        let made = with_settings(&call.request, extension.registration.settings()).and_then(|body| {
-            let made = self.outcome(name, handler, &body.to_string(), extension);
-            let made = made.ok_or_else(|| Self::no_outcome(&call.to_string(), extension))?;
-            answers::upgrade_plan(handler, made.outcome())
-        });
-        made.map_or_else(Found::Unreadable, Found::Yes)
+        let body = match with_settings(&call.request, extension.registration.settings()) {
+            Ok(body) => body.to_string(),
+            Err(problem) => return Found::Unreadable(problem.to_string()),
+        };
+        let Some(made) = self.outcome(name, handler, &body, extension) else {
+            return Found::Unreadable(Self::no_outcome(&call.to_string(), extension));
+        };
+        let plan = answers::upgrade_plan(handler, made.outcome());
+        plan.map_or_else(|problem| Found::Unreadable(problem.to_string()), Found::Yes)
     }
 
     fn hook(&self, call: &HookCall) -> Found<HookAnswer> {
@@ -478,7 +481,7 @@ impl ExtensionServer for Extensions {
                 }
                 let body = match with_settings(&call.request, extension.registration.settings()) {
                     Ok(body) => body.to_string(),
-                    Err(problem) => return Found::Unreadable(problem),
+                    Err(problem) => return Found::Unreadable(problem.to_string()),
                 };
                 let Some(made) = self.outcome(&name, handler, &body, extension) else {
                     self.remark(match &extension.source {
@@ -509,13 +512,13 @@ impl VariableServer for Extensions {
         };
         let body = match variables_request(settings, extension.registration.settings()) {
             Ok(body) => body,
-            Err(problem) => return Found::Unreadable(problem),
+            Err(problem) => return Found::Unreadable(problem.to_string()),
         };
         match self.outcome(name, handler, &body, extension) {
             None => self.unanswered(Self::no_outcome(&call, extension)),
             Some(made) => match answers::variables(handler, made.outcome()) {
                 Ok(variables) => Found::Yes(variables.into()),
-                Err(problem) => Found::Unreadable(problem),
+                Err(problem) => Found::Unreadable(problem.to_string()),
             },
         }
     }

@@ -236,7 +236,8 @@ impl Lab {
         let answer = self.runtime.block_on(self.client.call(target, body.to_owned()));
         let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let outcome = answer.map_err(|error| error.to_string());
-        let outcome = outcome.and_then(|answer| first_value(&answer).map(RawValue::to_owned));
+        let first = |answer: &[u8]| first_value(answer).map(RawValue::to_owned).map_err(|error| error.to_string());
+        let outcome = outcome.and_then(|answer| first(&answer[..]));
         Reply { outcome, milliseconds }
     }
 
@@ -263,7 +264,7 @@ impl Lab {
         let (handler, config) =
             registered_name(name).ok_or_else(|| Some(format!("{name:?} is not a registered name")))?;
         let extension = self.extensions.iter().find(|extension| extension.name == config).ok_or(None)?;
-        let handler = extension.registration.handler(handler, hook).map_err(Some)?;
+        let handler = extension.registration.handler(handler, hook).map_err(|error| Some(error.to_string()))?;
         Ok((extension, handler, extension.address.handler(handler)))
     }
 }
@@ -277,7 +278,7 @@ impl ExtensionServer for Lab {
         };
         let question = match Question::of(call, extension.registration.settings()) {
             Ok(question) => question,
-            Err(problem) => return Found::Unreadable(problem),
+            Err(problem) => return Found::Unreadable(problem.to_string()),
         };
         let name = &call.extension;
         let key = (name.clone(), question.body().to_owned());
@@ -315,7 +316,7 @@ impl VariableServer for Lab {
         };
         let body = match variables_request(settings, extension.registration.settings()) {
             Ok(body) => body,
-            Err(problem) => return Found::Unreadable(problem),
+            Err(problem) => return Found::Unreadable(problem.to_string()),
         };
         let key = (name.to_owned(), body);
         if let Some(known) = self.state().variables.get(&key) {
@@ -324,7 +325,7 @@ impl VariableServer for Lab {
         let outcome = self.counted(name, &target, &key.1).outcome;
         let found = match answers::variables(handler, outcome.as_deref().map_err(String::as_str)) {
             Ok(variables) => Found::Yes(variables.into()),
-            Err(problem) => Found::Unreadable(problem),
+            Err(problem) => Found::Unreadable(problem.to_string()),
         };
         self.state().variables.insert(key, found.clone());
         found

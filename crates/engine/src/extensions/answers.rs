@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::errors::{AnswerError, RequestError};
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
 use super::{FailurePolicy, GROUP, Handler, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut, told};
 use golang::json::decode;
@@ -18,11 +19,11 @@ const SMALLEST: u32 = 1;
 ///
 /// # Errors
 /// When the request is not a JSON object, or its settings are not texts.
-pub fn with_settings(request: &str, settings: &BTreeMap<String, String>) -> Result<Value, String> {
-    let mut request: Value = serde_json::from_str(request).map_err(|error| error.to_string())?;
-    let members = request.as_object_mut().ok_or("the request is not an object")?;
+pub fn with_settings(request: &str, settings: &BTreeMap<String, String>) -> Result<Value, RequestError> {
+    let mut request: Value = serde_json::from_str(request)?;
+    let members = request.as_object_mut().ok_or(RequestError::NotAnObject)?;
     let of_caller = members.remove("settings").map(serde_json::from_value::<BTreeMap<String, String>>);
-    let of_caller = of_caller.transpose().map_err(|error| error.to_string())?.unwrap_or_default();
+    let of_caller = of_caller.transpose()?.unwrap_or_default();
     let merged: BTreeMap<_, _> = settings.clone().into_iter().chain(of_caller).collect();
     if !merged.is_empty() {
         members.insert("settings".to_owned(), json!(merged));
@@ -42,7 +43,7 @@ pub const GENERATE_UPGRADE_PLAN: &str = "GenerateUpgradePlan";
 pub fn variables_request(
     settings: &BTreeMap<String, String>,
     of_extension: &BTreeMap<String, String>,
-) -> Result<String, String> {
+) -> Result<String, RequestError> {
     let request = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "DiscoverVariablesRequest",
         "settings": settings});
     Ok(with_settings(&request.to_string(), of_extension)?.to_string())
@@ -71,23 +72,20 @@ macro_rules! responses {
 responses!(RetryResponse MAX_DECODED_LIST PlanResponse MAX_DECODED_LIST VariablesResponse MAX_DECODED);
 
 /// What an answer says, if it is a success (RH-5.3, RH-5.4, RH-7.3, RH-7.4).
-fn judged<T: Response>(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<T, String> {
-    let name = handler.name();
-    if let Some(problem) = outcome.ok().and_then(|answer| check_size(answer, T::MOST).err()) {
-        return Err(format!("the answer of handler {name:?} is invalid: {problem}"));
+fn judged<T: Response>(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<T, AnswerError> {
+    let name = || handler.name().to_owned();
+    if let Some(source) = outcome.ok().and_then(|answer| check_size(answer, T::MOST).err()) {
+        return Err(AnswerError::TooLarge { handler: name(), source });
     }
     let response: T = match outcome.map_err(str::to_owned).and_then(|answer| decode(answer.get())) {
         Ok(response) => response,
         Err(_) if handler.failure_policy() == FailurePolicy::Ignore => return Ok(T::default()),
-        Err(problem) => return Err(format!("the call of handler {name:?} failed: {}", told(&problem))),
+        Err(problem) => return Err(AnswerError::Call { handler: name(), reason: told(&problem) }),
     };
     match response.status() {
         ("Success", _) => Ok(response),
-        ("Failure", message) => Err(format!("handler {name:?} answered Failure: {}", told(message))),
-        (other, _) => Err(format!(
-            "the answer of handler {name:?} is invalid: unknown status {:?}; expected Success or Failure",
-            cut(other, 64)
-        )),
+        ("Failure", message) => Err(AnswerError::Failure { handler: name(), message: told(message) }),
+        (other, _) => Err(AnswerError::UnknownStatus { handler: name(), status: cut(other, 64).to_owned() }),
     }
 }
 
@@ -104,7 +102,7 @@ impl Retry {
     ///
     /// # Errors
     /// When it is no success.
-    pub fn of(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<Self, String> {
+    pub fn of(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<Self, AnswerError> {
         let response: RetryResponse = judged(handler, outcome)?;
         let after_seconds = u32::try_from(response.retry_after_seconds).unwrap_or(SMALLEST);
         Ok(Retry { after_seconds, message: told(&response.message) })
@@ -127,7 +125,7 @@ impl Retry {
 ///
 /// # Errors
 /// When the answer is no success.
-pub fn upgrade_plan(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<UpgradePlan, String> {
+pub fn upgrade_plan(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<UpgradePlan, AnswerError> {
     let response: PlanResponse = judged(handler, outcome)?;
     let versions = |steps: &[super::wire::UpgradeStep]| steps.iter().map(|step| step.version.clone()).collect();
     Ok(UpgradePlan {
@@ -140,10 +138,10 @@ pub fn upgrade_plan(handler: &Handler, outcome: Result<&RawValue, &str>) -> Resu
 ///
 /// # Errors
 /// When the answer is no success.
-pub fn variables(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<Vec<Value>, String> {
+pub fn variables(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<Vec<Value>, AnswerError> {
     let response: VariablesResponse = judged(handler, outcome)?;
     let parsed = response.variables.iter().map(|one| serde_json::from_str(one.get()));
-    parsed.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    Ok(parsed.collect::<Result<_, _>>()?)
 }
 
 #[cfg(test)]
@@ -164,7 +162,9 @@ mod tests {
     }
 
     fn retry(policy: &str, answer: &Value) -> Result<(u32, String), String> {
-        Retry::of(&handler(policy), Ok(&raw(answer))).map(|retry| (retry.after_seconds, retry.message))
+        Retry::of(&handler(policy), Ok(&raw(answer)))
+            .map(|retry| (retry.after_seconds, retry.message))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -203,11 +203,11 @@ mod tests {
         assert_eq!(retry("Ignore", &half), Ok((0, String::new())));
         assert!(retry("Fail", &half).unwrap_err().starts_with("the call of handler \"gate\" failed: "));
         assert_eq!(
-            Retry::of(&handler("Fail"), Err("refused")).unwrap_err(),
+            Retry::of(&handler("Fail"), Err("refused")).unwrap_err().to_string(),
             "the call of handler \"gate\" failed: refused"
         );
-        assert_eq!(upgrade_plan(&handler("Ignore"), Err("refused")), Ok(UpgradePlan::default()));
-        assert_eq!(variables(&handler("Ignore"), Err("refused")), Ok(Vec::new()));
+        assert_eq!(upgrade_plan(&handler("Ignore"), Err("refused")).unwrap(), UpgradePlan::default());
+        assert_eq!(variables(&handler("Ignore"), Err("refused")).unwrap(), Vec::<Value>::new());
     }
 
     #[test]
@@ -217,9 +217,9 @@ mod tests {
             json!({"status": "Success", "controlPlaneUpgrades": vec![json!({"version": "v1.31.0"}); 10_000]});
         let defined = json!({"status": "Success", "variables": vec![json!({"a": 1}); 110_000]});
         for policy in ["Fail", "Ignore"] {
-            let plan = upgrade_plan(&handler(policy), Ok(&raw(&versions))).unwrap_err();
+            let plan = upgrade_plan(&handler(policy), Ok(&raw(&versions))).unwrap_err().to_string();
             assert!(plan.ends_with("once it is decoded, more than 4 MiB"), "{plan}");
-            let variables = variables(&handler(policy), Ok(&raw(&defined))).unwrap_err();
+            let variables = variables(&handler(policy), Ok(&raw(&defined))).unwrap_err().to_string();
             assert!(variables.ends_with("once it is decoded, more than 64 MiB"), "{variables}");
         }
     }
@@ -246,6 +246,6 @@ mod tests {
         );
         let variable = json!({"name": "a", "schema": {"openAPIV3Schema": {"default": null}}});
         let answer = json!({"status": "Success", "variables": [variable]});
-        assert_eq!(variables(&handler("Fail"), Ok(&raw(&answer))), Ok(vec![variable]));
+        assert_eq!(variables(&handler("Fail"), Ok(&raw(&answer))).unwrap(), vec![variable]);
     }
 }

@@ -129,7 +129,7 @@ impl Question {
 
     fn effect(&self, reply: &Reply) -> Effect {
         match self.read(reply.outcome.as_deref().map_err(String::as_str)) {
-            Err(problem) => Effect::Failed(problem),
+            Err(problem) => Effect::Failed(problem.to_string()),
             Ok(PatchAnswer::Valid) => Effect::Valid,
             Ok(PatchAnswer::Failure(message)) => Effect::Refused(message),
             Ok(PatchAnswer::Patches(patches)) => {

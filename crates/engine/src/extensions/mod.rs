@@ -17,6 +17,7 @@ mod address;
 pub mod answers;
 pub mod behavior;
 pub mod config;
+pub mod errors;
 pub mod openapi;
 mod question;
 mod registration;
@@ -33,6 +34,7 @@ pub use registration::{DiscoveryError, Handler, Registration, registered_name};
 pub use registry::{Called, NotRegistered, Registered, Registry};
 pub use texts::told;
 
+use self::errors::{BodyError, TooLarge};
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
@@ -58,21 +60,17 @@ pub fn cut(text: &str, characters: usize) -> &str {
 ///
 /// # Errors
 /// When the body does not begin with a JSON value.
-pub fn first_value(body: &[u8]) -> Result<&RawValue, String> {
+pub fn first_value(body: &[u8]) -> Result<&RawValue, BodyError> {
     match Deserializer::from_slice(body).into_iter::<&RawValue>().next() {
-        Some(Ok(value)) => Ok(value),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("the body is empty".to_owned()),
+        Some(value) => Ok(value?),
+        None => Err(BodyError::Empty),
     }
 }
 
-/// Checks how much memory an answer takes before it is decoded. An answer that is too large is no call that failed: no failure policy
-/// ignores it.
-fn check_size(answer: &RawValue, most: usize) -> Result<(), String> {
+/// Checks how much memory an answer takes before it is decoded.
+fn check_size(answer: &RawValue, most: usize) -> Result<(), TooLarge> {
     match Size::decoded(answer.get()) {
-        bytes if bytes > most => {
-            Err(format!("it takes {} MiB once it is decoded, more than {} MiB", bytes.div_ceil(1 << 20), most >> 20))
-        }
+        bytes if bytes > most => Err(TooLarge { bytes, most }),
         _ => Ok(()),
     }
 }

@@ -3,18 +3,35 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::answers::with_settings;
+use super::errors::{RequestError, TooLarge};
 use super::wire::{PatchItem, PatchResponse};
 use super::{FailurePolicy, Handler, MAX_DECODED, check_size, cut, told};
 use crate::topology::plan::uid;
 use golang::json::decode;
 use model::hub::ObjectKey;
 use model::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
+
+/// Why an answer to the extension of a patch cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PatchAnswerError {
+    /// There is none, or it cannot be decoded.
+    #[error("{0}")]
+    NoAnswer(String),
+    #[error("items[{at}].patch is not base64: {source}")]
+    Base64 { at: usize, source: DecodeError },
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    #[error("unknown status {0:?}; expected Success or Failure")]
+    UnknownStatus(String),
+    #[error("no item of the request has the uid {0:?}")]
+    UnknownItem(String),
+}
 
 /// A request that is complete.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,9 +55,9 @@ impl Question {
     ///
     /// # Errors
     /// When the request is not a JSON object.
-    pub fn of(call: &PatchCall, settings: &BTreeMap<String, String>) -> Result<Self, String> {
+    pub fn of(call: &PatchCall, settings: &BTreeMap<String, String>) -> Result<Self, RequestError> {
         let mut request = with_settings(&call.request, settings)?;
-        let items = request.get_mut("items").and_then(Value::as_array_mut).ok_or("the request has no items")?;
+        let items = request.get_mut("items").and_then(Value::as_array_mut).ok_or(RequestError::NoItems)?;
         let items = match call.hook {
             PatchHook::GeneratePatches => {
                 items.iter_mut().enumerate().map(|(at, item)| (identify(at, item), at)).collect()
@@ -61,8 +78,8 @@ impl Question {
     }
 
     /// What an answer says, without a failure policy.
-    pub(super) fn read(&self, outcome: Result<&RawValue, &str>) -> Result<PatchAnswer, String> {
-        let answer = outcome?;
+    pub(super) fn read(&self, outcome: Result<&RawValue, &str>) -> Result<PatchAnswer, PatchAnswerError> {
+        let answer = outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned()))?;
         check_size(answer, MAX_DECODED)?;
         self.judge(Decoded::of(answer)?)
     }
@@ -71,16 +88,18 @@ impl Question {
     /// else (RH-7.3, RH-7.4).
     pub fn answer(&self, handler: &Handler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {
         let name = handler.name();
-        let invalid = |problem: String| {
-            Found::Unreadable(format!("the answer of handler {name:?} is invalid: {}", told(&problem)))
+        let invalid = |problem: PatchAnswerError| {
+            Found::Unreadable(format!("the answer of handler {name:?} is invalid: {}", told(&problem.to_string())))
         };
         if let Some(problem) = outcome.ok().and_then(|answer| check_size(answer, MAX_DECODED).err()) {
-            return invalid(problem);
+            return invalid(problem.into());
         }
-        match outcome.map_err(str::to_owned).and_then(Decoded::of) {
+        match outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned())).and_then(Decoded::of) {
             Ok(decoded) => self.judge(decoded).map_or_else(invalid, Found::Yes),
             Err(_) if handler.failure_policy() == FailurePolicy::Ignore => Found::Yes(self.nothing()),
-            Err(problem) => Found::Unreadable(format!("the call of handler {name:?} failed: {}", told(&problem))),
+            Err(problem) => {
+                Found::Unreadable(format!("the call of handler {name:?} failed: {}", told(&problem.to_string())))
+            }
         }
     }
 
@@ -92,7 +111,7 @@ impl Question {
         }
     }
 
-    fn judge(&self, decoded: Decoded) -> Result<PatchAnswer, String> {
+    fn judge(&self, decoded: Decoded) -> Result<PatchAnswer, PatchAnswerError> {
         match (&*decoded.status, self.hook) {
             ("Success", PatchHook::ValidateTopology) => Ok(PatchAnswer::Valid),
             ("Success", PatchHook::GeneratePatches) => {
@@ -100,13 +119,13 @@ impl Question {
                 Ok(PatchAnswer::Patches(patches.collect::<Result<_, _>>()?))
             }
             ("Failure", _) => Ok(PatchAnswer::Failure(told(&decoded.message))),
-            (other, _) => Err(format!("unknown status {:?}; expected Success or Failure", cut(other, 64))),
+            (other, _) => Err(PatchAnswerError::UnknownStatus(cut(other, 64).to_owned())),
         }
     }
 
-    fn patch(&self, sent: PatchItem, patch: Vec<u8>) -> Result<ItemPatch, String> {
+    fn patch(&self, sent: PatchItem, patch: Vec<u8>) -> Result<ItemPatch, PatchAnswerError> {
         let item = self.items.get(&sent.uid).copied();
-        let item = item.ok_or_else(|| format!("no item of the request has the uid {:?}", cut(&sent.uid, 64)))?;
+        let item = item.ok_or_else(|| PatchAnswerError::UnknownItem(cut(&sent.uid, 64).to_owned()))?;
         Ok(ItemPatch { item, patch_type: sent.patch_type, patch })
     }
 }
@@ -128,13 +147,13 @@ struct Decoded {
 }
 
 impl Decoded {
-    fn of(answer: &RawValue) -> Result<Self, String> {
-        let PatchResponse { status, message, items } = decode(answer.get())?;
+    fn of(answer: &RawValue) -> Result<Self, PatchAnswerError> {
+        let PatchResponse { status, message, items } = decode(answer.get()).map_err(PatchAnswerError::NoAnswer)?;
         let patches = items.into_vec().into_iter().enumerate().map(|(at, mut item)| {
             // Decoders of Go skip line breaks (RH-5.7).
             item.patch.retain(|c| c != '\n' && c != '\r');
             let patch = STANDARD.decode(std::mem::take(&mut item.patch));
-            patch.map(|patch| (item, patch)).map_err(|error| format!("items[{at}].patch is not base64: {error}"))
+            patch.map(|patch| (item, patch)).map_err(|source| PatchAnswerError::Base64 { at, source })
         });
         Ok(Decoded { patches: patches.collect::<Result<_, _>>()?, status, message })
     }

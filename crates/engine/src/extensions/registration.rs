@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::value::RawValue;
 
+use super::errors::HandlerError;
 use super::wire::{DiscoveredHandler, DiscoveryResponse};
 use super::{FailurePolicy, GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, told};
 use golang::json::decode;
@@ -88,7 +89,7 @@ impl Registration {
     /// # Errors
     /// When the answer is not a success, and for each handler that is invalid.
     pub fn of(config: &str, answer: &RawValue, settings: BTreeMap<String, String>) -> Result<Self, DiscoveryError> {
-        check_size(answer, MAX_DECODED_LIST).map_err(|problem| DiscoveryError::Invalid(vec![problem]))?;
+        check_size(answer, MAX_DECODED_LIST).map_err(|problem| DiscoveryError::Invalid(vec![problem.to_string()]))?;
         let answer: DiscoveryResponse = decode(answer.get()).map_err(DiscoveryError::Undecodable)?;
         match &*answer.status {
             "Success" => {}
@@ -118,13 +119,15 @@ impl Registration {
     ///
     /// # Errors
     /// When there is none, or it is for another hook.
-    pub fn handler(&self, name: &str, hook: &str) -> Result<&Handler, String> {
+    pub fn handler(&self, name: &str, hook: &str) -> Result<&Handler, HandlerError> {
         match self.handlers.iter().find(|handler| handler.name == name) {
             Some(handler) if handler.hook == hook => Ok(handler),
-            Some(handler) => Err(format!("the handler {name:?} is for {}, not for {hook}", handler.hook)),
+            Some(handler) => {
+                Err(HandlerError::OtherHook { name: name.to_owned(), hook: handler.hook, wanted: hook.to_owned() })
+            }
             None => {
-                let names: Vec<&str> = self.handlers.iter().map(Handler::name).collect();
-                Err(format!("{:?} has no handler {name:?}; it has: {}", self.config, names.join(", ")))
+                let names = self.handlers.iter().map(|handler| handler.name().to_owned()).collect();
+                Err(HandlerError::Missing { config: self.config.clone(), name: name.to_owned(), names })
             }
         }
     }
@@ -268,10 +271,10 @@ mod tests {
         // RH-7.1
         let registration = registered(&answer(&json!([handler("gen")]))).unwrap();
         assert_eq!(
-            registration.handler("gen", "ValidateTopology").unwrap_err(),
+            registration.handler("gen", "ValidateTopology").unwrap_err().to_string(),
             "the handler \"gen\" is for GeneratePatches, not for ValidateTopology"
         );
-        let missing = registration.handler("other", "GeneratePatches").unwrap_err();
+        let missing = registration.handler("other", "GeneratePatches").unwrap_err().to_string();
         assert_eq!(missing, "\"ext\" has no handler \"other\"; it has: gen");
     }
 

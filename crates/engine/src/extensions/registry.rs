@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::errors::HandlerError;
 use super::{Address, Handler, Registration, Selector, Target, registered_name};
 
 /// An extension that has answered Discovery.
@@ -42,14 +43,14 @@ pub enum NotRegistered {
     /// The first call of an ExtensionConfig that was there at the start has not ended.
     #[error("ExtensionConfig {0:?} has not been discovered: it has not been called yet")]
     Pending(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<String> for NotRegistered {
-    fn from(reason: String) -> Self {
-        NotRegistered::Failed(reason)
-    }
+    #[error("{0:?} is not a registered name such as handler.config")]
+    Name(String),
+    #[error("no extension is registered as {name:?}: there is no ExtensionConfig {config:?}")]
+    NoConfig { name: String, config: String },
+    #[error("ExtensionConfig {config:?} has not been discovered: {reason}")]
+    NotDiscovered { config: String, reason: String },
+    #[error(transparent)]
+    Handler(#[from] HandlerError),
 }
 
 /// A handler that is called.
@@ -154,15 +155,12 @@ impl Registry {
     /// # Errors
     /// When there is none.
     pub fn one(&self, name: &str, hook: &str) -> Result<Called, NotRegistered> {
-        let (handler, config) =
-            registered_name(name).ok_or_else(|| format!("{name:?} is not a registered name such as handler.config"))?;
+        let (handler, config) = registered_name(name).ok_or_else(|| NotRegistered::Name(name.to_owned()))?;
         let registered = match self.0.get(config) {
             Some(Entry::Registered(registered)) => registered,
             Some(Entry::Unknown(unknown)) => return Err(not_discovered(config, unknown)),
             None => {
-                return Err(
-                    format!("no extension is registered as {name:?}: there is no ExtensionConfig {config:?}").into()
-                );
+                return Err(NotRegistered::NoConfig { name: name.to_owned(), config: config.to_owned() });
             }
         };
         let handler = registered.registration.handler(handler, hook)?.clone();
@@ -196,7 +194,7 @@ impl Registry {
 fn not_discovered(config: &str, unknown: &Unknown) -> NotRegistered {
     match unknown.hooks {
         None => NotRegistered::Pending(config.to_owned()),
-        Some(_) => format!("ExtensionConfig {config:?} has not been discovered: {}", unknown.reason).into(),
+        Some(_) => NotRegistered::NotDiscovered { config: config.to_owned(), reason: unknown.reason.clone() },
     }
 }
 

@@ -17,16 +17,19 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinError;
 use tokio::time::{Instant, timeout};
 
 use super::kept::Kept;
-use super::namespaces::NamespaceLabels;
+use super::namespaces::{NamespaceError, NamespaceLabels};
 use super::unlisted::Unlisted;
-use crate::extension_client::{CallError, Client, Clients};
+use crate::extension_client::{CallError, Client, ClientError, Clients};
 use crate::telemetry::metrics::{Metrics, Requested, Requests};
 use engine::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
+use engine::extensions::errors::{AnswerError, BodyError, RequestError};
 use engine::extensions::{
-    Address, Called, DISCOVERY, NotRegistered, Question, Registered, Registration, Registry, Target, first_value, told,
+    Address, Called, DISCOVERY, DiscoveryError, NotRegistered, Question, Registered, Registration, Registry, Target,
+    first_value, told,
 };
 use model::hub::{Hook, ObjectKey};
 use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
@@ -67,28 +70,76 @@ pub struct Extensions {
 }
 
 /// Why an extension gives no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExtensionError {
     /// Which extensions there are is not known yet.
     #[error("{0}")]
     Unlisted(Unlisted),
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<String> for ExtensionError {
-    fn from(reason: String) -> Self {
-        ExtensionError::Failed(reason)
-    }
+    #[error(transparent)]
+    NotRegistered(NotRegistered),
+    #[error(
+        "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not select the namespace"
+    )]
+    NotSelected { name: String, object: ObjectKey },
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("handler {handler:?} is not called: {source}")]
+    NotCalled { handler: String, source: NotCalled },
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// The answer of one of several handlers.
+    #[error("extension {name:?}: {source}")]
+    AnswerOfOne { name: String, source: AnswerError },
+    /// The thread that reads an answer has panicked.
+    #[error(transparent)]
+    Reader(#[from] JoinError),
 }
 
 impl From<NotRegistered> for ExtensionError {
     fn from(reason: NotRegistered) -> Self {
         match reason {
             NotRegistered::Pending(config) => ExtensionError::Unlisted(Unlisted::Extension(config)),
-            NotRegistered::Failed(reason) => ExtensionError::Failed(reason),
+            other => ExtensionError::NotRegistered(other),
         }
     }
+}
+
+/// Why no call is made. The failure policy decides about calls that failed, and about nothing else (RH-7.3).
+#[derive(Debug, thiserror::Error)]
+pub enum NotCalled {
+    #[error("its extension has {CALLS} calls to answer")]
+    Busy,
+    #[error("the calls before it took longer than a run may take for them; it is called in a later run")]
+    Late,
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallFailure {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// Why an extension is not discovered.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    #[error("cannot discover the extension: {}", in_conditions(.0))]
+    NotCalled(#[source] NotCalled),
+    #[error("cannot discover the extension: {}", in_conditions(.0))]
+    Call(#[source] CallFailure),
+    #[error(transparent)]
+    Answer(#[from] DiscoveryError),
+}
+
+/// An error in the words of conditions, which do not change from call to call.
+fn in_conditions(error: &impl fmt::Display) -> String {
+    told(&error.to_string())
 }
 
 /// The hash of everything that an answer depends on.
@@ -165,7 +216,7 @@ impl Extensions {
     /// an error until then (RH-3.7).
     pub async fn settled(&self) {
         let mut changes = self.changes();
-        let settled = changes.wait_for(|_| self.look_up(Registry::is_settled) == Ok(true));
+        let settled = changes.wait_for(|_| self.look_up(Registry::is_settled).unwrap_or(false));
         let _ = timeout(SETTLING, settled).await;
     }
 
@@ -176,7 +227,7 @@ impl Extensions {
 
     /// Whether an ExtensionConfig was there when this process began to lead, and has not been discovered since.
     pub fn is_expected(&self, config: &str) -> bool {
-        self.look_up(|registry| registry.is_expected(config)) == Ok(true)
+        self.look_up(|registry| registry.is_expected(config)).unwrap_or(false)
     }
 
     fn look_up<T>(&self, look: impl FnOnce(&Registry) -> T) -> Result<T, ExtensionError> {
@@ -209,12 +260,11 @@ impl Extensions {
         address: &Address,
         ca: &[u8],
         settings: BTreeMap<String, String>,
-    ) -> Result<Registration, String> {
+    ) -> Result<Registration, DiscoverError> {
         let deadline = Instant::now() + Duration::from_mins(1);
         let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
-        let answer =
-            sent.and_then(|sent| sent).map_err(|error| format!("cannot discover the extension: {}", told(&error)))?;
-        Registration::of(config, &answer, settings).map_err(|error| error.to_string())
+        let answer = sent.map_err(DiscoverError::NotCalled)?.map_err(DiscoverError::Call)?;
+        Ok(Registration::of(config, &answer, settings)?)
     }
 
     /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), remembered by RH-9.1.
@@ -236,8 +286,11 @@ impl Extensions {
         }
         let sent = self.call(&called, request, deadline).await?;
         let (handler, size) = (called.handler.clone(), length(&sent));
-        let read = move || answers::variables(&handler, outcome(&sent)).map(|variables| (variables, sent.is_ok()));
-        let (variables, is_answered) = aside(size, read).await??;
+        let read = move || {
+            let variables = answers::variables(&handler, borrowed(&outcome(&sent)))?;
+            Ok::<_, AnswerError>((variables, sent.is_ok()))
+        };
+        let (variables, is_answered) = on_blocking_thread(size, read).await??;
         let variables: Arc<[Value]> = variables.into();
         if is_answered {
             self.variables.put(key, variables.clone(), size);
@@ -270,7 +323,7 @@ impl Extensions {
                 continue;
             }
             let sent = self.call(&one, request.to_string(), deadline).await?;
-            match Retry::of(&one.handler, outcome(&sent)) {
+            match Retry::of(&one.handler, borrowed(&outcome(&sent))) {
                 Ok(said) => {
                     // Until all have answered. A handler that blocks is called again.
                     if said.after_seconds == 0 {
@@ -278,9 +331,9 @@ impl Extensions {
                     }
                     all.push((key, said));
                 }
-                Err(error) => {
+                Err(source) => {
                     all.iter().for_each(|(key, _)| self.begun.remove(key));
-                    return Err(format!("extension {:?}: {error}", one.name).into());
+                    return Err(ExtensionError::AnswerOfOne { name: one.name, source });
                 }
             }
         }
@@ -307,7 +360,7 @@ impl Extensions {
             return Ok(Found::Yes(plan));
         }
         let sent = self.call(&called, request.to_string(), deadline).await?;
-        let plan = answers::upgrade_plan(&called.handler, outcome(&sent))?;
+        let plan = answers::upgrade_plan(&called.handler, borrowed(&outcome(&sent)))?;
         if sent.is_ok() {
             self.plans.put(key, plan.clone(), 1);
         }
@@ -326,8 +379,8 @@ impl Extensions {
         }
         let sent = self.call(&called, question.body().to_owned(), deadline).await?;
         let (handler, size) = (called.handler.clone(), length(&sent));
-        let read = move || (question.answer(&handler, outcome(&sent)), sent.is_ok());
-        let (found, is_answered) = aside(size, read).await?;
+        let read = move || (question.answer(&handler, borrowed(&outcome(&sent))), sent.is_ok());
+        let (found, is_answered) = on_blocking_thread(size, read).await?;
         if let (true, Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (is_answered, &found) {
             self.patches.put(key, said.clone(), size + size_of::<Key>());
         }
@@ -345,11 +398,7 @@ impl Extensions {
         let called = self.look_up(|registry| registry.one(name, hook))??;
         match self.namespaces.are_selected(&called.extension.selector, &object.namespace, deadline).await? {
             true => Ok(called),
-            false => Err(format!(
-                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
-                 select the namespace"
-            )
-            .into()),
+            false => Err(ExtensionError::NotSelected { name: name.to_owned(), object: object.clone() }),
         }
     }
 
@@ -364,11 +413,12 @@ impl Extensions {
         Ok(selected)
     }
 
-    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Sent, String> {
-        let not_called = |problem: String| format!("handler {:?} is not called: {problem}", called.handler.name());
+    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Sent, ExtensionError> {
+        let handler = || called.handler.name().to_owned();
+        let not_called = |source: NotCalled| ExtensionError::NotCalled { handler: handler(), source };
         let calls = self.calls_of(called.extension.registration.config());
         let turn = timeout(QUEUEING, calls.acquire()).await;
-        let _turn = turn.map_err(|_| not_called(format!("its extension has {CALLS} calls to answer")))?;
+        let _turn = turn.map_err(|_| not_called(NotCalled::Busy))?;
         let sent = self.send(called.handler.hook(), &called.extension.ca, &called.target(), request, deadline).await;
         sent.map_err(not_called)
     }
@@ -390,26 +440,23 @@ impl Extensions {
         target: &Target,
         request: String,
         deadline: Instant,
-    ) -> Result<Sent, String> {
-        let client: Client = self.clients.trusting(ca).map_err(|error| error.to_string())?;
+    ) -> Result<Sent, NotCalled> {
+        let client: Client = self.clients.trusting(ca)?;
         let started = Instant::now();
         if started >= deadline {
-            return Err(
-                "the calls before it took longer than a run may take for them; it is called in a later run".to_owned()
-            );
+            return Err(NotCalled::Late);
         }
         let answered = client.call(target, request).await;
         let seconds = started.elapsed().as_secs_f64();
         self.metrics.extension_duration.get_or_create(&Requested { hook }).observe(seconds);
         let outcome = answered.as_ref().map_or_else(CallError::outcome, |_| "answered");
         self.metrics.extension_requests.get_or_create(&Requests { hook, outcome }).inc();
-        let answered = answered.map_err(|error| error.to_string());
-        Ok(answered.and_then(|answer| first_value(&answer).map(ToOwned::to_owned)))
+        Ok(answered.map_err(CallFailure::from).and_then(|answer| Ok(first_value(&answer)?.to_owned())))
     }
 }
 
 /// The answer to a call, or why it failed.
-type Sent = Result<Box<RawValue>, String>;
+type Sent = Result<Box<RawValue>, CallFailure>;
 
 /// Identifies what a handler of a hook is asked: the request but for metadata and status of the Cluster, which differ from run to run.
 fn asked(hook: Hook, called: &Called, request: &Value) -> Key {
@@ -424,8 +471,8 @@ fn asked(hook: Hook, called: &Called, request: &Value) -> Key {
 fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
     match said {
         Ok(found) => Ok(found),
-        Err(ExtensionError::Failed(reason)) => Ok(Found::Unreadable(reason)),
         Err(ExtensionError::Unlisted(unlisted)) => Err(unlisted),
+        Err(failed) => Ok(Found::Unreadable(failed.to_string())),
     }
 }
 
@@ -433,16 +480,24 @@ fn length(sent: &Sent) -> usize {
     sent.as_ref().map_or(0, |answer| answer.get().len())
 }
 
-/// Does something with so many bytes; with many of them on a thread for work that blocks (DEC-44).
-async fn aside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+/// Runs `work`, on a thread for work that blocks if `bytes` are many (DEC-44).
+async fn on_blocking_thread<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
     if bytes <= INLINE {
         return Ok(work());
     }
-    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+    tokio::task::spawn_blocking(work).await
 }
 
-fn outcome(sent: &Sent) -> Result<&RawValue, &str> {
-    sent.as_ref().map(|answer| &**answer).map_err(String::as_str)
+/// The answer to a call, or why it failed in words.
+fn outcome(sent: &Sent) -> Result<&RawValue, String> {
+    sent.as_deref().map_err(ToString::to_string)
+}
+
+fn borrowed<'a>(outcome: &'a Result<&'a RawValue, String>) -> Result<&'a RawValue, &'a str> {
+    outcome.as_ref().map(|answer| &**answer).map_err(String::as_str)
 }
 
 fn key(parts: &[&str]) -> Key {

@@ -4,8 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
+use super::address::Malformed;
 use super::kept::Kept;
 use super::{address, describe};
 use engine::extensions::Selector;
@@ -15,6 +17,26 @@ use golang::json::StringMap;
 const LABELS: Duration = Duration::from_secs(5);
 /// How many Namespaces are remembered.
 const ENTRIES: usize = 16_384;
+
+/// Why the labels of a Namespace are not known.
+#[derive(Debug, thiserror::Error)]
+#[error("the labels of namespace {namespace:?} cannot be read: {source}")]
+pub struct NamespaceError {
+    namespace: String,
+    source: NamespaceCause,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum NamespaceCause {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("timed out")]
+    TimedOut(#[from] Elapsed),
+    #[error("{}", describe(.0))]
+    Api(#[from] kube::Error),
+    #[error("it does not exist")]
+    Missing,
+}
 
 /// Reads labels of Namespaces, and remembers them for a moment.
 pub(super) struct NamespaceLabels {
@@ -42,24 +64,24 @@ impl NamespaceLabels {
         selector: &Selector,
         namespace: &str,
         deadline: Instant,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, NamespaceError> {
         match selector {
             Selector::Nothing => Ok(false),
             Selector::Everything => Ok(true),
-            Selector::Labels(_) => Ok(selector.matches(&self.of(namespace, deadline).await?)),
+            Selector::Labels(_) => {
+                let labels = self.of(namespace, deadline).await;
+                let labels = labels.map_err(|source| NamespaceError { namespace: namespace.to_owned(), source })?;
+                Ok(selector.matches(&labels))
+            }
         }
     }
 
-    async fn of(&self, namespace: &str, deadline: Instant) -> Result<StringMap, String> {
+    async fn of(&self, namespace: &str, deadline: Instant) -> Result<StringMap, NamespaceCause> {
         if let Some(known) = self.labels.get(&namespace.to_owned()) {
             return Ok(known);
         }
-        let failed = |reason: String| format!("the labels of namespace {namespace:?} cannot be read: {reason}");
-        let one = address::one_of_cluster::<Namespace>(self.client.clone(), namespace);
-        let one = one.map_err(|malformed| failed(malformed.to_string()))?;
-        let read = timeout_at(deadline, one.get_opt()).await.map_err(|_| failed("timed out".to_owned()))?;
-        let found = read.map_err(|error| failed(describe(&error)))?;
-        let found = found.ok_or_else(|| failed("it does not exist".to_owned()))?;
+        let one = address::one_of_cluster::<Namespace>(self.client.clone(), namespace)?;
+        let found = timeout_at(deadline, one.get_opt()).await??.ok_or(NamespaceCause::Missing)?;
         let labels = StringMap::from(found.metadata.labels.unwrap_or_default());
         self.labels.put(namespace.to_owned(), labels.clone(), 1);
         Ok(labels)

@@ -304,8 +304,8 @@ impl Reconciler {
             let answer = extensions.variables(&class.key(), name, &settings, Instant::now() + DISCOVERY).await;
             let variables = match answer {
                 Ok(variables) => checked(name, variables).await,
-                Err(ExtensionError::Failed(problem)) => Err(problem),
                 Err(ExtensionError::Unlisted(unlisted)) => return Err(unlisted),
+                Err(failed) => Err(failed.to_string()),
             };
             discovered.push(Discovered { patch: patch.name.clone(), variables });
         }

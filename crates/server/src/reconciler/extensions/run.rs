@@ -17,7 +17,7 @@ use super::disputes::{Disputes, Turn, summary};
 use crate::kubernetes::address::{self, Malformed};
 use crate::kubernetes::describe;
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::extensions::Extensions;
+use crate::kubernetes::extensions::{DiscoverError, Extensions};
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::{RunOutcome, resync};
@@ -42,8 +42,8 @@ pub(super) enum DiscoveryFailure {
     Config(#[from] ConfigError),
     #[error("the CA cannot be read from the Secret {secret}: {reason}")]
     Secret { secret: ObjectKey, reason: String },
-    #[error("{0}")]
-    Discovery(String),
+    #[error(transparent)]
+    Discovery(#[from] DiscoverError),
     #[error("{what} cannot be written: {}", describe(.error))]
     Write { what: &'static str, error: kube::Error },
     #[error("timed out after a minute")]
@@ -114,7 +114,7 @@ impl Reconciler {
             }
         }
         let found = self.extensions.discover(&read.name, &read.address, &read.ca, read.settings.clone()).await;
-        found.map(|registration| (read, registration)).map_err(DiscoveryFailure::Discovery)
+        Ok((read, found?))
     }
 
     /// The certificates in a Secret (RH-2.7).
