@@ -12,9 +12,10 @@ use serde_json::Value;
 const PURE: [&str; 6] = ["golang", "schema", "model", "engine", "machines", "simulation"];
 
 /// What a module may use of its crate. All modules of `server` may use `telemetry` as well.
-const MAY_USE: [(&str, &str, &[&str]); 38] = [
+const MAY_USE: [(&str, &str, &[&str]); 39] = [
     ("golang", "json", &[]),
     ("golang", "calendar", &[]),
+    ("golang", "fnv", &[]),
     ("golang", "version", &[]),
     ("golang", "regexp", &[]),
     ("golang", "yaml", &["json"]),

@@ -4,7 +4,7 @@
 //!  json ◄── yaml ◄──┐
 //!  version ◄────────┼── template
 //!  regexp ◄─────────┤
-//!  calendar ◄───────┘
+//!  calendar ◄───────┘     fnv
 //! ```
 //!
 //! Cluster API and kube-apiserver are written in Go, and users write what Go's libraries accept. What these modules return is what Go
@@ -13,6 +13,7 @@
 
 pub mod json;
 pub mod calendar;
+pub mod fnv;
 pub mod version;
 pub mod regexp;
 pub mod yaml;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
 use golang::calendar::Moment;
+use golang::fnv;
 use model::hub::names::{LENGTH, end_of};
 use model::hub::{Named, Object, ObjectKey, default_name, label, name_from};
 
@@ -56,16 +57,14 @@ pub(super) fn fraction(text: &str) -> f64 {
 
 /// FNV-1a, 64 bits, with its bits mixed once more, since similar texts have similar ends otherwise.
 fn hash(text: &str) -> u64 {
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = fnv::hash64(text.bytes());
     let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 33)
 }
 
 /// FNV-1a of a text, 32 bits, as the hash in the label of a MachineSet (MA-21.6).
 pub(super) fn short_hash(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    fnv::hash32(text.bytes())
 }
 
 #[cfg(test)]

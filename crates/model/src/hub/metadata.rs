@@ -90,7 +90,7 @@ pub mod annotation {
     /// On a Cluster: annotations with this prefix hold an upgrade before it begins (HK-13).
     pub const BEFORE_UPGRADE_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
     /// What `kubectl apply` noted.
-    pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    pub use schema::ssa::LAST_APPLIED;
     /// On a Cluster: a topology or another class may be set although there was none.
     pub const DISABLE_CLASS_NAME_CHECK: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-class-name-check";
     /// On a Cluster: version changes are not checked.

@@ -18,6 +18,7 @@ mod definition;
 pub mod deletion_hold;
 mod hook;
 mod label_requirements;
+pub mod machine_defaults;
 mod machines;
 mod metadata;
 mod name_template;

@@ -20,11 +20,8 @@ pub struct Derived;
 
 impl Names for Derived {
     fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String {
-        // FNV-1a, 64 bits.
         let bytes = cluster.namespace.bytes().chain([0]).chain(cluster.name.bytes()).chain([0]).chain(slot.bytes());
-        let hash = bytes
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        end_of(hash)
+        end_of(golang::fnv::hash64(bytes))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Each check returns what is wrong, one sentence per violated condition, and nothing for a good text.
 
+use golang::fnv;
 use std::borrow::Cow;
 
 use super::IntOrString;
@@ -53,9 +54,7 @@ pub fn label_value_of(name: &str) -> Cow<'_, str> {
     if name.len() <= LABEL_LIMIT {
         return Cow::Borrowed(name);
     }
-    // FNV-1a, 32 bits.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    Cow::Owned(format!("hash_{hash:08x}_z"))
+    Cow::Owned(format!("hash_{:08x}_z", fnv::hash32(name.bytes())))
 }
 
 /// A DNS subdomain of at most 253 bytes (LBL-005).

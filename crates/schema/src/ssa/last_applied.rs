@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use super::validate::{Repetitions, validate};
 use super::{Applied, Comparison, Conflict, FieldSet, Literal, Request, field_set};
 
-const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The annotation in which kubectl keeps what it applied.
+pub const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// How many bytes all annotations of an object may have.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 

@@ -44,6 +44,7 @@ pub use compare::Comparison;
 pub use difference::{Comparing, Difference, FieldChange, OwnershipChange, as_applied, changes, difference};
 pub use element::{Element, FieldPath};
 pub use fast_path::is_as_applied;
+pub use last_applied::ANNOTATION as LAST_APPLIED;
 pub use literal::Literal;
 pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};
 pub use owned::{field_set, has_fields};

@@ -4,11 +4,9 @@ use serde_json::Value;
 
 use super::edits::Edits;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
+use model::hub::machine_defaults::NODE_DELETION_TIMEOUT_SECONDS;
 use model::hub::{Kind, Machine, Metadata, label};
 use schema::field::{Findings, RuleId};
-
-/// Default node deletion timeout.
-const NODE_DELETION_TIMEOUT_SECONDS: i32 = 10;
 
 const CLUSTER_LABEL: RuleId = "MA-28.1.1";
 const VERSION: RuleId = "MA-28.1.2";

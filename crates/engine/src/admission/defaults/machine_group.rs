@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::edits::Edits;
 use super::machine::{label_names_the_cluster, version_starts_with_v};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
+use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE, replicas_within};
 use model::hub::naming::{decimal_integer, label_value_of};
 use model::hub::{Kind, MachineGroup, RollingUpdate, annotation, label};
 use schema::field::{Findings, Path, RuleId};
@@ -13,8 +14,6 @@ const REPLICAS: RuleId = "MA-28.3.1";
 const STRATEGY: RuleId = "MA-28.2.3";
 const SELECTOR: RuleId = "MA-28.2.1";
 const CLUSTER: RuleId = "MA-28.2.2";
-
-const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// The defaults of this file in the order in which they are set.
 pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -64,7 +63,7 @@ fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mu
     }
     let bounds = [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE];
     let bounds = bounds.map(|name| group.metadata.annotations.get(name).map(|text| (name, text)));
-    let [Some(least), Some(most)] = bounds else { return edits.set(&["spec", "replicas"], 1) };
+    let [Some(least), Some(most)] = bounds else { return edits.set(&["spec", "replicas"], DEFAULT_REPLICAS) };
     let [least, most] = [least, most].map(|(name, text)| {
         let number = decimal_integer(text).and_then(|number| i32::try_from(number).ok());
         if number.is_none() {
@@ -74,12 +73,8 @@ fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mu
         number
     });
     let (Some(least), Some(most)) = (least, most) else { return };
-    let replicas = match old.and_then(|old| old.spec.replicas) {
-        Some(had) if had > most => most,
-        Some(had) if had >= least => had,
-        _ => least,
-    };
-    edits.set(&["spec", "replicas"], replicas);
+    let had = old.and_then(|old| old.spec.replicas);
+    edits.set(&["spec", "replicas"], replicas_within(had, least, most));
 }
 
 /// A deployment replaces its machines one by one, the new one first, unless it says otherwise.
@@ -91,7 +86,9 @@ fn strategy_is_complete(group: &MachineGroup, edits: &mut Edits) {
     if strategy.r#type.is_empty() || strategy.r#type == ROLLING_UPDATE {
         let RollingUpdate { max_surge, max_unavailable } = &strategy.rolling_update;
         let bounds = ["spec", "rollout", "strategy", "rollingUpdate"];
-        for (name, value, default) in [("maxSurge", max_surge, 1), ("maxUnavailable", max_unavailable, 0)] {
+        for (name, value, default) in
+            [("maxSurge", max_surge, MAX_SURGE), ("maxUnavailable", max_unavailable, MAX_UNAVAILABLE)]
+        {
             if value.is_none() {
                 edits.set(&[&bounds[..], &[name]].concat(), default);
             }

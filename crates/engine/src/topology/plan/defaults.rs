@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Part, Step};
 use crate::topology::worker::WorkerKind;
 use model::hub::Object;
+use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 
 const ROLLOUT: &str = "spec.rollout";
 
@@ -35,8 +36,9 @@ fn in_place_of(from: &Value, default: Value) -> Value {
 /// `spec.rollout` of a machine deployment that asks for nothing but the type of its strategy.
 fn defaults(sent: &Object) -> Value {
     match sent.at("spec.rollout.strategy.type").and_then(Value::as_str) {
-        Some("RollingUpdate") | None => {
-            json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}})
+        Some(ROLLING_UPDATE) | None => {
+            let bounds = json!({"maxSurge": MAX_SURGE, "maxUnavailable": MAX_UNAVAILABLE});
+            json!({"strategy": {"type": ROLLING_UPDATE, "rollingUpdate": bounds}})
         }
         Some(_) => json!({}),
     }

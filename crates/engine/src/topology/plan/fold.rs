@@ -19,6 +19,7 @@ use crate::topology::patches::Trace;
 use crate::topology::refusals::{Checks, Subject};
 use crate::topology::upgrade::Tracker;
 use crate::topology::{Computation, Failure, Interrupted, Observed, Options};
+use golang::fnv;
 use golang::json::Weight;
 use model::hub::names::Derived;
 use model::hub::{Cluster, Object, ObjectKey, annotation, label};
@@ -514,9 +515,7 @@ fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
 /// A uid that is computed from group, kind and name.
 pub fn uid(group: &str, kind: &str, key: &ObjectKey) -> String {
     let text = format!("{group}/{kind}/{key}");
-    let hash =
-        |seed: u64| text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    let (a, b) = (hash(0xcbf2_9ce4_8422_2325), hash(0x9e37_79b9_7f4a_7c15));
+    let (a, b) = (fnv::hash64(text.bytes()), fnv::hash64_from(0x9e37_79b9_7f4a_7c15, text.bytes()));
     // Version 8 of RFC 9562: its content is implementation-specific.
     format!(
         "{:08x}-{:04x}-8{:03x}-a{:03x}-{:012x}",

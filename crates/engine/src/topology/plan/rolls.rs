@@ -14,6 +14,7 @@ use crate::topology::current::Current;
 use crate::topology::held::{Held, HeldReason, PausedBy};
 use crate::topology::origin::is_below;
 use crate::topology::worker::{API_VERSION, WorkerKind};
+use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, replicas_within};
 use model::hub::{Object, annotation, group_of, label};
 use model::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, is_stricter, row};
 use model::world::{Found, Selection, World};
@@ -156,8 +157,8 @@ pub(super) fn defaulted(owner: Owner, sent: &Object, had: Option<i64>) -> Option
         Owner::MachineDeployment | Owner::MachinePool => {
             let bound = |name: &str| sent.annotation(name).and_then(|text| text.parse::<i64>().ok());
             match (bound(annotation::AUTOSCALER_MIN_SIZE), bound(annotation::AUTOSCALER_MAX_SIZE)) {
-                (Some(least), Some(most)) => Some(had.unwrap_or(least).min(most).max(least)),
-                _ => Some(1),
+                (Some(least), Some(most)) => Some(replicas_within(had, least, most)),
+                _ => Some(DEFAULT_REPLICAS.into()),
             }
         }
         Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane => Some(1),
@@ -558,8 +559,9 @@ fn at_a_time(step: &Step, owner: Owner, machines: Option<i64>) -> Option<i64> {
     match owner {
         Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane | Owner::Rke2ControlPlane => Some(1),
         Owner::MachineDeployment if !is_on_delete(step) => machines.map(|machines| {
-            let surge = share(strategy(step, "rollingUpdate.maxSurge"), 1, machines, true);
-            let unavailable = share(strategy(step, "rollingUpdate.maxUnavailable"), 0, machines, false);
+            let surge = share(strategy(step, "rollingUpdate.maxSurge"), MAX_SURGE.into(), machines, true);
+            let unavailable =
+                share(strategy(step, "rollingUpdate.maxUnavailable"), MAX_UNAVAILABLE.into(), machines, false);
             surge.saturating_add(unavailable).clamp(1, machines.max(1))
         }),
         Owner::MachineDeployment | Owner::MachinePool | Owner::OtherControlPlane => None,

@@ -11,6 +11,7 @@ use crate::topology::Failure;
 use crate::topology::refusals::{completed_in, definition_of};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use golang::json::StringMap;
+use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 use model::hub::{Cluster, Object, ObjectKey, ObjectRef, label};
 use model::rollouts::Owner;
 use model::world::{Found, Record, Selection, World};
@@ -214,17 +215,17 @@ fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
 /// Sets the default strategy of admission in a machine deployment (MA-28.2.3).
 fn complete_strategy(object: &mut Object) {
     const TYPE: &str = "spec.rollout.strategy.type";
-    let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or("RollingUpdate").to_owned();
+    let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or(ROLLING_UPDATE).to_owned();
     let mut fill = |path: &str, value: Value| {
         if object.at(path).is_none() {
             // `spec` holds other fields, and those on the way are objects where they are at all.
             let _ = object.set(path, value);
         }
     };
-    if kind == "RollingUpdate" {
+    if kind == ROLLING_UPDATE {
         fill(TYPE, kind.into());
-        fill("spec.rollout.strategy.rollingUpdate.maxSurge", 1.into());
-        fill("spec.rollout.strategy.rollingUpdate.maxUnavailable", 0.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxSurge", MAX_SURGE.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxUnavailable", MAX_UNAVAILABLE.into());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::machine_set::resolved;
+use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE};
 use model::hub::{IntOrString, Object};
 
 /// What a rollout keeps to.
@@ -40,7 +41,7 @@ impl Limits {
             let Some(value) = deployment.at(&path) else { return Ok(IntOrString::Int(default)) };
             serde_json::from_value(value.clone()).map_err(|error| Fault::because(format!("{path}: {error}")))
         };
-        Limits::new(replicas, &read("maxSurge", 1)?, &read("maxUnavailable", 0)?)
+        Limits::new(replicas, &read("maxSurge", MAX_SURGE)?, &read("maxUnavailable", MAX_UNAVAILABLE)?)
     }
 
     /// How many machines have to be available.

@@ -11,13 +11,12 @@ use crate::lifecycle::clone::{Extra, clone};
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::fields::{map_mut, owner, reference_value, set, text, texts};
 use crate::lifecycle::names;
+use model::hub::machine_defaults::NODE_DELETION_TIMEOUT_SECONDS;
 use model::hub::naming::label_value_of;
 use model::hub::{ContractRef, Named, Object, label};
 
 /// What the Machine controller removes last.
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
-/// The timeout that admission sets on machines without one (MA-28.1).
-const NODE_DELETION_TIMEOUT: i64 = 10;
 /// Fields of the machine template that running machines get too (MA-15.11).
 pub(in crate::lifecycle) const IN_PLACE: [&str; 6] = [
     "readinessGates",
@@ -48,7 +47,7 @@ pub(super) fn annotations(set: &Object) -> BTreeMap<String, String> {
 pub(super) fn in_place(set: &Object, field: &str) -> Value {
     let value = set.at(&format!("spec.template.spec.{field}")).cloned().unwrap_or_default();
     match field {
-        "deletion.nodeDeletionTimeoutSeconds" if value.is_null() => NODE_DELETION_TIMEOUT.into(),
+        "deletion.nodeDeletionTimeoutSeconds" if value.is_null() => NODE_DELETION_TIMEOUT_SECONDS.into(),
         _ => value,
     }
 }
