@@ -2,6 +2,8 @@
 //! [Go](https://pkg.go.dev/time#ParseDuration). Uses nothing of the crate.
 
 mod civil;
+#[cfg(test)]
+mod comparison_with_jiff;
 mod duration;
 mod moment;
 
