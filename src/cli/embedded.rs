@@ -17,8 +17,8 @@ use super::files::{Loaded, Reader};
 use super::leading::NAMESPACE;
 use super::listen;
 use super::output::Text;
-use super::progress::Progress;
 use super::state_dir::StateDir;
+use super::status_line::StatusLine;
 use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::server::{self, Server};
 use apiserver::http::front::{self, Token};
@@ -86,7 +86,7 @@ impl Api {
     ///
     /// # Errors
     /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state directory.
-    pub(super) async fn bind(options: &Serve, progress: &Progress) -> Result<Api> {
+    pub(super) async fn bind(options: &Serve, progress: &StatusLine) -> Result<Api> {
         let embedded = Embedded::new(Options::default());
         let loaded = seed(&embedded, &options.load, &options.links, progress)?;
         let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
@@ -157,7 +157,7 @@ pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(
 }
 
 /// Stores the objects of the start.
-fn seed(embedded: &Embedded, paths: &[PathBuf], links: &Links, progress: &Progress) -> Result<Contents> {
+fn seed(embedded: &Embedded, paths: &[PathBuf], links: &Links, progress: &StatusLine) -> Result<Contents> {
     progress.step("Reading files");
     let input = Reader::new(&Variables::default(), links).read(paths)?;
     if let Some(unreadable) = input.unreadable.first() {

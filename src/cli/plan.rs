@@ -10,7 +10,6 @@
 
 mod dry_run;
 mod markdown;
-mod progress;
 mod text;
 mod values;
 mod words;
@@ -37,6 +36,7 @@ use super::held_edits::held_edits;
 use super::live::{Connection, Reach};
 use super::offline::Subject;
 use super::output;
+use super::progress_bar::{OF_CLUSTERS, ProgressBar};
 use super::rollout::{self, Side};
 use super::schemas;
 use super::validate;
@@ -47,7 +47,6 @@ use engine::comparison::compare;
 use engine::comparison::report::{Keep, Report, ReportCollector};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use model::hub::ObjectKey;
-use progress::Progress;
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
@@ -100,7 +99,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !unplanned.contains(cluster)).collect();
-    let progress = Progress::of(clusters.len(), started);
+    let progress = ProgressBar::new(clusters.len(), OF_CLUSTERS, started);
     let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
     let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
     // Equal objects of two Clusters may have unequal answers of a server.
@@ -190,7 +189,7 @@ fn extensions(options: &Plan, after: &Side, cluster: Option<&Connection>) -> Res
 fn in_parallel(
     clusters: &[EquivalentClusters],
     keep: Keep,
-    progress: &Progress,
+    progress: &ProgressBar,
     compare: impl Fn(&ObjectKey) -> ClusterReport + Sync,
 ) -> ReportCollector {
     let next = AtomicUsize::new(0);

@@ -28,7 +28,7 @@ use super::live;
 use super::machines;
 use super::memory::{self, Connections, Shares};
 use super::output::{self, Text};
-use super::progress::Progress;
+use super::status_line::StatusLine;
 use super::tasks::supervise;
 use super::watches::Watches;
 use super::workloads::WorkloadServer;
@@ -67,7 +67,7 @@ const ABORTED: u8 = 130;
 
 /// Serves until a signal.
 pub(super) fn run(options: Serve) -> Result<ExitCode> {
-    let progress = Progress::new(options.embedded);
+    let progress = StatusLine::new(options.embedded);
     let beside = if progress.is_shown() { Beside::Progress } else { Beside::Nothing };
     let _log = log::install(options.log_format, &log_filter(&options, &progress), beside)?;
     log::log_panics();
@@ -88,12 +88,12 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
 }
 
 /// Which log lines appear: those that were asked for, else warnings where a person watches the start, else the usual ones.
-fn log_filter(options: &Serve, progress: &Progress) -> String {
+fn log_filter(options: &Serve, progress: &StatusLine) -> String {
     let of_terminal = || progress.is_shown().then(|| std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()));
     options.log.clone().or_else(of_terminal).unwrap_or_else(|| "info".to_owned())
 }
 
-async fn serve(options: Serve, progress: Progress, probes: Handle) -> Result<ExitCode> {
+async fn serve(options: Serve, progress: StatusLine, probes: Handle) -> Result<ExitCode> {
     let mut signals = Signals::install()?;
     let running = tokio::select! {
         running = Running::start(&options, progress, &probes) => running?,
@@ -149,7 +149,7 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
 }
 
 impl Running {
-    async fn start(options: &Serve, progress: Progress, probe_runtime: &Handle) -> Result<Running> {
+    async fn start(options: &Serve, progress: StatusLine, probe_runtime: &Handle) -> Result<Running> {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
         options.certificates.check()?;
@@ -337,7 +337,7 @@ fn serve_apis(
 
 /// Prints the announcement; with --embedded once everything is ready.
 /// On a terminal, the machines of the embedded API follow.
-async fn greet(health: Arc<Health>, embedded: Option<Arc<Metrics>>, progress: Progress, announcement: Text) {
+async fn greet(health: Arc<Health>, embedded: Option<Arc<Metrics>>, progress: StatusLine, announcement: Text) {
     if embedded.is_some() {
         until_ready(&health).await;
     }
@@ -422,7 +422,7 @@ struct Source {
 
 impl Source {
     /// The Lease is renewed on the runtime of the probes.
-    async fn of(options: &Serve, progress: &Progress, runtime: &Handle) -> Result<Source> {
+    async fn of(options: &Serve, progress: &StatusLine, runtime: &Handle) -> Result<Source> {
         if options.embedded {
             let api = Api::bind(options, progress).await?;
             let (client, server) = (api.embedded.client(), format!("https://{}", api.address));

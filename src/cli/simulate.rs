@@ -11,7 +11,6 @@ mod chart;
 mod json;
 mod page;
 mod palette;
-mod progress;
 mod report;
 mod text;
 
@@ -27,8 +26,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
-use self::progress::Progress;
-use self::report::{Report, Stuck};
+use self::report::{Report, Stuck, span};
 use super::args::{Output, Simulate};
 use super::atomic_file;
 use super::choice;
@@ -39,6 +37,7 @@ use super::live::{Connection, Reach};
 use super::machines::timings;
 use super::offline::Subject;
 use super::output;
+use super::progress_bar::{OF_CLUSTERS, ProgressBar};
 use super::rollout::Side;
 use super::validate::{complain, denials};
 use engine::topology::equivalent_clusters::{EquivalentClusters, ungrouped};
@@ -440,7 +439,8 @@ impl Run<'_> {
     /// Simulates Clusters, on all processors.
     fn all(&self, clusters: &[EquivalentClusters]) -> Result<BTreeMap<ObjectKey, Ended>> {
         let number = clusters.iter().map(|group| 1 + group.others.len()).sum();
-        let (next, progress) = (AtomicUsize::new(0), Progress::of(number));
+        let template = if number == 1 { "{spinner} {msg} simulated" } else { OF_CLUSTERS };
+        let (next, progress) = (AtomicUsize::new(0), ProgressBar::new(number, template, Instant::now()));
         let work = || {
             let mut ends = Vec::new();
             while let Some(group) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -461,10 +461,10 @@ impl Run<'_> {
     }
 
     /// Simulates one Cluster; equivalent ones have its timeline with their names. A Cluster that is stuck has a reason of its own.
-    fn each(&self, group: &EquivalentClusters, progress: &Progress) -> Result<Vec<(ObjectKey, Ended)>> {
+    fn each(&self, group: &EquivalentClusters, progress: &ProgressBar) -> Result<Vec<(ObjectKey, Ended)>> {
         let EquivalentClusters { first, others } = group;
         let end = self.one(first, progress)?;
-        progress.add();
+        progress.add(1);
         let mut ends = Vec::with_capacity(1 + others.len());
         for other in others {
             let known = (end.stuck.is_none() && end.stuck_before.is_none()).then_some(end.timeline.as_ref()).flatten();
@@ -472,7 +472,7 @@ impl Run<'_> {
                 Some(timeline) => (other.clone(), Ended::well(timeline)),
                 None => (other.clone(), self.one(other, progress)?),
             });
-            progress.add();
+            progress.add(1);
         }
         ends.push((first.clone(), end));
         Ok(ends)
@@ -498,8 +498,8 @@ impl Run<'_> {
     }
 
     /// Simulates one Cluster.
-    fn one(&self, key: &ObjectKey, progress: &Progress) -> Result<Ended> {
-        let tell = |now: Moment| progress.reach(now.seconds - self.start.seconds);
+    fn one(&self, key: &ObjectKey, progress: &ProgressBar) -> Result<Ended> {
+        let tell = |now: Moment| progress.set_message(|| span(now.seconds - self.start.seconds));
         let simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
         let mut simulation = simulation.until(self.stop.clone());
         for class in &self.before.classes {

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::report::{Group, Report};
+use super::report::{Report, TimelineGroup};
 use model::hub::ObjectKey;
 use simulation::timeline::{ClusterTimeline, Entry, HeldSpan, MachineSpan};
 
 /// The report as JSON.
 pub(super) fn value(report: &Report<'_>) -> Value {
     let of_groups = report.groups.iter().flat_map(|group| group.clusters.iter().map(move |key| (*key, group)));
-    let groups_of: std::collections::BTreeMap<&ObjectKey, &Group<'_>> = of_groups.collect();
+    let groups_of: std::collections::BTreeMap<&ObjectKey, &TimelineGroup<'_>> = of_groups.collect();
     let clusters = report.timeline.clusters.iter().filter_map(|(key, timeline)| {
         let group = groups_of.get(key)?;
         Some(cluster(key, timeline, group))
@@ -26,11 +26,11 @@ pub(super) fn value(report: &Report<'_>) -> Value {
     })
 }
 
-fn outcome(group: &Group<'_>) -> &'static str {
+fn outcome(group: &TimelineGroup<'_>) -> &'static str {
     if group.reason.is_none() { "converged" } else { "stuck" }
 }
 
-fn group(group: &Group<'_>) -> Value {
+fn group(group: &TimelineGroup<'_>) -> Value {
     json!({
         "clusters": group.clusters.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "outcome": outcome(group),
@@ -41,7 +41,7 @@ fn group(group: &Group<'_>) -> Value {
     })
 }
 
-fn cluster(key: &ObjectKey, timeline: &ClusterTimeline, group: &Group<'_>) -> Value {
+fn cluster(key: &ObjectKey, timeline: &ClusterTimeline, group: &TimelineGroup<'_>) -> Value {
     json!({
         "namespace": key.namespace,
         "name": key.name,

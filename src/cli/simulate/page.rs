@@ -4,7 +4,7 @@
 
 use super::chart::{self, Scale};
 use super::palette::{Palette, escaped, states};
-use super::report::{Group, Report, span};
+use super::report::{Report, TimelineGroup, span};
 use schema::field::counted;
 use simulation::timeline::ClusterTimeline;
 
@@ -63,7 +63,7 @@ fn clusters(report: &Report<'_>) -> String {
     )
 }
 
-fn of_group(group: &Group<'_>, report: &Report<'_>, palette: &Palette) -> String {
+fn of_group(group: &TimelineGroup<'_>, report: &Report<'_>, palette: &Palette) -> String {
     let names: Vec<String> = group.clusters.iter().map(|key| escaped(&key.to_string())).collect();
     let title = match &*names {
         [first, _, ..] => format!("{first} <span class=\"more\">and {} more</span>", names.len() - 1),
@@ -82,7 +82,7 @@ fn of_group(group: &Group<'_>, report: &Report<'_>, palette: &Palette) -> String
 }
 
 /// How long a group takes, and how many machines it has.
-fn facts(group: &Group<'_>) -> String {
+fn facts(group: &TimelineGroup<'_>) -> String {
     let ClusterTimeline { last, events, peak_machines, .. } = group.timeline;
     let state = match group.reason {
         Some(_) => format!("<strong class=\"bad\">stuck</strong> after {}", span(*last)),
@@ -94,7 +94,7 @@ fn facts(group: &Group<'_>) -> String {
 }
 
 /// Why a group is stuck, and which Clusters it has.
-fn explained(group: &Group<'_>, names: &[String]) -> String {
+fn explained(group: &TimelineGroup<'_>, names: &[String]) -> String {
     let mut text = String::new();
     if let Some(reason) = group.reason {
         text += &format!("<p class=\"bad\">{}</p>\n", escaped(&reason.to_string()));
@@ -109,7 +109,7 @@ fn explained(group: &Group<'_>, names: &[String]) -> String {
 }
 
 /// The charts of the first Cluster of a group, over its own time; where nothing happens, over the time of all.
-fn charts(group: &Group<'_>, report: &Report<'_>, palette: &Palette) -> String {
+fn charts(group: &TimelineGroup<'_>, report: &Report<'_>, palette: &Palette) -> String {
     let timeline = group.timeline;
     let scale = match timeline.last {
         0 => of_fleet(report),

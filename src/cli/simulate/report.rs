@@ -10,13 +10,13 @@ use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
 pub(super) struct Report<'a> {
     pub timeline: &'a Timeline,
     /// Most Clusters first; those that are stuck come before all others.
-    pub groups: Vec<Group<'a>>,
+    pub groups: Vec<TimelineGroup<'a>>,
     pub seconds: i64,
     pub stuck: usize,
 }
 
 /// Clusters whose timelines are the same, apart from the names of objects.
-pub(super) struct Group<'a> {
+pub(super) struct TimelineGroup<'a> {
     pub clusters: Vec<&'a ObjectKey>,
     /// The timeline of the first Cluster.
     pub timeline: &'a ClusterTimeline,
@@ -38,17 +38,18 @@ pub(super) struct Stuck {
 impl<'a> Report<'a> {
     /// What a simulation came to; `fails` says whether failures were injected.
     pub(super) fn of(timeline: &'a Timeline, stuck: &'a BTreeMap<ObjectKey, Stuck>, fails: bool) -> Self {
-        let mut groups: BTreeMap<Shape, Group<'a>> = BTreeMap::new();
+        let mut groups: BTreeMap<Shape, TimelineGroup<'a>> = BTreeMap::new();
         for (key, cluster) in &timeline.clusters {
             let stuck = stuck.get(key);
             let reason = stuck.map(|stuck| &stuck.reason);
             let way_out = stuck.and_then(|stuck| stuck.remediation(fails));
-            let new = || Group { clusters: Vec::new(), timeline: cluster, reason, reasons: BTreeMap::new(), way_out };
+            let new =
+                || TimelineGroup { clusters: Vec::new(), timeline: cluster, reason, reasons: BTreeMap::new(), way_out };
             let group = groups.entry(Shape::of(key, cluster, reason)).or_insert_with(new);
             group.clusters.push(key);
             group.reasons.extend(reason.map(|reason| (key, reason)));
         }
-        let mut groups: Vec<Group<'a>> = groups.into_values().collect();
+        let mut groups: Vec<TimelineGroup<'a>> = groups.into_values().collect();
         groups.sort_by_key(|group| {
             (group.reason.is_none(), std::cmp::Reverse(group.clusters.len()), group.clusters.first().copied())
         });

@@ -1,6 +1,6 @@
 //! A simulation for people.
 
-use super::report::{Group, Report, Wait, span, waits_of};
+use super::report::{Report, TimelineGroup, Wait, span, waits_of};
 use crate::cli::output::Text;
 use schema::field::counted;
 use simulation::timeline::{ClusterTimeline, Entry};
@@ -18,8 +18,9 @@ pub(super) fn text(report: &Report<'_>, all: bool, has_default_times: bool) -> T
     if report.groups.len() > 1 {
         add_waits(&mut text, "", &report.waits(), if all { usize::MAX } else { WAITS });
     }
-    let has_events =
-        |group: &&Group<'_>| group.reason.is_some() || !group.timeline.events.is_empty() || report.groups.len() > 1;
+    let has_events = |group: &&TimelineGroup<'_>| {
+        group.reason.is_some() || !group.timeline.events.is_empty() || report.groups.len() > 1
+    };
     report.groups.iter().filter(has_events).for_each(|group| add_group(&mut text, group, all));
     if has_default_times && !report.has_nothing_to_do() {
         text.line("");
@@ -62,7 +63,7 @@ fn add_waits(text: &mut Text, indent: &str, waits: &[Wait<'_>], most: usize) {
     }
 }
 
-fn add_group(text: &mut Text, group: &Group<'_>, all: bool) {
+fn add_group(text: &mut Text, group: &TimelineGroup<'_>, all: bool) {
     let ClusterTimeline { peak_machines, last, .. } = group.timeline;
     let most = if all { usize::MAX } else { NAMES };
     let title = match &*group.clusters {

@@ -4,14 +4,14 @@ use super::output;
 
 /// The line, on a terminal; nothing elsewhere. Dropping it erases the line.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct StatusLine {
     is_shown: bool,
 }
 
-impl Progress {
+impl StatusLine {
     /// A line if it is wanted and standard error is a terminal.
     pub(super) fn new(wanted: bool) -> Self {
-        Progress { is_shown: wanted && output::has_terminal_for_messages() }
+        StatusLine { is_shown: wanted && output::has_terminal_for_messages() }
     }
 
     pub(super) fn is_shown(&self) -> bool {
@@ -26,7 +26,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         if self.is_shown {
             output::progress("");
