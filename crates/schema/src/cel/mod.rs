@@ -8,8 +8,8 @@
 //!                                                                 └► eval   on JSON seen through its declaration (value)
 //! ```
 //!
-//! `schema` declares the type of a value for expressions, and says how patterns are compiled. Parser and evaluator are our own:
-//! nesting is limited when an expression is parsed, so nothing recurses deeper than that. An evaluation has two budgets (`meter`):
+//! `schema` declares the type of a value for expressions, and says how patterns are compiled. No crate has the checker and the estimator,
+//! so parser and evaluator are our own too (DEC-111). Nesting is limited when an expression is parsed, so nothing recurses deeper than that. An evaluation has two budgets (`meter`):
 //! the cost units of Kubernetes, and the work that it really takes.
 //!
 //! Known differences from Kubernetes:
