@@ -49,6 +49,8 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.lease_transitions.get_or_create(&outcome));
     drop(metrics.reconciles.get_or_create(&Reconcile { controller: "clusterclass", outcome: "failed" }));
     drop(metrics.reconcile_duration.get_or_create(&Controller { controller: "clusterclass" }));
+    drop(metrics.reconciles_due.get_or_create(&Controller { controller: "clusterclass" }));
+    drop(metrics.watch_version.get_or_create(&kind));
     drop(metrics.waiting.get_or_create(&Queue { queue: "reviews" }));
     drop(metrics.shed_requests.get_or_create(&reason));
     drop(metrics.live_reads.get_or_create(&Read { what: "nodes", outcome: "found" }));

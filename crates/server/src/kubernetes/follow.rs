@@ -85,8 +85,13 @@ fn seen<K: Resource + 'static>(
     kind: WatchedKind,
     metrics: Arc<Metrics>,
 ) -> impl Stream<Item = Observation<K>> + Send {
-    let start = (Box::pin(reports), Lists::default(), kind, metrics);
-    stream::unfold(start, async |(mut reports, mut lists, kind, metrics)| {
+    let start = (Box::pin(reports), Lists::default(), kind, metrics, None);
+    stream::unfold(start, async |(mut reports, mut lists, kind, metrics, shown)| {
+        // The consumer asks for more once it has taken over what it was given.
+        let newest = metrics.watch_version.get_or_create(&metrics::Kind { kind: kind.metric }).clone();
+        shown.into_iter().for_each(|shown| {
+            newest.set(newest.get().max(shown));
+        });
         let seen = match reports.next().await? {
             Ok(Report::Bookmark | Report::Reopened) => Observation::Alive,
             Ok(Report::Event(event)) => lists.seen(event),
@@ -96,14 +101,31 @@ fn seen<K: Resource + 'static>(
                 return None;
             }
             Err(fault) => {
+                if matches!(fault, Fault::WentBack(..)) {
+                    // Versions of the history that is lost are newer than those to come.
+                    newest.set(0);
+                }
                 metrics.watch_errors.get_or_create(&metrics::Kind { kind: kind.metric }).inc();
                 warn!(kind = kind.kind, version = kind.version, error = %shortened(&fault.to_string()), "Watch failed, retrying");
                 Observation::Failed(fault)
             }
         };
         kind.note(&seen);
-        Some((seen, (reports, lists, kind, metrics)))
+        let shown = version_of(&seen).or(shown);
+        Some((seen, (reports, lists, kind, metrics, shown)))
     })
+}
+
+/// The resourceVersion up to which an observation shows the objects of a kind.
+fn version_of<K: Resource>(seen: &Observation<K>) -> Option<i64> {
+    let version = match seen {
+        Observation::There { object, in_list: false } | Observation::Gone(object) => {
+            object.meta().resource_version.as_deref()
+        }
+        Observation::Listed { version, .. } => Some(&**version),
+        Observation::There { in_list: true, .. } | Observation::Alive | Observation::Failed(_) => None,
+    };
+    version?.parse().ok()
 }
 
 /// The list in progress: objects arrive one by one, and those that did not arrive are gone at its end.

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
@@ -22,7 +21,7 @@ use super::backoff::Backoff;
 use super::class::{ReconcileError, Reconciler};
 use super::postponed::Postponed;
 use super::raw::RawClass;
-use super::runs::{Conclusion, RunFailure, RunOutcome, SOON, Verdict, conclude, count, resync, run_woken};
+use super::runs::{Action, Conclusion, RunFailure, RunOutcome, SOON, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use super::users::Users;
 use crate::kubernetes::address;
@@ -104,7 +103,7 @@ impl ClassController {
             let span = info_span!("reconcile", class = %class.key());
             async move { run(&class, &reconciler, &index, &metrics).await }.instrument(span)
         };
-        run_woken(classes, woken, WORKERS, run).await;
+        run_woken((NAME, &self.0.metrics), classes, woken, WORKERS, run).await;
     }
 
     /// Keeps the classes and what is derived from them current.

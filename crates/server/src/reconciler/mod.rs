@@ -56,6 +56,7 @@ pub mod lifecycle;
 pub mod controller;
 pub mod names;
 mod backoff;
+mod due;
 mod postponed;
 mod raw;
 mod runs;

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt};
 use kube::runtime::applier;
-use kube::runtime::controller::{Action, Config};
+use kube::runtime::controller::{self, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::backoff::Backoff;
+use super::due::DueObjects;
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::follow::key_of;
 use crate::kubernetes::managed::REFUSED;
 use crate::kubernetes::overload::Overload;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
@@ -52,8 +54,35 @@ impl RunOutcome {
     }
 }
 
+/// When the next run of an object is due if no event queues it before.
+///
+/// kube's type of the same name does not say when that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Action {
+    requeue_after: Option<Duration>,
+}
+
+impl Action {
+    /// A run after this time.
+    pub(super) const fn requeue(after: Duration) -> Self {
+        Action { requeue_after: Some(after) }
+    }
+
+    /// No run before the next event.
+    pub(super) const fn await_change() -> Self {
+        Action { requeue_after: None }
+    }
+}
+
+impl From<Action> for controller::Action {
+    fn from(action: Action) -> Self {
+        action.requeue_after.map_or_else(Self::await_change, Self::requeue)
+    }
+}
+
 /// Reconciles queued known objects, one run at a time for each object and `workers` side by side.
 pub(super) async fn run_woken<K, R>(
+    (controller, metrics): (&'static str, &Arc<Metrics>),
     known: Store<K>,
     woken: impl Stream<Item = ObjectRef<K>>,
     workers: u16,
@@ -62,12 +91,29 @@ pub(super) async fn run_woken<K, R>(
     K: kube::Resource<DynamicType: fmt::Debug + Clone + Eq + Hash + Unpin> + Clone + 'static,
     R: Future<Output = Action>,
 {
-    let run = |object, _| Box::pin(run(object).map(Ok::<_, Infallible>));
+    let due = DueObjects::new(metrics.clone(), move |_| controller);
+    let run = |object: Arc<K>, _| {
+        let (key, due) = (key_of(&*object), &due);
+        due.begin(&key);
+        let run = run(object).map(move |action| {
+            action.requeue_after.into_iter().for_each(|after| due.queue(&key, after));
+            due.end(&key);
+            Ok::<_, Infallible>(action.into())
+        });
+        Box::pin(run)
+    };
     // Errors are dealt with where they arise; an object that is gone is no error.
     let again = |_: Arc<K>, never: &Infallible, _: Arc<()>| match *never {};
     let config = Config::default().concurrency(workers);
+    let named = |name: &str, namespace: &Option<String>| ObjectKey::new(namespace.as_deref().unwrap_or(""), name);
+    let woken = woken.inspect(|woken| due.queue(&named(&woken.name, &woken.namespace), Duration::ZERO));
     let runs = applier(run, again, Arc::default(), known, woken.map(Ok::<_, Infallible>), config);
-    runs.for_each(|_| std::future::ready(())).await;
+    let note_gone = async |outcome| {
+        if let Err(controller::Error::ObjectNotFound(gone)) = outcome {
+            due.skip(&named(&gone.name, &gone.namespace));
+        }
+    };
+    runs.for_each(note_gone).await;
 }
 
 /// What the failure of a run means for the next one.

@@ -87,6 +87,8 @@ pub struct Metrics {
     pub unreadable_objects: Family<Kind, Counter>,
     pub cache_unreadable_objects: Family<Kind, Gauge>,
     pub watch_errors: Family<Kind, Counter>,
+    /// The newest resourceVersion that watches have shown.
+    pub watch_version: Family<Kind, Gauge>,
     pub handshake_failures: Family<Reason, Counter>,
     pub tls_reloads: Family<Outcome, Counter>,
     pub tls_certificate_expiry: Gauge<f64, AtomicU64>,
@@ -101,6 +103,8 @@ pub struct Metrics {
     pub write_limit: Gauge,
     pub reconciles: Family<Reconcile, Counter>,
     pub reconcile_duration: Family<Controller, Histogram>,
+    /// Objects whose run is due or in progress.
+    pub reconciles_due: Family<Controller, Gauge>,
     pub waiting: Family<Queue, Gauge>,
     pub shed_requests: Family<Reason, Counter>,
     pub certificate_actions: Family<Action, Counter>,
@@ -208,6 +212,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
         unreadable_objects: new.metric("unreadable_objects", "Watched objects that could not be decoded"),
         cache_unreadable_objects: new.metric("cache_unreadable_objects", "Stored objects that cannot be read now"),
         watch_errors: new.metric("watch_errors", "Errors of watches, each followed by a retry"),
+        watch_version: new.metric("watch_resource_version", "Newest resourceVersion that a watch of the kind has shown"),
         handshake_failures: new.metric("tls_handshake_failures", "TLS handshakes that failed"),
         tls_reloads: new.metric("tls_reloads", "Reloads of changed certificates, by result"),
         tls_certificate_expiry: new.timed(
@@ -230,6 +235,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
             "Duration of a controller run",
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 20))),
         ),
+        reconciles_due: new.metric("reconciles_due", "Objects whose run is in progress or due within a second"),
         lease_errors: new.metric("lease_errors", "Failures to read or renew the lease"),
         write_limit: new.metric("write_limit", "Writes that the leader sends at a time"),
         waiting: new.metric("admission_requests_waiting", "Reviews in the queue"),

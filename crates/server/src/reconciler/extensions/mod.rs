@@ -14,14 +14,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
 use self::config::RawConfig;
 use self::run::{DiscoveryFailure, Reconciler};
-use super::runs::{self, Conclusion, RunFailure, SOON, Verdict, conclude, count, run_woken};
+use super::runs::{self, Action, Conclusion, RunFailure, SOON, Verdict, conclude, count, run_woken};
 use super::setup::Setup;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::extensions::Extensions;
@@ -83,7 +82,7 @@ impl ExtensionController {
             let span = info_span!("reconcile", extensionconfig = config.object.name());
             async move { run(&config, &reconciler, &metrics).await }.instrument(span)
         };
-        run_woken(configs, woken, WORKERS, run).await;
+        run_woken((NAME, &self.setup.metrics), configs, woken, WORKERS, run).await;
     }
 
     /// Keeps the ExtensionConfigs current. Where the kind is not served there is none.

@@ -126,11 +126,14 @@ impl Runner {
                 next = async { due.as_mut().hold_unless(|id| !running.contains(id)).next().await }, if runs.len() < WORKERS => {
                     let Some(id) = next else { return };
                     running.insert(id.clone());
+                    self.store.due.begin(&id);
                     let (span, runner) = (info_span!("step", object = %id), Arc::clone(&self));
                     runs.spawn(async move { noticed(&id, runner.step(&id)).await; id }.instrument(span));
                 }
                 Some(id) = runs.join_next() => {
-                    running.remove(&id.expect("steps do not panic, and end before this future"));
+                    let id = id.expect("steps do not panic, and end before this future");
+                    running.remove(&id);
+                    self.store.due.end(&id);
                 }
             }
         }

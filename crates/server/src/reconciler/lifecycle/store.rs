@@ -10,6 +10,8 @@ use futures::channel::mpsc;
 use kube::runtime::scheduler::ScheduleRequest;
 use tokio::time::Instant;
 
+use super::controller_name;
+use crate::reconciler::due::DueObjects;
 use crate::telemetry::metrics::{self, Metrics};
 use machines::lifecycle::wake::concerned;
 use machines::lifecycle::{GroupKind, ObjectId, Objects};
@@ -39,6 +41,8 @@ pub(super) struct Store {
     lists: Mutex<HashMap<Option<ObjectKey>, HashMap<GroupKind, u64>>>,
     /// The uids of objects that are gone; locked while `objects` is.
     gone: Mutex<Recent<String>>,
+    /// The objects whose step is due or in progress.
+    pub due: DueObjects<ObjectId>,
     metrics: Arc<Metrics>,
 }
 
@@ -52,6 +56,7 @@ impl Store {
             waiting: Mutex::default(),
             lists: Mutex::default(),
             gone: Mutex::default(),
+            due: DueObjects::new(metrics.clone(), controller_name),
             metrics,
         };
         (store, due)
@@ -69,6 +74,7 @@ impl Store {
 
     /// Runs a step of an object after that time.
     pub(super) fn wake_after(&self, id: &ObjectId, after: Duration) {
+        self.due.queue(id, after);
         let request = ScheduleRequest { message: id.clone(), run_at: Instant::now() + after };
         // The receiver is gone when this process no longer leads.
         let _ = self.queue.unbounded_send(request);

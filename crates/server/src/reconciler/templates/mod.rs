@@ -18,14 +18,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
 use self::run::{Reconciler, RunError};
 use super::backoff::Backoff;
-use super::runs::{self, Conclusion, RunFailure, SOON, Verdict, conclude, count, resync, run_woken};
+use super::runs::{self, Action, Conclusion, RunFailure, SOON, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
@@ -99,7 +98,7 @@ impl TemplatesController {
         };
         let woken = woken.flat_map(|wake: Wake| futures::stream::iter(wake.objects(&objects, &reconciler)));
         tokio::select! {
-            () = run_woken(store, woken, WORKERS, run) => {}
+            () = run_woken((controller_of(maker), &self.0.metrics), store, woken, WORKERS, run) => {}
             () = follow => {}
             () = follow_clusters(&self.0.cache, &wake) => {}
         }

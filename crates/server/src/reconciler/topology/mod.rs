@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
@@ -31,7 +30,7 @@ use self::queue::{Named, Queue};
 use self::run::{Reconciler, RunError, TopologyOutcome};
 use super::backoff::Backoff;
 use super::postponed::Postponed;
-use super::runs::{self, Conclusion, RunFailure, Verdict, conclude, count, resync, run_woken};
+use super::runs::{self, Action, Conclusion, RunFailure, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
@@ -146,7 +145,7 @@ impl TopologyController {
             let span = info_span!("reconcile", cluster = %named.key());
             async move { run(&named.key(), &reconciler, &queue).await }.instrument(span)
         };
-        run_woken(queue.names(), woken, self.workers, run).await;
+        run_woken((NAME, &self.setup.metrics), queue.names(), woken, self.workers, run).await;
     }
 }
 
