@@ -1,0 +1,32 @@
+//! Output formats.
+
+use clap::ValueEnum;
+
+/// How results look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Human-readable text.
+    Text,
+    /// Stable, documented format for programs.
+    Json,
+}
+
+/// How a plan looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanOutput {
+    /// Human-readable text.
+    Text,
+    /// Stable, documented format for programs.
+    Json,
+    /// Markdown for merge requests.
+    Markdown,
+}
+
+/// How objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Written {
+    /// One document per object.
+    Yaml,
+    /// One array of objects.
+    Json,
+}

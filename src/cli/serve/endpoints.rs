@@ -1,0 +1,72 @@
+//! The requests that each port answers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::task::JoinSet;
+
+use crate::cli::args::Serve;
+use crate::cli::leading::Shared;
+use crate::cli::memory::Shares;
+use crate::cli::tasks::supervise;
+use crate::cli::watches::Watches;
+use server::kubernetes::gather::Gatherer;
+use server::kubernetes::versions::ApiVersions;
+use server::webhook::conversion::{self, Converter};
+use server::webhook::limits::Limits;
+use server::webhook::review::Handler;
+use server::webhook::routes;
+
+/// What is answered on each port.
+pub(super) struct EndPoints {
+    /// Everything, for callers in this process.
+    pub all: Router,
+    pub reviews: Router,
+    pub conversions: Router,
+}
+
+impl EndPoints {
+    pub(super) fn of(
+        options: &Serve,
+        shares: Shares,
+        shared: &Shared<'_>,
+        watches: &Watches,
+        tasks: &mut JoinSet<&'static str>,
+    ) -> EndPoints {
+        let Shared { client, cache, metrics, memory, .. } = *shared;
+        let versions = ApiVersions::of_cluster(client.clone());
+        let conversion_limits = conversion::Limits {
+            held: shares.conversions,
+            blocking: shares.converting,
+            ..conversion::Limits::default()
+        };
+        let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
+        let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
+        let gatherer = match &watches.impacts {
+            Some(impacts) => gatherer.watching(impacts.clone()),
+            None => gatherer,
+        };
+        supervise(tasks, "the connections to workload clusters", gatherer.follow_clusters());
+        let limits = Limits {
+            blocking: shares.threads,
+            held: shares.bodies,
+            impact: options.impact_time,
+            max_replaced_machines: options.max_replaced_machines,
+            unknown_impact: options.impact_unknown,
+            ..Limits::default()
+        };
+        let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone())
+            .with_memory(memory.clone())
+            .with_events(client.clone())
+            .with_namespaces(client.clone());
+        let handler = match watches.holds(options, client) {
+            Some(holds) => handler.with_holds(holds),
+            None => handler,
+        };
+        let reviews = routes::router(Arc::new(handler));
+        let all = reviews.clone().merge(conversion::router(converter.clone()));
+        // kube-apiserver shows no certificate when it asks for conversions.
+        let reviews = if options.client_ca.is_some() { reviews.merge(conversion::elsewhere()) } else { all.clone() };
+        EndPoints { all, reviews, conversions: conversion::router_alone(converter) }
+    }
+}
