@@ -1,6 +1,7 @@
 //! Arguments: the commands, and one module for the flags of each group of them.
 //!
-//! The flags of `serve` that take one value have an environment variable: `--webhook-addr` is `TOPOLOGIST_WEBHOOK_ADDR`.
+//! The flags of `serve` that take one value have an environment variable: `--webhook-addr` is
+//! `TOPOLOGIST_WEBHOOK_ADDR`.
 
 pub mod certificates;
 mod checks;
@@ -44,50 +45,55 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Validate Clusters and ClusterClasses in files as the API server and the webhook would.
     ///
-    /// Only objects in the files exist: a Cluster must find its class in them. A version change is checked against the control
-    /// plane, MachineDeployments, Machines, MachinePools and Nodes in the files. With --old, an object in both sets is an
-    /// update, and an object in the old files only is a deletion.
+    /// Only objects in the files exist: a Cluster must find its class in them. A version change is checked against the
+    /// control plane, MachineDeployments, Machines, MachinePools and Nodes in the files. With --old, an object in both
+    /// sets is an update, and an object in the old files only is a deletion.
     ///
-    /// Exit code: 0 all objects allowed, 1 an object is denied, 2 wrong usage, unreadable input, or nothing to validate.
+    /// Exit code: 0 all objects allowed, 1 an object is denied, 2 wrong usage, unreadable input, or nothing to
+    /// validate.
     Validate(Validate),
     /// Print the objects in files with the defaults that the mutating webhook sets.
     ///
-    /// Exit code: 0 printed, 1 an object is denied and nothing is printed, 2 wrong usage, unreadable input, or no Cluster and no
-    /// ClusterClass.
+    /// Exit code: 0 printed, 1 an object is denied and nothing is printed, 2 wrong usage, unreadable input, or no
+    /// Cluster and no ClusterClass.
     Default(Default),
     /// Print every object that the topologies in files define, as YAML.
     ///
-    /// The suffixes of generated names depend on the Cluster and the object only, so the same files give the same output.
+    /// The suffixes of generated names depend on the Cluster and the object only, so the same files give the same
+    /// output.
     ///
-    /// Exit code: 0 printed, 1 an object is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing to render.
+    /// Exit code: 0 printed, 1 an object is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing
+    /// to render.
     Render(Render),
     /// Show what a change does to every Cluster: which objects change, why, and which machines are replaced.
     ///
-    /// The plan assumes that the files of --from are fully rolled out, unless they contain the current objects, and that
-    /// providers finish at once. It therefore covers the whole rollout.
+    /// The plan assumes that the files of --from are fully rolled out, unless they contain the current objects, and
+    /// that providers finish at once. It therefore covers the whole rollout.
     ///
-    /// Exit code: 0 no change, 1 the change is denied, cannot be computed or would be refused by the API server, 2 wrong usage, unreadable input, or nothing to plan,
-    /// 3 objects change in place or are new, 4 machines are replaced or removed, 5 objects are deleted. The highest of 3, 4 and 5
-    /// that applies is used.
+    /// Exit code: 0 no change, 1 the change is denied, cannot be computed or would be refused by the API server, 2
+    /// wrong usage, unreadable input, or nothing to plan, 3 objects change in place or are new, 4 machines are replaced
+    /// or removed, 5 objects are deleted. The highest of 3, 4 and 5 that applies is used.
     Plan(Plan),
     /// Roll Clusters out on a virtual clock, and print what happens when.
     ///
-    /// Exit code: 0 every Cluster is as it should be at the end, 1 one is not, or is denied, 2 wrong usage or unreadable input.
+    /// Exit code: 0 every Cluster is as it should be at the end, 1 one is not, or is denied, 2 wrong usage or
+    /// unreadable input.
     Simulate(Simulate),
     /// Check the CustomResourceDefinitions and roles of a provider against the contract of Cluster API.
     ///
-    /// Definitions are checked together: a template is compared with the definition of the objects that are made from it, and a
-    /// ClusterRole must grant access to groups that Cluster API does not know. With --live nothing is read from files: objects in a
-    /// running cluster are followed.
+    /// Definitions are checked together: a template is compared with the definition of the objects that are made from
+    /// it, and a ClusterRole must grant access to groups that Cluster API does not know. With --live nothing is read
+    /// from files: objects in a running cluster are followed.
     ///
     /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or no definition of a provider.
     CheckProvider(CheckProvider),
     /// Call Runtime Extensions as the controllers would, and check that they behave as callers expect.
     ///
-    /// The classes in --files decide which requests the handlers of patches get; each is sent again with changes, such as a
-    /// variable that is missing. Handlers of lifecycle hooks are not called, because they may have side effects.
+    /// The classes in --files decide which requests the handlers of patches get; each is sent again with changes, such
+    /// as a variable that is missing. Handlers of lifecycle hooks are not called, because they may have side effects.
     ///
-    /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or an extension whose Discovery fails.
+    /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or an extension whose Discovery
+    /// fails.
     CheckExtension(Box<CheckExtension>),
     /// Print the CustomResourceDefinitions of Cluster API and of the embedded provider as YAML.
     Crds(Crds),

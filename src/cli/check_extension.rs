@@ -1,4 +1,5 @@
-//! `check-extension`: calls Runtime Extensions as the controllers would, and says whether they behave as callers expect.
+//! `check-extension`: calls Runtime Extensions as the controllers would, and says whether they behave as callers
+//! expect.
 //!
 //! ```text
 //! --files ─► topologies ─► PatchCall ─► Lab ─► the extension ─► the answer goes on

@@ -13,8 +13,8 @@ use schema::field::closest;
 /// How many names a message lists.
 const NAMES: usize = 8;
 
-/// The Clusters with a topology of either side that are asked for, by namespace and name; `others` are there as well, although
-/// they do not decode.
+/// The Clusters with a topology of either side that are asked for, by namespace and name; `others` are there as well,
+/// although they do not decode.
 ///
 /// # Errors
 /// When a pattern or the selector is about no Cluster.

@@ -1,4 +1,5 @@
-//! Variables of classes in files that the extensions of their patches define (RH-16.1, RH-17.1): what the class controller does in a cluster.
+//! Variables of classes in files that the extensions of their patches define (RH-16.1, RH-17.1): what the class
+//! controller does in a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use model::world::Found;
 
 /// What calls extensions of files, for variables too.
 pub(super) trait VariableServer: ExtensionServer {
-    /// The variables that a handler defines for a class; absent if its extension cannot be asked. Equal calls have equal answers.
+    /// The variables that a handler defines for a class; absent if its extension cannot be asked. Equal calls have
+    /// equal answers.
     fn variables(&self, class: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>>;
 
     /// Notes why the variables of a class cannot be used.

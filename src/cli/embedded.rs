@@ -209,8 +209,8 @@ fn definitions(manifests: &[&Manifest]) -> Vec<Value> {
     all.filter(|definition| !is_among_files(definition)).collect()
 }
 
-/// The object of a manifest as it is stored: a class with the status that its controller would give it, and a definition with
-/// its contracts.
+/// The object of a manifest as it is stored: a class with the status that its controller would give it, and a
+/// definition with its contracts.
 fn object(manifest: &Manifest) -> Value {
     let mut value = manifest.value.clone();
     label_with_contracts(&mut value);
@@ -223,7 +223,8 @@ fn object(manifest: &Manifest) -> Value {
     value
 }
 
-/// Gives a provider's definition that names no contract, as those of `config/crd/bases` do, the labels that DEC-17 assumes.
+/// Gives a provider's definition that names no contract, as those of `config/crd/bases` do, the labels that DEC-17
+/// assumes.
 fn label_with_contracts(definition: &mut Value) {
     let is_labelled = Definition::of(definition).is_none_or(|read| names_contracts(&read.labels));
     let text = |path: &str| definition.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -258,8 +259,8 @@ fn assumed_labels<'a>(group: &str, kind: &str, versions: impl Iterator<Item = &'
     labels
 }
 
-/// Definitions of the kinds of providers that come without one: anything may stand in their objects, and the contract is
-/// that of DEC-17. With a template comes the kind that is cloned from it.
+/// Definitions of the kinds of providers that come without one: anything may stand in their objects, and the contract
+/// is that of DEC-17. With a template comes the kind that is cloned from it.
 fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
     let ours: BTreeSet<String> =
         crd::definitions().iter().filter_map(|one| Some(one["metadata"]["name"].as_str()?.to_owned())).collect();

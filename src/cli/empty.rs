@@ -36,7 +36,8 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Says that a command found nothing to do, and what it found instead; returns the exit code, unless the user accepts that.
+/// Says that a command found nothing to do, and what it found instead; returns the exit code, unless the user accepts
+/// that.
 ///
 /// # Errors
 /// When standard error cannot be written.

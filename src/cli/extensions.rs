@@ -6,8 +6,9 @@
 //!                                └─► URL, or FILE ─────┘─► --record
 //! ```
 //!
-//! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan again. Requests of
-//! a simulation hold times, so its recording says when it began. Answers are kept until the command ends; requests only for `--record`.
+//! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan
+//! again. Requests of a simulation hold times, so its recording says when it began. Answers are kept until the command
+//! ends; requests only for `--record`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -145,9 +146,9 @@ impl Call {
 }
 
 impl Extensions {
-    /// Registers the extensions that the flags name, and those of a running cluster that can be reached from here (RH-3.8); none if
-    /// there are neither flags nor ExtensionConfigs. `objects` may have the ExtensionConfigs of both. Extensions are called as long as
-    /// the connection is open.
+    /// Registers the extensions that the flags name, and those of a running cluster that can be reached from here
+    /// (RH-3.8); none if there are neither flags nor ExtensionConfigs. `objects` may have the ExtensionConfigs of both.
+    /// Extensions are called as long as the connection is open.
     ///
     /// # Errors
     /// When a file cannot be read, or the Discovery of an extension fails that a flag names.
@@ -242,8 +243,9 @@ impl Extensions {
         Ok((Extension { discovery, registration, selector: Selector::Everything, source }, start))
     }
 
-    /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered as it is now
-    /// (RH-3.8). Services have names and addresses inside of the cluster only, so a port is forwarded to them.
+    /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered
+    /// as it is now (RH-3.8). Services have names and addresses inside of the cluster only, so a port is forwarded to
+    /// them.
     fn register_config(&self, config: &Object, cluster: &Connection) -> Result<Extension, String> {
         let read = ExtensionConfig::of(config).map_err(|error| error.to_string())?;
         if config.annotation(annotation::PAUSED).is_some() {
@@ -278,8 +280,8 @@ impl Extensions {
         self.recorded_start
     }
 
-    /// Writes the recording that `--record` asks for; returns why calls have no answer. `start` is when the simulation began, in a
-    /// command that simulates.
+    /// Writes the recording that `--record` asks for; returns why calls have no answer. `start` is when the simulation
+    /// began, in a command that simulates.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -321,7 +323,8 @@ impl Extensions {
         Found::Absent
     }
 
-    /// What a request to a handler comes to, which is the same for all equal requests; nothing if a recording does not have it.
+    /// What a request to a handler comes to, which is the same for all equal requests; nothing if a recording does not
+    /// have it.
     fn outcome(&self, name: &str, handler: &Handler, body: &str, extension: &Extension) -> Option<Arc<Call>> {
         let key = key(name, handler.hook(), body);
         if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -361,7 +364,8 @@ impl Extensions {
     /// Whether an extension is called for the objects of a namespace (RH-7.2, RH-8.1).
     ///
     /// # Errors
-    /// When that depends on a Namespace that does not exist; without a reason if it cannot be known, which is then noted.
+    /// When that depends on a Namespace that does not exist; without a reason if it cannot be known, which is then
+    /// noted.
     fn selects(&self, extension: &Extension, namespace: &str) -> Result<bool, Option<String>> {
         let Selector::Labels(_) = extension.selector else {
             return Ok(extension.selector.matches(&StringMap::default()));
@@ -381,7 +385,8 @@ impl Extensions {
         }
     }
 
-    /// The extension of a registered name and its handler, if it is called for an object; otherwise the result of the call.
+    /// The extension of a registered name and its handler, if it is called for an object; otherwise the result of the
+    /// call.
     fn asked<T>(
         &self,
         call: &str,

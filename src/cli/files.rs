@@ -75,14 +75,14 @@ impl Reader {
         Reader { variables: variables.clone(), sources: Sources::new(links) }
     }
 
-    /// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are skipped, and
-    /// documents without apiVersion and kind are passed over.
+    /// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are
+    /// skipped, and documents without apiVersion and kind are passed over.
     ///
     /// The named variables of the texts are replaced first ([`substitution`]).
     ///
     /// # Errors
-    /// When a path cannot be read at all. A broken document is no error; it is listed in the result, and so is a file of a folder that
-    /// must not be read.
+    /// When a path cannot be read at all. A broken document is no error; it is listed in the result, and so is a file
+    /// of a folder that must not be read.
     pub(super) fn read(&mut self, paths: &[PathBuf]) -> Result<Input> {
         let mut input = Input::default();
         let mut seen = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! The webhooks of the embedded API: the same router, called in the process.
 //!
-//! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/webhooks/webhooks.yaml`; a test compares the
-//! two. There is no conversion before a review: every end point reads both versions.
+//! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/webhooks/webhooks.yaml`; a test
+//! compares the two. There is no conversion before a review: every end point reads both versions.
 
 use std::fmt;
 

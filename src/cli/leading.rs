@@ -58,8 +58,8 @@ impl Flags {
     }
 }
 
-/// The means of the leader election, which it shares with no other work: neither many requests nor computations delay a renewal of the
-/// Lease (DEC-101).
+/// The means of the leader election, which it shares with no other work: neither many requests nor computations delay a
+/// renewal of the Lease (DEC-101).
 pub(super) struct Leases {
     /// A client with a connection of its own.
     pub client: kube::Client,
@@ -310,8 +310,8 @@ async fn run_alone(run: &impl AsyncFn(), mut incumbent: watch::Receiver<Incumben
     }
 }
 
-/// Waits until Cluster API's controllers do not run. Logs what it waits for when that is not over at once, and again every
-/// [`REMINDER`].
+/// Waits until Cluster API's controllers do not run. Logs what it waits for when that is not over at once, and again
+/// every [`REMINDER`].
 async fn wait_until_alone(incumbent: &mut watch::Receiver<Incumbent>) {
     let mut pause = SETTLED;
     loop {

@@ -188,8 +188,8 @@ impl Reading {
         Reading { client, stored, objects, conversions, missing, definitions, undecoded }
     }
 
-    /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their extensions would do
-    /// is then not known.
+    /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their
+    /// extensions would do is then not known.
     async fn extensions(&mut self) {
         let resource = Resource::known(config::CONFIG_GROUP, config::CONFIG_VERSION, config::CONFIG_KIND);
         for config in list(&self.client, &resource, None).await.unwrap_or_default() {

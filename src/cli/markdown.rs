@@ -1,8 +1,10 @@
-//! Texts of others in Markdown, as GitHub and GitLab show it (DEC-64): nothing in them becomes a link, a mention, a heading or HTML.
+//! Texts of others in Markdown, as GitHub and GitLab show it (DEC-64): nothing in them becomes a link, a mention, a
+//! heading or HTML.
 //!
-//! Characters that Markdown or HTML acts on become numeric character references, which never begin or end anything (CommonMark 0.31, entity
-//! and numeric character references). Addresses and names of people are no part of a comment's structure: they are found in texts. A word joiner (U+2060), which
-//! is not seen, keeps them from becoming links and mentions.
+//! Characters that Markdown or HTML acts on become numeric character references, which never begin or end anything
+//! (CommonMark 0.31, entity and numeric character references). Addresses and names of people are no part of a comment's
+//! structure: they are found in texts. A word joiner (U+2060), which is not seen, keeps them from becoming links and
+//! mentions.
 
 use std::fmt::Write as _;
 

@@ -32,18 +32,19 @@ const MOST_TEMPLATES: usize = 64 << 20;
 /// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
 const REVIEW: usize = 80 << 20;
 
-/// What the conversion of a large body takes at most besides the body: what becomes of its 32 MiB, the answer, and an object
-/// that is decoded.
+/// What the conversion of a large body takes at most besides the body: what becomes of its 32 MiB, the answer, and an
+/// object that is decoded.
 const CONVERSION: usize = 144 << 20;
 
-/// What a connection takes at most besides the bodies of its requests: what has arrived and is not read, its TLS state, and
-/// two requests.
+/// What a connection takes at most besides the bodies of its requests: what has arrived and is not read, its TLS state,
+/// and two requests.
 const CONNECTION: usize = 76 << 10;
 
 /// File descriptors for everything but connections: watches, files, and connections that are about to close.
 const OTHER_FILES: usize = 192;
 
-/// The fewest file descriptors with which everything works: those for everything but connections, and the fewest connections.
+/// The fewest file descriptors with which everything works: those for everything but connections, and the fewest
+/// connections.
 pub(super) const LEAST_FILES: usize = OTHER_FILES + 32;
 
 /// How many connections each port may have.

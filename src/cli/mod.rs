@@ -106,8 +106,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
     })
 }
 
-/// The same command with escaped values of environment variables. They become defaults: a program that has threads must not change its
-/// environment.
+/// The same command with escaped values of environment variables. They become defaults: a program that has threads must
+/// not change its environment.
 fn with_escaped_environment(command: clap::Command) -> clap::Command {
     let escape = |argument: Arg| {
         let Some(value) = argument.get_env().and_then(std::env::var_os) else { return argument };
@@ -122,7 +122,8 @@ fn with_escaped_environment(command: clap::Command) -> clap::Command {
     command.mut_args(escape).mut_subcommands(with_escaped_environment)
 }
 
-/// Reports each panic in one line of standard error, and a backtrace if `RUST_BACKTRACE` asks for one. `serve` reports panics in its log.
+/// Reports each panic in one line of standard error, and a backtrace if `RUST_BACKTRACE` asks for one. `serve` reports
+/// panics in its log.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();

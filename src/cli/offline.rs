@@ -73,7 +73,8 @@ impl Case {
         Ok(Case { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..Case::default() })
     }
 
-    /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
+    /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it
+    /// is.
     pub(super) fn applied_to(self, live: &Input) -> Self {
         let named: BTreeSet<_> = self.new.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
         let applied = |loaded: &&Loaded| named.contains(&loaded.manifest.identity());
@@ -86,8 +87,9 @@ impl Case {
         Case { old: Arc::new(old), world: Arc::new(world), ..self }
     }
 
-    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default, and
-    /// objects of providers the values that servers filled in: applying a file does not change fields that it does not mention.
+    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by
+    /// default, and objects of providers the values that servers filled in: applying a file does not change fields that
+    /// it does not mention.
     pub(super) fn kept_as_stored(mut self) -> Self {
         self.keeps_defaults = true;
         let stored: BTreeMap<_, _> =
@@ -123,8 +125,8 @@ impl Case {
         [&self.new, &self.old, &self.world, &self.crds]
     }
 
-    /// Objects of all other kinds in their new state, with the defaults that an API server gives them when they are stored: what only
-    /// the old files have is gone.
+    /// Objects of all other kinds in their new state, with the defaults that an API server gives them when they are
+    /// stored: what only the old files have is gone.
     pub(super) fn objects(&self) -> Objects {
         objects([&*self.crds, &*self.world, &*self.new])
     }
@@ -138,7 +140,8 @@ impl Case {
         })
     }
 
-    /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point does.
+    /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point
+    /// does.
     pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
         let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
         let stored = Arc::new(self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
@@ -202,7 +205,8 @@ impl Case {
         self.world.undecoded.iter().chain(&self.new.undecoded)
     }
 
-    /// The same facts with what exists and does not decode: an error of the Clusters that it is about, and of no others.
+    /// The same facts with what exists and does not decode: an error of the Clusters that it is about, and of no
+    /// others.
     fn with_undecoded(&self, mut facts: Facts) -> Facts {
         for Undecoded { kind, key, reason } in self.undecoded() {
             let reason: Arc<str> = format!("{} {key} does not decode: {reason}", kind.name()).into();
@@ -239,8 +243,8 @@ impl Case {
     }
 }
 
-/// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one takes the place
-/// of an earlier one of the same name.
+/// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one
+/// takes the place of an earlier one of the same name.
 pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: Clone>) -> Objects {
     let inputs = inputs.into_iter();
     let mut all = Objects::default();

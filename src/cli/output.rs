@@ -1,4 +1,5 @@
-//! Standard output and standard error of commands. No other module of a command writes there (DEC-64); `clippy.toml` refuses it.
+//! Standard output and standard error of commands. No other module of a command writes there (DEC-64); `clippy.toml`
+//! refuses it.
 //!
 //! ```text
 //! our words and texts of input ─► Line ─► Text ─┬─► text       standard output
@@ -21,8 +22,8 @@ use serde::Serialize;
 use schema::field::plain;
 use server::telemetry::log::ERASE_LINE;
 
-/// One line, made of parts. Control characters, line breaks and characters that change the direction of a text are escaped in each part,
-/// and so are commands of CI systems in the whole line.
+/// One line, made of parts. Control characters, line breaks and characters that change the direction of a text are
+/// escaped in each part, and so are commands of CI systems in the whole line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line(Vec<(Style, String)>);
 
@@ -67,8 +68,8 @@ fn rendered(line: &Line) -> String {
 
 /// Where a line has characters that begin a command of a CI system.
 ///
-/// `::error::` is one where nothing but blanks is before it (GitHub Actions), `##[error]`, `##vso[task.setvariable]` (Azure
-/// Pipelines) and `##teamcity[message]` are anywhere in a line.
+/// `::error::` is one where nothing but blanks is before it (GitHub Actions), `##[error]`, `##vso[task.setvariable]`
+/// (Azure Pipelines) and `##teamcity[message]` are anywhere in a line.
 fn commands(line: &str) -> Vec<usize> {
     let start = line.len() - line.trim_start().len();
     let first = line[start..].starts_with(':').then_some(start);

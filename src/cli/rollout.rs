@@ -98,8 +98,8 @@ impl Side {
     }
 }
 
-/// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44). To compute their
-/// topologies would take as much time and memory as they ask for.
+/// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44). To
+/// compute their topologies would take as much time and memory as they ask for.
 pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
     let of = |cluster: Object| {
         let found = crd::oversized(Kind::Cluster, cluster.as_ref()).into_iter();

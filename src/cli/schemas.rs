@@ -45,8 +45,8 @@ impl<'a> Inspector<'a> {
         Inspector { fold: rollout::fold(case, facts, settings), facts, settings }
     }
 
-    /// What schemas say of the objects of a Cluster, or of those of a Cluster that a class describes. Nothing where a topology cannot
-    /// be computed: `render` and `plan` say why.
+    /// What schemas say of the objects of a Cluster, or of those of a Cluster that a class describes. Nothing where a
+    /// topology cannot be computed: `render` and `plan` say why.
     pub(super) fn checks(&self, kind: Kind, key: &ObjectKey) -> Checks {
         let class = match (kind, self.facts.cluster(key)) {
             (Kind::Cluster, Found::Yes(cluster)) => cluster.class_key(),

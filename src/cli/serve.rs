@@ -60,7 +60,8 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
     log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    // Probes and the renewal of the Lease have a runtime of their own, which works even if all threads of the other are blocked.
+    // Probes and the renewal of the Lease have a runtime of their own, which works even if all threads of the other are
+    // blocked.
     let probes = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("probes")
@@ -190,8 +191,8 @@ impl Running {
         let stopped = async {
             let leading = OptionFuture::from(self.leading.as_ref().map(Leading::stop));
             let (stopped, _) = tokio::join!(server_stopped, leading);
-            // Last, since a Service that publishes addresses of pods that are not ready sends conversions here until the
-            // process has ended.
+            // Last, since a Service that publishes addresses of pods that are not ready sends conversions here until
+            // the process has ended.
             self.served.last_stop.cancel();
             stopped.and(self.served.conversions.await)
         };
@@ -209,8 +210,8 @@ impl Running {
     }
 }
 
-/// What the probes look at: the caches, whether the serving certificate has expired, and the certificates that this process manages once
-/// it does.
+/// What the probes look at: the caches, whether the serving certificate has expired, and the certificates that this
+/// process manages once it does.
 fn health(shared: &Shared<'_>, identity: &Arc<Identity>, managed: &Arc<OnceLock<Arc<SelfManaged>>>) -> Health {
     let (shown, managed) = (identity.clone(), managed.clone());
     Health::new(shared.cache.clone(), shared.metrics.clone())

@@ -1,7 +1,7 @@
 //! The files that commands read: which ones of a folder, and how many bytes (DEC-65).
 //!
-//! A path of the command line may be anything that can be read, such as a pipe. The files of a folder may come from the author of a merge
-//! request: only regular ones are read, and no link leads out of the folder.
+//! A path of the command line may be anything that can be read, such as a pipe. The files of a folder may come from the
+//! author of a merge request: only regular ones are read, and no link leads out of the folder.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -1,5 +1,6 @@
-//! Variables of templates in files: `${V}`, `${V:-default}` and `${V:=default}` (DEC-33). Only those that the command line names have
-//! the values of the environment (DEC-65): the author of a file could otherwise have every secret of a CI job printed.
+//! Variables of templates in files: `${V}`, `${V:-default}` and `${V:=default}` (DEC-33). Only those that the command
+//! line names have the values of the environment (DEC-65): the author of a file could otherwise have every secret of a
+//! CI job printed.
 //!
 //! Everything else that begins with `${` is left alone, scripts are full of it; so is `$${…}`, which is how a template
 //! writes what is not a variable.

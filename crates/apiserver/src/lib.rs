@@ -10,13 +10,14 @@
 //!
 //! [`Embedded`] is a handle; clones share one store. It is for trying, testing and simulating: nothing outlives the
 //! process. What a server leaves to controllers (namespaces, kinds, garbage) happens within the write from which it
-//! follows. Clusters, ClusterClasses and kinds of the embedded provider are converted as `/convert` does it, and Events have
-//! fields of other names in their newer group; between versions of any other kind nothing changes but `apiVersion`, even if its definition names a converter.
+//! follows. Clusters, ClusterClasses and kinds of the embedded provider are converted as `/convert` does it, and Events
+//! have fields of other names in their newer group; between versions of any other kind nothing changes but
+//! `apiVersion`, even if its definition names a converter.
 //!
-//! Answers are those of kube-apiserver: `tests/cluster/embedded_api.rs` sends both the same requests. Known to differ are
-//! the words behind a field error (its reason and its place do not), objects that are deleted as a consequence, which
-//! webhooks are not asked about, and watches from a version that is still to come, which are refused instead of waiting
-//! for it, so that clients of a process that was started anew begin anew as well.
+//! Answers are those of kube-apiserver: `tests/cluster/embedded_api.rs` sends both the same requests. Known to differ
+//! are the words behind a field error (its reason and its place do not), objects that are deleted as a consequence,
+//! which webhooks are not asked about, and watches from a version that is still to come, which are refused instead of
+//! waiting for it, so that clients of a process that was started anew begin anew as well.
 
 mod admission;
 pub mod http;
@@ -78,8 +79,8 @@ impl Embedded {
         Self::serving(management_registry(), options, kept)
     }
 
-    /// The API of a workload cluster: Nodes, Pods and what belongs to them. All such APIs share one set of compiled schemas. There are many,
-    /// so each keeps a small part of what the API of a management cluster keeps.
+    /// The API of a workload cluster: Nodes, Pods and what belongs to them. All such APIs share one set of compiled
+    /// schemas. There are many, so each keeps a small part of what the API of a management cluster keeps.
     pub fn workload(options: Options) -> Self {
         let kept = options.kept.of_workload();
         Self::serving(workload_registry(), options, kept)

@@ -4,8 +4,8 @@
 //! /clusters/<namespace>/<name>/api/v1/nodes ─► the token of that Cluster? ─► its API: /api/v1/nodes
 //! ```
 //!
-//! An API holds objects only, and all of them share the compiled schemas of their kinds: one with nothing but its namespaces takes
-//! about 20 KB, which a test in `tests/stories/workload_clusters.rs` measures.
+//! An API holds objects only, and all of them share the compiled schemas of their kinds: one with nothing but its
+//! namespaces takes about 20 KB, which a test in `tests/stories/workload_clusters.rs` measures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,8 +111,8 @@ impl Workloads {
 
     /// All APIs as one router, below `/clusters/<namespace>/<name>/`. Watches end when `stop` is cancelled.
     ///
-    /// A token opens the API that it was made for, and no other. Only the token of a Cluster whose API is gone is answered with 404;
-    /// all others get 401, so that callers cannot find out which Clusters exist.
+    /// A token opens the API that it was made for, and no other. Only the token of a Cluster whose API is gone is
+    /// answered with 404; all others get 401, so that callers cannot find out which Clusters exist.
     pub fn router(&self, stop: CancellationToken) -> Router {
         let workloads = self.clone();
         router_of(move |request: Request| async move { workloads.answer(request, stop).await })
@@ -128,8 +128,8 @@ impl Workloads {
         Front { embedded, token, stop }.answer(request).await
     }
 
-    /// The kubeconfig for the API of a Cluster, if there is one. `address` is that of the listener, `authority` the certificate in
-    /// PEM form that vouches for the listener's.
+    /// The kubeconfig for the API of a Cluster, if there is one. `address` is that of the listener, `authority` the
+    /// certificate in PEM form that vouches for the listener's.
     pub fn kubeconfig(&self, cluster: &ObjectKey, address: SocketAddr, authority: &str) -> Option<String> {
         let api = self.get(cluster)?;
         let server = format!("{}{}", kubeconfig::url(address), path(cluster));
@@ -137,8 +137,8 @@ impl Workloads {
     }
 }
 
-/// Where the API of a Cluster is on the listener, such as `/clusters/default/demo`. Namespaces and names of Clusters need no
-/// escapes.
+/// Where the API of a Cluster is on the listener, such as `/clusters/default/demo`. Namespaces and names of Clusters
+/// need no escapes.
 fn path(cluster: &ObjectKey) -> String {
     format!("{PREFIX}{}/{}", cluster.namespace, cluster.name)
 }

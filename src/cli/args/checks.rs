@@ -15,12 +15,13 @@ use super::{Input, Links, Output, Rules, extensions};
     override_usage = "topologist check-provider [OPTIONS] <PATH>...\n       topologist check-provider [OPTIONS] --live <KIND[/NAME]>"
 )]
 pub struct CheckProvider {
-    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input, with what the provider installs.
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input, with what the provider
+    /// installs.
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Follow objects of a provider in a running cluster instead, and say which rules their changes keep or break: one object, or
-    /// all of a kind. KIND is a kind or a resource, such as DockerMachine or dockermachines.infrastructure.cluster.x-k8s.io. Nothing is
-    /// written.
+    /// Follow objects of a provider in a running cluster instead, and say which rules their changes keep or break: one
+    /// object, or all of a kind. KIND is a kind or a resource, such as DockerMachine or
+    /// dockermachines.infrastructure.cluster.x-k8s.io. Nothing is written.
     #[arg(long, value_name = "KIND[/NAME]", value_parser = kind_and_name)]
     pub live: Option<KindAndName>,
     /// Namespace of the objects of --live. Default: default for one object, and all namespaces for a kind.
@@ -45,12 +46,13 @@ pub struct CheckProvider {
 /// `check-extension`
 #[derive(Debug, Args)]
 pub struct CheckExtension {
-    /// Extensions that run, such as https://localhost:9443. NAME is the name of the ExtensionConfig, by which classes refer to
-    /// handlers: handler.NAME. Default: extension. Patches of several extensions are also applied in another order.
+    /// Extensions that run, such as https://localhost:9443. NAME is the name of the ExtensionConfig, by which classes
+    /// refer to handlers: handler.NAME. Default: extension. Patches of several extensions are also applied in another
+    /// order.
     #[arg(value_name = "[NAME=]URL", required = true, value_parser = extensions::running_extension)]
     pub extensions: Vec<extensions::RunningExtension>,
-    /// Files or directories with classes that use the extensions, their templates, and Clusters. A class that no Cluster uses gets a
-    /// sample Cluster. Without them, handlers of patches are not called.
+    /// Files or directories with classes that use the extensions, their templates, and Clusters. A class that no
+    /// Cluster uses gets a sample Cluster. Without them, handlers of patches are not called.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub files: Vec<PathBuf>,
     /// CA certificates in PEM form for the URLs. Default: those of the system.

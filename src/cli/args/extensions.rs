@@ -10,19 +10,19 @@ use model::hub::naming;
 /// `--extension` and what goes with it.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Extensions {
-    /// Extension to call for external patches. NAME is the name of its ExtensionConfig: --extension lab=… answers for generate.lab and
-    /// validate.lab. URL is an extension that runs, such as https://localhost:9443; FILE has answers that --record wrote. May be
-    /// repeated.
+    /// Extension to call for external patches. NAME is the name of its ExtensionConfig: --extension lab=… answers for
+    /// generate.lab and validate.lab. URL is an extension that runs, such as https://localhost:9443; FILE has answers
+    /// that --record wrote. May be repeated.
     ///
-    /// The handlers, their timeouts and their failure policies come from the Discovery of the extension. If the files have an
-    /// ExtensionConfig of that name, its settings are sent. Without an answer the output is incomplete.
+    /// The handlers, their timeouts and their failure policies come from the Discovery of the extension. If the files
+    /// have an ExtensionConfig of that name, its settings are sent. Without an answer the output is incomplete.
     #[arg(long = "extension", value_name = "NAME=URL|FILE", value_parser = named_extension)]
     pub extensions: Vec<NamedExtension>,
     /// CA certificates in PEM form for the URLs of --extension. Default: those of the system.
     #[arg(long, value_name = "FILE")]
     pub extension_ca: Option<PathBuf>,
-    /// Write requests and answers of --extension to this file, for --extension NAME=FILE. It has the values of variables, secrets
-    /// included.
+    /// Write requests and answers of --extension to this file, for --extension NAME=FILE. It has the values of
+    /// variables, secrets included.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Whether handlers of lifecycle hooks are called, which [`Hooks`] says.
@@ -49,8 +49,9 @@ impl Extensions {
 /// Lifecycle hooks of a command that looks ahead.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Hooks {
-    /// Call the lifecycle hooks of extensions too, and show what they hold. They are told about upgrades that have not begun, so use
-    /// it with extensions that only answer. Without it, hooks pass, except those that a file of --extension answers.
+    /// Call the lifecycle hooks of extensions too, and show what they hold. They are told about upgrades that have not
+    /// begun, so use it with extensions that only answer. Without it, hooks pass, except those that a file of
+    /// --extension answers.
     #[arg(long)]
     pub call_hooks: bool,
 }
@@ -58,8 +59,8 @@ pub struct Hooks {
 /// Extensions of one side of a plan.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Sides {
-    /// Like --extension, for the current state only: the extension as it is. With --extension-to, the plan shows what an upgrade of the
-    /// extension changes; --from and --to may then be the same files.
+    /// Like --extension, for the current state only: the extension as it is. With --extension-to, the plan shows what
+    /// an upgrade of the extension changes; --from and --to may then be the same files.
     #[arg(long, value_name = "NAME=URL|FILE", value_parser = named_extension, conflicts_with = "record")]
     pub extension_from: Vec<NamedExtension>,
     /// Like --extension, for the desired state only.

@@ -11,15 +11,16 @@ pub struct Input {
     /// Files or directories with existing objects that are not validated; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub world: Vec<PathBuf>,
-    /// Files or directories with CustomResourceDefinitions of providers, for contracts, list merging, defaults, and checks of the
-    /// objects that topologies define; may be repeated.
+    /// Files or directories with CustomResourceDefinitions of providers, for contracts, list merging, defaults, and
+    /// checks of the objects that topologies define; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
     #[command(flatten)]
     pub variables: Variables,
     #[command(flatten)]
     pub links: Links,
-    /// Accept input with nothing to validate, default, render, plan or simulate, such as other kinds only. Without it the exit code is 2.
+    /// Accept input with nothing to validate, default, render, plan or simulate, such as other kinds only. Without it
+    /// the exit code is 2.
     #[arg(long)]
     pub allow_empty: bool,
 }
@@ -27,7 +28,8 @@ pub struct Input {
 /// Links in directories (DEC-65).
 #[derive(Clone, Debug, Default, Args)]
 pub struct Links {
-    /// Follow links that lead out of a directory, and links to directories. Without it, a link to a file elsewhere is an error.
+    /// Follow links that lead out of a directory, and links to directories. Without it, a link to a file elsewhere is
+    /// an error.
     #[arg(long)]
     pub follow_links: bool,
 }
@@ -35,8 +37,9 @@ pub struct Links {
 /// Environment variables that files may use (DEC-65).
 #[derive(Clone, Debug, Default, Args)]
 pub struct Variables {
-    /// Substitute these environment variables, such as VERSION,REPLICAS, for ${V}, ${V:-default} and ${V:=default} in the files; may be
-    /// repeated. A variable that is not named has its default, and is an error without one. $${V} is not substituted.
+    /// Substitute these environment variables, such as VERSION,REPLICAS, for ${V}, ${V:-default} and ${V:=default} in
+    /// the files; may be repeated. A variable that is not named has its default, and is an error without one. $${V} is
+    /// not substituted.
     #[arg(long = "env", value_name = "NAME", value_delimiter = ',', value_parser = variable_name)]
     pub names: Vec<String>,
     /// Substitute all environment variables with this prefix, such as CLUSTER_; may be repeated.

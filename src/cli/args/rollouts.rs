@@ -16,22 +16,22 @@ pub struct Plan {
     /// Files or directories with the current state; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "live")]
     pub from: Vec<PathBuf>,
-    /// Compare with a running management cluster instead of files; nothing is written to it. The files of --to then contain
-    /// the objects to apply; all other objects stay.
+    /// Compare with a running management cluster instead of files; nothing is written to it. The files of --to then
+    /// contain the objects to apply; all other objects stay.
     #[arg(long, conflicts_with = "from")]
     pub live: bool,
     /// Kubeconfig for --live. Default: the one that kubectl uses.
     #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "from")]
     pub kubeconfig: Option<PathBuf>,
-    /// Whether --live computes changes of existing objects with dry runs on the API server. Without dry runs, fields are
-    /// compared locally and the changes are assumptions.
+    /// Whether --live computes changes of existing objects with dry runs on the API server. Without dry runs, fields
+    /// are compared locally and the changes are assumptions.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = DryRunMode::None, requires = "live", conflicts_with = "from")]
     pub dry_run: DryRunMode,
     /// Files or directories with the desired state; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub to: Vec<PathBuf>,
-    /// Clusters to plan, as namespace/name or a pattern with * and ?, such as prod/* or */blue; may be repeated. A name without
-    /// a namespace is in the namespace default. Default: all.
+    /// Clusters to plan, as namespace/name or a pattern with * and ?, such as prod/* or */blue; may be repeated. A name
+    /// without a namespace is in the namespace default. Default: all.
     #[arg(long = "cluster", value_name = "PATTERN", value_parser = cluster_pattern)]
     pub clusters: Vec<ClusterPattern>,
     /// Plan only Clusters that match this label selector, such as env=prod,tier in (a,b),!canary.
@@ -51,7 +51,8 @@ pub struct Plan {
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: PlanOutput,
-    /// List all Clusters of each group and all lines of long values. Without it, text output lists 20 Clusters per group.
+    /// List all Clusters of each group and all lines of long values. Without it, text output lists 20 Clusters per
+    /// group.
     #[arg(long)]
     pub all: bool,
     /// When to use colors in text output. With auto: on a terminal, unless NO_COLOR is set or TERM is dumb.
@@ -82,38 +83,38 @@ pub struct Simulate {
     /// objects are in the files runs already: the simulation starts from them.
     #[arg(value_name = "PATH", required_unless_present = "live")]
     pub paths: Vec<PathBuf>,
-    /// Start from the objects of a running management cluster instead of files; nothing is written to it. The files of --to then
-    /// contain the objects to apply; all other objects stay.
+    /// Start from the objects of a running management cluster instead of files; nothing is written to it. The files of
+    /// --to then contain the objects to apply; all other objects stay.
     #[arg(long, conflicts_with = "paths")]
     pub live: bool,
     /// Kubeconfig for --live. Default: the one that kubectl uses.
     #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "paths")]
     pub kubeconfig: Option<PathBuf>,
-    /// Files or directories with the desired state; may be repeated. New Clusters of PATH are rolled out first, and the output is about
-    /// the change from PATH to these files. Without --to, the output is about the rollout of PATH.
+    /// Files or directories with the desired state; may be repeated. New Clusters of PATH are rolled out first, and the
+    /// output is about the change from PATH to these files. Without --to, the output is about the rollout of PATH.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub to: Vec<PathBuf>,
-    /// Clusters to simulate, as namespace/name or a pattern with * and ?, such as prod/* or */blue; may be repeated. A name without
-    /// a namespace is in the namespace default. Default: all.
+    /// Clusters to simulate, as namespace/name or a pattern with * and ?, such as prod/* or */blue; may be repeated. A
+    /// name without a namespace is in the namespace default. Default: all.
     #[arg(long = "cluster", value_name = "PATTERN", value_parser = cluster_pattern)]
     pub clusters: Vec<ClusterPattern>,
     /// Simulate only Clusters that match this label selector, such as env=prod,tier in (a,b),!canary.
     #[arg(short = 'l', long, value_name = "LABELS", value_parser = label_selector)]
     pub selector: Option<LabelRequirements>,
-    /// File with the time that the parts of a rollout take, and with failures (docs/machines.md). Its times win over those of
-    /// spec.backend.inMemory.
+    /// File with the time that the parts of a rollout take, and with failures (docs/machines.md). Its times win over
+    /// those of spec.backend.inMemory.
     #[arg(long, value_name = "FILE")]
     pub timings: Option<PathBuf>,
     /// Stop after this virtual time, such as 48h. Clusters that are not done by then are reported as stuck.
     #[arg(long, value_name = "TIME", default_value = "168h", value_parser = duration)]
     pub limit: Duration,
-    /// Stop after this time of the machine on which the command runs, such as 2m. Clusters that are not done by then are reported as stuck,
-    /// so the result depends on how fast the machine is. Default: no limit.
+    /// Stop after this time of the machine on which the command runs, such as 2m. Clusters that are not done by then
+    /// are reported as stuck, so the result depends on how fast the machine is. Default: no limit.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub time_limit: Option<Duration>,
-    /// Time at which the simulation starts, in RFC 3339 format; rollout.after replaces machines once this time has come. Times in the
-    /// output count from the start. Default: the start of the simulation that --record wrote, if --extension names its file, and
-    /// now otherwise.
+    /// Time at which the simulation starts, in RFC 3339 format; rollout.after replaces machines once this time has
+    /// come. Times in the output count from the start. Default: the start of the simulation that --record wrote, if
+    /// --extension names its file, and now otherwise.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub now: Option<Timestamp>,
     /// Write a page with a chart of each group of Clusters to this file.
@@ -122,8 +123,8 @@ pub struct Simulate {
     /// Write the Clusters at the end, with their objects, to this file as YAML.
     #[arg(long, value_name = "FILE")]
     pub objects: Option<PathBuf>,
-    /// List all Clusters of each group and every event. Without it, text output lists 20 Clusters per group and combines the events of
-    /// machines.
+    /// List all Clusters of each group and every event. Without it, text output lists 20 Clusters per group and
+    /// combines the events of machines.
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]

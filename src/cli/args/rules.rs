@@ -25,9 +25,9 @@ pub struct Rules {
     /// How to treat a Cluster that sets variables, or parts of them, that its ClusterClass marks as deprecated.
     #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = named(DEPRECATED), env = "TOPOLOGIST_DEPRECATED")]
     pub deprecated: Deprecated,
-    /// Maximum size of the topology of one Cluster, in bytes or as 512Ki or 64Mi: the bytes of all objects, each as large as its template,
-    /// and of the variables that patches see. A larger one is not computed; a Cluster that needs it is invalid. In a server, the memory
-    /// limit may lower it.
+    /// Maximum size of the topology of one Cluster, in bytes or as 512Ki or 64Mi: the bytes of all objects, each as
+    /// large as its template, and of the variables that patches see. A larger one is not computed; a Cluster that needs
+    /// it is invalid. In a server, the memory limit may lower it.
     #[arg(long, value_name = "SIZE", default_value = "64Mi", value_parser = memory::bytes, env = "TOPOLOGIST_COMPUTATION_LIMIT")]
     pub computation_limit: usize,
 }
@@ -50,8 +50,8 @@ impl Rules {
 /// The ceiling of a server (DEC-53).
 #[derive(Clone, Debug, Args)]
 pub struct CeilingFlag {
-    /// Report edits that replace or remove more machines than this as denied, as serve does with the same flag. The annotation
-    /// topologist.dev/max-replaced-machines of a ClusterClass may set a lower number.
+    /// Report edits that replace or remove more machines than this as denied, as serve does with the same flag. The
+    /// annotation topologist.dev/max-replaced-machines of a ClusterClass may set a lower number.
     #[arg(long, value_name = "NUMBER")]
     pub max_replaced_machines: Option<u32>,
 }

@@ -32,12 +32,12 @@ pub struct Serve {
     /// Connect to the API server of this kubeconfig.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
-    /// Address of the API server of --embedded. Default: 127.0.0.1:6443. With --embedded, a default port that is in use is replaced
-    /// by the next free one.
+    /// Address of the API server of --embedded. Default: 127.0.0.1:6443. With --embedded, a default port that is in use
+    /// is replaced by the next free one.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_API_ADDR")]
     pub api_addr: Option<SocketAddr>,
-    /// Address of the API servers of the workload clusters that topologist creates. Default: 0.0.0.0:6444, or 127.0.0.1:6444 with
-    /// --embedded.
+    /// Address of the API servers of the workload clusters that topologist creates. Default: 0.0.0.0:6444, or
+    /// 127.0.0.1:6444 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WORKLOAD_ADDR")]
     pub workload_addr: Option<SocketAddr>,
     /// IP address by which others reach --workload-addr, for kubeconfigs; in a pod, the address of the pod.
@@ -46,8 +46,8 @@ pub struct Serve {
     /// Address for admission reviews. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WEBHOOK_ADDR")]
     pub webhook_addr: Option<SocketAddr>,
-    /// Address for conversion reviews; callers need no client certificate. --webhook-addr serves conversions too, unless
-    /// --client-ca is set. Default: 0.0.0.0:9444, or 127.0.0.1:9444 with --embedded.
+    /// Address for conversion reviews; callers need no client certificate. --webhook-addr serves conversions too,
+    /// unless --client-ca is set. Default: 0.0.0.0:9444, or 127.0.0.1:9444 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_CONVERSION_ADDR")]
     pub conversion_addr: Option<SocketAddr>,
     /// Address of /healthz, /readyz and /metrics. Default: 0.0.0.0:8081, or 127.0.0.1:8081 with --embedded.
@@ -80,46 +80,47 @@ pub struct Serve {
     /// How long to keep accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
     #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Duration>,
-    /// Maximum number of open connections for reviews; memory and file descriptors may lower it. At the limit, a new connection
-    /// closes an idle one.
+    /// Maximum number of open connections for reviews; memory and file descriptors may lower it. At the limit, a new
+    /// connection closes an idle one.
     #[arg(long, value_name = "NUMBER", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..), env = "TOPOLOGIST_CONNECTIONS")]
     pub connections: u32,
     /// Timeout for a client's TLS handshake, its first request, and the headers of each later request.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
     pub client_patience: Duration,
-    /// Idle timeout of connections. Clients should use a shorter one (kube-apiserver: 90s): a request that is sent while the
-    /// server closes the connection is lost.
+    /// Idle timeout of connections. Clients should use a shorter one (kube-apiserver: 90s): a request that is sent
+    /// while the server closes the connection is lost.
     #[arg(long, value_name = "TIME", default_value = "150s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_IDLE")]
     pub client_idle: Duration,
     /// Age after which a connection is closed gracefully; it may live up to twice as long.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
     pub connection_age: Duration,
-    /// Memory limit of the process, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in progress
-    /// together stay below 60 % of it. Default: the memory limit of the container, or 1Gi without one.
+    /// Memory limit of the process, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in
+    /// progress together stay below 60 % of it. Default: the memory limit of the container, or 1Gi without one.
     #[arg(long, value_name = "SIZE", value_parser = memory::size, env = "TOPOLOGIST_MEMORY_LIMIT")]
     pub memory_limit: Option<usize>,
     /// Whether denials are enforced, or only reported: as warnings, in metrics and in the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", value_parser = named(ENFORCE), env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,
-    /// How long a review may take to count the machines that an edit replaces; what is not counted by then is estimated. It
-    /// includes the check of a Cluster's objects against the schemas of their CustomResourceDefinitions. 0 switches both off, and every
-    /// ceiling.
+    /// How long a review may take to count the machines that an edit replaces; what is not counted by then is
+    /// estimated. It includes the check of a Cluster's objects against the schemas of their CustomResourceDefinitions.
+    /// 0 switches both off, and every ceiling.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = duration, env = "TOPOLOGIST_IMPACT_TIME")]
     pub impact_time: Duration,
-    /// Watch the templates of ClusterClasses, from which the replaced machines are counted; on with --embedded. The component
-    /// `templates` sets it and grants the permissions.
+    /// Watch the templates of ClusterClasses, from which the replaced machines are counted; on with --embedded. The
+    /// component `templates` sets it and grants the permissions.
     #[arg(long, env = "TOPOLOGIST_WATCH_TEMPLATES", value_parser = BoolishValueParser::new())]
     pub watch_templates: bool,
     /// Deny edits that replace or remove more machines than this, unless the edited object carries the annotation
     /// topologist.dev/approved-impact. A ClusterClass may set a lower number.
     #[arg(long, value_name = "NUMBER", env = "TOPOLOGIST_MAX_REPLACED_MACHINES")]
     pub max_replaced_machines: Option<u32>,
-    /// How machines count against the ceiling whose number is not known: bound counts all machines of the Clusters that cannot be
-    /// computed, warn counts none of them and warns.
+    /// How machines count against the ceiling whose number is not known: bound counts all machines of the Clusters that
+    /// cannot be computed, warn counts none of them and warns.
     #[arg(long, value_name = "HOW", default_value = "bound", value_parser = named(UNKNOWN_IMPACT), env = "TOPOLOGIST_IMPACT_UNKNOWN")]
     pub impact_unknown: UnknownImpact,
-    /// Whether topologist creates, upgrades and deletes machines, as Cluster API's machine controllers do; auto means only with
-    /// --embedded. With --embedded it also does what providers do; elsewhere only for the kinds of the embedded provider.
+    /// Whether topologist creates, upgrades and deletes machines, as Cluster API's machine controllers do; auto means
+    /// only with --embedded. With --embedded it also does what providers do; elsewhere only for the kinds of the
+    /// embedded provider.
     #[arg(long, value_name = "WHEN", default_value = "auto", env = "TOPOLOGIST_LIFECYCLE")]
     pub lifecycle: Lifecycle,
     /// Kinds that another controller manages, such as your own provider: Kind or Kind.group.
@@ -133,8 +134,9 @@ pub struct Serve {
     pub namespaces: Vec<String>,
     /// Watch only objects whose label cluster.x-k8s.io/watch-filter has this value.
     ///
-    /// This divides work between installations and is not a security boundary: a user who may write an object may set or
-    /// remove its label, and the webhook allows objects without the label unchecked. Use --namespace and RBAC for tenants.
+    /// This divides work between installations and is not a security boundary: a user who may write an object may set
+    /// or remove its label, and the webhook allows objects without the label unchecked. Use --namespace and RBAC for
+    /// tenants.
     #[arg(long, value_name = "VALUE", env = "TOPOLOGIST_WATCH_FILTER")]
     pub watch_filter: Option<String>,
     /// Log format.
@@ -194,8 +196,8 @@ impl Serve {
         }
     }
 
-    /// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56). Cluster API's core, which does not
-    /// wait once topologist has taken over, leaves a Cluster with a hold alone.
+    /// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56). Cluster API's
+    /// core, which does not wait once topologist has taken over, leaves a Cluster with a hold alone.
     pub fn deletion_guard(&self) -> DeletionGuard {
         let gates = self.rules.feature_gates;
         let controllers = self.leading.chosen(self.is_in_pod() || self.embedded);

@@ -39,7 +39,8 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     start(time)
 }
 
-/// A time at which a rollout may start: the years of times in objects have four digits, and a rollout goes on after its start.
+/// A time at which a rollout may start: the years of times in objects have four digits, and a rollout goes on after its
+/// start.
 pub(in crate::cli) fn start(time: Timestamp) -> Result<Timestamp, String> {
     let year = Offset::UTC.to_datetime(time).year();
     (1..=9000).contains(&year).then_some(time).ok_or_else(|| "must be a time in the years 1 to 9000".to_owned())

@@ -142,8 +142,8 @@ impl Lab {
         of_pairs.for_each(|((first, second), classes)| self.check_order(&first, &second, &classes));
     }
 
-    /// Asks for variables with the settings of each patch that names the handler, and compares them with those that are defined
-    /// elsewhere.
+    /// Asks for variables with the settings of each patch that names the handler, and compares them with those that are
+    /// defined elsewhere.
     fn check_variables(
         &self,
         name: &str,

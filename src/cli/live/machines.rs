@@ -22,7 +22,8 @@ const REFERENCES: [&str; 4] = [
     "spec.template.spec.infrastructureRef",
 ];
 
-/// Reads all objects of the kinds below Clusters, and those of the kinds that they refer to which name a Cluster by their label.
+/// Reads all objects of the kinds below Clusters, and those of the kinds that they refer to which name a Cluster by
+/// their label.
 pub(super) async fn read(reading: &mut Reading) -> Result<()> {
     let mut kinds = BTreeSet::new();
     for kind in KINDS {

@@ -27,7 +27,8 @@ pub(super) async fn greet(health: Arc<Health>, embedded: Option<Arc<Metrics>>, p
     }
 }
 
-/// Waits until the embedded objects are listed, which takes a moment, so that the first review is answered like any other.
+/// Waits until the embedded objects are listed, which takes a moment, so that the first review is answered like any
+/// other.
 async fn until_ready(health: &Health) {
     let ready = async {
         while health.ready().is_err() {

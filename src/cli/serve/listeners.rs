@@ -48,8 +48,8 @@ pub(super) struct Addresses {
 }
 
 impl Listeners {
-    /// Binds the addresses that the options give, or the default ports. The second is the server of the probes, which are served on a
-    /// runtime of their own, and before anything else.
+    /// Binds the addresses that the options give, or the default ports. The second is the server of the probes, which
+    /// are served on a runtime of their own, and before anything else.
     pub(super) async fn bind(
         options: &Serve,
         api: Option<Api>,

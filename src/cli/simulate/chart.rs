@@ -1,4 +1,5 @@
-//! Charts: positions along the time are percentages of the width, so that a chart fits every width and its texts keep their size.
+//! Charts: positions along the time are percentages of the width, so that a chart fits every width and its texts keep
+//! their size.
 //!
 //! Bars are SVG. Names and reasons are HTML above their bars, so that they wrap where the page is narrow.
 
@@ -23,7 +24,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// From the start to the last event; a tenth more where a Cluster is stuck, so that what is open at the end has a bar.
+    /// From the start to the last event; a tenth more where a Cluster is stuck, so that what is open at the end has a
+    /// bar.
     pub(super) fn of(last: i64, is_stuck: bool) -> Self {
         let more = if is_stuck { last / 10 + 1 } else { 0 };
         Scale { seconds: (last + more).max(1) }

@@ -1,4 +1,5 @@
-//! A simulation as one page without other files: the fleet first, and the charts of a group of Clusters when it is opened.
+//! A simulation as one page without other files: the fleet first, and the charts of a group of Clusters when it is
+//! opened.
 //!
 //! Apart from its style and its script, the page is well-formed XML.
 

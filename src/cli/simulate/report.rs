@@ -63,8 +63,8 @@ impl<'a> Report<'a> {
         self.stuck == 0 && self.timeline.clusters.values().all(|cluster| cluster.events.is_empty())
     }
 
-    /// Spans in which something waited, of the first Cluster of each group, with how many Clusters they are about. Spans of one
-    /// kind with the same reason and times are one.
+    /// Spans in which something waited, of the first Cluster of each group, with how many Clusters they are about.
+    /// Spans of one kind with the same reason and times are one.
     pub(super) fn waits(&self) -> Vec<Wait<'a>> {
         let mut waits: Vec<Wait<'a>> = Vec::new();
         for group in &self.groups {

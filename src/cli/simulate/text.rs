@@ -123,8 +123,8 @@ fn with_reason(what: &str, because: &str) -> String {
     if because.is_empty() { what.to_owned() } else { format!("{what} ({because})") }
 }
 
-/// The events without waits, with machines counted: those of one owner to which the same happens at the same time are one line, and
-/// phases on the way are left out.
+/// The events without waits, with machines counted: those of one owner to which the same happens at the same time are
+/// one line, and phases on the way are left out.
 fn combined(timeline: &ClusterTimeline) -> Vec<Row> {
     let mut rows: Vec<(Row, usize)> = Vec::new();
     for entry in timeline.events.iter().filter(|entry| entry.what != "waits") {

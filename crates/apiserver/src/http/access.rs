@@ -1,4 +1,5 @@
-//! Authorization: every authenticated client may do everything. kubectl and tools with a user interface ask for their permissions first.
+//! Authorization: every authenticated client may do everything. kubectl and tools with a user interface ask for their
+//! permissions first.
 //!
 //! Such reviews are answered and not stored, and discovery does not list them.
 

@@ -1,5 +1,5 @@
-//! Requests and their answers, as the [Kubernetes API concepts](https://kubernetes.io/docs/reference/using-api/api-concepts/)
-//! describe them.
+//! Requests and their answers, as the [Kubernetes API
+//! concepts](https://kubernetes.io/docs/reference/using-api/api-concepts/) describe them.
 //!
 //! ```text
 //! front.rs (a socket) ─► serve.rs ─► request.rs ─► read.rs, watch.rs ──────────────► answer.rs ─► table.rs

@@ -1,8 +1,8 @@
 //! The schemas of all kinds for kubectl: OpenAPI v3, one document for each group and version, and v2 in
 //! one piece for older clients.
 //!
-//! kubectl explains fields from it, and looks in the parameters of patches whether the server validates fields and can be
-//! asked without effect.
+//! kubectl explains fields from it, and looks in the parameters of patches whether the server validates fields and can
+//! be asked without effect.
 
 use ring::digest;
 use serde_json::{Map, Value, json};
@@ -48,7 +48,8 @@ pub(super) fn whole(registry: &Registry) -> Value {
     json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": definitions})
 }
 
-/// A document of version 2 in protobuf with a title and a version alone: without it kubectl cannot say that it knows no such kind.
+/// A document of version 2 in protobuf with a title and a version alone: without it kubectl cannot say that it knows no
+/// such kind.
 ///
 /// Its fields are `swagger` (1), and `info` (2) with `title` (1) and `version` (2).
 pub(super) fn without_schemas() -> String {

@@ -5,8 +5,8 @@
 //! "k8s\0" ─► Unknown { typeMeta { apiVersion, kind }, raw } ─► the message of that kind ─► JSON
 //! ```
 //!
-//! Numbers of fields are those of the published `generated.proto` files. Go writes fields that are not optional even when
-//! they are empty, so that an empty value means an absent one, except where a field tells the two apart.
+//! Numbers of fields are those of the published `generated.proto` files. Go writes fields that are not optional even
+//! when they are empty, so that an empty value means an absent one, except where a field tells the two apart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

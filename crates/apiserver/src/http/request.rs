@@ -37,8 +37,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads a path; none when it does not lead to objects. A segment that is several once it is decoded, or that means another
-    /// place, leads nowhere (DEC-45).
+    /// Reads a path; none when it does not lead to objects. A segment that is several once it is decoded, or that means
+    /// another place, leads nowhere (DEC-45).
     pub(super) fn parse(path: &str) -> Option<Self> {
         let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decoded).collect();
         if segments.iter().any(|segment| segment.contains('/') || matches!(&**segment, "." | "..")) {

@@ -1,5 +1,6 @@
 //! [Label selectors](https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors) and
-//! [field selectors](https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/) of lists and watches.
+//! [field selectors](https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/) of lists and
+//! watches.
 
 use serde_json::Value;
 

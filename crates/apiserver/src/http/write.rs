@@ -32,8 +32,8 @@ use crate::storage::structure::Fault;
 use schema::field::{ErrorKind, Shown};
 use schema::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
-/// For how long a write that does not depend on the stored object is tried while others write the object. kube-apiserver has the same
-/// limit for patches.
+/// For how long a write that does not depend on the stored object is tried while others write the object.
+/// kube-apiserver has the same limit for patches.
 const PATIENCE: Duration = Duration::from_secs(34);
 
 /// A write that is being carried out.

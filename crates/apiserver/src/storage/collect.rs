@@ -1,8 +1,9 @@
-//! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): objects without owners are deleted
-//! ([`model::garbage`]), and the objects of deleted namespaces and kinds.
+//! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): objects without owners
+//! are deleted ([`model::garbage`]), and the objects of deleted namespaces and kinds.
 //!
-//! The templates, Secrets and health checks of a Cluster go this way (MA-27.16). In a cluster, controllers do this later. Here it happens at once, before the write is answered, and until nothing is left to
-//! do. Admission webhooks do not review these deletions.
+//! The templates, Secrets and health checks of a Cluster go this way (MA-27.16). In a cluster, controllers do this
+//! later. Here it happens at once, before the write is answered, and until nothing is left to do. Admission webhooks do
+//! not review these deletions.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! When Events are removed: some time after their last write, as kube-apiserver does (`--event-ttl`), and earlier if there are too many or
-//! they take too much memory.
+//! When Events are removed: some time after their last write, as kube-apiserver does (`--event-ttl`), and earlier if
+//! there are too many or they take too much memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

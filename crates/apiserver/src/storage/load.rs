@@ -30,12 +30,12 @@ impl Embedded {
     /// Stores objects as they are, without admission: definitions first, then namespaces, then the rest.
     ///
     /// Kinds without a definition are served from then on, and everything of them is kept. Namespaces are made where
-    /// objects need them. What objects have of their identity (uid, times, status) they keep. Objects of which the owners
-    /// are not among them are collected at the end.
+    /// objects need them. What objects have of their identity (uid, times, status) they keep. Objects of which the
+    /// owners are not among them are collected at the end.
     ///
     /// # Errors
-    /// Names the first object that has no name or kind, does not fit its definition, or is there already; objects before
-    /// it are stored.
+    /// Names the first object that has no name or kind, does not fit its definition, or is there already; objects
+    /// before it are stored.
     pub fn load(&self, objects: Vec<Value>) -> Result<(), LoadError> {
         let now = self.now();
         let rank = |object: &Value| match object["kind"].as_str() {

@@ -1,4 +1,5 @@
-//! The latest changes of the objects of a kind, from which watches that begin in the past and lists of pages are answered.
+//! The latest changes of the objects of a kind, from which watches that begin in the past and lists of pages are
+//! answered.
 
 use std::collections::VecDeque;
 
@@ -30,8 +31,8 @@ impl<T> Log<T> {
         Log { changes: VecDeque::new(), bytes: 0, forgotten }
     }
 
-    /// How many bytes of objects are kept for the sake of this log. The state after a change is the stored object, or the state before
-    /// the next change.
+    /// How many bytes of objects are kept for the sake of this log. The state after a change is the stored object, or
+    /// the state before the next change.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -18,8 +18,8 @@ use model::wire::conversion::extension_config;
 use model::wire::{Version, conversion};
 use schema::field::ErrorKind;
 
-/// How deep the values of an object are nested at most. Decoders of JSON, ours and those of clients, stop at 128, and the record of field
-/// managers is some levels deeper than what it records.
+/// How deep the values of an object are nested at most. Decoders of JSON, ours and those of clients, stop at 128, and
+/// the record of field managers is some levels deeper than what it records.
 const MAX_DEPTH: usize = 100;
 
 /// Drops unknown fields of an object, fills in what it lacks, and returns where the former was.
@@ -63,8 +63,8 @@ pub(crate) fn schema_faults(resource: &Resource, object: &Value, old: Option<&Va
     resource.schema.as_ref().map(|schema| schema.faults(&object, old)).unwrap_or_default()
 }
 
-/// The object without its empty byte values: Go reads an empty text as zero bytes, although the format `byte` of a schema
-/// forbids it.
+/// The object without its empty byte values: Go reads an empty text as zero bytes, although the format `byte` of a
+/// schema forbids it.
 fn without_empty_bytes<'o>(resource: &Resource, object: &'o Value) -> Cow<'o, Value> {
     let field = match resource.builtin {
         Some(Builtin::Secret) => "data",

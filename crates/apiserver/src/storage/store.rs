@@ -126,7 +126,8 @@ pub(crate) struct News {
     pub version: u64,
 }
 
-/// Whether all objects of a namespace or a kind that goes have been deleted, so that only those that something holds are left.
+/// Whether all objects of a namespace or a kind that goes have been deleted, so that only those that something holds
+/// are left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sweep {
     #[default]
@@ -292,7 +293,8 @@ impl State {
         self.collections.values_mut().for_each(|collection| collection.log.keep(number, since));
     }
 
-    /// Notes a change, and drops the oldest ones of which there are too many, which are too old, or which take too much memory.
+    /// Notes a change, and drops the oldest ones of which there are too many, which are too old, or which take too much
+    /// memory.
     fn record(&mut self, kind: &Arc<str>, happening: Happening) {
         let (now, kept) = ((self.options.clock)(), self.kept.clone());
         let since = kept.oldest_change(now);

@@ -1,7 +1,7 @@
 //! A stored object: its JSON text, and the few fields that the store itself reads.
 //!
-//! As a tree an object takes about seven times as much memory as its text. It is decoded when a request reads its fields; most reads and
-//! watches only send the text on, so that an object is encoded once for each of its versions.
+//! As a tree an object takes about seven times as much memory as its text. It is decoded when a request reads its
+//! fields; most reads and watches only send the text on, so that an object is encoded once for each of its versions.
 
 use bytes::Bytes;
 use serde_json::Value;

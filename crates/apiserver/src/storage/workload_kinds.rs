@@ -1,7 +1,7 @@
 //! The built-in kinds of a workload cluster, besides those of every server: Nodes, Pods and what belongs to them.
 //!
-//! Schemas name the fields that the program and kubectl read, and every list that is merged by keys; other fields are kept as
-//! they are written.
+//! Schemas name the fields that the program and kubectl read, and every list that is merged by keys; other fields are
+//! kept as they are written.
 
 use std::sync::{Arc, LazyLock};
 

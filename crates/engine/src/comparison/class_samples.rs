@@ -1,4 +1,5 @@
-//! Classes that no Cluster uses: a sample Cluster for each on both sides, or a comparison of its templates and patches (DEC-48).
+//! Classes that no Cluster uses: a sample Cluster for each on both sides, or a comparison of its templates and patches
+//! (DEC-48).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -351,7 +351,8 @@ impl ChangeReport {
     }
 }
 
-/// Whether a value came from a patch that has no say in it any more: the patch is named, since nothing else would name it.
+/// Whether a value came from a patch that has no say in it any more: the patch is named, since nothing else would name
+/// it.
 fn is_of_other_patch(was: &Origin, change: &Change) -> bool {
     let patch = |origin: &Origin| match origin {
         Origin::Patch(made_by) => Some(made_by.patch.clone()),

@@ -61,23 +61,24 @@ impl Names {
         })
     }
 
-    /// A sentence in which no name of the Cluster is left. A name of letters alone may be a word of the sentence: it stays, unless
-    /// its namespace is before it.
+    /// A sentence in which no name of the Cluster is left. A name of letters alone may be a word of the sentence: it
+    /// stays, unless its namespace is before it.
     pub(super) fn text(&self, text: &str) -> String {
         let is_word = |name: &str| name.chars().all(char::is_alphabetic);
         let counts = |name: &str, with: &str| with != CLUSTER || !is_word(name);
         without_sets(&replaced(text, |rest| self.first(rest, counts)))
     }
 
-    /// Where a change is, of an object of a worker set if it is of one. What stays is left out: of a list of files the one that
-    /// differs tells what the change is.
+    /// Where a change is, of an object of a worker set if it is of one. What stays is left out: of a list of files the
+    /// one that differs tells what the change is.
     pub(super) fn changes(&self, change: &ChangeReport, set: Option<&str>) -> Vec<ChangeReport> {
         places(change).iter().map(|place| self.change(change, place, set)).collect()
     }
 
     fn change(&self, change: &ChangeReport, place: &ChangedValue<'_>, set: Option<&str>) -> ChangeReport {
         let (ChangedValue { path, from, to }, ChangeReport { because, before, .. }) = (place, change);
-        // The name of a set may be a word like any other: it counts as the name only where it is no part of the difference.
+        // The name of a set may be a word like any other: it counts as the name only where it is no part of the
+        // difference.
         let set = set.filter(|set| occurrences(from, set) == occurrences(to, set));
         ChangeReport {
             path: replaced(path, |rest| self.first(rest, |_, _| true)),
@@ -132,7 +133,8 @@ fn occurrences(value: &Value, word: &str) -> usize {
     }
 }
 
-/// A text with words replaced that `find` knows by what begins with them: how many bytes the word has, and what takes its place.
+/// A text with words replaced that `find` knows by what begins with them: how many bytes the word has, and what takes
+/// its place.
 fn replaced(text: &str, find: impl Fn(&str) -> Option<(usize, &'static str)>) -> String {
     let mut result = String::with_capacity(text.len());
     let mut done = 0;

@@ -2,10 +2,10 @@
 //!
 //! That is done only where it is certain that a plan of each would say the same once names are left out:
 //!
-//! * both sides ask for the same, and nothing has been made yet: the Cluster has no references, no object has its label, and no
-//!   object has a name that begins like those that its topology makes;
-//! * its classes do not look at names. Patches read builtin variables of a known list, which has no name; they may write the name of the
-//!   Cluster into a value as it is. There are no naming templates and no Runtime Extensions;
+//! * both sides ask for the same, and nothing has been made yet: the Cluster has no references, no object has its
+//!   label, and no object has a name that begins like those that its topology makes;
+//! * its classes do not look at names. Patches read builtin variables of a known list, which has no name; they may
+//!   write the name of the Cluster into a value as it is. There are no naming templates and no Runtime Extensions;
 //! * its name is short, so that no name that is made of it is cut, and is read as a text in every position of YAML;
 //! * the name is in nothing that the plan says, apart from where it is recognized as the name.
 //!
