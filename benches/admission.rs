@@ -16,7 +16,7 @@ mod support {
     pub mod fleet;
     pub mod server;
 }
-#[path = "../tests/support/tls_client.rs"]
+#[path = "../tests/harness/tls_client.rs"]
 mod tls_client;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! kube-apiserver asks topologist, and clients see its answers.
 //!
-//! One installation serves all tests: the CRDs that the binary prints, the webhook configurations and the permissions of
-//! `manifests/`, and the binary itself as the ServiceAccount that they name. Each test has a namespace of its own.
+//! One installation serves all tests: the CRDs that the binary prints, the webhook configurations and the permissions
+//! of `manifests/`, and the binary itself as the ServiceAccount that they name. Each test has a namespace of its own.
 
 use std::sync::OnceLock;
 
@@ -10,9 +10,10 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use kube::core::response::Status;
 use serde_json::{Value, json};
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, overlay_with, permissions, stream, webhooks_at};
-use crate::process::{SOON, Topologist, command, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay, overlay_with, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, command, make_certificates};
+use crate::harness::wait::SOON;
 use crate::upgrades::{self, Running, with_control_plane};
 
 struct Installation {

@@ -5,10 +5,11 @@ use std::path::Path;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
 
-use crate::balancer::Balancer;
-use crate::kubernetes::{ClientCertificate, Kubernetes};
-use crate::kustomize::{definitions_at, overlay, permissions, render_by_address, stream};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::harness::balancer::Balancer;
+use crate::harness::kubernetes::{ClientCertificate, Kubernetes};
+use crate::harness::kustomize::{definitions_at, overlay, permissions, render_by_address, stream};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait::SOON;
 
 /// A client certificate for `name` with its key, and its authority, all in PEM form.
 fn issue(name: &str) -> (String, String, String) {

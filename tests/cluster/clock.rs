@@ -1,7 +1,7 @@
 //! A system clock that jumps, for a replica that manages the certificates.
 //!
-//! The clock is that of libfaketime, which reads a file. Time that only goes forward (`CLOCK_MONOTONIC`) is left alone, as it is
-//! when an administrator or a time server sets the clock.
+//! The clock is that of libfaketime, which reads a file. Time that only goes forward (`CLOCK_MONOTONIC`) is left alone,
+//! as it is when an administrator or a time server sets the clock.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,8 +11,9 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 use crate::load::{Load, clusters, good, until};
-use crate::process::SOON;
 use crate::self_managed::Site;
 
 /// The system clock of a process.
@@ -39,7 +40,7 @@ impl Clock {
     }
 
     fn give_to(&self, process: &mut Command) {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/faketime");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/faketime");
         let output = Command::new(script).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         process.env("LD_PRELOAD", String::from_utf8(output.stdout).unwrap().trim());
@@ -83,7 +84,8 @@ async fn merge(site: &Site, kind: &str, name: &str, patch: serde_json::Value) {
     api(site, kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// Edits an object of each controller: pauses a class, an ExtensionConfig and a Cluster, or unpauses them, and removes a finalizer.
+/// Edits an object of each controller: pauses a class, an ExtensionConfig and a Cluster, or unpauses them, and removes
+/// a finalizer.
 async fn edit(site: &Site, is_paused: bool) {
     let value = is_paused.then_some("");
     let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
@@ -101,26 +103,21 @@ async fn has(site: &Site, kind: &str, name: &str, holds: impl Fn(&serde_json::Va
 
 /// Waits until each controller has answered.
 async fn until_answered(site: &Site, is_paused: bool) {
-    let deadline = std::time::Instant::now() + SOON;
     let wanted = if is_paused { "True" } else { "False" };
-    loop {
+    let answered = async || {
         let is_answered = |one: &serde_json::Value| one["type"] == "Paused" && one["status"] == wanted;
-        let class = has(site, "ClusterClass", "base", is_answered).await;
-        let extension = has(site, "ExtensionConfig", "lab", is_answered).await;
         let is_topology = |one: &serde_json::Value| one["type"] == "TopologyReconciled";
-        let cluster =
-            has(site, "Cluster", "probe", |one| is_topology(one) && (one["reason"] == "Paused") == is_paused).await;
         let deployment = api(site, "MachineDeployment").get("workers").await.unwrap();
-        let deployment = deployment.metadata.finalizers.unwrap_or_default().iter().any(|name| name == FINALIZER);
-        if class && extension && cluster && deployment {
-            return;
-        }
-        let answered = format!(
-            "class: {class}, ExtensionConfig: {extension}, Cluster: {cluster}, MachineDeployment: {deployment}"
-        );
-        assert!(std::time::Instant::now() < deadline, "{answered}\n{}", site.logs());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        [
+            has(site, "ClusterClass", "base", is_answered).await,
+            has(site, "ExtensionConfig", "lab", is_answered).await,
+            has(site, "Cluster", "probe", |one| is_topology(one) && (one["reason"] == "Paused") == is_paused).await,
+            deployment.metadata.finalizers.unwrap_or_default().iter().any(|name| name == FINALIZER),
+        ]
+    };
+    let state =
+        async || format!("class, ExtensionConfig, Cluster, MachineDeployment: {:?}\n{}", answered().await, site.logs());
+    wait::until_async("each controller has answered", SOON, async || answered().await == [true; 4], state).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
-use crate::process::{SOON, Topologist, command, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, command, make_certificates};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 /// The group of the templates.
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";
@@ -142,15 +144,8 @@ fn class(name: &str) -> Value {
 }
 
 /// Asks until there is an answer.
-async fn until<T>(fact: &str, topologist: &Topologist, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "it never holds that {fact}:\n{}", topologist.log_text());
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
+async fn until<T>(fact: &str, topologist: &Topologist, ask: impl AsyncFnMut() -> Option<T>) -> T {
+    wait::until_some_async(fact, SOON, ask, async || topologist.log_text()).await
 }
 
 fn condition<'a>(object: &'a DynamicObject, r#type: &str) -> &'a Value {

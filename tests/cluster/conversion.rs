@@ -1,10 +1,9 @@
 //! Clients of both versions on one API server, which asks topologist to convert.
 //!
-//! The binary runs as the ServiceAccount of the manifests and is started before its CRDs exist: conversions are answered
-//! before any cache is filled, since the watches that fill the caches may need them.
+//! The binary runs as the ServiceAccount of the manifests and is started before its CRDs exist: conversions are
+//! answered before any cache is filled, since the watches that fill the caches may need them.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
@@ -14,9 +13,11 @@ use tempfile::TempDir;
 use topologist::hub::Kind;
 
 use crate::admission::{causes, denial, pairs};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
 
@@ -98,12 +99,8 @@ async fn install() -> Installation {
     installation
 }
 
-async fn until(fact: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "it does not come to hold that {fact}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+async fn until(fact: &str, holds: impl AsyncFnMut() -> bool) {
+    wait::until_async(fact, SOON, holds, wait::nothing).await;
 }
 
 /// A namespace, with both kinds in both versions.

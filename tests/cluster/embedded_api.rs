@@ -1,10 +1,9 @@
 //! The in-memory API and a real kube-apiserver are sent the same requests; where their answers differ, ours is wrong.
 //!
-//! Compared are codes, reasons, details, warnings and whole bodies, after uids, versions, times and generated names have
-//! been replaced by what they are. The text behind a field error is not compared, its reason and its field are.
+//! Compared are codes, reasons, details, warnings and whole bodies, after uids, versions, times and generated names
+//! have been replaced by what they are. The text behind a field error is not compared, its reason and its field are.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -12,8 +11,9 @@ use kube::Client;
 use serde_json::{Value, json};
 use topologist::embedded::{Embedded, Options};
 
-use crate::kubernetes::Kubernetes;
-use crate::process::SOON;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 const GROUP: &str = "embedded.topologist.dev";
 
@@ -227,11 +227,9 @@ impl Differential {
 
     /// Waits until the real server has done what ours does at once.
     async fn settled(&mut self, step: &Step, is_settled: impl Fn(&Answered) -> bool) {
-        let deadline = Instant::now() + SOON;
-        while !is_settled(&self.sides[1].send(step).await) {
-            assert!(Instant::now() < deadline, "{} {} does not settle", step.method, step.path);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let fact = format!("{} {} settles", step.method, step.path);
+        let real = &mut self.sides[1];
+        wait::until_async(&fact, SOON, async || is_settled(&real.send(step).await), wait::nothing).await;
         self.sides[0].send(step).await;
     }
 

@@ -6,8 +6,8 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use serde_json::{Value, json};
 
 use crate::admission::{dry, webhooks_for_extension_configs};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::stream;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::stream;
 
 const STORY: &str = "extension-configs";
 

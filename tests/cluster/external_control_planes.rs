@@ -1,5 +1,5 @@
-//! A control plane that the story plays, of a kind of its own, whose workload cluster is another kube-apiserver: topologist reaches it by
-//! the Secret `<cluster>-kubeconfig`.
+//! A control plane that the story plays, of a kind of its own, whose workload cluster is another kube-apiserver:
+//! topologist reaches it by the Secret `<cluster>-kubeconfig`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,10 +7,11 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::controller_manager::ControllerManager;
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
-use crate::process::{Topologist, make_certificates};
+use crate::harness::controller_manager::ControllerManager;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait;
 use crate::rollout::site::{CORE, Site, text, without_conversion};
 
 const GROUP: &str = "controlplane.cluster.x-k8s.io";
@@ -113,20 +114,12 @@ impl Scene {
 
     /// Waits until something holds, and shows the log and the status of the Machines when it does not.
     async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, holds: impl Fn() -> F) -> T {
-        let started = std::time::Instant::now();
-        loop {
-            if let Some(found) = holds().await {
-                return found;
-            }
-            if started.elapsed() > 3 * crate::process::SOON {
-                let machines = self.site.list(CORE, "Machine").await;
-                let shown: Vec<String> = machines.iter().map(|one| format!("{}\n", one["status"])).collect();
-                let log = self.topologist.log_text();
-                let warnings: Vec<&str> = log.lines().filter(|line| line.contains("\"WARN\"")).collect();
-                panic!("{what}\n{}\n{}\n{}", shown.concat(), warnings.join("\n"), self.site.cluster("demo").await);
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+        let state = async || {
+            let machines = self.site.list(CORE, "Machine").await;
+            let shown: String = machines.iter().map(|one| format!("{}\n", one["status"])).collect();
+            format!("{shown}\n{}\n{}", self.topologist.warnings(), self.site.cluster("demo").await)
+        };
+        wait::until_some_async(what, wait::ROLLOUT, async || holds().await, state).await
     }
 
     async fn until_running(&self, kubelet: &str) -> Vec<Value> {

@@ -6,15 +6,17 @@ use kube::api::DynamicObject;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::faulty::{Faulty, Mood};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
+use crate::harness::faulty_api::{Faulty, Mood};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
+use crate::harness::server::{READ_ONLY, Topologist, after, make_certificates};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 use crate::load::{CLASS, Load, clusters, dry};
-use crate::process::{READ_ONLY, SOON, Topologist, after, make_certificates};
 use crate::self_managed;
 
-/// A guard with all controllers, which reaches its API server through a proxy that fails; the API server calls the guard
-/// directly.
+/// A guard with all controllers, which reaches its API server through a proxy that fails; the API server calls the
+/// guard directly.
 struct Site {
     topologist: Topologist,
     faulty: Faulty,
@@ -51,11 +53,9 @@ impl Site {
         let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "probe"},
             "spec": {"topology": {"classRef": {"name": name}, "version": "v1.33.0"}}});
         let cluster: DynamicObject = serde_json::from_value(cluster).unwrap();
-        let (clusters, deadline) = (clusters(&self.kubernetes), std::time::Instant::now() + 2 * SOON);
-        while clusters.create(&dry(), &cluster).await.is_ok() {
-            assert!(std::time::Instant::now() < deadline, "{name} stays unknown:\n{}", self.topologist.log_text());
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let clusters = clusters(&self.kubernetes);
+        let is_known = async || clusters.create(&dry(), &cluster).await.is_err();
+        wait::until_async(&format!("{name} is known"), 2 * SOON, is_known, async || self.topologist.log_text()).await;
     }
 }
 

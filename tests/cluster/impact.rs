@@ -1,8 +1,8 @@
-//! Edits of classes, templates and Clusters tell in kubectl how many machines they replace, and a ceiling holds those that replace
-//! too many. Templates in use are not deleted (deletions.rs).
+//! Edits of classes, templates and Clusters tell in kubectl how many machines they replace, and a ceiling holds those
+//! that replace too many. Templates in use are not deleted (deletions.rs).
 //!
-//! One installation serves all tests of this file, with the component for templates. In one namespace a second process is asked as
-//! well, which has a ceiling.
+//! One installation serves all tests of this file, with the component for templates. In one namespace a second process
+//! is asked as well, which has a ceiling.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use topologist::crd;
 
-use crate::faulty::Faulty;
-use crate::kubectl_client::{Kubectl, Outcome};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
-use crate::process::{SOON, Topologist, make_certificates};
-use crate::tls_client::{Connection, Protocol};
+use crate::harness::faulty_api::Faulty;
+use crate::harness::kubectl::{Kubectl, Outcome};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay_with, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::tls_client::{Connection, Protocol};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 mod deletions;
 
@@ -143,15 +145,8 @@ impl Fleet {
         let mut probe = class.clone();
         probe["spec"]["patches"] = json!([file("controlplane", "KubeadmControlPlane", "/probe")]);
         let all = format!("in {0} of {0} Cluster", self.clusters);
-        let deadline = Instant::now() + SOON;
-        loop {
-            let seen = self.dry_run(&probe);
-            if seen.err.contains(&all) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "the Clusters are never seen: {seen:#?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let is_seen = || self.dry_run(&probe).err.contains(&all);
+        wait::until("the Clusters are seen", SOON, is_seen, || format!("{:#?}", self.dry_run(&probe)));
     }
 
     /// What kubectl prints of an edit that is stored.
@@ -170,16 +165,10 @@ impl Fleet {
 
     /// The first event of an object: its reason, message and count.
     fn until_event(&self, kind: &str, name: &str) -> String {
-        let deadline = Instant::now() + SOON;
-        loop {
-            let fields = "jsonpath={range .items[*]}{.reason} {.message} {.count}{\"\\n\"}{end}";
-            let events = self.kubectl.out(&["events", "--for", &format!("{kind}/{name}"), "-o", fields]);
-            if let Some(event) = events.lines().next() {
-                return event.to_owned();
-            }
-            assert!(Instant::now() < deadline, "there is no event on {kind} {name}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let fields = "jsonpath={range .items[*]}{.reason} {.message} {.count}{\"\\n\"}{end}";
+        let arguments = ["events", "--for", &format!("{kind}/{name}"), "-o", fields];
+        let first = || self.kubectl.out(&arguments).lines().next().map(str::to_owned);
+        wait::until_some(&format!("there is an event on {kind} {name}"), SOON, first, String::new)
     }
 
     fn named(&self, text: &str) -> String {

@@ -1,6 +1,5 @@
-//! The manifests on a real API server: what it accepts, what it allows, whom it asks, and what goes on without an answer.
-
-use std::time::Instant;
+//! The manifests on a real API server: what it accepts, what it allows, whom it asks, and what goes on without an
+//! answer.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
@@ -12,12 +11,14 @@ use serde_json::{Value, json};
 use topologist::crd;
 use topologist::hub::Kind;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{
     OVERLAYS, find, overlay, overlay_with, permissions, render, render_own, scope, stream, variables, webhooks_at,
 };
-use crate::process::{SOON, Topologist, command, make_certificates};
-use crate::recorder::Recorder;
+use crate::harness::server::{Topologist, command, make_certificates};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
+use crate::harness::webhook::Recorder;
 use crate::upgrades;
 
 const NAMESPACE: &str = "topologist-system";
@@ -48,14 +49,9 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
 
 /// Asks again until something holds.
 async fn eventually<T>(fact: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(answer) => assert!(Instant::now() < deadline, "it does not come to hold that {fact}: {answer}"),
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let mut last = String::new();
+    let answered = async || ask().await.map_err(|error| last = error).ok();
+    wait::until_some_async(fact, SOON, answered, wait::nothing).await
 }
 
 /// A pod as the Deployment would make it.
@@ -205,7 +201,8 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     }
 }
 
-/// An API server that asks the binary, which runs with the account, the permissions and the variables of these manifests.
+/// An API server that asks the binary, which runs with the account, the permissions and the variables of these
+/// manifests.
 struct Guarded {
     /// Fields end in this order: the process first, so that it does not outlive its API server.
     topologist: Topologist,
@@ -292,8 +289,8 @@ impl Guarded {
         warnings
     }
 
-    /// Every one of the changed versions came to a read of Nodes that ended so, and none ended otherwise. There may be more
-    /// reads than changes: an API server whose cache is behind asks a second time.
+    /// Every one of the changed versions came to a read of Nodes that ended so, and none ended otherwise. There may be
+    /// more reads than changes: an API server whose cache is behind asks a second time.
     fn nodes_were(&self, outcome: &str, changes: f64) {
         let reads = |outcome: &str| {
             let metric = format!("topologist_live_reads_total{{what=\"nodes\",outcome=\"{outcome}\"}}");

@@ -10,9 +10,9 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 use topologist::{crd, yaml};
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::stream;
-use crate::process::command;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::stream;
+use crate::harness::server::command;
 
 /// Texts that some pattern of the definitions accepts; the first that fits is taken.
 const TEXTS: [&str; 12] = [
@@ -64,11 +64,11 @@ fn full(schema: &Value) -> Value {
 }
 
 /// The kinds on a server of their own: other tests of this process have look-alikes of some.
-struct Ground {
+struct Installation {
     kubernetes: Kubernetes,
 }
 
-impl Ground {
+impl Installation {
     async fn new() -> Self {
         let kubernetes = Kubernetes::start();
         let mut definitions = crd::definitions();
@@ -77,7 +77,7 @@ impl Ground {
             definition["spec"].as_object_mut().unwrap().remove("conversion");
         }
         kubernetes.apply_yaml(&stream(&definitions)).await;
-        Ground { kubernetes }
+        Installation { kubernetes }
     }
 
     fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
@@ -118,13 +118,13 @@ fn full_object(definition: &Value) -> (Value, Option<Value>) {
 
 #[tokio::test]
 async fn no_field_of_any_kind_is_pruned() {
-    let ground = Ground::new().await;
+    let installation = Installation::new().await;
     for definition in crd::definitions() {
         let (object, status) = full_object(&definition);
         let kind = object["kind"].as_str().unwrap();
-        let kept = ground.apply(&object).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        let kept = installation.apply(&object).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
         assert_eq!(kept.data["spec"], object["spec"], "{kind}");
-        let api = ground.api(object["apiVersion"].as_str().unwrap(), kind);
+        let api = installation.api(object["apiVersion"].as_str().unwrap(), kind);
         if let Some(status) = status {
             let strict = PatchParams::apply("kinds").force().validation_strict();
             let kept = api.patch_status("full", &strict, &Patch::Apply(&status)).await;
@@ -144,7 +144,7 @@ async fn no_field_of_any_kind_is_pruned() {
 
 #[tokio::test]
 async fn objects_that_violate_the_definitions_are_rejected() {
-    let ground = Ground::new().await;
+    let installation = Installation::new().await;
     let definitions = crd::definitions();
     let version = "spec.template.spec.version";
     for (kind, path, value, words) in [
@@ -191,7 +191,7 @@ async fn objects_that_violate_the_definitions_are_rejected() {
         let definition = definitions.iter().find(|definition| definition["spec"]["names"]["kind"] == kind).unwrap();
         let (mut object, _) = full_object(definition);
         put(&mut object, path, value.clone());
-        match ground.apply(&object).await {
+        match installation.apply(&object).await {
             Err(kube::Error::Api(status)) => {
                 let Status { message, .. } = &*status;
                 assert!(message.contains(words), "{kind} {path} {value}: {message}");
@@ -213,7 +213,7 @@ fn put(object: &mut Value, path: &str, value: Value) {
 
 #[tokio::test]
 async fn the_embedded_class_and_its_objects_are_stored_unchanged() {
-    let ground = Ground::new().await;
+    let installation = Installation::new().await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded");
     let rendered = command(&["render", folder.to_str().unwrap()]).output().unwrap();
     let mut texts: Vec<String> =
@@ -221,7 +221,7 @@ async fn the_embedded_class_and_its_objects_are_stored_unchanged() {
     texts.push(String::from_utf8(rendered.stdout).unwrap());
     let mut kinds = std::collections::BTreeSet::new();
     for object in texts.iter().flat_map(|text| yaml::documents(text)).map(|document| document.unwrap().value) {
-        let kept = ground.apply(&object).await.unwrap_or_else(|error| panic!("{object}: {error}"));
+        let kept = installation.apply(&object).await.unwrap_or_else(|error| panic!("{object}: {error}"));
         let kept = serde_json::to_value(kept).unwrap();
         assert_eq!(kept["spec"], object["spec"], "{} {}", object["kind"], object["metadata"]["name"]);
         kinds.insert(object["kind"].as_str().unwrap().to_owned());

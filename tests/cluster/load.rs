@@ -4,22 +4,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::kubernetes::Kubernetes;
-use crate::process::SOON;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 /// Waits until something holds.
 pub(crate) async fn until(fact: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < deadline, "it does not come to hold that {fact}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait::until_async(fact, SOON, async || holds(), wait::nothing).await;
 }
 
 /// The Clusters of the namespace `default`.

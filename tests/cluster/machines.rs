@@ -6,9 +6,10 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 use topologist::crd;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay_with, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait::SOON;
 
 fn api(kubernetes: &Kubernetes, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", kind));

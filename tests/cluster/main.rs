@@ -36,24 +36,5 @@ mod template_finalizers;
 mod upgrades;
 mod variables;
 
-#[path = "../support"]
-mod support {
-    pub mod balancer;
-    pub mod controller_manager;
-    pub mod cut;
-    pub mod deletions;
-    pub mod faulty;
-    pub mod gadgets;
-    pub mod kubectl;
-    pub mod kubernetes;
-    pub mod kustomize;
-    pub mod lab;
-    pub mod process;
-    pub mod recorder;
-    pub mod tls_client;
-    pub mod upgrade_hooks;
-}
-use support::{
-    balancer, controller_manager, cut, deletions, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize,
-    lab, process, recorder, tls_client, upgrade_hooks,
-};
+#[path = "../harness/mod.rs"]
+mod harness;

@@ -10,10 +10,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use topologist::kubernetes::connection::{self, Pings};
 
-use crate::cut::{Cut, Network};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_and_permissions, overlay, stream};
-use crate::process::{SOON, Topologist, command, http_get, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_and_permissions, overlay, stream};
+use crate::harness::network::{Cut, Network};
+use crate::harness::server::{Topologist, command, http_get, make_certificates};
+use crate::harness::wait::SOON;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_api_server_is_noticed_by_a_ping() {

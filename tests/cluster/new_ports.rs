@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 use topologist::hub::Kind;
 use topologist::yaml;
 
-use crate::balancer::Balancer;
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, find, overlay, permissions, stream, webhooks_at};
+use crate::harness::balancer::Balancer;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, find, overlay, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait::SOON;
 use crate::load::{CLASS, Load, bad, clusters, dry, good};
-use crate::process::{SOON, Topologist, make_certificates};
 
 /// The manifests of the version before.
 fn previous() -> Vec<Value> {

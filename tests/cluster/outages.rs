@@ -6,14 +6,16 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cut::{Cut, Network};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
+use crate::harness::network::{Cut, Network};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 use crate::load::{CLASS, clusters, until};
-use crate::process::{SOON, Topologist, make_certificates};
 
-/// A leader and a follower with all controllers, which reach their API server over a network of the test. The follower is called by
-/// the API server.
+/// A leader and a follower with all controllers, which reach their API server over a network of the test. The follower
+/// is called by the API server.
 struct Site {
     leader: Topologist,
     follower: Topologist,
@@ -84,15 +86,10 @@ impl Site {
 
     /// Returns when the follower takes the first class for one in use, and the second for one that is not.
     async fn until_in_use(&self, used: &str, unused: &str) {
-        let deadline = Instant::now() + 2 * SOON;
-        loop {
-            let verdicts = (self.is_in_use(used).await, self.is_in_use(unused).await);
-            if verdicts == (Some(true), Some(false)) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{used}, {unused}: {verdicts:?}\n{}", self.follower.log_text());
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let verdicts = async || (self.is_in_use(used).await, self.is_in_use(unused).await);
+        let state = async || format!("{:?}\n{}", verdicts().await, self.follower.log_text());
+        let is_so = async || verdicts().await == (Some(true), Some(false));
+        wait::until_async(&format!("{used} is in use and {unused} is not"), 2 * SOON, is_so, state).await;
     }
 }
 
@@ -106,8 +103,8 @@ async fn caches_are_current_within_seconds_after_an_outage() {
     const OUTAGE: Duration = Duration::from_secs(26);
     let site = Site::start().await;
     let (mut classes, mut late) = (0.0, Vec::new());
-    // A watch pauses for five seconds at most. A connection that nothing passes on is noticed after 20 seconds, and an attempt to make
-    // another one takes ten at most.
+    // A watch pauses for five seconds at most. A connection that nothing passes on is noticed after 20 seconds, and an
+    // attempt to make another one takes ten at most.
     for (outage, most) in [("killed", 9), ("forgotten connections", 16)] {
         match outage {
             "killed" => site.kubernetes.kill_api_server(),

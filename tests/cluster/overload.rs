@@ -21,8 +21,8 @@ use topologist::webhook::routes;
 use topologist::webhook::server::{self, Server};
 use topologist::world::Facts;
 
-use crate::kubernetes::Kubernetes;
-use crate::process::SOON;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::wait::SOON;
 
 /// Serves without a single place for reviews; returns the address and the CA certificate.
 async fn overloaded() -> (String, String) {

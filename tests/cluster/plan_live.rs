@@ -8,9 +8,9 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, P
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::stream;
-use crate::process::command;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::stream;
+use crate::harness::server::command;
 
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";

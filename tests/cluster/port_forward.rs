@@ -11,9 +11,9 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 use topologist::tls::authority::Issued;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::stream;
-use crate::lab::{Lab, patched};
+use crate::harness::extension::{TestExtension, patched};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::stream;
 use crate::plan_live::{KINDS, bundle, definition, plan_as, rolled_out};
 
 /// A node whose Pods are processes of this machine.
@@ -64,7 +64,7 @@ async fn set_status(kubernetes: &Kubernetes, (version, kind): (&str, &str), name
 }
 
 /// The extension as a Pod of that node, and the Service in front of it.
-fn inside(lab: &Lab, is_ready: bool) -> Vec<Value> {
+fn inside(lab: &TestExtension, is_ready: bool) -> Vec<Value> {
     let metadata = json!({"name": "extension", "namespace": "lab"});
     let containers = json!([{"name": "extension", "image": "extension"}]);
     let target = json!({"kind": "Pod", "name": "extension", "namespace": "lab"});
@@ -98,7 +98,7 @@ async fn a_live_plan_reaches_extensions_inside_of_the_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let (kubernetes, _) = rolled_out(&KINDS.map(definition)).await;
     let node = Node::start(folder.path());
-    let mut lab = Lab::start_as("extension.lab.svc");
+    let mut lab = TestExtension::start_as("extension.lab.svc");
     lab.on("GeneratePatches", "generate", |request| {
         patched(request, "spec.template.spec.bootstrap.configRef", "format", &json!("ignition"))
     });
@@ -142,7 +142,7 @@ async fn a_live_plan_reaches_extensions_inside_of_the_cluster() {
     let kubeconfig = kubernetes.kubeconfig().display().to_string();
     let to = file.display().to_string();
     let simulate = ["simulate", "--live", "--kubeconfig", &kubeconfig, "--to", &to];
-    let simulated = crate::process::command(&simulate).output().unwrap();
+    let simulated = crate::harness::server::command(&simulate).output().unwrap();
     let said = String::from_utf8_lossy(&simulated.stderr);
     assert!(!said.contains("no --extension"), "{said}");
 

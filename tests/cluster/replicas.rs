@@ -6,17 +6,19 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kube::api::{Api, DynamicObject};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::balancer::Balancer;
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
+use crate::harness::balancer::Balancer;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_and_permissions, overlay, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 use crate::load::{CLASS, Load, ask, clusters, dry, good, until};
-use crate::process::{SOON, Topologist, make_certificates};
 
 /// Replicas behind a balancer, and an API server that asks them.
 struct Fleet {
@@ -72,7 +74,8 @@ impl Fleet {
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
         let mut marks = Vec::new();
         for configuration in &mut configurations {
-            // A webhook that nobody answers, for one name: once that name is refused, the whole configuration is in force.
+            // A webhook that nobody answers, for one name: once that name is refused, the whole configuration is in
+            // force.
             let name = format!("mark-{turn}-{}", configuration["kind"].as_str().unwrap().to_lowercase());
             let webhooks = configuration["webhooks"].as_array_mut().unwrap();
             let mut extra = webhooks[0].clone();
@@ -90,15 +93,12 @@ impl Fleet {
     }
 
     async fn until_refused(&self, name: &str, word: &str) {
-        let (clusters, deadline) = (self.clusters(), Instant::now() + SOON);
-        loop {
-            let answer = clusters.create(&dry(), &good(name)).await;
-            match &answer {
-                Err(kube::Error::Api(status)) if status.message.contains(word) => return,
-                _ => assert!(Instant::now() < deadline, "{word} is not what refuses {name}: {answer:?}"),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let clusters = self.clusters();
+        let answer = async || clusters.create(&dry(), &good(name)).await;
+        let is_refused =
+            async || matches!(answer().await, Err(kube::Error::Api(status)) if status.message.contains(word));
+        let fact = format!("{word} refuses {name}");
+        wait::until_async(&fact, SOON, is_refused, async || format!("{:?}", answer().await)).await;
     }
 
     /// Replaces the certificate, and returns when every replica shows the new one.

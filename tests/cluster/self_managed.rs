@@ -7,7 +7,6 @@
 //! ```
 
 use std::process::Command;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{
@@ -15,11 +14,12 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 
-use crate::balancer::Balancer;
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream};
+use crate::harness::balancer::Balancer;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay, permissions, stream};
+use crate::harness::server::{Topologist, serving};
+use crate::harness::wait;
 use crate::load::{CLASS, Load, bad, clusters, dry, good, until};
-use crate::process::{Topologist, serving};
 
 const NAMESPACE: &str = "topologist-system";
 
@@ -105,15 +105,11 @@ impl Site {
     /// Waits until the guard answers through the Service.
     pub(crate) async fn until_guarded(&self) {
         let clusters = clusters(&self.kubernetes);
-        let deadline = std::time::Instant::now() + crate::process::SOON;
-        loop {
-            let answers = (clusters.create(&dry(), &good("probe")).await, clusters.create(&dry(), &bad("probe")).await);
-            match &answers {
-                (Ok(_), Err(kube::Error::Api(status))) if status.code == 422 => return,
-                _ => assert!(std::time::Instant::now() < deadline, "{answers:?}\n{}", self.logs()),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let probe =
+            async || (clusters.create(&dry(), &good("probe")).await, clusters.create(&dry(), &bad("probe")).await);
+        let is_guarded = async || matches!(probe().await, (Ok(_), Err(kube::Error::Api(status))) if status.code == 422);
+        let state = async || format!("{:?}\n{}", probe().await, self.logs());
+        wait::until_async("the guard answers through the Service", wait::SOON, is_guarded, state).await;
     }
 
     pub(crate) fn logs(&self) -> String {
@@ -164,11 +160,8 @@ async fn an_installation_without_a_certificate_creates_one_and_maintains_its_bun
         // A bundle that is no certificate is not accepted by every version of the API server.
         let _ = api.patch("topologist", &PatchParams::default(), &Patch::Json::<()>(wiped)).await;
     }
-    let deadline = std::time::Instant::now() + crate::process::SOON;
-    while site.bundles().await.iter().any(|bundle| *bundle != authority) {
-        assert!(std::time::Instant::now() < deadline, "bundles stay wiped:\n{}", site.logs());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let are_back = async || site.bundles().await.iter().all(|bundle| *bundle == authority);
+    wait::until_async("wiped bundles are written again", wait::SOON, are_back, async || site.logs()).await;
     site.until_guarded().await;
     assert_eq!(site.secret("ca.crt").await.unwrap(), authority, "the authority is the same");
     assert!(!site.logs().contains("forbidden"), "{}", site.logs());

@@ -14,8 +14,8 @@ use topologist::ssa::{
     same_but_for_times, with_managers,
 };
 
-use crate::kubernetes::Kubernetes;
-use crate::process::SOON;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::wait::SOON;
 
 /// How many objects are written to, and how often each; as much as takes a few seconds.
 const OBJECTS: u64 = 50;

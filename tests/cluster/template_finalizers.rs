@@ -1,15 +1,17 @@
-//! Templates of machines that no topology uses any more, on a real API server and as the ServiceAccount of the manifests.
+//! Templates of machines that no topology uses any more, on a real API server and as the ServiceAccount of the
+//! manifests.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
 use topologist::crd;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay, permissions, stream};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
 const BOOTSTRAP: &str = "bootstrap.topologist.dev/v1beta1";
@@ -120,11 +122,7 @@ impl Ground {
     }
 
     async fn eventually(&self, fact: &str, holds: impl AsyncFn() -> bool) {
-        let deadline = Instant::now() + SOON;
-        while !holds().await {
-            assert!(Instant::now() < deadline, "it does not become true that {fact}: {}", self.topologist.log_text());
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        wait::until_async(fact, SOON, holds, async || self.topologist.log_text()).await;
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::net::TcpListener;
 use topologist::tls::authority::Issued;
 
 use crate::admission::{Objects, causes, class, cluster, denial, dry, pairs, webhooks_elsewhere};
-use crate::kubernetes::Kubernetes;
-use crate::process::SOON;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::wait::SOON;
 
 const OLD: &str = "v1.33.0";
 const NEW: &str = "v1.34.0";

@@ -10,7 +10,7 @@ use topologist::wire::{Decode, Version};
 use topologist::world::Facts;
 
 use crate::admission::{Objects, causes, class, cluster, denial, pairs};
-use crate::process::SOON;
+use crate::harness::wait::SOON;
 
 /// A class with variables, each a name and a schema.
 fn class_with(name: &str, variables: &[(&str, Value)]) -> Value {

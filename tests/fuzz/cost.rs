@@ -18,8 +18,8 @@ use topologist::world::{Facts, Found, Record};
 use crate::genes::Input;
 use crate::{ALLOCATOR, PEAK};
 
-/// Multiples of the bounds: 100 ms of thread time and 20 µs for each KiB of input, or 500 ms for a Cluster whose class is hostile;
-/// 64 MiB of memory.
+/// Multiples of the bounds: 100 ms of thread time and 20 µs for each KiB of input, or 500 ms for a Cluster whose class
+/// is hostile; 64 MiB of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     pub cpu: f64,
@@ -95,8 +95,8 @@ fn answered(verdict: Verdict) -> Verdict {
     verdict
 }
 
-/// A class that is reviewed, stored whatever the verdict, and used by a Cluster, whose review is measured against the bound of
-/// hostile classes if the class was allowed.
+/// A class that is reviewed, stored whatever the verdict, and used by a Cluster, whose review is measured against the
+/// bound of hostile classes if the class was allowed.
 pub fn of(input: &Input) -> Cost {
     let (class, cluster) = (input.class.to_string(), input.cluster.to_string());
     let none = Arc::new(Facts::default());

@@ -92,8 +92,8 @@ fn an_upgrade_of_twice_as_many_worker_sets_costs_about_twice_as_much() {
     assert!(of_each < PEAK_OF_EACH, "{of_each} bytes of memory for each byte of the templates");
 }
 
-/// What an upgrade of many worker sets takes at the most, for each byte of memory that it is charged before it begins; the bootstrap
-/// template of the sets has this spec.
+/// What an upgrade of many worker sets takes at the most, for each byte of memory that it is charged before it begins;
+/// the bootstrap template of the sets has this spec.
 fn of_each_charged(deployments: usize, patches: usize, spec: &Value, variable: &str) -> f64 {
     let size = Size { deployments, patches };
     let sides = ["v1.33.1", "v1.34.2"].map(|version| {
@@ -145,5 +145,6 @@ fn a_computation_takes_no_more_memory_than_it_is_charged() {
     }
 }
 
-/// Bytes of memory for each byte of the templates of all sets. These templates are small, so most of it is the objects of the sets.
+/// Bytes of memory for each byte of the templates of all sets. These templates are small, so most of it is the objects
+/// of the sets.
 const PEAK_OF_EACH: f64 = 80.0;

@@ -47,8 +47,8 @@ fn number(variable: &str, usual: u64) -> u64 {
     text.map_or(usual, |text| text.parse().unwrap_or_else(|error| panic!("{variable}={text:?}: {error}")))
 }
 
-/// The bounds are for a release build on an idle machine. Without optimization, and next to whatever else a test machine does,
-/// time means little; memory is the same.
+/// The bounds are for a release build on an idle machine. Without optimization, and next to whatever else a test
+/// machine does, time means little; memory is the same.
 const ALLOWED: (f64, f64) = (if cfg!(debug_assertions) { 40.0 } else { 1.0 }, 1.0);
 
 #[test]

@@ -1,4 +1,5 @@
-//! Numbers that look random, the same for the same seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
+//! Numbers that look random, the same for the same seed (Steele, Lea, Flood: Fast splittable pseudorandom number
+//! generators).
 
 pub struct Random(u64);
 

@@ -1,22 +1,16 @@
 //! The image, made by its own Dockerfile and run without a container engine.
 //!
-//! The steps of the Dockerfile run on this machine, `apk` and `cargo` apart: the stand-in for cargo links glibc statically
-//! where the image has musl, and builds with the development profile. The result runs in a root directory that holds the
-//! binary and nothing else, as the user of the image.
+//! The steps of the Dockerfile run on this machine, `apk` and `cargo` apart: the stand-in for cargo links glibc
+//! statically where the image has musl, and builds with the development profile. The result runs in a root directory
+//! that holds the binary and nothing else, as the user of the image.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_macros, unreachable_pub, reason = "tests")]
 
 mod dockerfile;
 mod packages;
 
-#[path = "../support"]
-mod support {
-    pub mod kubernetes;
-    pub mod kustomize;
-    pub mod process;
-    pub mod tls_client;
-}
-use support::{kubernetes, kustomize, process, tls_client};
+#[path = "../harness/mod.rs"]
+mod harness;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -29,12 +23,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dockerfile::Image;
 use serde_json::Value;
-use tls_client::{Connection, Protocol};
 use topologist::crd;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{find, overlay, permissions, stream};
-use crate::process::{Topologist, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{find, overlay, permissions, stream};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::tls_client::{Connection, Protocol};
 
 const USER: u32 = 65532;
 
@@ -59,8 +53,8 @@ struct Container {
     root: tempfile::TempDir,
 }
 
-/// The devices of chance, which every container runtime brings (OCI runtime specification, "Default Devices"). Files do as
-/// well, and anybody may make them.
+/// The devices of chance, which every container runtime brings (OCI runtime specification, "Default Devices"). Files do
+/// as well, and anybody may make them.
 fn devices(folder: &Path) {
     fs::create_dir(folder).unwrap();
     let mut bytes = vec![0; 64 * 1024];

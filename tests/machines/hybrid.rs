@@ -1,5 +1,5 @@
-//! A Cluster with workers of two providers and one kind of bootstrap data. The second provider is a controller of the story, with
-//! definitions of its own.
+//! A Cluster with workers of two providers and one kind of bootstrap data. The second provider is a controller of the
+//! story, with definitions of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ground::{Ground, cluster, condition, deployment, name};
-use crate::kubectl_client::Kubectl;
+use super::server::{TestServer, cluster, condition, deployment, name};
+use crate::harness::kubectl::Kubectl;
 
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 const EXTERNAL: &str = "RackCluster,RackMachine";
@@ -32,7 +32,7 @@ fn definition(kind: &str, spec: &Value) -> Value {
 }
 
 /// Defines the kinds of the second provider: a region never changes, and a rack has at most 40 slots.
-fn define(ground: &Ground) {
+fn define(server: &TestServer) {
     let endpoint = json!({"type": "object", "properties": {"host": {"type": "string"}, "port": {"type": "integer"}}});
     let fixed = json!([{"rule": "self == oldSelf", "message": "the region cannot change"}]);
     let cluster = json!({"type": "object", "properties": {"controlPlaneEndpoint": endpoint,
@@ -49,14 +49,14 @@ fn define(ground: &Ground) {
         ("RackMachineTemplate", &machine),
     ] {
         let definition = definition(kind, spec);
-        ground.kubectl.give(&definition, &["create"]);
-        ground.kubectl.out(&[
+        server.kubectl.give(&definition, &["create"]);
+        server.kubectl.out(&[
             "wait",
             "--for=condition=Established",
             &format!("crd/{}", name(&definition)),
             "--timeout=60s",
         ]);
-        ground.kubectl.eventually(&["get", &name(&definition)]);
+        server.kubectl.eventually(&["get", &name(&definition)]);
     }
 }
 
@@ -66,9 +66,9 @@ fn template(kind: &str, name: &str, spec: Value) -> Value {
 }
 
 /// The class "racked": "swift" on a RackCluster, with one more class of workers, which are RackMachines.
-fn class(ground: &Ground) -> Value {
+fn class(server: &TestServer) -> Value {
     let mut class: Value =
-        serde_json::from_str(&ground.kubectl.out(&["get", "clusterclass", "swift", "-o", "json"])).unwrap();
+        serde_json::from_str(&server.kubectl.out(&["get", "clusterclass", "swift", "-o", "json"])).unwrap();
     class["metadata"] = json!({"name": "racked"});
     class.as_object_mut().unwrap().remove("status");
     let reference = |kind: &str| json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "name": "rack"});
@@ -88,10 +88,10 @@ struct Provider {
 }
 
 impl Provider {
-    fn start(ground: &Ground) -> Self {
+    fn start(server: &TestServer) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let rounds = Rounds {
-            kubectl: Kubectl::within(ground.kubeconfig.clone(), ground.namespace.clone()),
+            kubectl: Kubectl::within(server.kubeconfig.clone(), server.namespace.clone()),
             folder: tempfile::tempdir().unwrap(),
         };
         let stopped = stop.clone();
@@ -191,64 +191,65 @@ impl Rounds {
 
 #[test]
 fn a_second_provider_with_its_own_controller_and_definitions_has_workers_in_the_same_cluster() {
-    // the proposal of machine states: hybrid clusters, a controller and tools of the author's choice, validation by definitions;
-    // note of story 4 of the proposal of managed topologies: errors of providers are visible; CT-3, CT-8, MA-3
-    let ground = Ground::start(&["--external-kinds", EXTERNAL]);
-    define(&ground);
-    let provider = Provider::start(&ground);
+    // the proposal of machine states: hybrid clusters, a controller and tools of the author's choice, validation by
+    // definitions; note of story 4 of the proposal of managed topologies: errors of providers are visible; CT-3, CT-8,
+    // MA-3
+    let server = TestServer::start(&["--external-kinds", EXTERNAL]);
+    define(&server);
+    let provider = Provider::start(&server);
 
     // Data that the definition does not allow is refused with its path, in a template and in a machine.
     let wrong = template("RackMachineTemplate", "rack", json!({"slot": 41}));
-    let refusal = ground.kubectl.try_give(&wrong, &["create"]);
+    let refusal = server.kubectl.try_give(&wrong, &["create"]);
     assert!(refusal.code != 0 && refusal.err.contains("spec.template.spec.slot"), "{refusal:#?}");
     let mut wrong = template("RackMachine", "one", json!({}));
     wrong["spec"] = json!({"slot": 0});
-    let refusal = ground.kubectl.try_give(&wrong, &["create"]);
+    let refusal = server.kubectl.try_give(&wrong, &["create"]);
     assert!(refusal.code != 0 && refusal.err.contains("spec.slot"), "{refusal:#?}");
 
-    ground.kubectl.give(&template("RackMachineTemplate", "rack", json!({"slot": 7})), &["create"]);
-    ground.kubectl.give(&template("RackClusterTemplate", "rack", json!({"region": "north"})), &["create"]);
-    ground.kubectl.give(&class(&ground), &["create"]);
+    server.kubectl.give(&template("RackMachineTemplate", "rack", json!({"slot": 7})), &["create"]);
+    server.kubectl.give(&template("RackClusterTemplate", "rack", json!({"region": "north"})), &["create"]);
+    server.kubectl.give(&class(&server), &["create"]);
     let workers = |class: &str, name: &str| json!({"class": class, "name": name, "replicas": 2});
     let mut demo = cluster(1, &json!([workers("worker", "e"), workers("rack", "r")]), &json!([]));
     demo["spec"]["topology"]["classRef"]["name"] = json!("racked");
-    ground.run_cluster(&demo);
-    ground.wait("machines --all", "jsonpath={.status.phase}=Running");
-    let machines = ground.list("machines");
+    server.run_cluster(&demo);
+    server.wait("machines --all", "jsonpath={.status.phase}=Running");
+    let machines = server.list("machines");
     let count = |wanted: &str| machines.iter().filter(|one| deployment(one) == wanted).count();
     assert_eq!((machines.len(), count("e"), count("r")), (5, 2, 2));
-    let racks = ground.list("rackmachines");
+    let racks = server.list("rackmachines");
     assert!(racks.len() == 2 && racks.iter().all(|one| one["spec"]["slot"] == 7), "{racks:#?}");
-    assert_eq!((ground.list("embeddedmachines").len(), ground.list("embeddedconfigs").len()), (3, 5));
-    let ids = ground.kubectl.out(&["get", "machines", "-o", "jsonpath={.items[*].spec.providerID}"]);
+    assert_eq!((server.list("embeddedmachines").len(), server.list("embeddedconfigs").len()), (3, 5));
+    let ids = server.kubectl.out(&["get", "machines", "-o", "jsonpath={.items[*].spec.providerID}"]);
     assert_eq!(ids.matches("rack://").count(), 2, "{ids}");
 
     // The API server refuses a change of the region, and the Cluster says why.
-    ground.kubectl.give(&template("RackClusterTemplate", "rack-2", json!({"region": "south"})), &["create"]);
+    server.kubectl.give(&template("RackClusterTemplate", "rack-2", json!({"region": "south"})), &["create"]);
     let refer = |name: &str| {
         let patch =
             json!([{"op": "replace", "path": "/spec/infrastructure/templateRef/name", "value": name}]).to_string();
-        ground.kubectl.out(&["patch", "clusterclass", "racked", "--type=json", "-p", &patch]);
+        server.kubectl.out(&["patch", "clusterclass", "racked", "--type=json", "-p", &patch]);
     };
     refer("rack-2");
-    ground.until("the Cluster says that the region cannot change", || {
-        let cluster = &ground.list("clusters")[0];
+    server.until("the Cluster says that the region cannot change", || {
+        let cluster = &server.list("clusters")[0];
         condition(cluster, "TopologyReconciled").0 == "False"
             && cluster.to_string().contains("the region cannot change")
     });
     refer("rack");
-    ground.wait("cluster/demo", "condition=TopologyReconciled");
+    server.wait("cluster/demo", "condition=TopologyReconciled");
 
     // A deleted worker of the second provider is replaced, and the Cluster goes with all of both.
     let rack = machines.iter().find(|one| deployment(one) == "r").map(name).unwrap();
-    ground.kubectl.out(&["delete", "machine", &rack, "--timeout=60s"]);
-    ground.until("another one runs", || {
-        let all = ground.list("machines");
+    server.kubectl.out(&["delete", "machine", &rack, "--timeout=60s"]);
+    server.until("another one runs", || {
+        let all = server.list("machines");
         all.len() == 5 && all.iter().all(|one| one["status"]["phase"] == "Running" && name(one) != rack)
     });
-    ground.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
-    ground.until("nothing is left of both", || {
-        ground.kubectl.out(&["get", "rackclusters,rackmachines,machines,embeddedmachines", "-o", "name"]).is_empty()
+    server.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
+    server.until("nothing is left of both", || {
+        server.kubectl.out(&["get", "rackclusters,rackmachines,machines,embeddedmachines", "-o", "name"]).is_empty()
     });
     drop(provider);
 }

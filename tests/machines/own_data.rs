@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ground::{Ground, cluster};
+use super::server::{TestServer, cluster};
 
 /// A Machine without a MachineSet, whose bootstrap data is a Secret of its user.
 fn own_machine(secret: &str, name: &str) -> [Value; 2] {
@@ -20,14 +20,14 @@ fn own_machine(secret: &str, name: &str) -> [Value; 2] {
 #[test]
 fn a_machine_starts_with_bootstrap_data_of_its_user() {
     // MA-3.1; the proposal of machine states: custom bootstrap data without a controller
-    let ground = Ground::start(&[]);
-    ground.run_cluster(&cluster(1, &json!([]), &json!([])));
-    ground.kubectl.out(&["create", "secret", "generic", "own-data", "--from-literal=value=#!/bin/true"]);
+    let server = TestServer::start(&[]);
+    server.run_cluster(&cluster(1, &json!([]), &json!([])));
+    server.kubectl.out(&["create", "secret", "generic", "own-data", "--from-literal=value=#!/bin/true"]);
     for object in &own_machine("own-data", "own") {
-        ground.kubectl.give(object, &["create"]);
+        server.kubectl.give(object, &["create"]);
     }
-    ground.wait("machine/own", "jsonpath={.status.phase}=Running");
-    let events = ground.kubectl.out(&[
+    server.wait("machine/own", "jsonpath={.status.phase}=Running");
+    let events = server.kubectl.out(&[
         "get",
         "events",
         "--field-selector",

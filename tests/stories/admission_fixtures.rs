@@ -1,8 +1,8 @@
 //! Fixtures of the admission rules, found by walking `fixtures/admission`.
 //!
-//! A fixture is a folder: `new.<version>.yaml` (or `.json`) alone is a create, with `old.<version>.yaml` an update, `old` alone a
-//! delete. `world.yaml` holds the other objects, of whatever kinds; a Cluster or ClusterClass that does not decode is an
-//! unreadable object. `want.yaml` says what must come of it ([`Want`]).
+//! A fixture is a folder: `new.<version>.yaml` (or `.json`) alone is a create, with `old.<version>.yaml` an update,
+//! `old` alone a delete. `world.yaml` holds the other objects, of whatever kinds; a Cluster or ClusterClass that does
+//! not decode is an unreadable object. `want.yaml` says what must come of it ([`Want`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -365,8 +365,8 @@ fn every_fixture_gets_the_verdict_that_it_wants() {
     println!("{} fixtures", all.len());
 }
 
-/// Refuses schemas that cannot be compiled though nothing was found wrong with them: what rules that are switched off let
-/// through.
+/// Refuses schemas that cannot be compiled though nothing was found wrong with them: what rules that are switched off
+/// let through.
 const NET: &str = "VAR-S-047";
 
 #[test]
@@ -390,8 +390,8 @@ fn a_schema_that_cannot_be_compiled_is_refused_whatever_was_overlooked() {
     }
 }
 
-/// Switches off one rule at a time: a fixture that names the rule must then be allowed, or lose its warning or its change. The
-/// rules of patches are what PE-30 promises to the engine.
+/// Switches off one rule at a time: a fixture that names the rule must then be allowed, or lose its warning or its
+/// change. The rules of patches are what PE-30 promises to the engine.
 #[test]
 fn every_rule_has_a_fixture_that_fails_without_it() {
     let all = fixtures();

@@ -1,8 +1,9 @@
 //! `docs/authors.md` says what the program does: its examples are run, and its lists are those of the program.
 //!
-//! A block ```` ```yaml class.yaml ```` is a file; one that begins with `# changes` is merged into it (RFC 7386) until the
-//! next command has run. A ```` ```console ```` block is a command and everything that it prints. A ```` ```yaml rendered ````
-//! block is a template, its variables, and the `output`, the `value` that is read from it, or words of the `error`.
+//! A block ```` ```yaml class.yaml ```` is a file; one that begins with `# changes` is merged into it (RFC 7386) until
+//! the next command has run. A ```` ```console ```` block is a command and everything that it prints. A ```` ```yaml
+//! rendered ```` block is a template, its variables, and the `output`, the `value` that is read from it, or words of
+//! the `error`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use topologist::template::{Functions, Limits, Template};
 use topologist::yaml;
 
-use crate::process::command;
+use crate::harness::server::command;
 
 /// A fenced block: the words behind its fence, its lines, and where it begins.
 struct Block {

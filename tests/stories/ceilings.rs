@@ -1,12 +1,12 @@
-//! Edits that replace machines are held by a ceiling also where they cannot be computed, or where an earlier edit has changed what they
-//! release (DEC-59). Each story counts Machines of the embedded controllers by uid.
+//! Edits that replace machines are held by a ceiling also where they cannot be computed, or where an earlier edit has
+//! changed what they release (DEC-59). Each story counts Machines of the embedded controllers by uid.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::kubectl_client::Outcome;
-use crate::machines::ground::{Ground, cluster, deployment, workers};
+use crate::harness::kubectl::Outcome;
+use crate::machines::server::{TestServer, cluster, deployment, workers};
 
 mod released;
 mod timed;
@@ -17,7 +17,7 @@ const CLASS: &str = "clusterclass/swift";
 
 /// A Cluster with 1 + 2 machines, on a server whose ceiling is one machine.
 struct Fleet {
-    ground: Ground,
+    server: TestServer,
 }
 
 impl Fleet {
@@ -27,14 +27,14 @@ impl Fleet {
 
     fn start_with(cluster: &Value) -> Self {
         // A debug build is slow.
-        let ground = Ground::start(&["--max-replaced-machines", "1", "--impact-time", "20s"]);
-        ground.run_cluster(cluster);
-        ground.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=2");
-        Fleet { ground }
+        let server = TestServer::start(&["--max-replaced-machines", "1", "--impact-time", "20s"]);
+        server.run_cluster(cluster);
+        server.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=2");
+        Fleet { server }
     }
 
     fn stored(&self, object: &str) -> Value {
-        let mut stored: Value = serde_json::from_str(&self.ground.kubectl.out(&["get", object, "-o", "json"])).unwrap();
+        let mut stored: Value = serde_json::from_str(&self.server.kubectl.out(&["get", object, "-o", "json"])).unwrap();
         let metadata = stored["metadata"].as_object_mut().unwrap();
         metadata.remove("resourceVersion");
         metadata.remove("managedFields");
@@ -46,7 +46,7 @@ impl Fleet {
         loop {
             let mut edited = self.stored(object);
             edit(&mut edited);
-            let outcome = self.ground.kubectl.try_give(&edited, &["replace"]);
+            let outcome = self.server.kubectl.try_give(&edited, &["replace"]);
             // A controller may write the object between the two requests.
             if !outcome.err.contains("the object has been modified") {
                 return outcome;
@@ -58,7 +58,7 @@ impl Fleet {
     fn dry_run(&self, object: &str, edit: impl Fn(&mut Value)) -> Outcome {
         let mut edited = self.stored(object);
         edit(&mut edited);
-        self.ground.kubectl.try_give(&edited, &["replace", "--dry-run=server"])
+        self.server.kubectl.try_give(&edited, &["replace", "--dry-run=server"])
     }
 
     /// The same edit with an approval.
@@ -72,13 +72,13 @@ impl Fleet {
 
     /// The uids of Machines, of a worker set or of the control plane.
     fn machines(&self, set: &str) -> BTreeSet<String> {
-        let machines = self.ground.list("machines").into_iter().filter(|machine| deployment(machine) == set);
+        let machines = self.server.list("machines").into_iter().filter(|machine| deployment(machine) == set);
         machines.map(|machine| machine["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Waits until a set has as many Machines as before, and none of them.
     fn until_replaced(&self, set: &str, before: &BTreeSet<String>) {
-        self.ground.until("all machines are replaced", || {
+        self.server.until("all machines are replaced", || {
             let now = self.machines(set);
             now.len() == before.len() && now.is_disjoint(before)
         });

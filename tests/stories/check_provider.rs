@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::process::command;
+use crate::harness::server::command;
 
 /// Runs the command with these arguments and this input; exit code, output and messages.
 fn check(arguments: &[&str], input: &str) -> (i32, String, String) {

@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::process::{command, without_not_checked};
+use crate::harness::server::{command, without_not_checked};
 
 fn run(arguments: &[&str]) -> (i32, String, String) {
     finish(command(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap())

@@ -13,9 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::process::SOON;
+use crate::harness::tls_client::{Connection, Protocol, tcp_from, tls_over};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 use crate::serving::{Served, VALIDATE, response, review, serve};
-use crate::tls_client::{Connection, Protocol, tcp_from, tls_over};
 
 /// The peer that attacks; normal callers are 127.0.0.1.
 const ATTACKER: &str = "127.0.0.2:0";
@@ -136,7 +137,8 @@ async fn frames_of_two_bytes_are_charged_two_bytes() {
     }
     served.answers_new_callers(30).await;
     for (connection, answer) in flood {
-        // It is no review; on a busy machine it may also come late, or h2 ends the connection because of its small frames.
+        // It is no review; on a busy machine it may also come late, or h2 ends the connection because of its small
+        // frames.
         let outcome = answer.await.unwrap();
         assert!(outcome.as_ref().map_or(true, |code| [400, 408].contains(code)), "{outcome:?}");
         connection.abort();
@@ -158,12 +160,9 @@ async fn bodies_that_stall_give_their_memory_to_reviews() {
             std::future::pending::<()>().await;
         }));
     }
-    let deadline = Instant::now() + SOON;
     let waiting = "topologist_admission_requests_waiting{queue=\"memory\"}";
-    while served.topologist.metric(waiting).is_none_or(|count| count < 1.0) {
-        assert!(Instant::now() < deadline, "the memory is never full");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_full = async || served.topologist.metric(waiting).is_some_and(|count| count >= 1.0);
+    wait::until_async("the memory is full", SOON, is_full, wait::nothing).await;
     served.answers_new_callers(40).await;
     served.wait_for("refused_requests", "too_slow").await;
     assert!(served.peak() < 500, "{} MiB", served.peak());

@@ -5,9 +5,9 @@
 //!  second terminal:  bash ── kubectl, curl, topologist …   each block below `serve`, if the text says so
 //! ```
 //!
-//! Both are pseudo-terminals in one folder, which has the fixtures and the binary where a clone has them. All lines are compared;
-//! a line `…` stands for lines that are left out, and `…` in a line for a part of it. Blocks with the fence `sh` need what a test does
-//! not have: they are parsed and not run.
+//! Both are pseudo-terminals in one folder, which has the fixtures and the binary where a clone has them. All lines are
+//! compared; a line `…` stands for lines that are left out, and `…` in a line for a part of it. Blocks with the fence
+//! `sh` need what a test does not have: they are parsed and not run.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -25,8 +25,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use topologist::cli::args::Arguments;
 
 use crate::documents::documents;
-use crate::kubectl_client;
-use crate::process::command;
+use crate::harness::kubectl;
+use crate::harness::server::command;
 use crate::terminal::{END, ERASE, terminal};
 
 /// Documents whose blocks other tests run as printed: stories/authors.rs, stories/runtime_extensions/example.rs.
@@ -162,7 +162,7 @@ impl Clone {
         }
         fs::create_dir_all(clone.path().join("target/debug")).unwrap();
         symlink(command(&[]).get_program(), clone.path().join("target/debug/topologist")).unwrap();
-        symlink(kubectl_client::program(), clone.tools.path().join("kubectl")).unwrap();
+        symlink(kubectl::program(), clone.tools.path().join("kubectl")).unwrap();
         clone
     }
 
@@ -346,7 +346,8 @@ impl Reader {
         format!("{greeting}{END}\n")
     }
 
-    /// Waits for the last count of machines that a document shows below the greeting, and returns what it shows from the first on.
+    /// Waits for the last count of machines that a document shows below the greeting, and returns what it shows from
+    /// the first on.
     fn progress(&mut self, shown: &str) -> String {
         let Some(start) = shown.find("\nMachines: ") else { return String::new() };
         let shown = &shown[start..];
@@ -390,13 +391,14 @@ impl Reader {
     }
 }
 
-/// Whether a server prints such a line below its greeting: how many machines there are. On a busy computer a Cluster may be
-/// reconciled before its class is.
+/// Whether a server prints such a line below its greeting: how many machines there are. On a busy computer a Cluster
+/// may be reconciled before its class is.
 fn may_be_below_the_greeting(line: &str) -> bool {
     line.is_empty() || line.starts_with("Machines: ") || line.contains("is not ready: ")
 }
 
-/// What kubectl prints, without ages, the ends of names that are made up, and the widths of columns that follow from them.
+/// What kubectl prints, without ages, the ends of names that are made up, and the widths of columns that follow from
+/// them.
 fn without_chance(text: &str) -> String {
     let made_up = Regex::new(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b").unwrap();
     let age = Regex::new(r"(?m)(^| )[0-9]+(s|m|h)( |$)").unwrap();

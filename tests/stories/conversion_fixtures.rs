@@ -1,8 +1,8 @@
 //! Fixtures of the conversion rules, found by walking `fixtures/conversion`.
 //!
-//! A fixture is a folder: `v1beta1.yaml` comes up as `v1beta2.yaml`, which comes down as `v1beta1-again.yaml`, or as the
-//! first where there is none, and comes up again as itself. `about.yaml` names the rules, and the API versions that kinds
-//! have (`Kind.group: version`).
+//! A fixture is a folder: `v1beta1.yaml` comes up as `v1beta2.yaml`, which comes down as `v1beta1-again.yaml`, or as
+//! the first where there is none, and comes up again as itself. `about.yaml` names the rules, and the API versions that
+//! kinds have (`Kind.group: version`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use topologist::yaml;
 
+use crate::harness::server::{NOT_CHECKED, command};
 use crate::plans::{bundle, plan};
-use crate::process::{NOT_CHECKED, command};
 
 /// Definitions in the shape of `config/crd/bases`.
 fn definitions() -> String {

@@ -238,3 +238,14 @@ fn nothing_points_to_documents_that_are_not_here() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn the_story_of_the_contributors_guide_is_one_of_the_stories() {
+    let guide = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let (_, block) = guide.split_once("```rust\n").expect("the guide shows a story");
+    let (story, _) = block.split_once("```").unwrap();
+    assert_eq!(story, include_str!("scaling.rs"));
+    assert!(include_str!("main.rs").contains("\nmod scaling;\n"), "the story is run");
+    let (_, body) = story.split_once("#[test]\n").unwrap();
+    assert!(body.lines().count() <= 11, "ten lines, and the name");
+}

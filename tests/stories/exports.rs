@@ -1,4 +1,5 @@
-//! Plans beside the objects that exist: as `kubectl get -o yaml` prints them, with the record of field owners and without.
+//! Plans beside the objects that exist: as `kubectl get -o yaml` prints them, with the record of field owners and
+//! without.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use topologist::ssa::{Schema, as_applied, with_managers};
 use topologist::yaml;
 
-use crate::process::command;
+use crate::harness::server::command;
 
 /// How an export shows who owns the fields of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

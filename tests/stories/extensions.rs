@@ -13,19 +13,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use http::header::LOCATION;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio_rustls::TlsAcceptor;
 use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
 
+use crate::harness::server::command;
+use crate::harness::tls_server::serve;
 use crate::plans::bundle;
-use crate::process::command;
 
 const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
@@ -122,20 +117,6 @@ fn with_extension() -> String {
         "{generatePatchesExtension: generate.lab, validateTopologyExtension: validate.lab, settings: {colour: green}}";
     let patch = format!("\n  patches:\n  - name: remote\n    external: {external}\n");
     bundle("docker").replacen("\n  patches:\n", &patch, 1)
-}
-
-async fn serve(listener: TcpListener, issued: Issued, router: Router) {
-    let identity = Identity::new(None, Arc::new(()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
-    let acceptor = TlsAcceptor::from(identity.config().unwrap());
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
-        tokio::spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{READ_ONLY, SOON, after, command};
+use crate::harness::server::{READ_ONLY, after, command};
+use crate::harness::tls_client::{Connection, Protocol};
+use crate::harness::wait::SOON;
 use crate::serving::VALIDATE;
-use crate::tls_client::{Connection, Protocol};
 
 /// A server whose output goes where a test says.
 struct Server {

@@ -1,13 +1,13 @@
-//! Files of strangers, such as those of a merge request: which of them are read, how much of them, and which variables they may use
-//! (DEC-65).
+//! Files of strangers, such as those of a merge request: which of them are read, how much of them, and which variables
+//! they may use (DEC-65).
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::harness::server::command;
 use crate::offline::{CLUSTER, Folder, SIZE, class};
-use crate::process::command;
 
 #[test]
 fn variables_that_the_command_line_does_not_name_stay_secret() {

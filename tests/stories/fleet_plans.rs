@@ -1,4 +1,5 @@
-//! What `plan` says of many Clusters: groups of the same change, names that are chosen, and how long the output is (DEC-48).
+//! What `plan` says of many Clusters: groups of the same change, names that are chosen, and how long the output is
+//! (DEC-48).
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::process::{command, without_not_checked};
+use crate::harness::server::{command, without_not_checked};
 
 /// A Cluster of a fleet.
 struct Member {

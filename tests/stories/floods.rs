@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::judge::errors_of_class;
+use crate::harness::verdicts::errors_of_class;
 
 const MANY: usize = 10_000;
 

@@ -1,5 +1,5 @@
-//! Forecasts of `plan` and `simulate` that depend on more than the change itself: on time, on extensions, and on what a definition
-//! allows.
+//! Forecasts of `plan` and `simulate` that depend on more than the change itself: on time, on extensions, and on what a
+//! definition allows.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use topologist::yaml;
 
+use crate::harness::server::command;
 use crate::plans::plan;
-use crate::process::command;
 
 /// The class of the embedded provider with a Cluster that a test changes, and more objects.
 fn world(change: impl FnOnce(&mut Value), more: &[Value]) -> String {

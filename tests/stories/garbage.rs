@@ -8,7 +8,7 @@ use serde_json::json;
 use topologist::embedded::{Embedded, Options};
 use topologist::garbage::Propagation;
 
-use crate::deletions::{Form, Owner, Player, Server, Step, Store, VirtualClock, scenarios};
+use crate::harness::deletions::{Form, Owner, Player, Server, Step, Store, VirtualClock, scenarios};
 
 /// An embedded API with the two namespaces of the scenarios.
 async fn embedded() -> Player<Server> {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::kubectl_client::Kubectl;
-use crate::process::{Topologist, command};
+use crate::harness::kubectl::Kubectl;
+use crate::harness::server::{Topologist, command};
 
 const CEILING: &str = "topologist.dev/max-replaced-machines";
 const APPROVAL: &str = "topologist.dev/approved-impact";

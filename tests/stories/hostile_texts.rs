@@ -1,4 +1,5 @@
-//! Texts of others on a terminal and in the log of a CI job: nothing in them erases, hides or forges a line, or is a command (DEC-64).
+//! Texts of others on a terminal and in the log of a CI job: nothing in them erases, hides or forges a line, or is a
+//! command (DEC-64).
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +11,8 @@ use std::thread;
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::lab::{Lab, Reply};
-use crate::process::command;
+use crate::harness::extension::{Reply, TestExtension};
+use crate::harness::server::command;
 
 /// A line that reads like a result, commands of CI systems, and what terminals act on.
 const HOSTILE: &str = "::error::forged\n::add-mask::a\nOK: all fine\r\u{1b}[2J\u{9b}31m\u{202e}\u{2066}\u{85}##[add-mask]b ##vso[task.complete]c";
@@ -341,7 +342,7 @@ fn no_answer_of_an_extension_is_acted_on() {
     ];
     let mut shown = 0;
     for (what, reply) in answers {
-        let lab = Lab::start();
+        let lab = TestExtension::start();
         lab.on(PATCH, "generate", move |_| reply.clone());
         let folder = tempfile::tempdir().unwrap();
         let mut new = objects();

@@ -4,12 +4,13 @@ use std::fs;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::gadgets::{self, Watch, words};
-use crate::kubectl_client::{Kubectl, Outcome};
-use crate::process::Topologist;
+use crate::harness::kubectl::{Kubectl, Outcome};
+use crate::harness::kubectl_stories::{self, Watch, words};
+use crate::harness::server::Topologist;
 
 /// A server with its kubectl.
 struct Served {
@@ -40,7 +41,7 @@ fn serve_with(more: &[&str]) -> Served {
 /// A server that also knows gadgets.
 fn serve_gadgets() -> Served {
     let served = serve();
-    served.give(&gadgets::gadgets(), &["create"]);
+    served.give(&kubectl_stories::gadgets(), &["create"]);
     served.out(&["wait", "--for=condition=Established", "crd/gadgets.example.com", "--timeout=20s"]);
     served
 }
@@ -53,7 +54,7 @@ impl Deref for Served {
     }
 }
 
-gadgets::stories!(serve_gadgets);
+kubectl_stories::stories!(serve_gadgets);
 
 #[test]
 fn own_kinds_can_be_listed_explained_and_described() {
@@ -380,4 +381,28 @@ fn kubectl_delete_of_a_class_and_its_templates_waits_for_their_clusters() {
     assert_eq!(left(), 0);
     served.out(&["patch", "cluster", "demo", "--type=merge", "-p", &hold(Value::Null)]);
     served.eventually(&["delete", "clusterclass", "quick-start"]);
+}
+
+#[test]
+fn a_command_that_fails_shows_the_warnings_of_the_server_that_it_asked() {
+    let server = |address: &str, warning: &str| {
+        let serving = json!({"message": "Serving", "api": address});
+        let warned = json!({"level": "WARN", "message": warning});
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("echo '{warned}' >&2; echo '{serving}' >&2; exec sleep 60")]);
+        Topologist::launch(command)
+    };
+    // Nothing listens there.
+    let _servers = [server("127.0.0.1:1", "this is why"), server("127.0.0.1:2", "this is of another test")];
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let clusters = json!([{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}]);
+    let contexts = json!([{"name": "c", "context": {"cluster": "c", "user": "u"}}]);
+    let config = json!({"apiVersion": "v1", "kind": "Config", "clusters": clusters, "contexts": contexts,
+        "users": [{"name": "u", "user": {}}], "current-context": "c"});
+    fs::write(&kubeconfig, config.to_string()).unwrap();
+    let kubectl = Kubectl::new(kubeconfig);
+    let failed = std::panic::catch_unwind(|| kubectl.out(&["get", "pods"])).unwrap_err();
+    let message = failed.downcast_ref::<String>().unwrap();
+    assert!(message.contains("this is why") && !message.contains("another test"), "{message}");
 }

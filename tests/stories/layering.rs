@@ -1,5 +1,5 @@
-//! Crates use each other as ARCHITECTURE.md says, modules of a crate as the rows here say, only edges use sockets, files, clocks
-//! and randomness, and no files of a folder use each other in a circle.
+//! Crates use each other as ARCHITECTURE.md says, modules of a crate as the rows here say, only edges use sockets,
+//! files, clocks and randomness, and no files of a folder use each other in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -110,7 +110,8 @@ fn code(text: &str) -> String {
     text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
 }
 
-/// The files that may build the path of a request: one that checks its parts, and two whose parts come from the command line.
+/// The files that may build the path of a request: one that checks its parts, and two whose parts come from the command
+/// line.
 const BUILD_PATHS: [&str; 3] = ["kubernetes/address.rs", "kubernetes/lease.rs", "certificates/self_managed.rs"];
 
 /// What builds the path of a request to an API server.
@@ -256,8 +257,8 @@ fn named(code: &str, beginning: &str) -> BTreeSet<String> {
     names
 }
 
-/// The files of a folder, each with the others that it names. A file and the folder of its name are one. What the folder exports
-/// under a name of its own is not seen.
+/// The files of a folder, each with the others that it names. A file and the folder of its name are one. What the
+/// folder exports under a name of its own is not seen.
 fn neighbours(source: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let within = folder.strip_prefix(source).unwrap();
     let absolute: String = within.iter().map(|step| format!("{}::", step.to_str().unwrap())).collect();

@@ -1,5 +1,5 @@
-//! What docs/machines.md says of machines is so, and no controller decides by a phase; in the modules, machines from apply to
-//! deletion, by kubectl.
+//! What docs/machines.md says of machines is so, and no controller decides by a phase; in the modules, machines from
+//! apply to deletion, by kubectl.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,10 +16,10 @@ mod both;
 mod external_control_planes;
 mod flags;
 mod foreseen;
-mod place;
+mod backend;
 mod providers;
 
-pub use both::ground;
+pub use both::server;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -43,6 +43,7 @@ mod rule_costs;
 mod rules_documentation;
 mod runtime_extensions;
 mod samples;
+mod scaling;
 mod second_opinion;
 mod secrets;
 mod security;
@@ -56,21 +57,8 @@ mod topology_fixtures;
 mod workload_clusters;
 mod transitions;
 
-#[path = "../support"]
-mod support {
-    pub mod deletions;
-    pub mod gadgets;
-    pub mod judge;
-    pub mod kubectl;
-    pub mod lab;
-    pub mod kustomize;
-    pub mod process;
-    pub mod tls_client;
-    pub mod upgrade_hooks;
-}
-use support::{
-    deletions, gadgets, judge, kubectl as kubectl_client, kustomize, lab, process, tls_client, upgrade_hooks,
-};
+#[path = "../harness/mod.rs"]
+mod harness;
 #[path = "../../benches/support"]
 mod benches {
     pub mod api;

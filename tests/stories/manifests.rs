@@ -18,10 +18,10 @@ use topologist::webhook::extension_configs::END_POINTS;
 use topologist::webhook::server::Limits;
 use topologist::wire::conversion_review::PATH;
 
-use crate::kustomize::{
+use crate::harness::kustomize::{
     OVERLAYS, find, manifests, overlay, overlay_with, render, render_by_address, render_own, scope, stream, variables,
 };
-use crate::process::command;
+use crate::harness::server::command;
 
 fn strings(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
@@ -407,7 +407,8 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// Follows Clusters, ClusterClasses and sizes of MachineDeployments, and looks at what belongs to a Cluster whose version changes.
+/// Follows Clusters, ClusterClasses and sizes of MachineDeployments, and looks at what belongs to a Cluster whose
+/// version changes.
 const READS: [&str; 8] = [
     "cluster.x-k8s.io/clusterclasses: list watch",
     "cluster.x-k8s.io/clusters: list watch",
@@ -434,8 +435,8 @@ const TEMPLATES: [&str; 9] = [
     "controlplane.cluster.x-k8s.io/*: get list watch",
     "infrastructure.cluster.x-k8s.io/*: get list watch",
 ];
-/// Watches labels of definitions and reads their schemas, which are in no namespace (CT-16.4), and the hooks of ExtensionConfigs
-/// (RH-1.2).
+/// Watches labels of definitions and reads their schemas, which are in no namespace (CT-16.4), and the hooks of
+/// ExtensionConfigs (RH-1.2).
 const DEFINITIONS: [&str; 2] = [
     "apiextensions.k8s.io/customresourcedefinitions: get list watch",
     "runtime.cluster.x-k8s.io/extensionconfigs: list watch",
@@ -821,7 +822,7 @@ fn kustomizations_in_the_documents_render() {
 #[test]
 fn the_webhooks_of_a_laptop_are_called_by_address() {
     let folder = tempfile::tempdir().unwrap();
-    crate::process::make_certificates(folder.path());
+    crate::harness::server::make_certificates(folder.path());
     let objects = render_by_address("host.test:1234", folder.path());
     assert_eq!(objects.len(), 2, "nothing but the webhooks");
     let by_service = overlay("beside");

@@ -1,19 +1,19 @@
 //! What the guard keeps of a fleet, as Linux counts it.
 //!
-//! The benchmark of the same name measures the optimised binary under load; this test is about what a change of a cache, of a
-//! decoder or of the allocator's settings does to memory, which is the same in every build.
+//! The benchmark of the same name measures the optimised binary under load; this test is about what a change of a
+//! cache, of a decoder or of the allocator's settings does to memory, which is the same in every build.
 
 use std::path::Path;
 
 use crate::api;
 use crate::fleet::{self, Written};
-use crate::process::{Topologist, make_certificates};
+use crate::harness::server::{Topologist, make_certificates};
 
 const CLUSTERS: usize = 1000;
 const CLASSES: usize = 50;
 
-/// The most memory that is not a mapped file, in MB: half as much again as it takes. The whole process may have 100 MB, of
-/// which 15 MB are the optimised binary and its libraries.
+/// The most memory that is not a mapped file, in MB: half as much again as it takes. The whole process may have 100 MB,
+/// of which 15 MB are the optimised binary and its libraries.
 const MOST: f64 = 65.0;
 
 #[tokio::test(flavor = "multi_thread")]

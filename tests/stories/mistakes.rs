@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use topologist::yaml;
 
-use crate::process::command;
+use crate::harness::server::command;
 
 const BUNDLES: [&str; 5] = ["aws", "azure", "docker", "in-memory", "vsphere"];
 

@@ -10,7 +10,7 @@ use topologist::telemetry::metrics::{
     Review, Rule,
 };
 
-use crate::kustomize::render;
+use crate::harness::kustomize::render;
 
 /// Metrics of kube-apiserver; a story on a real one sees that it has them.
 const OF_THE_API_SERVER: &str = "apiserver_admission_webhook_rejection_count";

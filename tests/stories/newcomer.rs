@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::kubectl_client::Kubectl;
-use crate::process::Topologist;
+use crate::harness::kubectl::Kubectl;
+use crate::harness::server::Topologist;
 
 /// Everything that a topology of the bundle is made of, but for what its machines have too.
 const MADE: &str = "embeddedclusters,embeddedcontrolplanes,machinedeployments,machinepools,machinehealthchecks,\

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::process::command;
+use crate::harness::server::command;
 
 /// A folder of files for one test.
 pub struct Folder(tempfile::TempDir);

@@ -1,8 +1,8 @@
 //! What `plan` says of changes to bundles of each provider's shape.
 //!
-//! `fixtures/plan/<bundle>/<change>/edit.yaml` lists what is changed in `fixtures/providers/<bundle>`, and `want.txt` is what
-//! `plan` then exits with and prints. `GOLDEN=write cargo test --test stories plans` writes the latter, to be read before
-//! it is committed.
+//! `fixtures/plan/<bundle>/<change>/edit.yaml` lists what is changed in `fixtures/providers/<bundle>`, and `want.txt`
+//! is what `plan` then exits with and prints. `GOLDEN=write cargo test --test stories plans` writes the latter, to be
+//! read before it is committed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use topologist::yaml;
 
-use crate::process::{command, without_not_checked};
+use crate::harness::server::{command, without_not_checked};
 
 /// A change of a text.
 #[derive(Debug, Deserialize)]

@@ -19,7 +19,7 @@ use topologist::wire::{Decode, Version};
 use topologist::world::Facts;
 use topologist::yaml;
 
-use crate::judge::errors_of_class;
+use crate::harness::verdicts::errors_of_class;
 
 /// So many cases, unless `PROPTEST_CASES` asks for others.
 fn cases(usual: u32) -> ProptestConfig {

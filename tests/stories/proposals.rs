@@ -1,14 +1,14 @@
 //! Examples as they stand in proposals: refused, or spoken of, in words that help; and accepted once they are mended.
 //!
-//! A folder of `fixtures/proposals` holds `unmended.yaml`, what `validate` says of it (`said.txt`: standard output, then
-//! standard error), and `mended.yaml`.
+//! A folder of `fixtures/proposals` holds `unmended.yaml`, what `validate` says of it (`said.txt`: standard output,
+//! then standard error), and `mended.yaml`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use topologist::yaml;
 
-use crate::process::{command, without_not_checked};
+use crate::harness::server::{command, without_not_checked};
 
 fn folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/proposals");

@@ -1,14 +1,15 @@
-//! What CEL rules may cost, seen from outside: how many values a rule may have before a class is refused (CEL-011, CEL-015).
+//! What CEL rules may cost, seen from outside: how many values a rule may have before a class is refused (CEL-011,
+//! CEL-015).
 //!
-//! The costs are those that Kubernetes estimated (`fixtures/cel/rules.jsonl`). A rule of cost `c` below an array passes while
-//! the array is limited to 10,000,000 / `c` items, and not with one item more.
+//! The costs are those that Kubernetes estimated (`fixtures/cel/rules.jsonl`). A rule of cost `c` below an array passes
+//! while the array is limited to 10,000,000 / `c` items, and not with one item more.
 
 use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::judge::errors_of_class;
+use crate::harness::verdicts::errors_of_class;
 
 const RECORDED: &str = include_str!("../../fixtures/cel/rules.jsonl");
 

@@ -1,4 +1,5 @@
-//! The tables in `docs/` explain every rule: those of the program under their names, and every id that code or tests cite.
+//! The tables in `docs/` explain every rule: those of the program under their names, and every id that code or tests
+//! cite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

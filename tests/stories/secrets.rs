@@ -1,4 +1,5 @@
-//! Passwords in variables are never told (DEC-34): not in denials, warnings, audit annotations, or patches that are printed.
+//! Passwords in variables are never told (DEC-34): not in denials, warnings, audit annotations, or patches that are
+//! printed.
 
 use std::fs;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use topologist::hub::{ClusterClass, Kind};
 use topologist::wire::{Decode, Version};
 use topologist::world::Facts;
 
-use crate::process::command;
+use crate::harness::server::command;
 
 /// Part of every password here.
 const SECRET: &str = "hunter2";

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::process::{SOON, Topologist, command, make_certificates};
-use crate::tls_client::{Connection, Protocol, tls, tls_as};
+use crate::harness::server::{Topologist, command, make_certificates};
+use crate::harness::tls_client::{Connection, Protocol, tls, tls_as};
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 pub(crate) const VALIDATE: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=5s";
 const MUTATE: &str = "/mutate-cluster-x-k8s-io-v1beta2-cluster";
@@ -517,11 +519,9 @@ async fn a_review_under_way_is_finished_when_the_server_stops() {
     // A class that does not exist is waited for, which keeps the review open for two seconds.
     let waits = review("review.json").replace("\"quick-start\"", "\"absent\"");
     let answer = tokio::spawn(async move { connection.post(MUTATE, waits).await });
-    let deadline = Instant::now() + SOON;
-    while served.topologist.metric("topologist_admission_requests_in_flight") != Some(1.0) {
-        assert!(Instant::now() < deadline, "the review never arrives");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let in_flight = async || served.topologist.metric("topologist_admission_requests_in_flight");
+    let has_arrived = async || in_flight().await == Some(1.0);
+    wait::until_async("the review arrives", SOON, has_arrived, wait::nothing).await;
     served.topologist.signal("TERM");
     let (code, body) = answer.await.unwrap().unwrap();
     assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &true.into()), "{body}");

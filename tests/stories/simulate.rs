@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use topologist::yaml;
 
 use crate::fleet_plans::on_terminal;
+use crate::harness::server::command;
 use crate::plans::bundle;
-use crate::process::command;
 
 /// Files of one simulation, and what it prints.
 struct Story {
@@ -501,7 +501,8 @@ fn a_cluster_of_every_provider_rolls_out_and_upgrades() {
     }
 }
 
-/// A simulation of files, with the objects at its end in `running.yaml`, together with the classes and templates of the files.
+/// A simulation of files, with the objects at its end in `running.yaml`, together with the classes and templates of the
+/// files.
 fn run_up(story: &Story, files: &str) {
     let told = story.run(&[files, "--objects", "objects.yaml", "-o", "json"]);
     assert_eq!(told.code, 0, "{}", told.err);
@@ -648,8 +649,8 @@ fn a_worker_set_that_runs_goes_with_its_templates() {
     assert_eq!(of_worker_sets(&story).len(), 3);
 }
 
-/// The same objects as other providers would have made them: with their own finalizers, provider ids and Nodes, and without anything
-/// that only the simulated provider writes.
+/// The same objects as other providers would have made them: with their own finalizers, provider ids and Nodes, and
+/// without anything that only the simulated provider writes.
 fn of_others(mut object: Value) -> Value {
     let ours = |text: &str| text.starts_with("lifecycle.topologist.dev/");
     let is_core = object["apiVersion"].as_str().unwrap().starts_with("cluster.x-k8s.io/");

@@ -13,8 +13,9 @@ use topologist::variables::{Variables, status_variables};
 use topologist::wire::{Decode, Version, manifest};
 use topologist::yaml;
 
-use crate::process::Topologist;
-use crate::tls_client::{Connection, Protocol};
+use crate::harness::server::Topologist;
+use crate::harness::tls_client::{Connection, Protocol};
+use crate::harness::wait;
 
 const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass?timeout=30s";
 const CLUSTER: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=10s";
@@ -205,8 +206,8 @@ async fn the_values_of_a_cluster_share_one_budget_and_leave_the_async_threads() 
 
 #[tokio::test]
 async fn the_memory_of_a_review_is_bounded_for_any_class() {
-    // DEC-44: copies of a text that a rule makes, violations of alternatives, a pattern whose every state is visited for each
-    // byte, and long paths of very many properties.
+    // DEC-44: copies of a text that a rule makes, violations of alternatives, a pattern whose every state is visited
+    // for each byte, and long paths of very many properties.
     let rule = json!([{"rule": "lists.range(20000).map(i, {self: i}).size() > 0"}]);
     let schemas = [
         ("copies", json!({"type": "string", "x-kubernetes-validations": rule})),
@@ -449,10 +450,8 @@ async fn a_stored_cluster_that_is_too_large_kills_no_leader() {
     });
     assert!(failed.to_string().contains("tenant/one"), "{failed}");
     let changed = "topologist_reconciles_total{controller=\"topology/cluster\",outcome=\"changed\"}";
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while served.topologist.metric(changed).is_none_or(|runs| runs < 1.0) {
-        assert!(Instant::now() < deadline, "{}", served.topologist.warnings());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let is_reconciled = async || served.topologist.metric(changed).is_some_and(|runs| runs >= 1.0);
+    let state = async || served.topologist.warnings();
+    wait::until_async("the other Cluster is reconciled", wait::ROLLOUT, is_reconciled, state).await;
     assert!(served.peak() < MOST, "{} MiB", served.peak() / MIB);
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use topologist::template::{Functions, Limits, Template};
 
-use crate::judge::errors_of_class;
+use crate::harness::verdicts::errors_of_class;
 
 const CASES: &str = include_str!("../../fixtures/gotemplate/rules.jsonl");
 

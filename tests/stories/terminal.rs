@@ -11,7 +11,7 @@ use std::process::Child;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::process::command;
+use crate::harness::server::command;
 
 pub(crate) const ERASE: &str = "\r\x1b[K";
 

@@ -1,11 +1,13 @@
 //! Fixtures of desired states, found by walking `fixtures/topology`.
 //!
 //! A fixture is a folder that is named after the fact that it shows. `cluster.yaml`, `class.yaml`, `templates.yaml` and
-//! `current.yaml` hold the world, definitions included; which of them there are does not matter. `about.yaml` names the rules
-//! and, where the world is a bundle of `fixtures/providers`, that one. `want.yaml` says what comes of it: what is decided of
-//! the Cluster, then every object as it is sent, in the order in which they are computed; or why there is nothing.
+//! `current.yaml` hold the world, definitions included; which of them there are does not matter. `about.yaml` names the
+//! rules and, where the world is a bundle of `fixtures/providers`, that one. `want.yaml` says what comes of it: what is
+//! decided of the Cluster, then every object as it is sent, in the order in which they are computed; or why there is
+//! nothing.
 //!
-//! `TOPOLOGIST_UPDATE_FIXTURES=1 cargo test --test stories topology_fixtures` writes `want.yaml` anew; look at what changed.
+//! `TOPOLOGIST_UPDATE_FIXTURES=1 cargo test --test stories topology_fixtures` writes `want.yaml` anew; look at what
+//! changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

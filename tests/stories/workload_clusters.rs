@@ -26,7 +26,7 @@ use topologist::tls::pair::Files;
 use topologist::webhook::server::{Limits, Server};
 use topologist::world::{Answer, Facts, Found, Need, NodesOf};
 
-use crate::kubectl_client::Kubectl;
+use crate::harness::kubectl::Kubectl;
 
 /// Workload clusters behind a listener with TLS.
 pub struct Served {

@@ -22,9 +22,11 @@ use topologist::world::{Answer, DefinitionName, Facts, Found, Need, World, settl
 use topologist::yaml;
 use tower::service_fn;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::stream;
-use crate::process::{SOON, command};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::stream;
+use crate::harness::server::command;
+use crate::harness::wait;
+use crate::harness::wait::SOON;
 
 pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 pub const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
@@ -145,8 +147,8 @@ spec:
       machinePools: [{name: mp, class: crew, replicas: 2}]
 "#;
 
-/// A definition of a kind whose objects hold whatever they like, apart from what makes a difference to merges: keyed lists of
-/// templates and arguments, and a default.
+/// A definition of a kind whose objects hold whatever they like, apart from what makes a difference to merges: keyed
+/// lists of templates and arguments, and a default.
 fn definition((api_version, kind): (&str, &str)) -> Value {
     let (group, version) = (group_of(api_version), version_of(api_version));
     let open = |mut schema: Value| {
@@ -297,20 +299,16 @@ impl Stage {
 
     /// Waits until the API server calls the webhook that normalizes templates.
     pub async fn until_normalized(&self) {
-        let deadline = Instant::now() + SOON;
         let labels = json!({"topology.cluster.x-k8s.io/owned": ""});
         let probe = json!({"apiVersion": INFRASTRUCTURE, "kind": "ForgeMachineTemplate", "metadata": {"name": "probe",
             "labels": labels}, "spec": {"template": {"spec": {"size": "LARGE"}}}});
         let params = PatchParams { dry_run: true, ..PatchParams::apply("probe").force() };
-        loop {
-            let templates = self.api(INFRASTRUCTURE, "ForgeMachineTemplate");
+        let templates = self.api(INFRASTRUCTURE, "ForgeMachineTemplate");
+        let is_normalized = async || {
             let answer = templates.patch("probe", &params, &Patch::Apply(&probe)).await.unwrap();
-            if answer.data["spec"]["template"]["spec"]["size"] == "large" {
-                return;
-            }
-            assert!(Instant::now() < deadline, "the webhook is never called");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            answer.data["spec"]["template"]["spec"]["size"] == "large"
+        };
+        wait::until_async("the webhook is called", SOON, is_normalized, wait::nothing).await;
     }
 
     /// The objects of a kind as JSON, by name, those of the class left out.
@@ -444,8 +442,8 @@ impl Stage {
         planned
     }
 
-    /// Rolls out from nothing, and does what other controllers do then: the Cluster becomes the owner of what it refers to, the
-    /// control plane comes up, and what the shim has owned is collected.
+    /// Rolls out from nothing, and does what other controllers do then: the Cluster becomes the owner of what it refers
+    /// to, the control plane comes up, and what the shim has owned is collected.
     pub async fn settle(&self) {
         self.roll_out().await;
         let cluster = self.cluster().await;
@@ -472,8 +470,8 @@ impl Stage {
         self.one(kind).await["metadata"]["name"].as_str().unwrap().to_owned()
     }
 
-    /// Reason, kind of the object and message of each event, sorted, with the names of the Cluster's namespace and objects'
-    /// random ends left out, and how often each was told.
+    /// Reason, kind of the object and message of each event, sorted, with the names of the Cluster's namespace and
+    /// objects' random ends left out, and how often each was told.
     pub async fn events(&self) -> BTreeMap<String, i64> {
         let list = self.api("v1", "Event").list(&ListParams::default()).await.unwrap();
         let shown = |event: DynamicObject| {

@@ -7,8 +7,9 @@
 //!                                              └────────────────────────────────────────────────┘
 //! ```
 //!
-//! The control plane of the tests has no Deployment controller and no kubelet. Commands change the Deployment object, and
-//! [`nodes::Nodes`] stands in for both: it runs the binary with the variables of the Deployment, and writes its status.
+//! The control plane of the tests has no Deployment controller and no kubelet. Commands change the Deployment object,
+//! and [`nodes::Nodes`] stands in for both: it runs the binary with the variables of the Deployment, and writes its
+//! status.
 
 mod guide;
 mod nodes;

@@ -10,9 +10,9 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::site::NAMESPACE;
-use crate::balancer::Balancer;
-use crate::kustomize::variables;
-use crate::process::{Topologist, command};
+use crate::harness::balancer::Balancer;
+use crate::harness::kustomize::variables;
+use crate::harness::server::{Topologist, command};
 
 /// How often the Deployment is looked at.
 const PACE: Duration = Duration::from_millis(200);

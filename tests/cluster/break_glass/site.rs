@@ -5,7 +5,6 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,11 +13,11 @@ use topologist::{crd, yaml};
 
 use super::guide;
 use super::nodes::Nodes;
-use crate::balancer::Balancer;
-use crate::kubectl_client::{self, Kubectl};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, stream};
-use crate::process::SOON;
+use crate::harness::balancer::Balancer;
+use crate::harness::kubectl::{self, Kubectl};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay, stream};
+use crate::harness::wait;
 
 pub(super) const NAMESPACE: &str = "topologist-system";
 const TENANT: &str = "team-a";
@@ -41,7 +40,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// An installation of the overlay `alone`, with the class `base` and its Clusters `one` and `two`, whose objects are made.
+    /// An installation of the overlay `alone`, with the class `base` and its Clusters `one` and `two`, whose objects
+    /// are made.
     pub(super) async fn start() -> Self {
         Self::with(&[]).await
     }
@@ -54,7 +54,7 @@ impl Site {
         write_manifests(folder.path(), &balancer.address);
         let bin = folder.path().join("bin");
         fs::create_dir(&bin).unwrap();
-        symlink(kubectl_client::program(), bin.join("kubectl")).unwrap();
+        symlink(kubectl::program(), bin.join("kubectl")).unwrap();
         symlink(env!("CARGO_BIN_EXE_topologist"), bin.join("topologist")).unwrap();
         let is_embedded =
             |definition: &Value| definition["spec"]["group"].as_str().unwrap().ends_with("topologist.dev");
@@ -96,18 +96,9 @@ impl Site {
 
     /// Waits until something holds.
     #[track_caller]
-    pub(super) fn until(&self, fact: &str, mut holds: impl FnMut() -> bool) {
+    pub(super) fn until(&self, fact: &str, holds: impl FnMut() -> bool) {
         // All of it may have to start again meanwhile, on a busy machine.
-        let deadline = Instant::now() + 3 * SOON;
-        while !holds() {
-            assert!(
-                Instant::now() < deadline,
-                "it does not come to hold that {fact}: {:?}\n{}",
-                self.refusal(),
-                self.nodes.logs()
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        wait::until(fact, wait::ROLLOUT, holds, || format!("{:?}\n{}", self.refusal(), self.nodes.logs()));
     }
 
     /// Whether the guard denies a Cluster that is wrong.
@@ -239,8 +230,8 @@ impl Guide<'_> {
     }
 }
 
-/// The overlay `alone` in a folder as in the repository, with Services that lead out of the cluster: there is nothing behind
-/// others where only an API server runs.
+/// The overlay `alone` in a folder as in the repository, with Services that lead out of the cluster: there is nothing
+/// behind others where only an API server runs.
 fn write_manifests(folder: &Path, address: &str) {
     let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
     let mut objects = overlay("alone");
@@ -266,7 +257,8 @@ fn write_manifests(folder: &Path, address: &str) {
     fs::write(folder.join("kustomization.yaml"), "resources: [all.yaml]\n").unwrap();
 }
 
-/// The objects of a file of the bundle for the embedded provider, in the namespace of the tenant; its class is called `base`.
+/// The objects of a file of the bundle for the embedded provider, in the namespace of the tenant; its class is called
+/// `base`.
 fn bundle(name: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name);
     let text = fs::read_to_string(path).unwrap();

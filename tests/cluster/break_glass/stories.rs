@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use topologist::yaml;
 
 use super::site::Site;
-use crate::process::make_certificates;
+use crate::harness::server::make_certificates;
 
 /// What the examples do to the Clusters.
 fn is_scaled_repaired_and_deleted(site: &Site) {

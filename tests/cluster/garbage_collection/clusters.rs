@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::demo::{collects_and_reconciles, deployment, name_of, pause, rolled_out};
-use super::ground::{Server, Story};
+use super::story::{Server, Story};
 use crate::rollout::site::{INFRASTRUCTURE, text};
 
 on_both![

@@ -1,16 +1,17 @@
 //! kube-controller-manager deletes what simulations and the embedded API delete (`tests/stories/garbage.rs`).
 
-use std::time::{Duration, Instant};
+use std::cell::RefCell;
 
-use super::ground::Story;
-use crate::deletions::{Player, Server, Step, VirtualClock, scenarios};
-use crate::process::SOON;
+use super::story::Story;
+use crate::harness::deletions::{Player, Server, Step, VirtualClock, scenarios};
+use crate::harness::wait::{SOON, until_async};
 
-/// The step of a scenario after which kube-controller-manager is behind: it looks at a new dependent of an owner that waits once
-/// another dependent is gone.
+/// The step of a scenario after which kube-controller-manager is behind: it looks at a new dependent of an owner that
+/// waits once another dependent is gone.
 const BEHIND: (&str, usize) = ("an object that is created while its owner waits", 3);
 
-/// Carries out the steps of a scenario on a virtual clock and on a server, and waits after each until the server has what the clock has.
+/// Carries out the steps of a scenario on a virtual clock and on a server, and waits after each until the server has
+/// what the clock has.
 async fn play(
     client: &kube::Client,
     number: usize,
@@ -30,15 +31,10 @@ async fn play(
             continue;
         }
         let expected = clock.left().await;
-        let begun = Instant::now();
-        while server.left().await != expected {
-            let left = server.left().await;
-            assert!(
-                begun.elapsed() < 3 * SOON,
-                "{name}, after step {number}, {step:?}: {left:#?} is not {expected:#?}"
-            );
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let fact = format!("{name}, after step {number}, {step:?}: the server has {expected:#?}");
+        let server = RefCell::new(&mut server);
+        let left = async || server.borrow_mut().left().await;
+        until_async(&fact, 3 * SOON, async || left().await == expected, async || format!("{:#?}", left().await)).await;
     }
     (server, clock)
 }

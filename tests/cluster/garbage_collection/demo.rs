@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::ground::{Server, Story};
+use super::story::{Server, Story};
 use crate::rollout::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, bundle, text};
 
 /// Every kind of object that a Cluster of the bundle brings along.
@@ -24,7 +24,8 @@ const KINDS: [&str; 13] = [
     "MachineSet",
 ];
 
-/// The Cluster of the bundle, reconciled, with the machines of one of its MachineDeployments; and what was there before.
+/// The Cluster of the bundle, reconciled, with the machines of one of its MachineDeployments; and what was there
+/// before.
 pub(super) async fn rolled_out(server: Server) -> (Story, Vec<String>) {
     let story = Story::begin(server).await;
     let before = story.contents();
@@ -84,7 +85,8 @@ pub(super) async fn collects_and_reconciles(story: &Story) {
     own_all(story, "probe").await;
 }
 
-/// Makes a Cluster the owner of the objects of its topology, as Cluster API's controllers do (MA-20.2, MA-27.3, MA-27.4).
+/// Makes a Cluster the owner of the objects of its topology, as Cluster API's controllers do (MA-20.2, MA-27.3,
+/// MA-27.4).
 pub(super) async fn own_all(story: &Story, name: &str) {
     let cluster = story.site.cluster(name).await;
     let is_of = |object: &&Value| object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == name;

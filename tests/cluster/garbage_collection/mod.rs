@@ -7,8 +7,8 @@
 //!                      topologist: all controllers, --lifecycle=off
 //! ```
 //!
-//! All stories share these processes, on a kube-apiserver that no other test uses; each has a namespace of its own. The same
-//! stories run on `topologist serve --embedded`, which has to leave the same behind.
+//! All stories share these processes, on a kube-apiserver that no other test uses; each has a namespace of its own. The
+//! same stories run on `topologist serve --embedded`, which has to leave the same behind.
 
 /// Each story on both API servers.
 macro_rules! on_both {
@@ -32,7 +32,7 @@ macro_rules! on_both {
 mod clusters;
 mod deletions;
 mod demo;
-mod ground;
+mod story;
 mod namespaces;
 mod orphans;
 mod templates;

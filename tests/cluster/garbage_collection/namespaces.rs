@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::demo::{own_all, pause, rolled_out, without_shim};
-use super::ground::{Server, Story};
+use super::story::{Server, Story};
 use crate::rollout::site::bundle;
 
 on_both![a_namespace_goes_with_its_cluster_and_class, a_namespace_goes_although_its_cluster_is_paused,];
 
-/// How often topologist may fail for one namespace until it is gone. Templates go in any order, and each that goes before its
-/// class and its Cluster fails a run or two; a loop without pauses fails hundreds of times.
+/// How often topologist may fail for one namespace until it is gone. Templates go in any order, and each that goes
+/// before its class and its Cluster fails a run or two; a loop without pauses fails hundreds of times.
 const FEW: usize = 20;
 
 /// Deletes the namespace of a story without waiting for its end.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::demo::{collects_and_reconciles, name_of, new_objects, own_all, rolled_out, unowned};
-use super::ground::{Server, Story};
+use super::story::{Server, Story};
 use crate::rollout::site::{bundle, text};
 
 on_both![

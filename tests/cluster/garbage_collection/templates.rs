@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::demo::{deployment, make_machines, own_all, rolled_out};
-use super::ground::Server;
+use super::story::Server;
 use crate::rollout::site::{INFRASTRUCTURE, bundle, text};
 
 on_both![
@@ -89,7 +89,7 @@ async fn a_template_stays_until_the_last_class_that_ever_used_it_is_gone(server:
 }
 
 /// The names of the owners of a template.
-async fn owners(story: &super::ground::Story, template: &str) -> Vec<String> {
+async fn owners(story: &super::story::Story, template: &str) -> Vec<String> {
     let found = story.site.get(INFRASTRUCTURE, KIND, template).await.unwrap_or_default();
     let owners = found["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     let mut names: Vec<String> = owners.iter().map(|owner: &Value| text(owner, "/name")).collect();

@@ -8,19 +8,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use super::server::{Ground, SHARED, Shared};
+use super::server::{Installation, SHARED, Shared};
 use super::story::{MACHINES, NODES, Story, contents, nothing_was_forbidden, version};
-use crate::process::command;
+use crate::harness::server::command;
 use crate::rollout::site::{CORE, INFRASTRUCTURE, Site, text};
 
 /// `check-provider --live` for a kind in the namespace of a story.
 struct Following(Child);
 
 impl Following {
-    fn start(ground: &Ground, story: &Story<'_>, kind: &str) -> Self {
+    fn start(installation: &Installation, story: &Story<'_>, kind: &str) -> Self {
         let mut command =
             command(&["check-provider", "-o", "json", "--live", kind, "--namespace", &story.site.namespace]);
-        command.arg("--kubeconfig").arg(ground.kubernetes.kubeconfig());
+        command.arg("--kubeconfig").arg(installation.kubernetes.kubeconfig());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         while !said.next().expect("it ends before it follows").unwrap().contains("following") {}
@@ -56,7 +56,8 @@ async fn a_class_that_names_the_older_contract_rolls_out_and_upgrades() {
     // CONV-017, CT-3.2, CT-3.11, CT-5.4
     const OLDER: &str = "infrastructure.topologist.dev/v1alpha1";
     let shared = Shared::get().await;
-    let site = Site::on(shared.ground.kubernetes.client(), shared.ground.kubernetes.namespace(SHARED).await).await;
+    let site =
+        Site::on(shared.installation.kubernetes.client(), shared.installation.kubernetes.namespace(SHARED).await).await;
     let log = Box::new(|| shared.topologist.log_text());
     let story = Story { site, cluster: "older", log, before: BTreeSet::new() };
     for object in of_the_older_contract() {
@@ -86,8 +87,8 @@ async fn a_class_that_names_the_older_contract_rolls_out_and_upgrades() {
 async fn machines_run_scale_upgrade_and_change_until_the_cluster_goes_and_nothing_is_left() {
     // CT-16.2, CT-16.5, MA-27.16, ROLL-1
     let shared = Shared::get().await;
-    let story = Story::begin(&shared.ground, "demo", || shared.topologist.log_text()).await;
-    let following = Following::start(&shared.ground, &story, "EmbeddedMachine");
+    let story = Story::begin(&shared.installation, "demo", || shared.topologist.log_text()).await;
+    let following = Following::start(&shared.installation, &story, "EmbeddedMachine");
     let first = story.until_running("all Machines run", MACHINES, |_| true).await;
     story.until_nodes(NODES, "v1.33.0").await;
 
@@ -101,7 +102,7 @@ async fn machines_run_scale_upgrade_and_change_until_the_cluster_goes_and_nothin
     story.site.change("demo", blue(1)).await;
     story.until_running("the Machines are fewer", MACHINES - 1, |_| true).await;
 
-    let [still, foreseen] = [None, Some("v1.34.0")].map(|version| story.foreseen(&shared.ground, version));
+    let [still, foreseen] = [None, Some("v1.34.0")].map(|version| story.foreseen(&shared.installation, version));
     let (still, foreseen) = (still.await, foreseen.await);
     assert_eq!(still["events"], json!([]), "nothing is left to do");
     let count = |field: &str| {
@@ -138,7 +139,7 @@ async fn the_third_machine_fails_says_so_and_is_replaced_when_its_health_check_i
     // One of four workers may be unhealthy: the class allows 40%.
     let workers = json!({"machineDeployments": [{"class": "default-worker", "name": "blue", "replicas": 4}]});
     let change = |topology: &mut Value| topology["workers"] = workers;
-    let story = Story::begin_with(&shared.ground, "failing", || shared.topologist.log_text(), change).await;
+    let story = Story::begin_with(&shared.installation, "failing", || shared.topologist.log_text(), change).await;
     let reason = |machine: &Value| {
         let conditions = machine["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.into_iter().find(|one| one["type"] == "InfrastructureReady").map(|one| text(&one, "/reason"))
@@ -163,7 +164,7 @@ async fn the_third_machine_fails_says_so_and_is_replaced_when_its_health_check_i
 async fn a_pre_drain_hook_holds_a_deleted_machine_until_it_is_gone() {
     // MA-9.5, MA-15.4: a Machine that is being deleted counts until it is gone.
     let shared = Shared::get().await;
-    let story = Story::begin(&shared.ground, "hooked", || shared.topologist.log_text()).await;
+    let story = Story::begin(&shared.installation, "hooked", || shared.topologist.log_text()).await;
     let machines = story.until_running("all Machines run", MACHINES, |_| true).await;
     let is_worker =
         |machine: &&Value| machine["metadata"]["labels"]["topology.cluster.x-k8s.io/deployment-name"] == "blue";

@@ -2,25 +2,25 @@
 
 use serde_json::{Value, json};
 
-use super::server::Ground;
+use super::server::Installation;
 use super::story::{Census, MACHINES, NODES, Story, nothing_was_forbidden};
-use crate::process::Topologist;
+use crate::harness::server::Topologist;
 use crate::rollout::site::{BOOTSTRAP, INFRASTRUCTURE, text};
 
 /// Two processes, of which one leads.
 struct Pair<'a> {
-    ground: &'a Ground,
+    installation: &'a Installation,
     leader: Topologist,
     next: Topologist,
 }
 
 impl<'a> Pair<'a> {
-    fn start(ground: &'a Ground) -> Self {
-        let mut leader = ground.start();
+    fn start(installation: &'a Installation) -> Self {
+        let mut leader = installation.start();
         leader.wait_for_log("Acquired the Lease");
-        let next = ground.start();
+        let next = installation.start();
         next.wait_until_ready();
-        Pair { ground, leader, next }
+        Pair { installation, leader, next }
     }
 
     /// Kills the process that leads. The other one leads then, and a third takes its place.
@@ -28,7 +28,7 @@ impl<'a> Pair<'a> {
         self.leader.signal("KILL");
         self.leader.wait();
         self.next.wait_for_log("Acquired the Lease");
-        let third = self.ground.start();
+        let third = self.installation.start();
         third.wait_until_ready();
         self.leader = std::mem::replace(&mut self.next, third);
     }
@@ -37,9 +37,9 @@ impl<'a> Pair<'a> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_leader_is_killed_the_next_one_goes_on_and_makes_nothing_twice() {
     // DEC-54, CT-19.5, MA-22.4, ROLL-8
-    let ground = Ground::new().await;
-    let mut pair = Pair::start(&ground);
-    let story = Story::begin(&ground, "demo", String::new).await;
+    let installation = Installation::new().await;
+    let mut pair = Pair::start(&installation);
+    let story = Story::begin(&installation, "demo", String::new).await;
     let census = Census::begin(&story.site);
     story.until("some Machines are there", || async { (census.names().len() >= 2).then_some(()) }).await;
     pair.kill_leader();

@@ -1,5 +1,5 @@
-//! Machines on a real kube-apiserver: the binary with the permissions of the component `lifecycle` and the embedded provider, and
-//! kube-controller-manager, which collects garbage.
+//! Machines on a real kube-apiserver: the binary with the permissions of the component `lifecycle` and the embedded
+//! provider, and kube-controller-manager, which collects garbage.
 //!
 //! ```text
 //!  kubectl ─────► kube-apiserver ◄──── kube-controller-manager: garbage
@@ -14,7 +14,7 @@
 mod both;
 mod component;
 mod leaders;
-mod place;
+mod backend;
 mod server;
 mod simulated;
 mod story;

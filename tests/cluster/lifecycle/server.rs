@@ -1,13 +1,14 @@
-//! The processes that stories share: a kube-apiserver, a guard, a reconciler of some namespaces, and a garbage collector.
+//! The processes that stories share: a kube-apiserver, a guard, a reconciler of some namespaces, and a garbage
+//! collector.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use crate::controller_manager::ControllerManager;
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
-use crate::process::{Topologist, make_certificates};
+use crate::harness::controller_manager::ControllerManager;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
 use crate::rollout::site::without_conversion;
 
 /// Everything is short, and the third machine of the Cluster `failing` fails.
@@ -18,14 +19,14 @@ const TIMINGS: &str = "cluster: 100ms\ninfrastructure: 100ms\nbootstrap: 100ms\n
 pub(super) const SHARED: &str = "lifecycle";
 
 /// A kube-apiserver with the definitions, the permissions of the component, and files for processes.
-pub(super) struct Ground {
+pub(super) struct Installation {
     pub kubernetes: Kubernetes,
     kubeconfig: String,
     folder: TempDir,
     manifests: Vec<Value>,
 }
 
-impl Ground {
+impl Installation {
     pub(super) async fn new() -> Self {
         let manifests = overlay_with("alone", &["lifecycle"], &[]);
         let kubernetes = Kubernetes::start();
@@ -36,7 +37,7 @@ impl Ground {
         let folder = tempfile::tempdir().unwrap();
         make_certificates(folder.path());
         std::fs::write(folder.path().join("timings.yaml"), TIMINGS).unwrap();
-        Ground { kubernetes, kubeconfig: kubeconfig.display().to_string(), folder, manifests }
+        Installation { kubernetes, kubeconfig: kubeconfig.display().to_string(), folder, manifests }
     }
 
     fn file(&self, name: &str) -> String {
@@ -83,7 +84,7 @@ impl Ground {
 pub(super) struct Shared {
     /// The reconciler of the namespaces `lifecycle-*`.
     pub topologist: Topologist,
-    pub ground: Ground,
+    pub installation: Installation,
     pub controller_manager: ControllerManager,
     /// Judges and converts the objects of all namespaces.
     _guard: Topologist,
@@ -96,17 +97,17 @@ impl Shared {
     }
 
     async fn start() -> Self {
-        let ground = Ground::new().await;
-        let guard = ground.serve(&["--controllers", "none"]);
-        let topologist = ground.start_with(&["--namespace", &format!("{SHARED}-*")]);
+        let installation = Installation::new().await;
+        let guard = installation.serve(&["--controllers", "none"]);
+        let topologist = installation.start_with(&["--namespace", &format!("{SHARED}-*")]);
         guard.wait_until_ready();
         topologist.wait_until_ready();
-        let authority = std::fs::read(ground.file("ca.crt")).unwrap();
-        let webhooks = webhooks_at(ground.manifests.clone(), &guard.webhook, &authority);
-        ground.kubernetes.apply_yaml(&stream(&webhooks)).await;
+        let authority = std::fs::read(installation.file("ca.crt")).unwrap();
+        let webhooks = webhooks_at(installation.manifests.clone(), &guard.webhook, &authority);
+        installation.kubernetes.apply_yaml(&stream(&webhooks)).await;
         let embedded = definitions_at(topologist::crd::embedded_provider(), &guard.conversions, &authority);
-        ground.kubernetes.apply_yaml(&stream(&embedded)).await;
-        let controller_manager = ControllerManager::start(&ground.kubernetes).await;
-        Shared { topologist, ground, controller_manager, _guard: guard }
+        installation.kubernetes.apply_yaml(&stream(&embedded)).await;
+        let controller_manager = ControllerManager::start(&installation.kubernetes).await;
+        Shared { topologist, installation, controller_manager, _guard: guard }
     }
 }

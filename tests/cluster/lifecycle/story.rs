@@ -15,8 +15,9 @@ use kube::{Config, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::server::{Ground, SHARED};
-use crate::process::{Topologist, command};
+use super::server::{Installation, SHARED};
+use crate::harness::server::{Topologist, command};
+use crate::harness::wait;
 use crate::rollout::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Site, bundle, text};
 
 /// The kinds of which nothing of a Cluster may be left, besides the objects of the class.
@@ -52,19 +53,23 @@ pub(super) struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    pub(super) async fn begin(ground: &Ground, cluster: &'static str, log: impl Fn() -> String + 'a) -> Self {
-        Story::begin_with(ground, cluster, log, |_| {}).await
+    pub(super) async fn begin(
+        installation: &Installation,
+        cluster: &'static str,
+        log: impl Fn() -> String + 'a,
+    ) -> Self {
+        Story::begin_with(installation, cluster, log, |_| {}).await
     }
 
     /// The same with a change of the topology.
     pub(super) async fn begin_with(
-        ground: &Ground,
+        installation: &Installation,
         cluster: &'static str,
         log: impl Fn() -> String + 'a,
         change: impl FnOnce(&mut Value),
     ) -> Self {
-        let namespace = ground.kubernetes.namespace(SHARED).await;
-        let site = Site::on(ground.kubernetes.client(), namespace).await;
+        let namespace = installation.kubernetes.namespace(SHARED).await;
+        let site = Site::on(installation.kubernetes.client(), namespace).await;
         for mut template in bundle("class.yaml") {
             if without_durations(&mut template["spec"]) {
                 site.create(template).await;
@@ -95,26 +100,15 @@ impl<'a> Story<'a> {
 
     /// The same as `Site::until`, and says what the Machines are like when it does not come true.
     pub(super) async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, holds: impl Fn() -> F) -> T {
-        let started = std::time::Instant::now();
-        loop {
-            if let Some(found) = holds().await {
-                return found;
-            }
-            if started.elapsed() > 3 * crate::process::SOON {
-                let machines = self.site.list(CORE, "Machine").await;
-                let shown: Vec<String> =
-                    machines.iter().map(|one| format!("{} {}\n", text(one, "/metadata/name"), one["status"])).collect();
-                let log = (self.log)();
-                let warnings: Vec<&str> = log.lines().filter(|line| line.contains("\"WARN\"")).collect();
-                panic!(
-                    "{what} did not come true\n{}\n{}\n{}",
-                    shown.concat(),
-                    warnings.join("\n"),
-                    self.site.state().await
-                );
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+        let state = async || {
+            let machines = self.site.list(CORE, "Machine").await;
+            let shown: String =
+                machines.iter().map(|one| format!("{} {}\n", text(one, "/metadata/name"), one["status"])).collect();
+            let log = (self.log)();
+            let warnings: Vec<&str> = log.lines().filter(|line| line.contains("\"WARN\"")).collect();
+            format!("{shown}\n{}\n{}", warnings.join("\n"), self.site.state().await)
+        };
+        wait::until_some_async(what, wait::ROLLOUT, async || holds().await, state).await
     }
 
     /// The Nodes that a user of the Secret `<cluster>-kubeconfig` sees, each with its version.
@@ -136,8 +130,8 @@ impl<'a> Story<'a> {
     }
 
     /// What `simulate --live` says of the Cluster: of what is left to do, or of an upgrade.
-    pub(super) async fn foreseen(&self, ground: &Ground, version: Option<&str>) -> Value {
-        let kubeconfig = ground.kubernetes.kubeconfig();
+    pub(super) async fn foreseen(&self, installation: &Installation, version: Option<&str>) -> Value {
+        let kubeconfig = installation.kubernetes.kubeconfig();
         let mut simulate = command(&["simulate", "--live", "--limit", "1h", "-o", "json", "--kubeconfig"]);
         simulate.arg(kubeconfig);
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +229,8 @@ impl Census {
         self.known.lock().unwrap().there.values().filter(|one| *one == part).count()
     }
 
-    /// Fails when other than so many Machines ever were there: none is made twice, and none is replaced without a reason.
+    /// Fails when other than so many Machines ever were there: none is made twice, and none is replaced without a
+    /// reason.
     pub(super) fn has_seen(&self, number: usize) {
         let known = self.known.lock().unwrap();
         assert_eq!(known.names.len(), number, "{:?}", known.history);

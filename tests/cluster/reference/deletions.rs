@@ -1,4 +1,5 @@
-//! Deletions that wait for the hook BeforeClusterDelete, which Cluster API's core manager does not do by itself after a take-over.
+//! Deletions that wait for the hook BeforeClusterDelete, which Cluster API's core manager does not do by itself after a
+//! take-over.
 
 use std::fmt::Write as _;
 

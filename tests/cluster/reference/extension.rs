@@ -12,10 +12,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::site::Site;
-use crate::process::make_certificates;
+use crate::harness::server::make_certificates;
 
-/// The running extension of `tests/kubernetes/extension`. A lifecycle hook of it blocks while the Cluster has the annotation of the
-/// hook.
+/// The running extension of `tests/kubernetes/extension`. A lifecycle hook of it blocks while the Cluster has the
+/// annotation of the hook.
 pub(crate) struct Extension {
     attendant: Child,
     folder: tempfile::TempDir,

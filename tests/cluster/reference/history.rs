@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Deserializer, Value};
 
 use super::site::Machine;
-use crate::kubectl_client::Kubectl;
+use crate::harness::kubectl::Kubectl;
 
 /// A watch that writes its events into a file. It ends with the API server.
 pub(super) struct History {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::extension::Extension;
 use super::site::{Site, cluster};
 use super::stack::Stack;
-use crate::upgrade_hooks::UPGRADE_HOOKS;
+use crate::harness::extension_hooks::UPGRADE_HOOKS;
 
 /// The versions of the Machines of the control plane and of the workers.
 fn versions(site: &Site) -> [Vec<String>; 2] {

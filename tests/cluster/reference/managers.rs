@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, permissions, render_folder, webhooks_at};
-use crate::process::http_get;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, permissions, render_folder, webhooks_at};
+use crate::harness::server::http_get;
 
-/// How long a manager may take to become ready on a busy machine. The development provider may wait for another stack first.
+/// How long a manager may take to become ready on a busy machine. The development provider may wait for another stack
+/// first.
 const START_LIMIT: Duration = Duration::from_mins(10);
 const POLL: Duration = Duration::from_millis(100);
 const LOG_LINES: usize = 60;
@@ -41,8 +42,8 @@ impl Program {
         }
     }
 
-    /// The feature gates of an installation of Cluster API with topologies. A take-over turns `ClusterTopology` off in the core
-    /// manager alone.
+    /// The feature gates of an installation of Cluster API with topologies. A take-over turns `ClusterTopology` off in
+    /// the core manager alone.
     fn gates(self, core_has_topologies: bool) -> String {
         match self {
             Self::Core => format!(
@@ -172,8 +173,8 @@ fn free_ports<const N: usize>() -> [u16; N] {
 
 /// The file that a development provider holds locked while it runs.
 ///
-/// It listens on port 19000, and for each Cluster on a port from 20000 on. These numbers are fixed in its source, so one provider
-/// runs at a time in a network namespace; the others wait. No other test listens below 32768.
+/// It listens on port 19000, and for each Cluster on a port from 20000 on. These numbers are fixed in its source, so
+/// one provider runs at a time in a network namespace; the others wait. No other test listens below 32768.
 fn ports_lock() -> PathBuf {
     let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
     let network: String = network.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
@@ -191,7 +192,8 @@ pub(super) fn folder() -> &'static Path {
     FOLDER.get_or_init(|| built("reference"))
 }
 
-/// The folder with programs that `tests/kubernetes/build` makes, built if need be; its progress shows even when tests are captured.
+/// The folder with programs that `tests/kubernetes/build` makes, built if need be; its progress shows even when tests
+/// are captured.
 pub(super) fn built(programs: &str) -> PathBuf {
     let mut build = Command::new("bash");
     build.arg(scripts().join("build")).arg(programs).stdin(Stdio::null()).stderr(Stdio::inherit());

@@ -1,5 +1,5 @@
-//! Cluster API's own managers: core, kubeadm control plane and bootstrap, and the development provider, whose machines exist in its
-//! memory. topologist has taken over the topologies.
+//! Cluster API's own managers: core, kubeadm control plane and bootstrap, and the development provider, whose machines
+//! exist in its memory. topologist has taken over the topologies.
 //!
 //! ```text
 //!  kubectl ─────► kube-apiserver ◄──── kube-controller-manager: garbage, namespaces, aggregated roles
@@ -9,8 +9,8 @@
 //!          overlays/take-over                      └──── API servers of the Clusters ──┘
 //! ```
 //!
-//! The programs and their manifests are those of the modules that `tests/kubernetes/reference/go.mod` pins. All stories share
-//! these processes; each has a namespace of its own.
+//! The programs and their manifests are those of the modules that `tests/kubernetes/reference/go.mod` pins. All stories
+//! share these processes; each has a namespace of its own.
 
 mod deletions;
 mod extension;

@@ -10,14 +10,16 @@ use serde_json::{Value, json};
 
 use super::history::{History, Life};
 use super::stack::Stack;
-use crate::kubectl_client::{Kubectl, Outcome};
+use crate::harness::kubectl::{Kubectl, Outcome};
+use crate::harness::wait;
 
 pub(crate) const CORE: &str = "cluster.x-k8s.io/v1beta2";
 const CLASS: &str = include_str!("class.yaml");
 /// How long a rollout may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(4);
 const POLL: Duration = Duration::from_millis(500);
-/// A Cluster is settled once it has not changed for this time: the managers look at each other's results within a second.
+/// A Cluster is settled once it has not changed for this time: the managers look at each other's results within a
+/// second.
 const QUIET: Duration = Duration::from_secs(3);
 /// Within this time something would have happened if anything were to happen.
 const LONG_QUIET: Duration = Duration::from_secs(20);
@@ -132,11 +134,7 @@ impl Site {
 
     /// Waits until something holds, and shows the objects and the logs when it does not.
     pub(crate) async fn until(&self, fact: &str, holds: impl AsyncFn() -> bool) {
-        let started = Instant::now();
-        while !holds().await {
-            assert!(started.elapsed() < LIMIT, "it does not come to hold that {fact}\n{}", self.state());
-            tokio::time::sleep(POLL).await;
-        }
+        wait::until_async(fact, LIMIT, holds, async || self.state()).await;
     }
 
     /// Waits until every controller has done its part for a Cluster, and returns its Machines.

@@ -5,7 +5,8 @@
 //!                            └──► specs: a process for each spec, of which some run at once ──► kube-apiserver
 //! ```
 //!
-//! The specs name a Service for the test extension, and the development provider has fixed ports: a network of one's own has both.
+//! The specs name a Service for the test extension, and the development provider has fixed ports: a network of one's
+//! own has both.
 
 use std::ffi::OsStr;
 use std::net::TcpListener;
@@ -18,8 +19,8 @@ use tempfile::TempDir;
 
 use super::managers;
 use super::stack::Stack;
-use crate::kustomize::{permissions, render_folder, stream};
-use crate::process::{command, http_get};
+use crate::harness::kustomize::{permissions, render_folder, stream};
+use crate::harness::server::{command, http_get};
 
 /// Is set for the test in its own network.
 const INSIDE: &str = "TOPOLOGIST_TEST_SPECS_INSIDE";

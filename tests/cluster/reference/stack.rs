@@ -11,11 +11,11 @@ use tokio::sync::OnceCell;
 
 use super::managers::{Manager, Part, Program};
 use super::site::{Machines, Site, cluster};
-use crate::controller_manager::ControllerManager;
-use crate::kubectl_client::{Outcome, program};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream, variables, webhooks_at};
-use crate::process::{Topologist, command, make_certificates};
+use crate::harness::controller_manager::ControllerManager;
+use crate::harness::kubectl::{Outcome, program};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay, permissions, stream, variables, webhooks_at};
+use crate::harness::server::{Topologist, command, make_certificates};
 
 /// kube-apiserver, kube-controller-manager, Cluster API's managers and, after a take-over, topologist.
 pub(crate) struct Stack {
@@ -74,8 +74,8 @@ impl Stack {
         self.start_topologist("take-over").await;
     }
 
-    /// The way back in docs/operations.md: Cluster API's core manager reconciles topologies again, and topologist runs beside it.
-    /// Returns the Clusters whose deletion topologist held, in a line each.
+    /// The way back in docs/operations.md: Cluster API's core manager reconciles topologies again, and topologist runs
+    /// beside it. Returns the Clusters whose deletion topologist held, in a line each.
     pub(crate) async fn give_back(&self) -> String {
         let held = self.run_printed("kubectl get clusters -A -o json | jq -r '.items[] | select(.metadata.annotations");
         self.kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
@@ -133,7 +133,8 @@ impl Stack {
         *self.topologist() = Some(topologist);
     }
 
-    /// Kills topologist once another process answers the reviews, so that stories that run at the same moment notice nothing.
+    /// Kills topologist once another process answers the reviews, so that stories that run at the same moment notice
+    /// nothing.
     pub(crate) async fn replace_topologist(&self) {
         let old = self.topologist().take();
         self.start_topologist("take-over").await;

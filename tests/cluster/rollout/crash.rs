@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use futures::StreamExt;
 use regex::Regex;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use super::layer::{Trouble, Wire};
 use super::site::{CORE, INFRASTRUCTURE, MADE, Manager, Site, text};
+use crate::harness::quiet::{Observed, PROVIDERS};
 
 /// How many sites are at work at a time.
 const SIDE_BY_SIDE: usize = 4;
@@ -33,7 +34,7 @@ impl Wish {
         }
         let manager = Manager::start(site, &Wire::new(Trouble::None));
         site.apply_file("cluster.yaml").await;
-        at_rest(site).await;
+        at_rest(site, &manager).await;
         drop(manager);
     }
 
@@ -61,8 +62,8 @@ impl Wish {
     }
 }
 
-/// Waits until nothing is left to be done.
-pub(super) async fn at_rest(site: &Site) {
+/// Waits until a Cluster is reconciled, its last step is over, and nothing is left to do.
+pub(super) async fn at_rest(site: &Site, topologist: &impl Observed) {
     site.reconciled("demo").await;
     site.until("the last step is over", || async {
         let cluster = site.cluster("demo").await;
@@ -71,14 +72,20 @@ pub(super) async fn at_rest(site: &Site) {
         (step.is_null() && !has_shim).then_some(())
     })
     .await;
-    let mut before = site.versions().await;
+    written(site, topologist).await;
+    site.reconciled("demo").await;
+}
+
+/// Waits until neither topologist nor the provider of the test has anything left to do; returns the versions of all
+/// objects.
+pub(super) async fn written(site: &Site, topologist: &impl Observed) -> Vec<String> {
     loop {
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
-        let now = site.versions().await;
-        if now == before {
-            return site.reconciled("demo").await;
+        let before = site.versions().await;
+        site.until_quiet(topologist, "demo").await;
+        tokio::time::sleep(PROVIDERS).await;
+        if site.versions().await == before {
+            return before;
         }
-        before = now;
     }
 }
 
@@ -136,17 +143,16 @@ async fn comes_of(wish: Wish, trouble: Trouble) -> (Vec<String>, usize) {
     let wire = Wire::new(trouble);
     let mut manager = Manager::start(&site, &wire);
     tokio::select! {
-        () = at_rest(&site) => {}
+        () = at_rest(&site, &manager) => {}
         () = wire.died.notified() => {
             drop(manager);
             manager = Manager::start(&site, &Wire::new(Trouble::None));
-            at_rest(&site).await;
+            at_rest(&site, &manager).await;
         }
     }
     if matches!(trouble, Trouble::Chaos(_)) {
         wire.mend();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        at_rest(&site).await;
+        at_rest(&site, &manager).await;
     }
     let found = everything(&site).await;
     manager.stop().await;
@@ -182,8 +188,10 @@ async fn dies_at_every_write(wish: Wish) {
     // Death before a write is death after the one before.
     let outcomes = futures::stream::iter((1..=writes).map(|write| {
         let wanted = wanted.clone();
-        tokio::spawn(async move {
-            let (found, _) = comes_of(wish, Trouble::DiesAt { write }).await;
+        // A runtime may not move what waits for conditions from thread to thread.
+        let runtime = Handle::current();
+        tokio::task::spawn_blocking(move || {
+            let (found, _) = runtime.block_on(comes_of(wish, Trouble::DiesAt { write }));
             compare(&format!("{wish:?}, dead after write {write} of {writes}"), &found, &wanted);
         })
     }));

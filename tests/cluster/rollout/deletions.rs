@@ -6,10 +6,10 @@ use futures::StreamExt;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
-use super::process::Ground;
+use super::process::Installation;
 use super::site::{CORE, Site};
-use crate::kustomize::overlay;
-use crate::lab::{Lab, Reply};
+use crate::harness::extension::{Reply, TestExtension};
+use crate::harness::kustomize::overlay;
 
 const PAUSED: &str = "/metadata/annotations/cluster.x-k8s.io~1paused";
 const OK_TO_DELETE: &str = "/metadata/annotations/runtime.cluster.x-k8s.io~1ok-to-delete";
@@ -36,15 +36,16 @@ fn is_held(cluster: &Value) -> bool {
     cluster.pointer(PAUSED).and_then(Value::as_str).is_some_and(|value| value.starts_with(&hold))
 }
 
-/// A Cluster with the finalizer of Cluster API's core, which nothing else plays here, and an extension that blocks its deletion.
-async fn provided(ground: &Ground) -> (Site, Lab) {
-    let site = Site::on(ground.kubernetes.client(), "team-a".to_owned()).await;
+/// A Cluster with the finalizer of Cluster API's core, which nothing else plays here, and an extension that blocks its
+/// deletion.
+async fn provided(installation: &Installation) -> (Site, TestExtension) {
+    let site = Site::on(installation.kubernetes.client(), "team-a".to_owned()).await;
     site.provide().await;
-    let lab = Lab::start();
+    let lab = TestExtension::start();
     lab.on("BeforeClusterDelete", "before", |_| Reply::wait(1, "backup"));
     let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": "team-a"}});
     let config = lab.config("lab", &json!({"namespaceSelector": selector}));
-    ground.kubernetes.apply_yaml(&config.to_string()).await;
+    installation.kubernetes.apply_yaml(&config.to_string()).await;
     site.apply_file("cluster.yaml").await;
     site.reconciled("demo").await;
     site.merge(CORE, "Cluster", "demo", json!({"metadata": {"finalizers": ["cluster.cluster.x-k8s.io"]}})).await;
@@ -79,9 +80,9 @@ async fn annotate(site: &Site, annotations: Value) -> Value {
 async fn a_cluster_that_is_being_deleted_is_held_until_its_hooks_have_passed() {
     // DEC-56, HK-22
     let manifests = overlay("take-over");
-    let ground = Ground::with(manifests.clone(), &["team-a"]).await;
-    let topologist = ground.start_behind_webhooks(&manifests, &FLAGS).await;
-    let (site, lab) = provided(&ground).await;
+    let installation = Installation::with(manifests.clone(), &["team-a"]).await;
+    let topologist = installation.start_behind_webhooks(&manifests, &FLAGS).await;
+    let (site, lab) = provided(&installation).await;
     let stored = versions(&site);
 
     delete(&site, DeleteParams { dry_run: true, ..DeleteParams::default() }).await.unwrap();
@@ -119,7 +120,7 @@ async fn a_cluster_that_is_being_deleted_is_held_until_its_hooks_have_passed() {
     drop(topologist);
     annotate(&site, json!({"while": "no process answers"})).await;
     assert!(is_held(&site.cluster("demo").await));
-    let _topologist = ground.start_behind_webhooks(&manifests, &FLAGS).await;
+    let _topologist = installation.start_behind_webhooks(&manifests, &FLAGS).await;
     calls(2).await;
     assert!(is_held(&site.cluster("demo").await));
     lab.on("BeforeClusterDelete", "before", |_| Reply::done());
@@ -149,9 +150,9 @@ async fn a_cluster_that_is_being_deleted_is_held_until_its_hooks_have_passed() {
 async fn a_hold_without_a_deletion_goes_and_hooks_can_be_skipped() {
     // DEC-56
     let manifests = overlay("take-over");
-    let ground = Ground::with(manifests.clone(), &["team-a"]).await;
-    let _topologist = ground.start_behind_webhooks(&manifests, &FLAGS).await;
-    let (site, lab) = provided(&ground).await;
+    let installation = Installation::with(manifests.clone(), &["team-a"]).await;
+    let _topologist = installation.start_behind_webhooks(&manifests, &FLAGS).await;
+    let (site, lab) = provided(&installation).await;
     let denying = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "denies"},
         "webhooks": [{
@@ -160,7 +161,7 @@ async fn a_hold_without_a_deletion_goes_and_hooks_can_be_skipped() {
             "rules": [{"apiGroups": ["cluster.x-k8s.io"], "apiVersions": ["v1beta2"], "operations": ["DELETE"], "resources": ["clusters"]}],
         }],
     });
-    ground.kubernetes.apply_yaml(&denying.to_string()).await;
+    installation.kubernetes.apply_yaml(&denying.to_string()).await;
     let denied = || async {
         let params = DeleteParams { dry_run: true, ..DeleteParams::default() };
         delete(&site, params).await.is_err().then_some(())

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::layer::{Trouble, Wire};
 use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Manager, Site, text};
-use crate::lab::{Lab, Reply, patched};
-use crate::upgrade_hooks;
+use crate::harness::extension::{Reply, TestExtension, patched};
+use crate::harness::extension_hooks;
 
 on_both![
     an_extension_patches_defines_variables_and_refuses,
@@ -24,7 +24,7 @@ on_both![
 
 /// An extension that sees this namespace only.
 struct Extension<'s> {
-    lab: Lab,
+    lab: TestExtension,
     site: &'s Site,
 }
 
@@ -35,7 +35,7 @@ fn api(site: &Site) -> Api<DynamicObject> {
 
 impl<'s> Extension<'s> {
     fn new(site: &'s Site) -> Self {
-        Extension { lab: Lab::start(), site }
+        Extension { lab: TestExtension::start(), site }
     }
 
     async fn register(&self) {
@@ -186,7 +186,7 @@ async fn hooks_hold_creation_each_step_of_an_upgrade_and_deletion(site: Site) {
     for hook in [create, delete] {
         extension.lab.on(hook, &hook.to_lowercase(), |_| Reply::wait(1, "a person decides"));
     }
-    let holds = upgrade_hooks::holds(&extension.lab, "v1.33.0", "v1.34.2");
+    let holds = extension_hooks::holds(&extension.lab, "v1.33.0", "v1.34.2");
     let open = |hook: &str| extension.lab.on(hook, &hook.to_lowercase(), |_| Reply::done());
     let waits = async |words: &str| {
         site.until(words, || async { site.told("demo").await.1.contains(words).then_some(()) }).await;
@@ -282,7 +282,7 @@ async fn a_certificate_of_another_authority_is_refused(site: Site) {
     // RH-4.7, RH-2.6
     let extension = Extension::new(&site);
     extension.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
-    let other = Lab::start();
+    let other = TestExtension::start();
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
     let name = &site.namespace;
     let config = extension.lab.config(

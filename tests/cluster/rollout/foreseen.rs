@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::crash::at_rest;
 use super::layer::{Trouble, Wire, Written};
 use super::site::{Manager, Site, bundle, kubernetes};
-use crate::process::command;
+use crate::harness::server::command;
 
 /// A cluster on a real API server, whose changes are planned before they are made.
 struct Watched {
@@ -38,7 +38,7 @@ impl Watched {
             let topology = cluster["spec"]["topology"].clone();
             self.site.change("demo", |now| *now = topology).await;
         }
-        at_rest(&self.site).await;
+        at_rest(&self.site, &self.manager).await;
         let mut written: Vec<String> = self.wire.writes().iter().skip(before).filter_map(step).collect();
         written.sort();
         assert_eq!(written, foreseen, "{what}: written on the left, foreseen on the right");
@@ -72,8 +72,8 @@ impl Watched {
     }
 }
 
-/// A write as a step of a plan; `None` for what no plan lists: notes on the Cluster, status, the shim, and what concerns the
-/// class.
+/// A write as a step of a plan; `None` for what no plan lists: notes on the Cluster, status, the shim, and what
+/// concerns the class.
 fn step(write: &Written) -> Option<String> {
     let path: Vec<&str> = write.path.split('/').collect();
     let (kind, name) = match path.as_slice() {

@@ -40,7 +40,7 @@ async fn a_restart_writes_nothing_even_if_lists_fail_at_first(site: Site) {
     site.provide().await;
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
     site.apply_file("cluster.yaml").await;
-    at_rest(&site).await;
+    at_rest(&site, &manager).await;
     manager.stop().await;
     let wire = Wire::new(Trouble::Lists { fail: Duration::from_secs(8) });
     let manager = Manager::start(&site, &wire);
@@ -61,7 +61,7 @@ async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts(site: Sit
     site.provide().await;
     let manager = Manager::start(&site, &wire);
     site.apply_file("cluster.yaml").await;
-    at_rest(&site).await;
+    at_rest(&site, &manager).await;
     let failed = || {
         let labels = Reconcile { controller: "topology/cluster", outcome: "failed" };
         manager.metrics.reconciles.get_or_create(&labels).get()
@@ -80,7 +80,7 @@ async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts(site: Sit
         site.until("three runs fail", fails).await;
         assert!(wire.refused() >= refused + 3, "{code}");
         wire.mend();
-        at_rest(&site).await;
+        at_rest(&site, &manager).await;
     }
     wire.set(Trouble::Overload(StatusCode::SERVICE_UNAVAILABLE));
     change("three").await;
@@ -92,7 +92,7 @@ async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts(site: Sit
     assert!(message.ends_with("failed to apply in a dry run: the wire broke"), "{message}");
     assert!(failed() >= 4, "it failed once");
     wire.mend();
-    at_rest(&site).await;
+    at_rest(&site, &manager).await;
     assert_eq!(site.told("demo").await.0, "ReconcileSucceeded");
 }
 
@@ -101,7 +101,7 @@ async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {
     site.provide().await;
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
     site.apply_file("cluster.yaml").await;
-    at_rest(&site).await;
+    at_rest(&site, &manager).await;
     manager.stop().await;
     let before = referenced(&site).await;
     let wire = Wire::new(Trouble::Late { kind: "embeddedcontrolplanes", by: Duration::from_secs(12) });
@@ -111,7 +111,7 @@ async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {
     successor(&site, &before).await;
     let late = site.until("the apply arrives", || async { wire.late() }).await;
     assert_eq!(late, StatusCode::CONFLICT);
-    at_rest(&site).await;
+    at_rest(&site, &manager).await;
     let name = referenced(&site).await;
     assert!(site.get(INFRASTRUCTURE, "EmbeddedMachineTemplate", &name).await.is_some(), "{name} is gone");
     manager.stop().await;
@@ -122,7 +122,7 @@ async fn templates_that_are_gone_get_successors(site: Site) {
     site.provide().await;
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
     site.apply_file("cluster.yaml").await;
-    at_rest(&site).await;
+    at_rest(&site, &manager).await;
     let before = referenced(&site).await;
     site.delete(INFRASTRUCTURE, "EmbeddedMachineTemplate", &before).await;
     let after = successor(&site, &before).await;
@@ -135,7 +135,7 @@ async fn templates_that_are_gone_get_successors(site: Site) {
         (new != old && site.get(BOOTSTRAP, "EmbeddedConfigTemplate", &new).await.is_some()).then_some(())
     })
     .await;
-    at_rest(&site).await;
+    at_rest(&site, &manager).await;
     assert_eq!(referenced(&site).await, after, "one successor is enough");
     manager.stop().await;
 }
@@ -147,7 +147,7 @@ async fn conflicts_with_those_who_write_status_are_rare(site: Site) {
     let manager = Manager::start(&site, &wire);
     for wish in [Wish::Create, Wish::Rotate, Wish::Workers, Wish::Upgrade] {
         wish.say(&site).await;
-        at_rest(&site).await;
+        at_rest(&site, &manager).await;
     }
     let (conflicts, requests) = (wire.conflicts(), wire.requests().len());
     println!("{conflicts} of {requests} requests met a conflict");

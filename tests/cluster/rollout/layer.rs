@@ -25,9 +25,11 @@ pub(super) enum Trouble {
     None,
     /// The process dies at a write, which the server has done.
     DiesAt { write: usize },
-    /// The first apply to an object of this kind, by its plural, is never answered, and reaches the server this much later.
+    /// The first apply to an object of this kind, by its plural, is never answered, and reaches the server this much
+    /// later.
     Late { kind: &'static str, by: Duration },
-    /// Lists of all kinds but Clusters, classes and ExtensionConfigs fail for this time, as on an API server that has just started.
+    /// Lists of all kinds but Clusters, classes and ExtensionConfigs fail for this time, as on an API server that has
+    /// just started.
     Lists { fail: Duration },
     /// Dry runs are turned away with this code.
     Overload(StatusCode),

@@ -1,4 +1,5 @@
-//! Many Clusters: restarts of the API server and of topologist write nothing, and the leader keeps its Lease while more are created.
+//! Many Clusters: restarts of the API server and of topologist write nothing, and the leader keeps its Lease while more
+//! are created.
 //!
 //! ```text
 //! one Cluster, rolled out ──► etcd: copies of its objects, with names and uids of their own ──► kube-apiserver ──► topologist
@@ -15,9 +16,10 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::crash::at_rest;
-use super::process::Ground;
+use super::process::Installation;
 use super::site::{CORE, Site, bundle, is_reconciled, text};
-use crate::process::Topologist;
+use crate::harness::server::Topologist;
+use crate::harness::{quiet, wait};
 
 /// The API groups of a topology, as etcd has them in its keys.
 const GROUPS: [&str; 4] =
@@ -26,8 +28,6 @@ const GROUPS: [&str; 4] =
 const TOGETHER: usize = 40;
 /// How long the controllers may take for each Cluster on a busy machine, besides two minutes for their start.
 const OF_A_CLUSTER: Duration = Duration::from_millis(500);
-/// After this time without a reconciliation nothing is left to do.
-const QUIET: Duration = Duration::from_secs(4);
 
 /// An object in etcd.
 struct Stored {
@@ -50,12 +50,13 @@ impl Stored {
 }
 
 /// The objects of the Cluster `demo`.
-fn stored(ground: &Ground) -> Vec<Stored> {
+fn stored(installation: &Installation) -> Vec<Stored> {
     let mut all = Vec::new();
     for group in GROUPS {
         let (first, end) = (format!("/registry/{group}/"), format!("/registry/{group}0"));
-        let answer =
-            ground.kubernetes.etcd("range", &json!({"key": STANDARD.encode(first), "range_end": STANDARD.encode(end)}));
+        let answer = installation
+            .kubernetes
+            .etcd("range", &json!({"key": STANDARD.encode(first), "range_end": STANDARD.encode(end)}));
         for one in answer["kvs"].as_array().into_iter().flatten() {
             let [key, object] = ["key", "value"].map(|part| {
                 let bytes = STANDARD.decode(one[part].as_str().expect("it is in base64")).expect("it is in base64");
@@ -72,8 +73,8 @@ fn stored(ground: &Ground) -> Vec<Stored> {
 }
 
 /// Stores copies of the Cluster `demo`, and of everything that belongs to it.
-fn store_copies(ground: &Ground, clusters: usize) {
-    let originals = stored(ground);
+fn store_copies(installation: &Installation, clusters: usize) {
+    let originals = stored(installation);
     let uid = |one: &Stored| text(&serde_json::from_str(&one.object).expect("it is JSON"), "/metadata/uid");
     let uids: Vec<String> = originals.iter().map(uid).collect();
     assert!(originals.len() > 8, "a topology has more objects than {}", originals.len());
@@ -82,7 +83,7 @@ fn store_copies(ground: &Ground, clusters: usize) {
     for some in copies.chunks(TOGETHER) {
         let put = |one: &Stored| json!({"requestPut": {"key": STANDARD.encode(&one.key), "value": STANDARD.encode(&one.object)}});
         let puts: Vec<Value> = some.iter().map(put).collect();
-        let answer = ground.kubernetes.etcd("txn", &json!({"success": puts}));
+        let answer = installation.kubernetes.etcd("txn", &json!({"success": puts}));
         assert_eq!(answer["succeeded"], true, "{answer}");
     }
 }
@@ -126,47 +127,39 @@ async fn create(site: &Site, clusters: usize) {
 /// Waits until so many Clusters were reconciled, and until nothing is left to do.
 async fn settled(topologist: &Topologist, clusters: usize) {
     let (started, limit) = (Instant::now(), limit(clusters));
-    let (mut count, mut since) = (0, Instant::now());
-    loop {
-        let now: u64 = reconciliations(topologist).values().sum();
-        if now != count {
-            (count, since) = (now, Instant::now());
-        }
-        if count >= clusters as u64 && since.elapsed() > QUIET {
-            let outcomes = reconciliations(topologist);
-            println!("{clusters} Clusters settled after {:?}: {outcomes:?}", since.duration_since(started));
-            return;
-        }
-        assert!(started.elapsed() < limit, "{count} of {clusters}\n{}", topologist.warnings());
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let count = || reconciliations(topologist).values().sum::<u64>();
+    let are_reconciled = async || count() >= clusters as u64;
+    let state = async || format!("{} of {clusters}\n{}", count(), topologist.warnings());
+    wait::until_async("all Clusters were reconciled", limit, are_reconciled, state).await;
+    quiet::until_idle_async(topologist).await;
+    println!("{clusters} Clusters settled after {:?}: {:?}", started.elapsed(), reconciliations(topologist));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarts_write_nothing_and_the_lease_is_kept_while_clusters_are_created() {
     // DEC-100
     let clusters = std::env::var("TOPOLOGIST_TEST_CLUSTERS").map_or(40, |number| number.parse().expect("a number"));
-    let ground = Ground::new().await;
-    let site = Site::on(ground.kubernetes.client(), "default".to_owned()).await;
-    let topologist = ground.start_with(&[]);
+    let installation = Installation::new().await;
+    let site = Site::on(installation.kubernetes.client(), "default".to_owned()).await;
+    let topologist = installation.start_with(&[]);
     site.provide().await;
     site.apply_file("cluster.yaml").await;
-    at_rest(&site).await;
+    at_rest(&site, &topologist).await;
     drop(topologist);
     site.stop_providing().await;
-    store_copies(&ground, clusters);
+    store_copies(&installation, clusters);
     let before = versions(&site).await;
     assert_eq!(before.len(), clusters + 1);
 
     // A warm restart.
-    let topologist = ground.start_with(&[]);
+    let topologist = installation.start_with(&[]);
     settled(&topologist, clusters + 1).await;
     assert_eq!(versions(&site).await, before, "{}", topologist.warnings());
     drop(topologist);
     // Both start together: kube-apiserver is ready before it has read the kinds of definitions.
-    ground.kubernetes.kill_api_server();
-    ground.kubernetes.start_api_server();
-    let topologist = ground.start_with(&[]);
+    installation.kubernetes.kill_api_server();
+    installation.kubernetes.start_api_server();
+    let topologist = installation.start_with(&[]);
     settled(&topologist, clusters + 1).await;
     assert_eq!(versions(&site).await, before, "{}", topologist.warnings());
 

@@ -1,7 +1,5 @@
 //! Naming templates that give two owners one name: no object changes its owner (DEC-36).
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::layer::{Trouble, Wire};
@@ -64,7 +62,7 @@ async fn a_second_cluster_of_constant_names_leaves_the_first_alone(site: Site) {
     let before = (brain().await, check().await);
     create(&site, "second", "blue").await;
     refused(&site, "second", &["Cluster \"first\"", "Cluster \"second\"", "/brain"]).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    manager.until_retried().await;
     assert_eq!((brain().await, check().await), before, "\n{}", site.state().await);
     let second = site.cluster("second").await;
     assert_eq!(second["spec"]["controlPlaneRef"], Value::Null, "{second:#}");
@@ -72,7 +70,7 @@ async fn a_second_cluster_of_constant_names_leaves_the_first_alone(site: Site) {
     site.delete(CORE, "Cluster", "second").await;
     site.until("the second is gone", || async { site.get(CORE, "Cluster", "second").await.is_none().then_some(()) })
         .await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    manager.until_idle().await;
     assert_eq!((brain().await, check().await), before);
     site.reconciled("first").await;
     manager.stop().await;
@@ -90,7 +88,7 @@ async fn the_control_plane_of_an_unmanaged_cluster_is_left_alone(site: Site) {
     let before = owned(&site, CONTROL_PLANE, "EmbeddedControlPlane", "demo-control-plane").await;
     create(&site, "demo", "blue").await;
     refused(&site, "demo", &["Cluster \"old\"", "Cluster \"demo\"", "demo-control-plane"]).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    manager.until_retried().await;
     let after = owned(&site, CONTROL_PLANE, "EmbeddedControlPlane", "demo-control-plane").await;
     assert_eq!(after, before);
     // No template is made for it again and again.
@@ -119,7 +117,7 @@ async fn two_sets_of_one_name_are_an_error_and_nothing_is_written(site: Site) {
     site.apply_file("cluster.yaml").await;
     refused(&site, "demo", &["\"blue\"", "\"green\"", "demo-workers", ".machineDeployment.topologyName"]).await;
     let writes = wire.writes().len();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    manager.until_retried().await;
     let of_others = wire.writes().into_iter().skip(writes).filter(|write| !write.path.contains("/clusters/"));
     assert_eq!(of_others.count(), 0);
     assert_eq!(site.list(CORE, "MachineDeployment").await.len(), 0);
@@ -144,7 +142,7 @@ async fn a_set_of_another_cluster_keeps_its_owner(site: Site) {
         &["Cluster \"first\"", "MachineDeployment \"blue\" of Cluster \"second\"", "/workers-blue"],
     )
     .await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    manager.until_retried().await;
     assert_eq!(owned(&site, CORE, "MachineDeployment", "workers-blue").await, before);
     let templates = site.list(BOOTSTRAP, "EmbeddedConfigTemplate").await;
     let of_second =

@@ -1,4 +1,5 @@
-//! The rollout by the binary itself, as the ServiceAccount of the manifests, and what becomes of a leader that stands still.
+//! The rollout by the binary itself, as the ServiceAccount of the manifests, and what becomes of a leader that stands
+//! still.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +9,21 @@ use tempfile::TempDir;
 
 use super::crash::{Wish, at_rest, compare, everything};
 use super::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, Site, without_conversion};
-use crate::faulty::{Faulty, Mood};
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, overlay_with, permissions, scope, stream, variables, webhooks_at};
-use crate::process::{Topologist, command, make_certificates};
+use crate::harness::faulty_api::{Faulty, Mood};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{overlay, overlay_with, permissions, scope, stream, variables, webhooks_at};
+use crate::harness::server::{Topologist, command, make_certificates};
 
 /// A kube-apiserver of our own, on which all kinds are defined: processes look at all namespaces.
-pub(super) struct Ground {
+pub(super) struct Installation {
     pub(super) kubernetes: Kubernetes,
     kubeconfig: String,
     certificates: TempDir,
 }
 
-impl Ground {
+impl Installation {
     pub(super) async fn new() -> Self {
-        Ground::with(overlay("alone"), &[]).await
+        Installation::with(overlay("alone"), &[]).await
     }
 
     /// With the permissions of these manifests, in these namespaces.
@@ -38,7 +39,7 @@ impl Ground {
         let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
         let certificates = tempfile::tempdir().unwrap();
         make_certificates(certificates.path());
-        Ground { kubernetes, kubeconfig: kubeconfig.display().to_string(), certificates }
+        Installation { kubernetes, kubeconfig: kubeconfig.display().to_string(), certificates }
     }
 
     /// A process with all controllers, and with a Lease of three seconds.
@@ -68,7 +69,7 @@ impl Ground {
     }
 }
 
-impl Ground {
+impl Installation {
     /// A process with the variables of the Deployment, to which kube-apiserver sends the reviews of these manifests.
     pub(super) async fn start_behind_webhooks(&self, manifests: &[Value], more: &[&str]) -> Topologist {
         let file = |name: &str| self.certificates.path().join(name).display().to_string();
@@ -103,17 +104,17 @@ async fn in_one_namespace_roles_are_enough_to_reconcile_alone_and_after_take_ove
     for way in ["alone", "take-over"] {
         let file = scope("team-a");
         let manifests = overlay_with(way, &["namespaced"], &[("scope.yaml", &file)]);
-        let ground = Ground::with(manifests.clone(), &["team-a"]).await;
-        let topologist = ground.start_as_deployed(&manifests);
+        let installation = Installation::with(manifests.clone(), &["team-a"]).await;
+        let topologist = installation.start_as_deployed(&manifests);
         topologist.wait_until_ready();
-        let elsewhere = Site::on(ground.kubernetes.client(), "team-b".to_owned()).await;
+        let elsewhere = Site::on(installation.kubernetes.client(), "team-b".to_owned()).await;
         elsewhere.apply_file("cluster.yaml").await;
-        let site = Site::on(ground.kubernetes.client(), "team-a".to_owned()).await;
+        let site = Site::on(installation.kubernetes.client(), "team-a".to_owned()).await;
         site.provide().await;
         site.apply_file("cluster.yaml").await;
-        at_rest(&site).await;
+        at_rest(&site, &topologist).await;
         change_much(&site).await;
-        at_rest(&site).await;
+        at_rest(&site, &topologist).await;
         let cluster = elsewhere.cluster("demo").await;
         assert!(cluster["spec"]["infrastructureRef"].is_null() && cluster["status"].is_null(), "{way}: {cluster}");
         assert!(elsewhere.list(INFRASTRUCTURE, "EmbeddedCluster").await.is_empty(), "{way}");
@@ -137,13 +138,13 @@ async fn the_component_for_machines_grants_what_it_takes_to_run_and_delete_them(
     // CT-16.2, CT-16.5, DEC-37
     let file = scope("team-a");
     let manifests = overlay_with("alone", &["namespaced", "lifecycle"], &[("scope.yaml", &file)]);
-    let ground = Ground::with(manifests.clone(), &["team-a"]).await;
-    let timings = ground.certificates.path().join("timings.yaml");
+    let installation = Installation::with(manifests.clone(), &["team-a"]).await;
+    let timings = installation.certificates.path().join("timings.yaml");
     std::fs::write(&timings, AT_ONCE).unwrap();
     let more = ["--workload-addr", "127.0.0.1:0", "--timings", &*timings.display().to_string()];
-    let topologist = ground.start_as_deployed_with(&manifests, &more);
+    let topologist = installation.start_as_deployed_with(&manifests, &more);
     topologist.wait_until_ready();
-    let site = Site::on(ground.kubernetes.client(), "team-a".to_owned()).await;
+    let site = Site::on(installation.kubernetes.client(), "team-a".to_owned()).await;
     site.apply_file("cluster.yaml").await;
     let machines = || async {
         let machines = site.list(CORE, "Machine").await;
@@ -165,18 +166,18 @@ async fn the_component_for_machines_grants_what_it_takes_to_run_and_delete_them(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_is_replaced_within_its_lease_and_two_seconds() {
-    let ground = Ground::new().await;
-    let mut leader = ground.start();
+    let installation = Installation::new().await;
+    let mut leader = installation.start();
     leader.wait_for_log("Acquired the Lease");
-    let site = Site::on(ground.kubernetes.client(), "default".to_owned()).await;
+    let site = Site::on(installation.kubernetes.client(), "default".to_owned()).await;
     site.provide().await;
     site.apply_file("cluster.yaml").await;
-    at_rest(&site).await;
-    // The lease of `Ground::start`.
+    at_rest(&site, &leader).await;
+    // The lease of `Installation::start`.
     let limit = Duration::from_secs(3 + 2);
     let mut reconciled = Vec::new();
     for turn in 0..4 {
-        let mut follower = ground.start();
+        let mut follower = installation.start();
         follower.wait_for_log("The holder of the Lease changed");
         // At another moment between two renewals each time.
         tokio::time::sleep(Duration::from_millis(1_000 + 130 * turn)).await;
@@ -195,15 +196,16 @@ async fn a_leader_that_is_killed_is_replaced_within_its_lease_and_two_seconds() 
         .await;
         reconciled.push(killed.elapsed());
         assert!(acquired <= limit, "turn {turn}: after {acquired:?}\n{}", follower.log_text());
-        at_rest(&site).await;
+        at_rest(&site, &follower).await;
         leader = follower;
     }
-    // Lists are read and topologies computed in what is left; other tests may have the CPU for longer than that, but not always.
+    // Lists are read and topologies computed in what is left; other tests may have the CPU for longer than that, but
+    // not always.
     assert!(reconciled.iter().min().is_some_and(|fastest| *fastest <= limit), "{reconciled:?}");
 }
 
-/// Everything that is there, without the namespace and how often it was edited: edits that follow each other closely are one
-/// write, or two.
+/// Everything that is there, without the namespace and how often it was edited: edits that follow each other closely
+/// are one write, or two.
 async fn comparable(site: &Site) -> Vec<String> {
     let generations = Regex::new("\"generation\":\\d+,").unwrap();
     let plain = |line: String| generations.replace(&line.replace(&site.namespace, "<namespace>"), "").into_owned();
@@ -213,19 +215,19 @@ async fn comparable(site: &Site) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_rollout_finishes_although_the_api_server_is_restarted() {
     // RS-38
-    let mut ground = Ground::new().await;
-    let faulty = Faulty::start(ground.kubeconfig.as_ref(), ground.certificates.path()).await;
-    ground.kubeconfig = faulty.kubeconfig.display().to_string();
-    let topologist = ground.start();
+    let mut installation = Installation::new().await;
+    let faulty = Faulty::start(installation.kubeconfig.as_ref(), installation.certificates.path()).await;
+    installation.kubeconfig = faulty.kubeconfig.display().to_string();
+    let topologist = installation.start();
     let mut wanted: Vec<Vec<String>> = Vec::new();
     for code in [None, Some(500), Some(429), Some(410)] {
-        let site = Site::on(ground.kubernetes.client(), ground.kubernetes.namespace("faulty").await).await;
+        let site = Site::on(installation.kubernetes.client(), installation.kubernetes.namespace("faulty").await).await;
         site.provide().await;
         faulty.set(code.map_or(Mood::Well, |code| Mood::ComesAndGoes { code }));
         let before = faulty.failures();
         for (position, wish) in [Wish::Create, Wish::Upgrade].into_iter().enumerate() {
             wish.say(&site).await;
-            at_rest(&site).await;
+            at_rest(&site, &topologist).await;
             let found = comparable(&site).await;
             match wanted.get(position) {
                 None => wanted.push(found),
@@ -245,11 +247,11 @@ async fn a_rollout_finishes_although_the_api_server_is_restarted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_work_of_killed_processes_is_finished_by_the_next_one() {
     // RS-37, RS-38, ROT-06, ROT-11, UP-47
-    let ground = Ground::new().await;
-    let mut leader = ground.start();
+    let installation = Installation::new().await;
+    let mut leader = installation.start();
     let mut wanted: Vec<Vec<String>> = Vec::new();
     for delay in [None, Some(40), Some(250)] {
-        let site = Site::on(ground.kubernetes.client(), ground.kubernetes.namespace("killed").await).await;
+        let site = Site::on(installation.kubernetes.client(), installation.kubernetes.namespace("killed").await).await;
         site.provide().await;
         for (position, wish) in [Wish::Create, Wish::Rotate, Wish::Workers, Wish::Upgrade].into_iter().enumerate() {
             wish.say(&site).await;
@@ -257,9 +259,9 @@ async fn the_work_of_killed_processes_is_finished_by_the_next_one() {
                 tokio::time::sleep(Duration::from_millis(delay)).await;
                 leader.signal("KILL");
                 leader.wait();
-                leader = ground.start();
+                leader = installation.start();
             }
-            at_rest(&site).await;
+            at_rest(&site, &leader).await;
             let found = comparable(&site).await;
             match wanted.get(position) {
                 None => wanted.push(found),
@@ -272,9 +274,9 @@ async fn the_work_of_killed_processes_is_finished_by_the_next_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_and_continued_leader_writes_nothing_more_and_no_permission_is_missing() {
     // RS-37, DEL-05, DEL-06
-    let ground = Ground::new().await;
-    let first = ground.start();
-    let site = Site::on(ground.kubernetes.client(), "default".to_owned()).await;
+    let installation = Installation::new().await;
+    let first = installation.start();
+    let site = Site::on(installation.kubernetes.client(), "default".to_owned()).await;
     site.apply_file("cluster.yaml").await;
     site.until("the first objects are there", || async {
         (!site.list(INFRASTRUCTURE, "EmbeddedCluster").await.is_empty()).then_some(())
@@ -282,16 +284,22 @@ async fn a_stopped_and_continued_leader_writes_nothing_more_and_no_permission_is
     .await;
     first.signal("STOP");
     site.provide().await;
-    let second = ground.start();
-    at_rest(&site).await;
+    let second = installation.start();
+    at_rest(&site, &second).await;
     let before = site.versions().await;
     first.signal("CONT");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    site.until("the first leader knows that it leads no longer", || async {
+        (first.metric("topologist_leader") == Some(0.0)).then_some(())
+    })
+    .await;
+    for topologist in [&first, &second] {
+        site.until_quiet(topologist, "demo").await;
+    }
     assert_eq!(site.versions().await, before);
     assert_eq!((first.metric("topologist_leader"), second.metric("topologist_leader")), (Some(0.0), Some(1.0)));
     // Everything else that asks for permissions: rotations, workers that go.
     change_much(&site).await;
-    at_rest(&site).await;
+    at_rest(&site, &second).await;
     for topologist in [&first, &second] {
         let log = topologist.log_text();
         assert!(!log.to_lowercase().contains("forbidden"), "{log}");

@@ -10,7 +10,8 @@ use super::site::{CONTROL_PLANE, CORE, INFRASTRUCTURE, api, text};
 /// How often the objects are looked at.
 const PACE: Duration = Duration::from_millis(200);
 
-/// Answers in a namespace, or with an empty one everywhere, until dropped; makes Clusters owners as well unless another controller of the test does.
+/// Answers in a namespace, or with an empty one everywhere, until dropped; makes Clusters owners as well unless another
+/// controller of the test does.
 pub(crate) async fn run(client: kube::Client, namespace: String, makes_owners: bool) {
     loop {
         for (api_version, kind) in [

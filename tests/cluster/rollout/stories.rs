@@ -1,11 +1,11 @@
 //! What users do to a topology, and what follows.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::crash::written;
 use super::layer::{Trouble, Wire};
 use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, MADE, Manager, Site, text};
 
@@ -51,19 +51,6 @@ async fn deployment(site: &Site, cluster: &str, name: &str) -> Option<Value> {
     site.list(CORE, "MachineDeployment").await.into_iter().find(fits)
 }
 
-/// Waits until nothing has been written for a while, so that what is compared with is settled.
-async fn settled(site: &Site) -> Vec<String> {
-    let mut before = site.versions().await;
-    loop {
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
-        let now = site.versions().await;
-        if now == before {
-            return now;
-        }
-        before = now;
-    }
-}
-
 async fn a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_more(site: Site) {
     // RS-07, RS-12, RS-14, RS-38, RS-39, LBL-01, LBL-06, PERF-09
     let (manager, wire) = rolled_out(&site).await;
@@ -85,12 +72,12 @@ async fn a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_m
     assert!(text(&cluster, "/spec/controlPlaneRef/name").starts_with("demo-"), "{cluster}");
     site.until("the shim goes", || async { site.get("v1", "ConfigMap", "demo-shim").await.is_none().then_some(()) })
         .await;
-    let before = settled(&site).await;
+    let before = written(&site, &manager).await;
     let asked = wire.requests();
     // Something happens that concerns no topology, and something that does and changes nothing.
     let note = json!({"metadata": {"annotations": {"a-user": "was here"}}});
     site.merge(CORE, "Cluster", "demo", note).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    site.until_quiet(&manager, "demo").await;
     assert_eq!(wire.requests(), asked);
     let after = site.versions().await;
     let of_others = |version: &&String| !version.starts_with("Cluster demo");
@@ -305,7 +292,7 @@ async fn what_is_wrong_stands_in_the_condition_with_a_stable_text(site: Site) {
     .await;
     let writes = wire.writes().len();
     let version = site.cluster("demo").await["metadata"]["resourceVersion"].clone();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    manager.until_retried().await;
     assert_eq!(site.cluster("demo").await["metadata"]["resourceVersion"], version, "trying again changes nothing");
     let of_clusters =
         |wire: &Wire| wire.writes().into_iter().skip(writes).filter(|w| w.path.contains("/clusters/")).count();
@@ -322,9 +309,9 @@ async fn a_paused_cluster_is_left_alone(site: Site) {
     let (manager, _wire) = rolled_out(&site).await;
     site.merge(CORE, "Cluster", "demo", json!({"spec": {"paused": true}})).await;
     site.until("the condition tells", || async { (site.told("demo").await.0 == "Paused").then_some(()) }).await;
-    let before = settled(&site).await;
+    let before = written(&site, &manager).await;
     site.change("demo", |topology| topology["workers"]["machineDeployments"][0]["replicas"] = json!(7)).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    site.until_quiet(&manager, "demo").await;
     let of_others = |version: &&String| !version.starts_with("Cluster demo");
     assert!(before.iter().filter(of_others).eq(site.versions().await.iter().filter(of_others)));
     site.merge(CORE, "Cluster", "demo", json!({"spec": {"paused": null}})).await;
@@ -349,7 +336,7 @@ async fn lost_records_of_owners_are_mended_and_say_nothing(site: Site) {
         entries.iter().any(|entry| is_ours(entry) && entry["fieldsV1"]["f:spec"].is_object()).then_some(())
     })
     .await;
-    settled(&site).await;
+    written(&site, &manager).await;
     assert_eq!(site.cluster("demo").await["status"], before);
     manager.stop().await;
 }
@@ -357,11 +344,11 @@ async fn lost_records_of_owners_are_mended_and_say_nothing(site: Site) {
 async fn a_deleted_cluster_is_not_made_again(site: Site) {
     // DEL-01, RS-05
     let (manager, wire) = rolled_out(&site).await;
-    settled(&site).await;
+    written(&site, &manager).await;
     let writes = wire.writes().len();
     site.delete(CORE, "Cluster", "demo").await;
     site.until("it is gone", || async { site.get(CORE, "Cluster", "demo").await.is_none().then_some(()) }).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    manager.until_idle().await;
     let owned = |object: &Value| {
         let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
         owners.iter().any(|owner| owner["kind"] == "Cluster")

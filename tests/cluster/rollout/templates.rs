@@ -128,8 +128,8 @@ async fn templates_go_with_the_last_machines_that_were_made_from_them(site: Site
     manager.stop().await;
 }
 
-/// An edit of a class that is taken back while machines of before are still there: the content is that of before, under a new name
-/// (ROT-12, `docs/operations.md`, "Going back"), and no template is left behind.
+/// An edit of a class that is taken back while machines of before are still there: the content is that of before, under
+/// a new name (ROT-12, `docs/operations.md`, "Going back"), and no template is left behind.
 async fn an_edit_that_is_taken_back_in_the_middle_leaves_nothing_behind(site: Site) {
     const NODE: &str = "/spec/template/spec/backend/inMemory/node/provisioning/startupDuration";
     let wire = Wire::new(Trouble::None);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::machines::ground::name;
+use crate::machines::server::name;
 
 /// What is random: ends of names, hashes.
 static RANDOM: LazyLock<Regex> =

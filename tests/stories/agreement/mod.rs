@@ -1,5 +1,5 @@
-//! `simulate` ends where the controllers of `serve --embedded` end, by the same steps: a new Cluster, a change of it, and its
-//! deletion, on generated topologies and for every shape of provider.
+//! `simulate` ends where the controllers of `serve --embedded` end, by the same steps: a new Cluster, a change of it,
+//! and its deletion, on generated topologies and for every shape of provider.
 
 mod ends;
 mod orders;
@@ -12,14 +12,13 @@ use regex::Regex;
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::machines::ground::{Ground, History, cluster, fixture, name, workers};
+use crate::harness::quiet::{until_idle, until_quiet};
+use crate::harness::server::command;
+use crate::machines::server::{History, TestServer, cluster, fixture, name, workers};
 use crate::plans::bundle;
-use crate::process::command;
 
 /// How long a rollout over two minors may take on a busy machine.
 const LONG: Duration = Duration::from_mins(3);
-/// After this time without a write nothing is left to do.
-const QUIET: Duration = Duration::from_millis(700);
 const STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
 /// The range of seeds of the property, such as `100..200`.
 const SEEDS: &str = "TOPOLOGIST_AGREEMENT_SEEDS";
@@ -42,7 +41,7 @@ struct Case {
 /// A server on which the case happens, and what was written there.
 struct Scene<'a> {
     case: &'a Case,
-    ground: Ground,
+    server: TestServer,
     /// The kinds of which everything that is written counts.
     watched: BTreeSet<String>,
     histories: Vec<History>,
@@ -86,7 +85,7 @@ impl<'a> Scene<'a> {
         let load = class.display().to_string();
         let more = ["--load", &*load];
         let failures = json!({"failures": case.failures});
-        let ground = Ground::start_with(&failures, if case.is_known { &[] } else { &more });
+        let server = TestServer::start_with(&failures, if case.is_known { &[] } else { &more });
         let class = case.class.iter().find(|object| object["kind"] == "ClusterClass").unwrap();
         let mut watched: Vec<(String, String)> = ["Cluster", "Machine", "MachineDeployment", "MachinePool"]
             .map(|kind| ("cluster.x-k8s.io/v1beta2".to_owned(), kind.to_owned()))
@@ -98,16 +97,16 @@ impl<'a> Scene<'a> {
             watched.push((text("apiVersion").to_owned(), text("kind").trim_end_matches("Template").to_owned()));
         }
         let histories = watched.iter().map(|(version, kind)| {
-            ground.history_from_now(&format!("{version}/namespaces/default/{}s", kind.to_lowercase()))
+            server.history_from_now(&format!("{version}/namespaces/default/{}s", kind.to_lowercase()))
         });
         let histories = histories.collect();
         let watched = watched.into_iter().map(|(_, kind)| kind).collect();
-        Scene { case, ground, watched, histories, folder }
+        Scene { case, server, watched, histories, folder }
     }
 
     /// The objects of the Cluster.
     fn stored(&self) -> Vec<Value> {
-        let kinds = self.ground.kubectl.out(&["api-resources", "--namespaced", "--verbs=list", "-o", "name"]);
+        let kinds = self.server.kubectl.out(&["api-resources", "--namespaced", "--verbs=list", "-o", "name"]);
         let is_ours = |kind: &&str| kind.ends_with("cluster.x-k8s.io") || kind.ends_with("topologist.dev");
         let kinds: Vec<&str> = kinds.lines().filter(is_ours).collect();
         let called = name(&self.case.before);
@@ -118,7 +117,7 @@ impl<'a> Scene<'a> {
             let label = &object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"];
             (object["kind"] == "Cluster" && name(object) == called) || *label == *called
         };
-        self.ground
+        self.server
             .list(&kinds.join(","))
             .into_iter()
             .filter(|object| of_cluster(object) && !is_given(object))
@@ -129,12 +128,15 @@ impl<'a> Scene<'a> {
     #[track_caller]
     fn until(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let last = std::cell::RefCell::new(Vec::new());
-        self.ground.until_within(LONG, &format!("{}: {what}", self.case.called), || {
+        self.server.until_within(LONG, &format!("{}: {what}", self.case.called), || {
             let before = self.stored();
             if !is_so(&before) {
                 return false;
             }
-            std::thread::sleep(QUIET);
+            match before.iter().find(|object| object["kind"] == "Cluster") {
+                Some(cluster) => until_quiet(&self.server.topologist, cluster),
+                None => until_idle(&self.server.topologist),
+            }
             last.replace(self.stored());
             *last.borrow() == before
         });
@@ -193,7 +195,7 @@ impl<'a> Scene<'a> {
     fn compare(&self, step: &str, paths: &[&str], before: &[Value], after: &[Value]) {
         let of = format!("{}, {step}", self.case.called);
         let objects = self.folder.path().join("objects.yaml");
-        let mut simulate = command(&["simulate", "-o", "json", "--timings", &self.ground.timings(), "--objects"]);
+        let mut simulate = command(&["simulate", "-o", "json", "--timings", &self.server.timings(), "--objects"]);
         let output = simulate.arg(&objects).args(paths).output().unwrap();
         let said = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
         assert!(output.status.success(), "{of}: {said:#?}");
@@ -216,14 +218,14 @@ fn agree(case: &Case) {
     let scene = Scene::start(case);
     let (first, second) = (scene.file("a.yaml", &[&case.before]), scene.file("b.yaml", &[&case.after]));
     let none = scene.file("none.yaml", &[]);
-    scene.ground.kubectl.give(&case.before, &["create"]);
+    scene.server.kubectl.give(&case.before, &["create"]);
     let before = scene.until_done(&case.before);
     scene.compare("a new Cluster", &[&first], &[], &before);
     let cluster = format!("cluster/{}", name(&case.before));
-    scene.ground.merge(&cluster, &json!({"spec": {"topology": case.after["spec"]["topology"]}}));
+    scene.server.merge(&cluster, &json!({"spec": {"topology": case.after["spec"]["topology"]}}));
     let after = scene.until_done(&case.after);
     scene.compare("a change", &[&first, "--to", &second], &before, &after);
-    scene.ground.kubectl.out(&["delete", &cluster, "--timeout=60s"]);
+    scene.server.kubectl.out(&["delete", &cluster, "--timeout=60s"]);
     let gone = scene.until("nothing is left", <[Value]>::is_empty);
     scene.compare("a deletion", &[&second, "--to", &none], &after, &gone);
 }
@@ -242,7 +244,8 @@ impl Seed {
     }
 }
 
-/// Worker sets of these classes, which the class of a name follows: their number, their machines, and how they are replaced.
+/// Worker sets of these classes, which the class of a name follows: their number, their machines, and how they are
+/// replaced.
 fn deployments(seed: &mut Seed, classes: [&str; 2]) -> Value {
     let sets = [("a", classes[0]), ("b", classes[1])];
     let strategy = |surge: u64, unavailable: u64| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
@@ -259,7 +262,8 @@ fn deployments(seed: &mut Seed, classes: [&str; 2]) -> Value {
     sets.iter().map(&mut set).collect()
 }
 
-/// A topology, and another one for the same Cluster: with other worker sets, and at another version or with another variable.
+/// A topology, and another one for the same Cluster: with other worker sets, and at another version or with another
+/// variable.
 fn generated(number: u64) -> Case {
     let mut seed = Seed(number);
     let is_hybrid = seed.below(4) == 3;

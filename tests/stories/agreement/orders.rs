@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::ends::masked;
-use crate::machines::ground::{is_control_plane, name, version};
+use crate::machines::server::{is_control_plane, name, version};
 
 /// The orders of one change.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,8 +41,8 @@ fn sorted(each: BTreeMap<String, Vec<String>>) -> BTreeMap<String, Vec<Vec<Strin
 }
 
 impl Orders {
-    /// Forgets in which order the machines of these worker sets come and go: where a set is resized while it is replaced, two controllers
-    /// write at the same time.
+    /// Forgets in which order the machines of these worker sets come and go: where a set is resized while it is
+    /// replaced, two controllers write at the same time.
     pub fn forget_order_of(&mut self, sets: &BTreeSet<String>) {
         self.moves.iter_mut().filter(|(set, _)| sets.contains(*set)).for_each(|(_, moves)| moves.sort());
     }

@@ -15,10 +15,10 @@ fn a_strategy_that_replaces_what_on_delete_has_left_is_held() {
     let fleet = Fleet::start();
     let before = fleet.machines("a");
     fleet.edit(CLUSTER, |cluster| set(cluster, "rollout", json!({"strategy": {"type": "OnDelete"}}))).unwrap();
-    fleet.ground.wait("machinedeployments --all", "jsonpath={.spec.rollout.strategy.type}=OnDelete");
+    fleet.server.wait("machinedeployments --all", "jsonpath={.spec.rollout.strategy.type}=OnDelete");
     let greeting = json!([{"name": "motd", "value": "another"}]);
     fleet.edit(CLUSTER, |cluster| cluster["spec"]["topology"]["variables"] = greeting.clone()).unwrap();
-    fleet.ground.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=0");
+    fleet.server.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=0");
     let rolling = |cluster: &mut Value| set(cluster, "rollout", json!({"strategy": {"type": "RollingUpdate"}}));
     let said = held(&fleet.edit(CLUSTER, rolling));
     assert!(said.contains("this edit replaces or removes 2 machines in 1 of 1 Cluster"), "{said}");
@@ -37,7 +37,7 @@ fn an_upgrade_that_is_not_deferred_any_more_is_held() {
     fleet.edit(CLUSTER, |cluster| set(cluster, "metadata", deferred.clone())).unwrap();
     // The control plane alone is upgraded: one machine.
     fleet.edit(CLUSTER, |cluster| cluster["spec"]["topology"]["version"] = json!("v1.33.0")).unwrap();
-    fleet.ground.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.33.0");
+    fleet.server.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.33.0");
     let release = |cluster: &mut Value| set(cluster, "metadata", json!({"labels": {"a": "b"}}));
     let said = held(&fleet.edit(CLUSTER, release));
     assert!(said.contains("this edit replaces or removes 2 machines in 1 of 1 Cluster"), "{said}");
@@ -51,7 +51,7 @@ fn a_cluster_that_is_edited_while_it_is_paused_is_held_when_it_is_resumed() {
     // E11: DEC-59
     let fleet = Fleet::start();
     let before = fleet.machines("a");
-    fleet.ground.wait(CLUSTER, "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.wait(CLUSTER, "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
     let pause = |value: bool| move |cluster: &mut Value| cluster["spec"]["paused"] = json!(value);
     fleet.edit(CLUSTER, pause(true)).unwrap();
     fleet.edit(CLUSTER, pause(false)).unwrap();
@@ -59,7 +59,7 @@ fn a_cluster_that_is_edited_while_it_is_paused_is_held_when_it_is_resumed() {
     fleet.edit(CLASS, |class| greets(class, "another")).unwrap();
     // The watch of classes needs a moment.
     fleet
-        .ground
+        .server
         .until("the edit is seen, and the resumption is held", || fleet.dry_run(CLUSTER, pause(false)).code != 0);
     let said = held(&fleet.edit(CLUSTER, pause(false)));
     assert!(
@@ -75,7 +75,7 @@ fn a_cluster_that_is_edited_while_it_is_paused_is_held_when_it_is_resumed() {
 fn a_cluster_without_a_record_is_resumed_with_a_warning() {
     // E11: DEC-59. `clusterctl move` unpauses Clusters that no controller here has settled.
     let fleet = Fleet::start();
-    fleet.ground.wait(CLUSTER, "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.wait(CLUSTER, "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
     fleet
         .edit(CLUSTER, |cluster| {
             cluster["spec"]["paused"] = json!(true);

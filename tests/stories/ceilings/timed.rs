@@ -55,7 +55,7 @@ fn a_label_of_cluster_api_that_a_patch_reads_is_held() {
     };
     fleet.approve(CLASS, "2 CHG0001", reads);
     fleet.until_replaced("a", &before);
-    fleet.ground.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=2");
+    fleet.server.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=2");
     let before = fleet.machines("a");
     let labelled = |cluster: &mut Value| cluster["metadata"]["labels"][label] = json!("north");
     let said = held(&fleet.edit(CLUSTER, labelled));
@@ -77,5 +77,5 @@ fn a_health_check_that_calls_all_nodes_unhealthy_is_held() {
     assert!(said.contains("2 machines in 1"), "{said}");
     let before = fleet.machines("a");
     fleet.approve(CLASS, "2 CHG0001", unhealthy);
-    fleet.ground.until("a machine is remediated", || !before.is_subset(&fleet.machines("a")));
+    fleet.server.until("a machine is remediated", || !before.is_subset(&fleet.machines("a")));
 }

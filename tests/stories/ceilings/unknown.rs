@@ -27,7 +27,7 @@ fn a_class_that_is_corrected_with_another_change_is_held() {
         "{said}"
     );
     assert!(said.contains("topologist.dev/approved-impact: \"3 <reason>\""), "{said}");
-    fleet.ground.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
     fleet.approve(CLASS, "3 CHG0001", break_class);
     let restored = fleet.dry_run(CLASS, |class| drop(class["spec"]["patches"].as_array_mut().unwrap().pop()));
     assert_eq!(restored.code, 0, "it is what was rolled out: {restored:#?}");
@@ -56,10 +56,10 @@ fn a_class_that_names_a_missing_template_is_held_and_so_is_the_template() {
     let mut missing = fleet.stored(TEMPLATE);
     missing["metadata"] = json!({"name": "missing"});
     missing["spec"]["template"]["spec"]["files"] = json!([{"path": "/etc/issue", "content": "another"}]);
-    let said = held(&fleet.ground.kubectl.try_give(&missing, &["create"]));
+    let said = held(&fleet.server.kubectl.try_give(&missing, &["create"]));
     assert!(said.contains("EmbeddedConfigTemplate default/missing in the same edit"), "{said}");
     missing["metadata"]["annotations"] = json!({APPROVAL: "3 CHG0002"});
-    fleet.ground.kubectl.give(&missing, &["create"]);
+    fleet.server.kubectl.give(&missing, &["create"]);
     fleet.until_replaced("a", &before);
 }
 
@@ -69,27 +69,28 @@ fn a_template_that_is_created_anew_with_other_content_is_held() {
     let fleet = Fleet::start();
     let before = fleet.machines("a");
     let mut template = fleet.stored(TEMPLATE);
-    fleet.ground.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
     let unsafe_deletion = "unsafe.topologist.dev/delete-template-in-use=";
-    fleet.ground.kubectl.out(&["annotate", TEMPLATE, unsafe_deletion]);
-    fleet.ground.kubectl.out(&["delete", TEMPLATE]);
+    fleet.server.kubectl.out(&["annotate", TEMPLATE, unsafe_deletion]);
+    fleet.server.kubectl.out(&["delete", TEMPLATE]);
     template["metadata"] = json!({"name": "swift-worker"});
-    let same = fleet.ground.kubectl.try_give(&template, &["create", "--dry-run=server"]);
+    let same = fleet.server.kubectl.try_give(&template, &["create", "--dry-run=server"]);
     assert_eq!(same.code, 0, "it is what was rolled out: {same:#?}");
     template["spec"]["template"]["spec"]["files"] = json!([{"path": "/etc/issue", "content": "another"}]);
-    let said = held(&fleet.ground.kubectl.try_give(&template, &["create"]));
+    let said = held(&fleet.server.kubectl.try_give(&template, &["create"]));
     assert!(said.contains("up to 3 machines in 1 Cluster"), "{said}");
     template["metadata"]["annotations"] = json!({APPROVAL: "3 CHG0001"});
-    fleet.ground.kubectl.give(&template, &["create"]);
+    fleet.server.kubectl.give(&template, &["create"]);
     fleet.until_replaced("a", &before);
 }
 
 #[test]
 fn with_warnings_alone_for_what_is_not_known_nothing_of_it_is_held() {
     // DEC-59
-    let ground = Ground::start(&["--max-replaced-machines", "1", "--impact-time", "20s", "--impact-unknown", "warn"]);
-    ground.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
-    let fleet = Fleet { ground };
+    let server =
+        TestServer::start(&["--max-replaced-machines", "1", "--impact-time", "20s", "--impact-unknown", "warn"]);
+    server.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
+    let fleet = Fleet { server };
     let outcome = fleet.edit(CLASS, break_class);
     assert!(outcome.code == 0 && outcome.err.contains("breaks the topology of 1 Cluster"), "{outcome:#?}");
     assert!(outcome.err.contains("Warning: Cluster default/demo: "), "the reason: {outcome:#?}");

@@ -28,7 +28,8 @@ impl Wire {
         Arc::new(Wire { delay, gap: watch::Sender::new(false), refused: Mutex::default(), requests: Mutex::default() })
     }
 
-    /// Ends every watch. Until [`Self::end_gap`], nothing is listed or watched, and then every watch begins with a new list.
+    /// Ends every watch. Until [`Self::end_gap`], nothing is listed or watched, and then every watch begins with a new
+    /// list.
     pub(super) fn begin_gap(&self) {
         self.gap.send_replace(true);
     }

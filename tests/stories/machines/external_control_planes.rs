@@ -1,4 +1,5 @@
-//! Control planes that the story plays: topologist reaches their workload clusters by the Secret `<cluster>-kubeconfig`.
+//! Control planes that the story plays: topologist reaches their workload clusters by the Secret
+//! `<cluster>-kubeconfig`.
 
 use std::net::TcpListener;
 
@@ -8,13 +9,13 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use topologist::hub::ObjectKey;
 
-use super::ground::{Ground, cluster, name, workers};
-use crate::kubectl_client::Kubectl;
+use super::server::{TestServer, cluster, name, workers};
+use crate::harness::kubectl::Kubectl;
 use crate::workload_clusters::Served;
 
 /// A server with a control plane of the story, and API servers for its workload cluster.
 struct Scene {
-    ground: Ground,
+    server: TestServer,
     served: Served,
     _runtime: Runtime,
 }
@@ -24,28 +25,28 @@ impl Scene {
     fn start(workers_of_it: usize, kubeconfig: impl FnOnce(&Served) -> String) -> Self {
         let runtime = Runtime::new().unwrap();
         let served = runtime.block_on(Served::start());
-        let ground = Ground::start(&["--external-kinds", "EmbeddedControlPlane"]);
-        let scene = Scene { ground, served, _runtime: runtime };
-        let ground = &scene.ground;
-        ground.kubectl.give(&cluster(1, &json!([workers("a", workers_of_it)]), &json!([])), &["create"]);
-        ground.until("the control plane waits for its provider", || ground.list("embeddedcontrolplanes").len() == 1);
+        let server = TestServer::start(&["--external-kinds", "EmbeddedControlPlane"]);
+        let scene = Scene { server, served, _runtime: runtime };
+        let server = &scene.server;
+        server.kubectl.give(&cluster(1, &json!([workers("a", workers_of_it)]), &json!([])), &["create"]);
+        server.until("the control plane waits for its provider", || server.list("embeddedcontrolplanes").len() == 1);
         scene.write_secret("create", &kubeconfig(&scene.served));
-        let control_plane = format!("embeddedcontrolplane/{}", ground.names("embeddedcontrolplanes")[0]);
+        let control_plane = format!("embeddedcontrolplane/{}", server.names("embeddedcontrolplanes")[0]);
         let numbers = json!({"version": "v1.32.0", "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
             "upToDateReplicas": 1, "externalManagedControlPlane": true, "initialization": {"controlPlaneInitialized": true}});
-        ground.merge_status(&control_plane, &numbers);
+        server.merge_status(&control_plane, &numbers);
         scene
     }
 
     fn write_secret(&self, how: &str, kubeconfig: &str) {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-kubeconfig"},
             "type": "cluster.x-k8s.io/secret", "data": {"value": STANDARD.encode(kubeconfig)}});
-        self.ground.kubectl.give(&secret, &[how]);
+        self.server.kubectl.give(&secret, &[how]);
     }
 
     /// kubectl for one of the API servers.
     fn workload(&self, server: &str) -> Kubectl {
-        let path = self.ground.path(&format!("{server}.kubeconfig"));
+        let path = self.server.path(&format!("{server}.kubeconfig"));
         std::fs::write(&path, self.served.kubeconfig(&key(server))).unwrap();
         Kubectl::new(path.into())
     }
@@ -53,16 +54,16 @@ impl Scene {
     #[track_caller]
     fn until_running(&self, number: usize) -> Vec<Value> {
         let is_running = |machine: &Value| machine["status"]["phase"] == "Running";
-        self.ground.until("all workers run", || {
-            let machines = self.ground.list("machines");
+        self.server.until("all workers run", || {
+            let machines = self.server.list("machines");
             machines.len() == number && machines.iter().all(is_running)
         });
-        self.ground.list("machines")
+        self.server.list("machines")
     }
 
     /// Status and message of the condition about the connection.
     fn probe(&self) -> (String, String) {
-        let cluster = self.ground.list("clusters").remove(0);
+        let cluster = self.server.list("clusters").remove(0);
         let all = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = all.into_iter().find(|one| one["type"] == "RemoteConnectionProbe").unwrap_or_default();
         let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
@@ -71,7 +72,7 @@ impl Scene {
 
     #[track_caller]
     fn until_probe(&self, status: &str, message: &str) {
-        self.ground.until(&format!("the connection: {status} {message}"), || {
+        self.server.until(&format!("the connection: {status} {message}"), || {
             let (is, says) = self.probe();
             is == status && says.contains(message)
         });
@@ -104,13 +105,13 @@ fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_ku
     assert_eq!(nodes.len(), 2, "the embedded machines have registered there");
     let machine_of = |node: &Value| node["metadata"]["annotations"]["cluster.x-k8s.io/machine"].clone();
     assert!(nodes.iter().all(|node| machines.iter().any(|one| machine_of(node) == name(one))), "{nodes:#?}");
-    let data = scene.ground.kubectl.field("secret/demo-kubeconfig", ".data.value");
+    let data = scene.server.kubectl.field("secret/demo-kubeconfig", ".data.value");
     assert_eq!(data, STANDARD.encode(scene.served.kubeconfig(&key("one"))), "topologist publishes nothing");
 
     let drained = &machines[0];
     let node = drained["status"]["nodeRef"]["name"].as_str().unwrap();
     one.give(&pod(node), &["create"]);
-    scene.ground.kubectl.out(&["delete", "machine", &name(drained), "--timeout=60s"]);
+    scene.server.kubectl.out(&["delete", "machine", &name(drained), "--timeout=60s"]);
     assert!(one.err(&["get", "pod", "web-1"]).contains("NotFound"), "it is evicted");
     assert!(one.err(&["get", "node", node]).contains("NotFound"));
     let machines = scene.until_running(2);
@@ -125,12 +126,12 @@ fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_ku
         two.give(&node, &["create"]);
     }
     scene.write_secret("apply", &scene.served.kubeconfig(&key("two")));
-    scene.ground.until("the Machines have what the other API server says", || {
+    scene.server.until("the Machines have what the other API server says", || {
         let kubelet = |machine: &Value| machine["status"]["nodeInfo"]["kubeletVersion"] == "v1.32.9";
-        scene.ground.list("machines").iter().all(kubelet)
+        scene.server.list("machines").iter().all(kubelet)
     });
     scene.until_probe("True", "");
-    scene.ground.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
+    scene.server.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
 }
 
 #[test]
@@ -146,10 +147,10 @@ fn a_kubeconfig_that_is_refused_or_leads_nowhere_is_shown_on_the_cluster() {
         good.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap().trim_matches('"').to_owned();
     scene.write_secret("apply", &good.replace(&server, &format!("https://{silent}")));
     scene.until_probe("False", "it cannot be reached; see the log of topologist");
-    assert!(scene.ground.list("machines").iter().all(|one| one["status"]["phase"] != "Running"));
+    assert!(scene.server.list("machines").iter().all(|one| one["status"]["phase"] != "Running"));
     scene.write_secret("apply", &good);
     scene.until_running(1);
     scene.until_probe("True", "");
-    scene.ground.kubectl.out(&["delete", "secret", "demo-kubeconfig"]);
+    scene.server.kubectl.out(&["delete", "secret", "demo-kubeconfig"]);
     scene.until_probe("False", "lost: Secret default/demo-kubeconfig does not exist");
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::ground::{Ground, cluster, workers};
-use crate::process::{self, SOON};
+use super::server::{TestServer, cluster, workers};
+use crate::harness::server;
+use crate::harness::wait::SOON;
 
 /// What a command says that ends with an error.
 fn refusal(mut command: Command) -> String {
@@ -36,21 +37,21 @@ fn flags_of_machines_that_are_wrong_are_refused_with_the_reason() {
         ("--external-kinds", "dockerMachine", ["--external-kinds", "dockerMachine"]),
         ("--lifecycle", "maybe", ["--lifecycle", "auto, on, off"]),
     ] {
-        let said = refusal(process::serving(&["--embedded", "--state-dir", &state, flag, value]));
+        let said = refusal(server::serving(&["--embedded", "--state-dir", &state, flag, value]));
         assert!(wants.iter().all(|want| said.contains(want)), "{flag} {value}: {said}");
     }
 }
 
 #[test]
 fn no_machines_appear_when_their_controllers_are_off() {
-    let ground = Ground::start(&["--lifecycle=off"]);
-    ground.kubectl.give(&cluster(1, &json!([workers("a", 1)]), &json!([])), &["create"]);
-    ground.until("the topology has its deployment", || ground.list("machinedeployments").len() == 1);
-    let left = ground.kubectl.out(&["get", "machines,machinesets,secrets", "-o", "name"]);
+    let server = TestServer::start(&["--lifecycle=off"]);
+    server.kubectl.give(&cluster(1, &json!([workers("a", 1)]), &json!([])), &["create"]);
+    server.until("the topology has its deployment", || server.list("machinedeployments").len() == 1);
+    let left = server.kubectl.out(&["get", "machines,machinesets,secrets", "-o", "name"]);
     assert_eq!(left, "");
-    let plane = &ground.list("embeddedcontrolplanes")[0];
+    let plane = &server.list("embeddedcontrolplanes")[0];
     assert!(plane["status"].is_null() && plane["metadata"]["finalizers"].is_null(), "{plane}");
-    assert!(ground.topologist.metric("topologist_machines{phase=\"Running\"}").unwrap_or_default() < 1.0);
-    let (_, metrics) = ground.topologist.admin_get("/metrics");
+    assert!(server.topologist.metric("topologist_machines{phase=\"Running\"}").unwrap_or_default() < 1.0);
+    let (_, metrics) = server.topologist.admin_get("/metrics");
     assert!(!metrics.contains("controller=\"machinedeployment\""), "no controller of machines has run");
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::ground::{Ground, History, cluster, condition, is_control_plane, name, version, workers};
-use crate::process::command;
+use super::server::{History, TestServer, cluster, condition, is_control_plane, name, version, workers};
+use crate::harness::server::command;
 
 /// What `simulate --live` says of the demo Cluster: without a file, of what is still to come.
-pub fn foreseen(ground: &Ground, to: Option<&Value>) -> Value {
+pub fn foreseen(server: &TestServer, to: Option<&Value>) -> Value {
     let folder = tempfile::tempdir().unwrap();
-    let (file, kubeconfig) = (folder.path().join("to.json"), ground.kubeconfig.display().to_string());
-    let timings = ground.timings();
+    let (file, kubeconfig) = (folder.path().join("to.json"), server.kubeconfig.display().to_string());
+    let timings = server.timings();
     let mut command =
         command(&["simulate", "--live", "--kubeconfig", &kubeconfig, "--timings", &timings, "-o", "json"]);
     if let Some(to) = to {
@@ -43,30 +43,30 @@ fn changes(foreseen: &Value) -> [(Vec<String>, usize); 2] {
 
 #[test]
 fn what_is_foreseen_of_a_running_cluster_then_happens() {
-    let ground = Ground::start(&[]);
+    let server = TestServer::start(&[]);
     let before = cluster(1, &json!([workers("a", 2)]), &json!([{"class": "pool", "name": "p", "replicas": 2}]));
-    ground.run_cluster(&before);
-    ground.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    server.run_cluster(&before);
+    server.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
     let versions = || -> BTreeMap<String, String> {
         let all = ["clusters", "machines", "machinesets", "machinedeployments", "embeddedmachines"];
-        let of = |kind: &&str| ground.list(kind);
+        let of = |kind: &&str| server.list(kind);
         let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
         all.iter().flat_map(of).map(|object| (name(&object), version(&object))).collect()
     };
     let stored = versions();
-    assert_eq!(foreseen(&ground, None)["events"], json!([]), "nothing is left to do");
+    assert_eq!(foreseen(&server, None)["events"], json!([]), "nothing is left to do");
     let mut after = before;
-    after["metadata"]["namespace"] = json!(ground.namespace);
+    after["metadata"]["namespace"] = json!(server.namespace);
     after["spec"]["topology"]["version"] = json!("v1.34.0");
-    let foreseen = changes(&foreseen(&ground, Some(&after)));
+    let foreseen = changes(&foreseen(&server, Some(&after)));
     assert_eq!(versions(), stored, "nothing is written");
-    let machines = ground.history("machines");
-    ground.edit_topology(&json!({"version": "v1.34.0"}));
-    ground.until("all machines have the last version", || {
-        ground.list("machines").iter().all(|machine| version(machine) == "v1.34.0")
+    let machines = server.history("machines");
+    server.edit_topology(&json!({"version": "v1.34.0"}));
+    server.until("all machines have the last version", || {
+        server.list("machines").iter().all(|machine| version(machine) == "v1.34.0")
     });
-    ground.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.34.0");
-    ground.wait("cluster/demo", "condition=TopologyReconciled");
+    server.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.34.0");
+    server.wait("cluster/demo", "condition=TopologyReconciled");
     assert!(foreseen.iter().all(|(new, _)| !new.is_empty()));
     assert_eq!(foreseen, seen(&machines, [1, 2]));
 }
@@ -86,52 +86,52 @@ fn seen(machines: &History, known: [usize; 2]) -> [(Vec<String>, usize); 2] {
 #[test]
 fn templates_that_are_gone_get_successors_as_foreseen() {
     // ROT-13
-    let ground = Ground::start(&[]);
+    let server = TestServer::start(&[]);
     let before = cluster(1, &json!([workers("a", 2)]), &json!([]));
-    ground.run_cluster(&before);
-    ground.wait("cluster/demo", "condition=TopologyReconciled");
-    ground.merge("cluster/demo", &json!({"spec": {"paused": true}}));
-    let is_paused = || condition(&ground.list("clusters")[0], "TopologyReconciled").1 == "Paused";
-    ground.until("the Cluster is paused", is_paused);
+    server.run_cluster(&before);
+    server.wait("cluster/demo", "condition=TopologyReconciled");
+    server.merge("cluster/demo", &json!({"spec": {"paused": true}}));
+    let is_paused = || condition(&server.list("clusters")[0], "TopologyReconciled").1 == "Paused";
+    server.until("the Cluster is paused", is_paused);
     let references = || {
         let paths = [
             ("embeddedcontrolplanes", "/spec/machineTemplate/spec/infrastructureRef/name"),
             ("machinedeployments", "/spec/template/spec/infrastructureRef/name"),
             ("machinedeployments", "/spec/template/spec/bootstrap/configRef/name"),
         ];
-        paths.map(|(kind, path)| ground.list(kind)[0].pointer(path).unwrap().as_str().unwrap().to_owned())
+        paths.map(|(kind, path)| server.list(kind)[0].pointer(path).unwrap().as_str().unwrap().to_owned())
     };
     let gone = references();
     for (kind, name) in
         ["embeddedmachinetemplates", "embeddedmachinetemplates", "embeddedconfigtemplates"].iter().zip(&gone)
     {
-        ground.kubectl.out(&["delete", kind, name]);
+        server.kubectl.out(&["delete", kind, name]);
     }
     let mut after = before;
-    after["metadata"]["namespace"] = json!(ground.namespace);
+    after["metadata"]["namespace"] = json!(server.namespace);
     after["spec"]["paused"] = json!(false);
-    let foreseen = changes(&foreseen(&ground, Some(&after)));
+    let foreseen = changes(&foreseen(&server, Some(&after)));
     assert_eq!(foreseen.each_ref().map(|(new, gone)| (new.len(), *gone)), [(1, 1), (2, 2)]);
-    let plan = planned(&ground, &after);
+    let plan = planned(&server, &after);
     for name in &gone {
         assert!(plan.contains(&format!("{name:?} is referenced and does not exist")), "{plan}");
     }
-    let (old, machines) = (ground.names("machines"), ground.history("machines"));
-    ground.merge("cluster/demo", &json!({"spec": {"paused": false}}));
-    ground.until("all machines are replaced", || {
-        let all = ground.list("machines");
+    let (old, machines) = (server.names("machines"), server.history("machines"));
+    server.merge("cluster/demo", &json!({"spec": {"paused": false}}));
+    server.until("all machines are replaced", || {
+        let all = server.list("machines");
         all.len() == 3 && all.iter().all(|one| one["status"]["phase"] == "Running" && !old.contains(&name(one)))
     });
-    ground.wait("cluster/demo", "condition=TopologyReconciled");
+    server.wait("cluster/demo", "condition=TopologyReconciled");
     assert_eq!(foreseen, seen(&machines, [1, 2]));
     assert!(references().iter().zip(&gone).all(|(new, old)| new != old));
 }
 
 /// What `plan --live` says of the change of the demo Cluster.
-fn planned(ground: &Ground, to: &Value) -> String {
-    let file = ground.path("to.json");
+fn planned(server: &TestServer, to: &Value) -> String {
+    let file = server.path("to.json");
     std::fs::write(&file, to.to_string()).unwrap();
-    let kubeconfig = ground.kubeconfig.display().to_string();
+    let kubeconfig = server.kubeconfig.display().to_string();
     let output = command(&["plan", "--live", "--kubeconfig", &kubeconfig, "--to", &file]).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.code().is_some_and(|code| code != 1 && code != 2), "{said}");

@@ -1,5 +1,5 @@
-//! A provider serves a new version of its kinds: both ways that the guide for authors describes, in which no step replaces
-//! machines unless content changes.
+//! A provider serves a new version of its kinds: both ways that the guide for authors describes, in which no step
+//! replaces machines unless content changes.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::Site;
-use crate::lab::{Lab, Reply};
-use crate::machines::ground::{cluster, condition, deployment, name, workers};
-use crate::process::command;
+use crate::harness::extension::{Reply, TestExtension};
+use crate::harness::server::command;
+use crate::machines::server::{cluster, condition, deployment, name, workers};
 
 const OLD: &str = "v1alpha1";
 const NEW: &str = "v1beta1";
 
-/// An extension that sets how long volumes may take, which has another place in each version, and the format of bootstrap data. It
-/// refuses kinds that it patches in a version that it does not know.
+/// An extension that sets how long volumes may take, which has another place in each version, and the format of
+/// bootstrap data. It refuses kinds that it patches in a version that it does not know.
 fn knowing(versions: &'static [&'static str], format: &'static str) -> impl Fn(&Value) -> Reply + Send + 'static {
     move |request| {
         let mut patches = Vec::new();
@@ -44,13 +44,13 @@ fn knowing(versions: &'static [&'static str], format: &'static str) -> impl Fn(&
 }
 
 /// The extension, registered by this name.
-fn register(site: &Site, lab: &Lab, name: &str) {
-    site.ground.kubectl.give(&lab.config(name, &json!({})), &["create"]);
-    site.ground.wait(&format!("extensionconfig/{name}"), "condition=Discovered");
+fn register(site: &Site, lab: &TestExtension, name: &str) {
+    site.server.kubectl.give(&lab.config(name, &json!({})), &["create"]);
+    site.server.wait(&format!("extensionconfig/{name}"), "condition=Discovered");
 }
 
 fn class(site: &Site) -> Value {
-    serde_json::from_str(&site.ground.kubectl.out(&["get", "clusterclass/older", "-o", "json"])).unwrap()
+    serde_json::from_str(&site.server.kubectl.out(&["get", "clusterclass/older", "-o", "json"])).unwrap()
 }
 
 /// The class with its references in a version and the patch of an extension.
@@ -66,7 +66,7 @@ fn class_in(site: &Site, version: &str, extension: &str) -> Value {
 
 /// What `plan --live` says about an edit of the class: the exit code and the plan.
 fn planned(site: &Site, class: &Value) -> (i32, Value) {
-    let (folder, kubeconfig) = (tempfile::tempdir().unwrap(), site.ground.kubeconfig.display().to_string());
+    let (folder, kubeconfig) = (tempfile::tempdir().unwrap(), site.server.kubeconfig.display().to_string());
     let file = folder.path().join("class.json");
     std::fs::write(&file, class.to_string()).unwrap();
     let to = file.display().to_string();
@@ -90,7 +90,7 @@ const PARTS: &str = "machines,machinesets,machinedeployments,embeddedclusters,em
 
 /// These objects by their uid, with how often their specs have been changed.
 fn parts(site: &Site) -> BTreeSet<(String, String, u64)> {
-    let metadata = site.ground.list(PARTS).into_iter().map(|mut one| one["metadata"].take());
+    let metadata = site.server.list(PARTS).into_iter().map(|mut one| one["metadata"].take());
     let part = |one: Value| {
         let [name, uid] = ["name", "uid"].map(|field| one[field].as_str().unwrap().to_owned());
         (name, uid, one["generation"].as_u64().unwrap())
@@ -99,7 +99,7 @@ fn parts(site: &Site) -> BTreeSet<(String, String, u64)> {
 }
 
 /// Waits until the topology has been computed from the class as it is now, with templates of this version.
-fn settled(site: &Site, lab: &Lab, version: &str) {
+fn settled(site: &Site, lab: &TestExtension, version: &str) {
     let is_settled = || {
         let last = lab.requests_of("generate").pop();
         let in_version = last.is_some_and(|request| request.to_string().contains(&format!("topologist.dev/{version}")));
@@ -108,15 +108,15 @@ fn settled(site: &Site, lab: &Lab, version: &str) {
             && class["status"]["observedGeneration"] == class["metadata"]["generation"]
             && condition(&cluster, "TopologyReconciled").0 == "True"
     };
-    site.ground.until(&format!("the topology has templates in {version}"), is_settled);
+    site.server.until(&format!("the topology has templates in {version}"), is_settled);
 }
 
 /// A label of the Cluster is a variable of the request, and of no object.
-fn ask_again(site: &Site, lab: &Lab, round: &str) {
+fn ask_again(site: &Site, lab: &TestExtension, round: &str) {
     let before = lab.count("generate");
-    site.ground.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round}}}));
-    site.ground.until("the extension is asked again", || lab.count("generate") > before);
-    site.ground.wait("cluster/demo", "condition=TopologyReconciled");
+    site.server.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round}}}));
+    site.server.until("the extension is asked again", || lab.count("generate") > before);
+    site.server.wait("cluster/demo", "condition=TopologyReconciled");
 }
 
 /// A Cluster whose class names the old version and an extension that knows it.
@@ -124,14 +124,14 @@ fn site(name: &str) -> Site {
     let site = Site::start();
     site.lab.on("GeneratePatches", "generate", knowing(&[OLD], "ignition"));
     register(&site, &site.lab, name);
-    site.ground.merge("clusterclass/older", &json!({"spec": class_in(&site, OLD, name)["spec"]}));
-    site.ground.until("the class is reconciled", || {
+    site.server.merge("clusterclass/older", &json!({"spec": class_in(&site, OLD, name)["spec"]}));
+    site.server.until("the class is reconciled", || {
         let class = class(&site);
         class["status"]["observedGeneration"] == class["metadata"]["generation"]
     });
     let mut demo = cluster(1, &json!([workers("a", 2)]), &json!([]));
     demo["spec"]["topology"]["classRef"]["name"] = json!("older");
-    site.ground.run_cluster(&demo);
+    site.server.run_cluster(&demo);
     settled(&site, &site.lab, OLD);
     assert_eq!(detach(&site), 75);
     site
@@ -139,20 +139,20 @@ fn site(name: &str) -> Site {
 
 /// How long volumes of the control plane may take.
 fn detach(site: &Site) -> Value {
-    site.ground.list("embeddedcontrolplanes")[0]["spec"]["machineTemplate"]["spec"]["deletion"]["nodeVolumeDetachTimeoutSeconds"]
+    site.server.list("embeddedcontrolplanes")[0]["spec"]["machineTemplate"]["spec"]["deletion"]["nodeVolumeDetachTimeoutSeconds"]
         .clone()
 }
 
 /// A change of content replaces the workers, as the plan says: what did not happen before could have happened.
-fn content_replaces_workers(site: &Site, lab: &Lab) {
+fn content_replaces_workers(site: &Site, lab: &TestExtension) {
     let of_workers = || -> BTreeSet<String> {
-        let machines = site.ground.list("machines");
+        let machines = site.server.list("machines");
         machines.iter().filter(|one| deployment(one) == "a").map(name).collect()
     };
     let before = of_workers();
     lab.on("GeneratePatches", "generate", knowing(&[NEW], "cloud-config"));
     ask_again(site, lab, "2");
-    site.ground.until("the workers are replaced", || {
+    site.server.until("the workers are replaced", || {
         let now = of_workers();
         now.len() == 2 && now.is_disjoint(&before)
     });
@@ -172,7 +172,7 @@ fn one_extension_for_both_versions() {
     site.lab.on("GeneratePatches", "generate", knowing(&[OLD, NEW], "ignition"));
     replaces_nothing(&site, &moved);
     assert_eq!(parts(&site), before, "the extension alone changes nothing");
-    site.ground.merge("clusterclass/older", &json!({"spec": moved["spec"]}));
+    site.server.merge("clusterclass/older", &json!({"spec": moved["spec"]}));
     settled(&site, &site.lab, NEW);
     site.lab.on("GeneratePatches", "generate", knowing(&[NEW], "ignition"));
     ask_again(&site, &site.lab, "1");
@@ -185,15 +185,15 @@ fn an_extension_for_each_version() {
     // RH-2.8, RH-3.3, RH-10.9, PE-23
     let mut site = site("old");
     let before = parts(&site);
-    let new = Lab::start();
+    let new = TestExtension::start();
     new.on("GeneratePatches", "generate", knowing(&[NEW], "ignition"));
     register(&site, &new, "new");
     assert_eq!(parts(&site), before, "an extension that no class names changes nothing");
     let moved = class_in(&site, NEW, "new");
     replaces_nothing(&site, &moved);
-    site.ground.merge("clusterclass/older", &json!({"spec": moved["spec"]}));
+    site.server.merge("clusterclass/older", &json!({"spec": moved["spec"]}));
     settled(&site, &new, NEW);
-    site.ground.kubectl.out(&["delete", "extensionconfig/old"]);
+    site.server.kubectl.out(&["delete", "extensionconfig/old"]);
     site.lab.stop();
     ask_again(&site, &new, "1");
     assert_eq!((parts(&site), detach(&site)), (before, json!(75)));

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{Site, message};
-use crate::lab::Reply;
-use crate::machines::ground::{cluster, condition};
+use crate::harness::extension::Reply;
+use crate::machines::server::{cluster, condition};
 
 fn discovered(config: &Value) -> (String, String) {
     condition(config, "Discovered")
@@ -21,7 +21,7 @@ fn the_status_lists_the_handlers() {
     site.register(&json!({}));
     let config = site.config();
     let handler = |name: &str, hook: &str, policy: &str| {
-        json!({"name": name, "requestHook": {"apiVersion": crate::lab::HOOKS, "hook": hook}, "timeoutSeconds": 2,
+        json!({"name": name, "requestHook": {"apiVersion": crate::harness::extension::HOOKS, "hook": hook}, "timeoutSeconds": 2,
             "failurePolicy": policy})
     };
     let want = json!([
@@ -32,10 +32,10 @@ fn the_status_lists_the_handlers() {
     assert_eq!(config["spec"]["namespaceSelector"], json!({}));
     assert_eq!(discovered(&config), ("True".to_owned(), "Discovered".to_owned()));
     assert_eq!(condition(&config, "Paused"), ("False".to_owned(), "NotPaused".to_owned()));
-    let shown = site.ground.kubectl.out(&["get", "ext"]);
+    let shown = site.server.kubectl.out(&["get", "ext"]);
     assert!(shown.contains("DISCOVERED") && shown.contains("True"), "{shown}");
     let calls = site.lab.count("discovery");
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    site.server.until_quiet("extensionconfig/lab");
     assert_eq!(site.lab.count("discovery"), calls, "its own status is no reason to ask again");
 }
 
@@ -46,7 +46,7 @@ fn an_extension_config_that_cannot_be_used_is_denied() {
     let denied = |change: &dyn Fn(&mut Value), words: &str| {
         let mut config = site.lab.config("lab", &json!({}));
         change(&mut config);
-        let said = site.ground.kubectl.try_give(&config, &["create"]).err;
+        let said = site.server.kubectl.try_give(&config, &["create"]).err;
         assert!(said.contains(words), "{words}: {said}");
     };
     denied(
@@ -64,7 +64,7 @@ fn an_extension_config_that_cannot_be_used_is_denied() {
         },
         "\"c.d\" is invalid",
     );
-    let off = crate::machines::ground::Ground::start(&["--feature-gates=RuntimeSDK=false"]);
+    let off = crate::machines::server::TestServer::start(&["--feature-gates=RuntimeSDK=false"]);
     let said = off.kubectl.try_give(&site.lab.config("lab", &json!({})), &["create"]).err;
     assert!(said.contains("the feature gate RuntimeSDK is off"), "{said}");
 }
@@ -81,19 +81,19 @@ fn a_failed_discovery_is_reported_and_the_old_handlers_stay() {
         (json!({"status": "Fine"}), "unknown status \"Fine\""),
     ] {
         site.lab.on_discovery(move |_| Reply::Json(reply.clone()));
-        site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"for": words}}}));
-        site.ground.until(words, || {
+        site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"for": words}}}));
+        site.server.until(words, || {
             let config = site.config();
             discovered(&config) == ("False".to_owned(), "NotDiscovered".to_owned())
                 && message(&config, "Discovered").contains(words)
         });
         assert_eq!(site.config()["status"]["handlers"][0]["name"], "gate.lab");
     }
-    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.server.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
     site.wait_for("TopologyReconciled", "ClusterCreating", "not yet");
     site.lab.discoverable();
-    site.ground.wait("extensionconfig/lab", "condition=Discovered");
-    let events = site.ground.event_reasons("ExtensionConfig");
+    site.server.wait("extensionconfig/lab", "condition=Discovered");
+    let events = site.server.event_reasons("ExtensionConfig");
     assert!(events.contains(&"DiscoveryFailed".to_owned()), "{events:?}");
 }
 
@@ -103,11 +103,11 @@ fn a_result_that_another_controller_replaces_is_not_written_again_and_again() {
     let site = Site::start();
     site.register(&json!({}));
     site.lab.on_discovery(|_| Reply::failure("closed"));
-    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"a": "b"}}}));
-    site.ground.until("the discovery fails", || discovered(&site.config()).0 == "False");
+    site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"a": "b"}}}));
+    site.server.until("the discovery fails", || discovered(&site.config()).0 == "False");
     let failed = r#"topologist_reconciles_total{controller="extensionconfig",outcome="failed"}"#;
-    let runs = || site.ground.topologist.metric(failed).unwrap_or_default();
-    let history = site.ground.history("extensionconfigs");
+    let runs = || site.server.topologist.metric(failed).unwrap_or_default();
+    let history = site.server.history("extensionconfigs");
     for _ in 0..5 {
         let mut status = site.config()["status"].clone();
         for condition in
@@ -118,13 +118,13 @@ fn a_result_that_another_controller_replaces_is_not_written_again_and_again() {
         // So that each is a change, also if the last one was not answered.
         status["conditions"][0]["observedGeneration"] = json!(history.events().len());
         let before = runs();
-        site.ground.merge_status("extensionconfig/lab", &status);
-        site.ground.until("the change is reconciled", || runs() > before);
+        site.server.merge_status("extensionconfig/lab", &status);
+        site.server.until("the change is reconciled", || runs() > before);
     }
     let written = history.objects().iter().filter(|config| discovered(config).0 == "False").count();
     assert_eq!(written, 1, "the first is the one that was there: {:#?}", history.objects());
-    let reported = || site.ground.list("events").into_iter().filter(|event| event["reason"] == "DiscoveryDisputed");
-    site.ground.until("it is reported", || reported().count() == 1);
+    let reported = || site.server.list("events").into_iter().filter(|event| event["reason"] == "DiscoveryDisputed");
+    site.server.until("it is reported", || reported().count() == 1);
     assert_eq!(reported().next().unwrap()["count"], json!(1));
 }
 
@@ -134,11 +134,11 @@ fn deleting_the_config_unregisters_its_handlers() {
     let site = Site::start();
     site.lab.on("BeforeClusterCreate", "gate", |_| Reply::wait(1, "not yet"));
     site.register(&json!({}));
-    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.server.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
     site.wait_for("TopologyReconciled", "ClusterCreating", "BeforeClusterCreate: not yet");
-    assert!(site.ground.list("embeddedclusters").is_empty());
-    site.ground.kubectl.out(&["delete", "extensionconfig/lab"]);
-    site.ground.wait("cluster/demo", "condition=Available");
+    assert!(site.server.list("embeddedclusters").is_empty());
+    site.server.kubectl.out(&["delete", "extensionconfig/lab"]);
+    site.server.wait("cluster/demo", "condition=Available");
 }
 
 #[test]
@@ -148,14 +148,14 @@ fn the_ca_comes_from_a_secret() {
     site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
     let mut config = site.lab.config("lab", &json!({"clientConfig": {"url": site.lab.url()}}));
     config["metadata"]["annotations"] = json!({"runtime.cluster.x-k8s.io/inject-ca-from-secret": "default/ca"});
-    site.ground.kubectl.give(&config, &["create"]);
-    site.ground.until("the Secret is missing", || {
+    site.server.kubectl.give(&config, &["create"]);
+    site.server.until("the Secret is missing", || {
         message(&site.config(), "Discovered").contains("the Secret default/ca: it does not exist")
     });
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca"},
         "data": {"ca.crt": STANDARD.encode(&site.lab.ca)}});
-    site.ground.kubectl.give(&secret, &["create"]);
-    site.ground.wait("extensionconfig/lab", "condition=Discovered");
+    site.server.kubectl.give(&secret, &["create"]);
+    site.server.wait("extensionconfig/lab", "condition=Discovered");
     assert_eq!(site.config()["spec"]["clientConfig"]["caBundle"], json!(STANDARD.encode(&site.lab.ca)));
 }
 
@@ -163,12 +163,12 @@ fn the_ca_comes_from_a_secret() {
 fn a_certificate_of_another_authority_is_refused() {
     // RH-4.7
     let site = Site::start();
-    let other = crate::lab::Lab::start();
+    let other = crate::harness::extension::TestExtension::start();
     let config = site
         .lab
         .config("lab", &json!({"clientConfig": {"url": site.lab.url(), "caBundle": STANDARD.encode(&other.ca)}}));
-    site.ground.kubectl.give(&config, &["create"]);
-    site.ground.until("the certificate is refused", || {
+    site.server.kubectl.give(&config, &["create"]);
+    site.server.until("the certificate is refused", || {
         message(&site.config(), "Discovered").contains("invalid peer certificate")
     });
     assert_eq!(site.lab.requests().len(), 0);
@@ -188,7 +188,7 @@ fn a_config_that_makes_no_sense_is_refused_by_its_schema() {
         (json!({"clientConfig": {"service": {"name": "a", "namespace": "b", "port": 70000}}}), "port"),
         (json!({"clientConfig": {"service": {"name": "a", "namespace": "b", "path": "x"}}}), "path"),
     ] {
-        let refused = site.ground.kubectl.try_give(&site.lab.config("lab", &change), &["create"]);
+        let refused = site.server.kubectl.try_give(&site.lab.config("lab", &change), &["create"]);
         assert!(refused.code != 0 && refused.err.contains(words), "{change}: {refused:?}");
     }
 }
@@ -200,11 +200,11 @@ fn a_config_that_is_created_paused_is_discovered_when_it_goes_on() {
     site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
     let mut paused = site.lab.config("lab", &json!({}));
     paused["metadata"]["annotations"] = json!({"cluster.x-k8s.io/paused": ""});
-    site.ground.kubectl.give(&paused, &["create"]);
-    site.ground.wait("extensionconfig/lab", "condition=Paused");
+    site.server.kubectl.give(&paused, &["create"]);
+    site.server.wait("extensionconfig/lab", "condition=Paused");
     assert_eq!(site.lab.count("discovery"), 0);
-    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused-"]);
-    site.ground.wait("extensionconfig/lab", "condition=Discovered");
+    site.server.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused-"]);
+    site.server.wait("extensionconfig/lab", "condition=Discovered");
 }
 
 #[test]
@@ -213,14 +213,14 @@ fn a_paused_config_keeps_its_handlers_until_it_goes_on() {
     let site = Site::start();
     site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
     site.register(&json!({}));
-    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused="]);
-    site.ground.wait("extensionconfig/lab", "condition=Paused");
+    site.server.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused="]);
+    site.server.wait("extensionconfig/lab", "condition=Paused");
     site.lab.on("BeforeClusterDelete", "last", |_| Reply::done());
-    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"a": "b"}}}));
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"a": "b"}}}));
+    site.server.until_quiet("extensionconfig/lab");
     assert_eq!(site.config()["status"]["handlers"].as_array().unwrap().len(), 1);
-    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused-"]);
-    site.ground.until("it is discovered again", || site.config()["status"]["handlers"].as_array().unwrap().len() == 2);
+    site.server.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused-"]);
+    site.server.until("it is discovered again", || site.config()["status"]["handlers"].as_array().unwrap().len() == 2);
     assert_eq!(condition(&site.config(), "Paused").0, "False");
 }
 
@@ -230,39 +230,39 @@ fn a_namespace_selector_decides_whose_objects_an_extension_sees() {
     let site = Site::start();
     site.lab.on("BeforeClusterCreate", "gate", |_| Reply::wait(600, "not yet"));
     site.register(&json!({"namespaceSelector": {"matchLabels": {"env": "prod"}}}));
-    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    site.server.run_cluster(&cluster(1, &json!([]), &json!([])));
     assert_eq!(site.lab.count("gate"), 0);
-    site.ground.kubectl.out(&["label", "namespace/default", "env=prod"]);
+    site.server.kubectl.out(&["label", "namespace/default", "env=prod"]);
     let mut second = cluster(1, &json!([]), &json!([]));
     second["metadata"]["name"] = json!("second");
     // What is known of a namespace is a few seconds old at most.
     std::thread::sleep(std::time::Duration::from_secs(6));
-    site.ground.kubectl.give(&second, &["create"]);
-    site.ground.until("the second Cluster waits", || site.lab.count("gate") == 1);
+    site.server.kubectl.give(&second, &["create"]);
+    site.server.until("the second Cluster waits", || site.lab.count("gate") == 1);
 }
 
 #[test]
 fn a_new_ca_in_the_secret_is_taken_over() {
     // RH-2.7
     let site = Site::start();
-    let other = crate::lab::Lab::start();
+    let other = crate::harness::extension::TestExtension::start();
     site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
     let secret = |ca: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca"}, "data": {"ca.crt": STANDARD.encode(ca)}});
-    site.ground.kubectl.give(&secret(&site.lab.ca), &["create"]);
+    site.server.kubectl.give(&secret(&site.lab.ca), &["create"]);
     let mut config = site.lab.config("lab", &json!({"clientConfig": {"url": site.lab.url()}}));
     config["metadata"]["annotations"] = json!({"runtime.cluster.x-k8s.io/inject-ca-from-secret": "default/ca"});
-    site.ground.kubectl.give(&config, &["create"]);
-    site.ground.wait("extensionconfig/lab", "condition=Discovered");
+    site.server.kubectl.give(&config, &["create"]);
+    site.server.wait("extensionconfig/lab", "condition=Discovered");
     let both = [&*site.lab.ca, &*other.ca].concat();
-    site.ground.kubectl.give(&secret(&both), &["apply"]);
+    site.server.kubectl.give(&secret(&both), &["apply"]);
     // The Secret is read every minute, and when its ExtensionConfig changes.
-    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
-    site.ground.until("the new CA is in the object", || {
+    site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    site.server.until("the new CA is in the object", || {
         site.config()["spec"]["clientConfig"]["caBundle"] == json!(STANDARD.encode(&both))
     });
     // The next certificate of the extension is one of the new CA.
-    site.ground.merge("extensionconfig/lab", &json!({"spec": {"clientConfig": {"url": other.url()}}}));
-    site.ground.until("the extension is called with the new CA", || other.count("discovery") > 0);
+    site.server.merge("extensionconfig/lab", &json!({"spec": {"clientConfig": {"url": other.url()}}}));
+    site.server.until("the extension is called with the new CA", || other.count("discovery") > 0);
 }
 
 #[test]
@@ -274,22 +274,22 @@ fn a_handler_is_not_called_for_other_namespaces() {
     site.register(&json!({"namespaceSelector": {"matchLabels": {"env": "prod"}}}));
     let words = "the namespaceSelector of its ExtensionConfig does not select the namespace";
     site.patch_class(&[("remote", json!({"generatePatchesExtension": "generate.lab"}))]);
-    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.server.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
     site.wait_for(
         "TopologyReconciled",
         "ReconcileFailed",
         &format!("\"generate.lab\" is not called for default/demo: {words}"),
     );
-    assert!(site.ground.list("embeddedclusters").is_empty());
+    assert!(site.server.list("embeddedclusters").is_empty());
     let mut patches = site.class()["spec"]["patches"].as_array().unwrap().clone();
     patches.last_mut().unwrap()["external"]["discoverVariablesExtension"] = json!("discover.lab");
-    site.ground.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
-    site.ground.until("the variables are not discovered", || {
+    site.server.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
+    site.server.until("the variables are not discovered", || {
         let said = message(&site.class(), "VariablesReady");
         said.contains(&format!("\"discover.lab\" is not called for default/swift: {words}"))
     });
     assert_eq!((site.lab.count("generate"), site.lab.count("discover")), (0, 0));
-    site.ground.kubectl.out(&["label", "namespace/default", "env=prod"]);
-    site.ground.wait("cluster/demo", "condition=Available");
+    site.server.kubectl.out(&["label", "namespace/default", "env=prod"]);
+    site.server.wait("cluster/demo", "condition=Available");
     assert!(site.lab.count("generate") > 0 && site.lab.count("discover") > 0);
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use topologist::tls::authority::Issued;
 
 use super::offline::Folder;
-use crate::machines::ground::{Ground, cluster, workers};
+use crate::machines::server::{TestServer, cluster, workers};
 
 /// The example, which is built if need be: cargo builds it by itself only for all tests together.
 fn program() -> PathBuf {
@@ -69,38 +69,38 @@ fn start() -> Running {
 #[test]
 fn the_example_patches_defines_refuses_and_holds() {
     // RH-23.1, RH-23.3, RH-23.5, RH-23.6
-    let (extension, ground) = (start(), Ground::start(&[]));
+    let (extension, server) = (start(), TestServer::start(&[]));
     let url = format!("https://127.0.0.1:{}", extension.port);
     let config = json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
         "metadata": {"name": "example"}, "spec": {"clientConfig": {"url": url, "caBundle": STANDARD.encode(&extension.ca)}}});
-    ground.kubectl.give(&config, &["create"]);
-    ground.wait("extensionconfig/example", "condition=Discovered");
+    server.kubectl.give(&config, &["create"]);
+    server.wait("extensionconfig/example", "condition=Discovered");
     let read =
-        |object: &str| -> Value { serde_json::from_str(&ground.kubectl.out(&["get", object, "-o", "json"])).unwrap() };
+        |object: &str| -> Value { serde_json::from_str(&server.kubectl.out(&["get", object, "-o", "json"])).unwrap() };
     let mut patches = read("clusterclass/swift")["spec"]["patches"].as_array().unwrap().clone();
     patches.push(json!({"name": "remote", "external": {"generatePatchesExtension": "images.example",
         "validateTopologyExtension": "allowed-images.example", "discoverVariablesExtension": "variables.example"}}));
     let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.example"}});
     let spec = json!({"patches": patches, "upgrade": upgrade, "kubernetesVersions": null});
-    ground.merge("clusterclass/swift", &json!({"spec": spec}));
-    ground.wait(
+    server.merge("clusterclass/swift", &json!({"spec": spec}));
+    server.wait(
         "clusterclass/swift",
         "jsonpath={.status.variables[?(@.name==\"machineImage\")].definitions[0].from}=remote",
     );
-    ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    server.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
     let made = |one: &&Value| one["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == "demo";
-    let templates = ground.list("embeddedconfigtemplates");
+    let templates = server.list("embeddedconfigtemplates");
     let files = &templates.iter().find(made).unwrap()["spec"]["template"]["spec"]["files"];
     assert!(files.to_string().contains("ubuntu-24.04"), "{files}");
     let says = |words: &str| super::message(&read("cluster/demo"), "TopologyReconciled").contains(words);
-    ground.edit_topology(&json!({"variables": [{"name": "machineImage", "value": "ubuntu-18.04"}]}));
-    ground.until("the image is refused", || says("ubuntu-18.04 has no updates any more"));
-    ground.edit_topology(&json!({"variables": [{"name": "machineImage", "value": "ubuntu-24.04"}]}));
-    ground.kubectl.out(&["annotate", "cluster/demo", "extension.example.com/hold-upgrade=a freeze"]);
-    ground.edit_topology(&json!({"version": "v1.33.0"}));
-    ground.until("the upgrade is held", || says("BeforeClusterUpgrade: a freeze"));
-    ground.kubectl.out(&["annotate", "cluster/demo", "extension.example.com/hold-upgrade-"]);
-    ground.wait("machinedeployments --all", "jsonpath={.spec.template.spec.version}=v1.33.0");
+    server.edit_topology(&json!({"variables": [{"name": "machineImage", "value": "ubuntu-18.04"}]}));
+    server.until("the image is refused", || says("ubuntu-18.04 has no updates any more"));
+    server.edit_topology(&json!({"variables": [{"name": "machineImage", "value": "ubuntu-24.04"}]}));
+    server.kubectl.out(&["annotate", "cluster/demo", "extension.example.com/hold-upgrade=a freeze"]);
+    server.edit_topology(&json!({"version": "v1.33.0"}));
+    server.until("the upgrade is held", || says("BeforeClusterUpgrade: a freeze"));
+    server.kubectl.out(&["annotate", "cluster/demo", "extension.example.com/hold-upgrade-"]);
+    server.wait("machinedeployments --all", "jsonpath={.spec.template.spec.version}=v1.33.0");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use topologist::tls::authority::Issued;
 use topologist::yaml;
 
-use crate::machines::ground::{Ground, cluster, condition, workers};
-use crate::process::command;
+use crate::harness::server::command;
+use crate::machines::server::{TestServer, cluster, condition, workers};
 
 /// The program, built if need be; its progress shows even when tests are captured.
 fn program() -> &'static Path {
@@ -171,50 +171,50 @@ impl Documented {
 #[test]
 fn an_extension_in_go_answers_every_hook() {
     // RH-1.2, RH-4.3, RH-6.2, RH-11.3, RH-12.2, RH-16.2, RH-18.1, RH-19.1 to RH-19.10, RH-21.3
-    let (extension, ground) = (Extension::start(), Ground::start(&[]));
+    let (extension, server) = (Extension::start(), TestServer::start(&[]));
     let url = format!("https://127.0.0.1:{}", extension.port);
     let config = json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
         "metadata": {"name": "go"}, "spec": {"clientConfig": {"url": url, "caBundle": STANDARD.encode(&extension.ca)},
         "settings": {"place": "cellar"}}});
-    ground.kubectl.give(&config, &["create"]);
-    ground.wait("extensionconfig/go", "condition=Discovered");
-    let text = ground.kubectl.out(&["get", "clusterclass/swift", "-o", "json"]);
+    server.kubectl.give(&config, &["create"]);
+    server.wait("extensionconfig/go", "condition=Discovered");
+    let text = server.kubectl.out(&["get", "clusterclass/swift", "-o", "json"]);
     let class: Value = serde_json::from_str(&text).unwrap();
     let mut patches = class["spec"]["patches"].as_array().unwrap().clone();
     let external: Value = serde_json::from_str(EXTERNAL).unwrap();
     patches.push(json!({"name": "remote", "external": external}));
     let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.go"}});
     let spec = json!({"patches": patches, "upgrade": upgrade, "kubernetesVersions": null});
-    ground.merge("clusterclass/swift", &json!({"spec": spec}));
-    ground.wait("clusterclass/swift", "jsonpath={.status.variables[?(@.name==\"format\")].definitions[0].from}=remote");
+    server.merge("clusterclass/swift", &json!({"spec": spec}));
+    server.wait("clusterclass/swift", "jsonpath={.status.variables[?(@.name==\"format\")].definitions[0].from}=remote");
     let mut demo = cluster(1, &json!([workers("a", 1)]), &json!([]));
     demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "ignition"}]);
     demo["metadata"]["annotations"] = json!({"go.example.com/hold-beforeclustercreate": ""});
-    ground.kubectl.give(&demo, &["create"]);
+    server.kubectl.give(&demo, &["create"]);
     let says = |words: &str| {
-        let text = ground.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
+        let text = server.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
         let cluster: Value = serde_json::from_str(&text).unwrap();
         super::message(&cluster, "TopologyReconciled").contains(words)
     };
-    ground.until("the creation is held", || says("BeforeClusterCreate: the annotation holds demo"));
-    ground.kubectl.out(&["annotate", "cluster/demo", "go.example.com/hold-beforeclustercreate-"]);
-    ground.wait("cluster/demo", "condition=Available");
-    let labels = &ground.list("embeddedclusters")[0]["metadata"]["labels"];
+    server.until("the creation is held", || says("BeforeClusterCreate: the annotation holds demo"));
+    server.kubectl.out(&["annotate", "cluster/demo", "go.example.com/hold-beforeclustercreate-"]);
+    server.wait("cluster/demo", "condition=Available");
+    let labels = &server.list("embeddedclusters")[0]["metadata"]["labels"];
     assert_eq!(labels["place"], "cellar", "the merge patch: {labels}");
-    let templates = ground.list("embeddedconfigtemplates");
+    let templates = server.list("embeddedconfigtemplates");
     let formats = templates.iter().filter(|one| one["spec"]["template"]["spec"]["format"] == "ignition");
     assert_eq!(formats.count(), 1, "the JSON patch");
-    ground.edit_topology(
+    server.edit_topology(
         &json!({"variables": [{"name": "format", "value": "ignition"}, {"name": "refuse", "value": "yes"}]}),
     );
-    ground.until("the validation refuses", || says("the variable refuse says so"));
-    ground.edit_topology(&json!({"variables": [{"name": "format", "value": "ignition"}], "version": "v1.33.0"}));
-    ground.until("the upgrade is over", || extension.has_called("AfterClusterUpgrade"));
-    ground.until("nothing is held", || {
-        let text = ground.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
+    server.until("the validation refuses", || says("the variable refuse says so"));
+    server.edit_topology(&json!({"variables": [{"name": "format", "value": "ignition"}], "version": "v1.33.0"}));
+    server.until("the upgrade is over", || extension.has_called("AfterClusterUpgrade"));
+    server.until("nothing is held", || {
+        let text = server.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
         condition(&serde_json::from_str(&text).unwrap(), "TopologyReconciled").0 == "True"
     });
-    ground.kubectl.out(&["delete", "cluster/demo", "--timeout=60s"]);
+    server.kubectl.out(&["delete", "cluster/demo", "--timeout=60s"]);
     for hook in super::hooks::HOOKS.iter().chain(&["GenerateUpgradePlan", "DiscoverVariables"]) {
         assert!(extension.has_called(hook), "{hook}: {:?}", extension.called());
     }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Site;
-use crate::lab::Reply;
-use crate::machines::ground::{cluster, workers};
-use crate::upgrade_hooks;
+use crate::harness::extension::Reply;
+use crate::harness::extension_hooks;
+use crate::machines::server::{cluster, workers};
 
 pub(super) const HOOKS: [&str; 9] = [
     "BeforeClusterCreate",
@@ -39,13 +39,14 @@ fn order(site: &Site) -> Vec<String> {
 
 #[test]
 fn hooks_are_called_in_the_order_of_an_upgrade() {
-    // RH-19.1, RH-19.2, RH-19.3, RH-19.5, RH-19.6, RH-19.7, RH-19.8, RH-19.9, RH-19.10, RH-20.1, RH-20.6, HK-11 to HK-22
+    // RH-19.1, RH-19.2, RH-19.3, RH-19.5, RH-19.6, RH-19.7, RH-19.8, RH-19.9, RH-19.10, RH-20.1, RH-20.6, HK-11 to
+    // HK-22
     let site = with_all_hooks();
-    site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
-    site.ground.until("the creation is over", || site.lab.count("aftercontrolplaneinitialized") == 1);
-    site.ground.edit_topology(&json!({"version": "v1.34.0"}));
-    site.ground.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
-    site.ground.kubectl.out(&["delete", "cluster/demo", "--timeout=60s"]);
+    site.server.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    site.server.until("the creation is over", || site.lab.count("aftercontrolplaneinitialized") == 1);
+    site.server.edit_topology(&json!({"version": "v1.34.0"}));
+    site.server.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
+    site.server.kubectl.out(&["delete", "cluster/demo", "--timeout=60s"]);
     let step = ["BeforeControlPlaneUpgrade", "AfterControlPlaneUpgrade"];
     let want = [
         &HOOKS[..3],
@@ -71,22 +72,23 @@ fn hooks_are_called_in_the_order_of_an_upgrade() {
 
 #[test]
 fn a_hook_that_blocks_holds_the_upgrade_where_it_stands() {
-    // RH-9.3, RH-18.3, RH-18.5, RH-19.5, RH-19.6, RH-19.7, RH-19.8, RH-19.9, RH-20.2, RH-20.4, RH-24.1, RH-24.2, RH-24.3
+    // RH-9.3, RH-18.3, RH-18.5, RH-19.5, RH-19.6, RH-19.7, RH-19.8, RH-19.9, RH-20.2, RH-20.4, RH-24.1, RH-24.2,
+    // RH-24.3
     let site = with_all_hooks();
-    site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
-    let holds = upgrade_hooks::holds(&site.lab, "v1.32.0", "v1.33.0");
-    site.ground.edit_topology(&json!({"version": "v1.33.0"}));
+    site.server.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    let holds = extension_hooks::holds(&site.lab, "v1.32.0", "v1.33.0");
+    site.server.edit_topology(&json!({"version": "v1.33.0"}));
     for hold in holds {
         site.wait_for("TopologyReconciled", "ClusterUpgrading", &hold.words);
         let versions = |kind: &str, path: &str| -> Vec<Value> {
-            site.ground.list(kind).iter().map(|one| one.pointer(path).cloned().unwrap_or_default()).collect()
+            site.server.list(kind).iter().map(|one| one.pointer(path).cloned().unwrap_or_default()).collect()
         };
         let workers = versions("machinedeployments", "/spec/template/spec/version");
         hold.check(&versions("embeddedcontrolplanes", "/spec/version"), &workers);
         hold.open();
     }
-    site.ground.until("the upgrade is over", || {
-        crate::machines::ground::condition(&site.cluster(), "TopologyReconciled").0 == "True"
+    site.server.until("the upgrade is over", || {
+        crate::machines::server::condition(&site.cluster(), "TopologyReconciled").0 == "True"
     });
     assert!(site.cluster()["metadata"]["annotations"]["runtime.cluster.x-k8s.io/pending-hooks"].is_null());
 }
@@ -96,20 +98,20 @@ fn a_hook_is_not_called_again_while_it_blocks() {
     // RH-9.3, HK-05, PERF-03
     let site = with_all_hooks();
     site.lab.on("BeforeClusterCreate", "beforeclustercreate", |_| Reply::wait(600, "later"));
-    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.server.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
     site.wait_for("TopologyReconciled", "ClusterCreating", "BeforeClusterCreate: later");
     for round in 0..3 {
-        site.ground.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round.to_string()}}}));
-        std::thread::sleep(std::time::Duration::from_millis(1200));
+        site.server.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round.to_string()}}}));
+        site.server.until_quiet("cluster/demo");
     }
     assert_eq!(site.lab.count("beforeclustercreate"), 1);
-    assert!(site.ground.list("embeddedclusters").is_empty());
+    assert!(site.server.list("embeddedclusters").is_empty());
     // Nothing was made, so nothing has to be asked before it goes but its own hook.
     site.lab.on("BeforeClusterDelete", "beforeclusterdelete", |_| Reply::wait(1, "a backup runs"));
-    site.ground.kubectl.out(&["delete", "cluster/demo", "--wait=false"]);
+    site.server.kubectl.out(&["delete", "cluster/demo", "--wait=false"]);
     site.wait_for("TopologyReconciled", "Deleting", "BeforeClusterDelete: a backup runs");
     site.lab.on("BeforeClusterDelete", "beforeclusterdelete", |_| Reply::done());
-    site.ground.wait("cluster/demo", "delete");
+    site.server.wait("cluster/demo", "delete");
 }
 
 /// The name of the handler that a request went to, without Discovery.
@@ -124,44 +126,45 @@ fn of_several_extensions_the_first_failure_ends_a_hook_and_the_shortest_time_cou
     site.lab.on("BeforeClusterCreate", "b", |_| Reply::wait(2, "the backup runs"));
     site.lab.on("BeforeClusterCreate", "a", |_| Reply::failure("no room"));
     site.register(&json!({}));
-    let other = crate::lab::Lab::start();
+    let other = crate::harness::extension::TestExtension::start();
     other.on("BeforeClusterCreate", "a", |_| Reply::wait(600, "the window is closed"));
     // `a.lab` comes before `a.other`, and that before `b.lab`.
-    site.ground.kubectl.give(&other.config("other", &json!({})), &["create"]);
-    site.ground.wait("extensionconfig/other", "condition=Discovered");
-    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.server.kubectl.give(&other.config("other", &json!({})), &["create"]);
+    site.server.wait("extensionconfig/other", "condition=Discovered");
+    site.server.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
     site.wait_for("TopologyReconciled", "ReconcileFailed", "extension \"a.lab\"");
-    site.ground.until("it is tried again", || site.lab.count("a") >= 2);
+    site.server.until("it is tried again", || site.lab.count("a") >= 2);
     assert!(called(&site).iter().all(|name| name == "a"), "{:?}", called(&site));
     assert_eq!(other.count("a"), 0, "the extensions after the failure are not called");
     site.lab.on("BeforeClusterCreate", "a", |_| Reply::done());
     let words = "BeforeClusterCreate: the window is closed, the backup runs";
     site.wait_for("TopologyReconciled", "ClusterCreating", words);
-    site.ground.until("it is asked again after the shortest time", || other.count("a") >= 2);
+    site.server.until("it is asked again after the shortest time", || other.count("a") >= 2);
     assert!(called(&site).ends_with(&["a".to_owned(), "b".to_owned()]), "{:?}", called(&site));
     other.on("BeforeClusterCreate", "a", |_| Reply::done());
     site.lab.on("BeforeClusterCreate", "b", |_| Reply::done());
-    site.ground.wait("cluster/demo", "condition=Available");
+    site.server.wait("cluster/demo", "condition=Available");
 }
 
 #[test]
 fn a_paused_cluster_calls_nothing_and_goes_on_from_its_annotations() {
     // RH-24.4, RH-18.4
     let site = with_all_hooks();
-    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    site.server.run_cluster(&cluster(1, &json!([]), &json!([])));
     site.lab.on("AfterControlPlaneUpgrade", "aftercontrolplaneupgrade", |_| Reply::wait(1, "not yet"));
-    site.ground.edit_topology(&json!({"version": "v1.33.0"}));
+    site.server.edit_topology(&json!({"version": "v1.33.0"}));
     site.wait_for("TopologyReconciled", "ClusterUpgrading", "AfterControlPlaneUpgrade: not yet");
-    site.ground.merge("cluster/demo", &json!({"spec": {"paused": true}}));
+    site.server.merge("cluster/demo", &json!({"spec": {"paused": true}}));
     site.wait_for("TopologyReconciled", "Paused", "");
     let calls = called(&site).len();
     // More than one if the write of a step met a conflict.
     let begun = site.lab.count("beforecontrolplaneupgrade");
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    site.server.merge("cluster/demo", &json!({"metadata": {"labels": {"round": "1"}}}));
+    site.server.until_quiet("cluster/demo");
     assert_eq!(called(&site).len(), calls, "{:?}", called(&site));
     site.lab.on("AfterControlPlaneUpgrade", "aftercontrolplaneupgrade", |_| Reply::done());
-    site.ground.merge("cluster/demo", &json!({"spec": {"paused": null}}));
-    site.ground.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
+    site.server.merge("cluster/demo", &json!({"spec": {"paused": null}}));
+    site.server.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
     let again = site.lab.count("beforecontrolplaneupgrade");
     assert_eq!(again, begun, "the step is not begun again: {:?}", called(&site));
 }
@@ -172,9 +175,9 @@ fn a_cluster_without_a_topology_calls_nothing() {
     let site = with_all_hooks();
     let plain = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "plain"},
         "spec": {"infrastructureRef": {"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedCluster", "name": "plain"}}});
-    site.ground.kubectl.give(&plain, &["create"]);
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    site.ground.kubectl.out(&["delete", "cluster/plain", "--timeout=30s"]);
+    site.server.kubectl.give(&plain, &["create"]);
+    site.server.until_quiet("cluster/plain");
+    site.server.kubectl.out(&["delete", "cluster/plain", "--timeout=30s"]);
     assert_eq!(called(&site), [""; 0]);
 }
 
@@ -182,14 +185,14 @@ fn a_cluster_without_a_topology_calls_nothing() {
 fn an_annotation_holds_an_upgrade_without_an_extension() {
     // RH-19.4, HK-13
     let site = with_all_hooks();
-    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    site.server.run_cluster(&cluster(1, &json!([]), &json!([])));
     let annotation = "before-upgrade.hook.cluster.cluster.x-k8s.io/window";
-    site.ground.kubectl.out(&["annotate", "cluster/demo", &format!("{annotation}=")]);
-    site.ground.edit_topology(&json!({"version": "v1.33.0"}));
+    site.server.kubectl.out(&["annotate", "cluster/demo", &format!("{annotation}=")]);
+    site.server.edit_topology(&json!({"version": "v1.33.0"}));
     site.wait_for("TopologyReconciled", "ClusterUpgrading", &format!("annotation {annotation} is set"));
     assert_eq!(site.lab.count("beforeclusterupgrade"), 0);
-    site.ground.kubectl.out(&["annotate", "cluster/demo", &format!("{annotation}-")]);
-    site.ground.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
+    site.server.kubectl.out(&["annotate", "cluster/demo", &format!("{annotation}-")]);
+    site.server.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
 }
 
 #[test]
@@ -197,10 +200,10 @@ fn an_error_of_a_hook_fails_the_run_and_is_tried_again() {
     // RH-5.4, RH-8.2, RH-18.3, RH-19.2
     let site = with_all_hooks();
     site.lab.on("BeforeClusterCreate", "beforeclustercreate", |_| Reply::failure("no room"));
-    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.server.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
     site.wait_for("TopologyReconciled", "ReconcileFailed", "handler \"beforeclustercreate\" answered Failure: no room");
     site.lab.on("BeforeClusterCreate", "beforeclustercreate", |_| Reply::done());
-    site.ground.wait("cluster/demo", "condition=Available");
+    site.server.wait("cluster/demo", "condition=Available");
 }
 
 #[test]
@@ -218,12 +221,12 @@ fn a_plan_comes_from_an_extension() {
     });
     site.register(&json!({}));
     let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.lab"}});
-    site.ground.merge("clusterclass/swift", &json!({"spec": {"upgrade": upgrade, "kubernetesVersions": null}}));
-    site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
-    let history = site.ground.history("embeddedcontrolplanes");
-    site.ground.edit_topology(&json!({"version": "v1.33.0"}));
-    site.ground.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.33.0");
-    site.ground.wait("machinedeployments --all", "jsonpath={.spec.template.spec.version}=v1.33.0");
+    site.server.merge("clusterclass/swift", &json!({"spec": {"upgrade": upgrade, "kubernetesVersions": null}}));
+    site.server.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    let history = site.server.history("embeddedcontrolplanes");
+    site.server.edit_topology(&json!({"version": "v1.33.0"}));
+    site.server.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.33.0");
+    site.server.wait("machinedeployments --all", "jsonpath={.spec.template.spec.version}=v1.33.0");
     let seen: Vec<String> = history
         .objects()
         .iter()

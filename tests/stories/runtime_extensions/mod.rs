@@ -12,24 +12,24 @@ mod variables;
 
 use serde_json::{Value, json};
 
-use crate::lab::Lab;
-use crate::machines::ground::{Ground, condition};
+use crate::harness::extension::TestExtension;
+use crate::machines::server::{TestServer, condition};
 
 /// A server without Clusters, and an extension without handlers.
 struct Site {
-    ground: Ground,
-    lab: Lab,
+    server: TestServer,
+    lab: TestExtension,
 }
 
 impl Site {
     fn start() -> Self {
-        Site { ground: Ground::start(&[]), lab: Lab::start() }
+        Site { server: TestServer::start(&[]), lab: TestExtension::start() }
     }
 
     /// Registers the extension as `lab`, and waits until it is discovered.
     fn register(&self, more: &Value) {
-        self.ground.kubectl.give(&self.lab.config("lab", more), &["create"]);
-        self.ground.wait("extensionconfig/lab", "condition=Discovered");
+        self.server.kubectl.give(&self.lab.config("lab", more), &["create"]);
+        self.server.wait("extensionconfig/lab", "condition=Discovered");
     }
 
     /// Adds external patches to the class.
@@ -37,9 +37,9 @@ impl Site {
         let class = self.class();
         let mut patches = class["spec"]["patches"].as_array().unwrap().clone();
         patches.extend(more.iter().map(|(name, external)| json!({"name": name, "external": external})));
-        self.ground.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
+        self.server.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
         // The webhook judges Clusters by a class that its controller has seen.
-        self.ground.until("the class is reconciled", || {
+        self.server.until("the class is reconciled", || {
             let class = self.class();
             let is_ready = condition(&class, "VariablesReady").0 == "True";
             is_ready && class["status"]["observedGeneration"] == class["metadata"]["generation"]
@@ -47,15 +47,15 @@ impl Site {
     }
 
     fn class(&self) -> Value {
-        serde_json::from_str(&self.ground.kubectl.out(&["get", "clusterclass/swift", "-o", "json"])).unwrap()
+        serde_json::from_str(&self.server.kubectl.out(&["get", "clusterclass/swift", "-o", "json"])).unwrap()
     }
 
     fn cluster(&self) -> Value {
-        serde_json::from_str(&self.ground.kubectl.out(&["get", "cluster/demo", "-o", "json"])).unwrap()
+        serde_json::from_str(&self.server.kubectl.out(&["get", "cluster/demo", "-o", "json"])).unwrap()
     }
 
     fn config(&self) -> Value {
-        serde_json::from_str(&self.ground.kubectl.out(&["get", "extensionconfig/lab", "-o", "json"])).unwrap()
+        serde_json::from_str(&self.server.kubectl.out(&["get", "extensionconfig/lab", "-o", "json"])).unwrap()
     }
 
     /// Waits until a condition of the Cluster has this reason and these words.
@@ -65,7 +65,7 @@ impl Site {
             let cluster = self.cluster();
             condition(&cluster, kind).1 == reason && message(&cluster, kind).contains(words)
         };
-        self.ground.until(&format!("{kind} has the reason {reason} and says {words:?}"), is_so);
+        self.server.until(&format!("{kind} has the reason {reason} and says {words:?}"), is_so);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Commands with files and an extension: variables, plans of upgrades, two versions of an extension, and `check-extension`.
+//! Commands with files and an extension: variables, plans of upgrades, two versions of an extension, and
+//! `check-extension`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::lab::{Lab, Reply, patched, variable};
-use crate::process::command;
+use crate::harness::extension::{Reply, TestExtension, patched, variable};
+use crate::harness::server::command;
 
 const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
 /// What is said of a format that the definition of the extension does not allow.
@@ -59,8 +60,8 @@ impl Folder {
 }
 
 /// An extension that defines the variable `format` and writes it into the templates of bootstrap configurations.
-fn formatting() -> Lab {
-    let lab = Lab::start();
+fn formatting() -> TestExtension {
+    let lab = TestExtension::start();
     lab.on("DiscoverVariables", "variables", |request| {
         let schema =
             json!({"type": "string", "enum": ["cloud-config", "ignition"], "default": request["settings"]["first"]});
@@ -89,7 +90,7 @@ fn set(object: &mut Value, name: &str, value: &str) {
 #[test]
 fn a_class_may_have_many_external_patches() {
     // PE-23, PE-29
-    let lab = Lab::start();
+    let lab = TestExtension::start();
     lab.on("GeneratePatches", "generate", |request| {
         let name = format!("label{}", request["settings"]["number"].as_str().unwrap());
         patched(request, CONFIG, "format", &json!(name))
@@ -167,7 +168,7 @@ fn definitions_that_conflict_are_told() {
 #[test]
 fn an_upgrade_follows_the_plan_of_the_extension() {
     // RH-21.1, RH-21.3
-    let lab = Lab::start();
+    let lab = TestExtension::start();
     lab.on("GenerateUpgradePlan", "plan", |request| {
         assert_eq!(request["cluster"]["metadata"]["name"], "demo", "{request}");
         let steps =
@@ -211,7 +212,7 @@ fn an_upgrade_follows_the_plan_of_the_extension() {
 #[test]
 fn plans_and_simulations_show_what_hooks_hold() {
     // HK-14, RH-5.5, RH-18.4, RH-19.3, DEC-12
-    let mut lab = Lab::start();
+    let mut lab = TestExtension::start();
     lab.on("BeforeClusterUpgrade", "gate", |_| Reply::wait(600, "the window is closed"));
     let version = |version: &'static str| {
         move |object: &mut Value| {
@@ -263,7 +264,7 @@ fn plans_and_simulations_show_what_hooks_hold() {
 fn a_plan_compares_two_versions_of_an_extension() {
     // RH-3.8
     let extension = |format: &'static str| {
-        let lab = Lab::start();
+        let lab = TestExtension::start();
         lab.on("GeneratePatches", "generate", move |request| patched(request, CONFIG, "format", &json!(format)));
         lab
     };
@@ -285,7 +286,7 @@ fn a_plan_compares_two_versions_of_an_extension() {
 #[test]
 fn a_check_reports_an_order_that_has_an_effect_and_a_handler_that_dies() {
     // RH-10.10, RH-23.4
-    let (first, second) = (Lab::start(), Lab::start());
+    let (first, second) = (TestExtension::start(), TestExtension::start());
     first.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("ignition")));
     second.on("DiscoverVariables", "variables", |_| {
         let schema = json!({"openAPIV3Schema": {"type": "string", "default": "cloud-config"}});
@@ -321,7 +322,7 @@ fn a_check_reports_an_order_that_has_an_effect_and_a_handler_that_dies() {
 #[test]
 fn a_simulation_shows_what_holds_a_deletion() {
     // HK-22, RH-19.10
-    let lab = Lab::start();
+    let lab = TestExtension::start();
     lab.on("BeforeClusterDelete", "gate", |_| Reply::wait(600, "a backup runs"));
     let folder = Folder::with(&[], |_| {});
     let bundle: Value = serde_json::from_str(&fs::read_to_string(folder.path("bundle.json")).unwrap()).unwrap();
@@ -345,7 +346,7 @@ fn a_simulation_shows_what_holds_a_deletion() {
 #[test]
 fn variables_that_no_class_can_use_are_errors() {
     // RH-16.4
-    let lab = Lab::start();
+    let lab = TestExtension::start();
     lab.on("DiscoverVariables", "variables", |_| {
         Reply::success(json!({"variables": [{"name": "format", "schema": {"openAPIV3Schema": {"type": "bogus"}}}]}))
     });
@@ -392,7 +393,7 @@ fn a_check_reports_every_way_to_misbehave() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let count = || CALLS.fetch_add(1, Ordering::SeqCst).to_string();
-    let lab = Lab::start();
+    let lab = TestExtension::start();
     lab.on("GeneratePatches", "different", move |request| patched(request, CONFIG, "format", &json!(count())));
     lab.on("GeneratePatches", "texts", move |_| Reply::success(json!({"message": count()})));
     lab.on("GeneratePatches", "idle", |request| {
@@ -466,7 +467,7 @@ fn a_check_reports_every_way_to_misbehave() {
 #[test]
 fn a_check_sends_the_settings_of_patches_and_compares_their_definitions() {
     // RH-5.6, RH-17.1, RH-17.8
-    let lab = Lab::start();
+    let lab = TestExtension::start();
     lab.on("DiscoverVariables", "variables", |request| {
         let kind = if request["settings"]["place"] == "attic" { "integer" } else { "string" };
         let schema = json!({"openAPIV3Schema": {"type": kind}});

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Site;
-use crate::lab::{Reply, patched};
-use crate::machines::ground::{cluster, workers};
+use crate::harness::extension::{Reply, patched};
+use crate::machines::server::{cluster, workers};
 
 const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
 
@@ -30,8 +30,8 @@ fn demo() -> Value {
 fn patches_reach_the_objects_and_are_asked_for_once() {
     // RH-3.5, RH-8.1, RH-12.6, RH-23.5, PE-23, PE-29
     let site = patching();
-    site.ground.run_cluster(&demo());
-    let templates = site.ground.list("embeddedconfigtemplates");
+    site.server.run_cluster(&demo());
+    let templates = site.server.list("embeddedconfigtemplates");
     let made = templates.iter().filter(|one| one["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == "demo");
     let formats: Vec<&Value> = made.map(|one| &one["spec"]["template"]["spec"]["format"]).collect();
     assert_eq!(formats, [&json!("ignition"), &json!("ignition")]);
@@ -41,12 +41,14 @@ fn patches_reach_the_objects_and_are_asked_for_once() {
     let calls = (site.lab.count("generate"), site.lab.count("validate"));
     // Equal questions have been answered: annotations of the Cluster are part of none.
     for round in 0..3 {
-        site.ground.kubectl.out(&["label", "machinedeployments", "--all", "--overwrite", &format!("round={round}")]);
-        std::thread::sleep(std::time::Duration::from_millis(1200));
+        site.server.kubectl.out(&["label", "machinedeployments", "--all", "--overwrite", &format!("round={round}")]);
+        for deployment in site.server.names("machinedeployments") {
+            site.server.until_quiet(&format!("machinedeployment/{deployment}"));
+        }
     }
     assert_eq!((site.lab.count("generate"), site.lab.count("validate")), calls);
-    site.ground.edit_topology(&json!({"controlPlane": {"replicas": 3}}));
-    site.ground.wait("cluster/demo", "jsonpath={.status.controlPlane.readyReplicas}=3");
+    site.server.edit_topology(&json!({"controlPlane": {"replicas": 3}}));
+    site.server.wait("cluster/demo", "jsonpath={.status.controlPlane.readyReplicas}=3");
     let after = (site.lab.count("generate"), site.lab.count("validate"));
     assert!(after.0 > calls.0, "the replicas are a variable of the request");
     let seen: std::collections::BTreeSet<String> =
@@ -58,21 +60,21 @@ fn patches_reach_the_objects_and_are_asked_for_once() {
 fn a_refusal_is_reported_and_changes_nothing() {
     // RH-5.4, RH-12.7, RH-15.4, RH-24.1
     let site = patching();
-    site.ground.run_cluster(&demo());
+    site.server.run_cluster(&demo());
     site.lab.on("ValidateTopology", "validate", |_| Reply::failure("the cellar is full"));
-    site.ground.edit_topology(&json!({"controlPlane": {"replicas": 3}}));
+    site.server.edit_topology(&json!({"controlPlane": {"replicas": 3}}));
     site.wait_for("TopologyReconciled", "ReconcileFailed", "the cellar is full");
     site.wait_for("TopologyReconciled", "ReconcileFailed", "remote");
     assert_eq!(site.cluster()["status"]["controlPlane"]["desiredReplicas"], 1);
     site.lab.on("ValidateTopology", "validate", |_| Reply::done());
-    site.ground.wait("cluster/demo", "jsonpath={.status.controlPlane.readyReplicas}=3");
+    site.server.wait("cluster/demo", "jsonpath={.status.controlPlane.readyReplicas}=3");
 }
 
 #[test]
 fn every_way_to_fail_is_in_the_condition() {
     // RH-4.6, RH-4.8, RH-4.9, RH-4.10, RH-5.3, RH-7.4
     let site = patching();
-    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    site.server.run_cluster(&cluster(1, &json!([]), &json!([])));
     let ways = [
         (Reply::Code(500, "out of order"), "status 500: out of order"),
         (Reply::Garbage, "expected value"),
@@ -84,7 +86,7 @@ fn every_way_to_fail_is_in_the_condition() {
     for (round, (way, words)) in ways.into_iter().enumerate() {
         site.lab.on("GeneratePatches", "generate", move |_| way.clone());
         // A new question, and the start of a new run.
-        site.ground.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round.to_string()}}}));
+        site.server.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round.to_string()}}}));
         site.wait_for("TopologyReconciled", "ReconcileFailed", words);
     }
     assert_eq!(site.lab.count("elsewhere"), 0, "a redirect is not followed");
@@ -95,9 +97,9 @@ fn every_way_to_fail_is_in_the_condition() {
 fn calls_are_counted_by_hook_and_outcome() {
     // PERF-10
     let site = patching();
-    site.ground.run_cluster(&demo());
+    site.server.run_cluster(&demo());
     let counted = |labels: &str| {
-        let value = site.ground.topologist.metric(&format!("topologist_extension_requests_total{{{labels}}}"));
+        let value = site.server.topologist.metric(&format!("topologist_extension_requests_total{{{labels}}}"));
         value.unwrap_or_default() as usize
     };
     let answered = |hook: &str| counted(&format!("hook=\"{hook}\",outcome=\"answered\""));
@@ -105,17 +107,17 @@ fn calls_are_counted_by_hook_and_outcome() {
     assert_eq!(answered("GeneratePatches"), site.lab.count("generate"));
     assert_eq!(answered("ValidateTopology"), site.lab.count("validate"));
     let duration = |hook: &str| {
-        site.ground
+        site.server
             .topologist
             .metric(&format!("topologist_extension_request_duration_seconds_count{{hook=\"{hook}\"}}"))
     };
     assert_eq!(duration("GeneratePatches").unwrap_or_default() as usize, site.lab.count("generate"));
     let before = site.lab.count("generate");
     site.lab.on("GeneratePatches", "generate", |_| Reply::Code(500, "out of order"));
-    site.ground.merge("cluster/demo", &json!({"metadata": {"labels": {"round": "1"}}}));
+    site.server.merge("cluster/demo", &json!({"metadata": {"labels": {"round": "1"}}}));
     site.wait_for("TopologyReconciled", "ReconcileFailed", "status 500");
     assert!(site.lab.count("generate") > before);
-    let (_, metrics) = site.ground.topologist.admin_get("/metrics");
+    let (_, metrics) = site.server.topologist.admin_get("/metrics");
     let failed = |line: &&str| {
         line.starts_with("topologist_extension_requests_total{hook=\"GeneratePatches\"") && !line.contains("answered")
     };

@@ -5,15 +5,15 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::Site;
-use crate::lab::{Reply, patched};
-use crate::machines::ground::{cluster, workers};
-use crate::process::command;
+use crate::harness::extension::{Reply, patched};
+use crate::harness::server::command;
+use crate::machines::server::{cluster, workers};
 
 const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
 
 /// The plan of a file against the server: exit code, the plan, and standard error.
 fn plan(site: &Site, file: &Path, more: &[&str]) -> (i32, Value, String) {
-    let kubeconfig = site.ground.kubeconfig.display().to_string();
+    let kubeconfig = site.server.kubeconfig.display().to_string();
     let to = file.display().to_string();
     let arguments = [&["plan", "--live", "--kubeconfig", &kubeconfig, "--to", &to, "-o", "json"], more].concat();
     let output = command(&arguments).output().unwrap();
@@ -36,9 +36,9 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
         "remote",
         json!({"generatePatchesExtension": "generate.lab", "settings": {"place": "cellar"}}),
     )]);
-    site.ground.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
+    site.server.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
     // Requests hold the annotations of the Cluster, and those of a replay have to be the recorded ones.
-    site.ground.until("no hook is pending", || {
+    site.server.until("no hook is pending", || {
         site.cluster()["metadata"]["annotations"]["runtime.cluster.x-k8s.io/pending-hooks"].is_null()
     });
     let mut class = site.class();
@@ -55,7 +55,7 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
     assert_eq!(live["summary"]["machines"]["replaced"], 2, "{live:#}");
     let hooks = "ExtensionConfig lab: lifecycle hooks are not called, and are assumed to pass";
     assert!(live["warnings"].to_string().contains(hooks), "{}", live["warnings"]);
-    let kubeconfig = site.ground.kubeconfig.display().to_string();
+    let kubeconfig = site.server.kubeconfig.display().to_string();
     let simulated = command(&["simulate", "--live", "--kubeconfig", &kubeconfig]).output().unwrap();
     let out = String::from_utf8(simulated.stdout).unwrap();
     assert!(
@@ -73,7 +73,7 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
     assert_eq!((code, &replayed["summary"]), (4, &live["summary"]), "the flag takes precedence: {replayed:#}");
     let unregistered = json!({"status": {"conditions": [{"type": "Discovered", "status": "False", "reason": "NotDiscovered",
         "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z"}]}});
-    site.ground.merge_status("extensionconfig/lab", &unregistered["status"]);
+    site.server.merge_status("extensionconfig/lab", &unregistered["status"]);
     let (_, undiscovered, _) = plan(&site, &file, &[]);
     assert!(
         undiscovered["warnings"].to_string().contains("it has not been discovered"),
@@ -88,7 +88,7 @@ fn a_live_plan_follows_namespace_selectors() {
     let site = Site::start();
     site.lab.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("ignition")));
     site.lab.on("BeforeClusterUpgrade", "gate", |_| Reply::wait(600, "the window is closed"));
-    site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    site.server.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
     site.register(&json!({"namespaceSelector": {"matchLabels": {"env": "prod"}}}));
     let mut class = site.class();
     class["metadata"] = json!({"name": "swift", "namespace": "default"});
@@ -110,11 +110,11 @@ fn a_live_plan_follows_namespace_selectors() {
     std::fs::write(&file, demo.to_string()).unwrap();
     let (code, unheld, err) = plan(&site, &file, &["--call-hooks"]);
     assert_eq!((code, site.lab.count("gate")), (4, 0), "the hook is not for this namespace: {unheld:#}{err}");
-    site.ground.kubectl.out(&["label", "namespace/default", "env=prod"]);
+    site.server.kubectl.out(&["label", "namespace/default", "env=prod"]);
     let (_, held, err) = plan(&site, &file, &["--call-hooks"]);
     assert!(held.to_string().contains("BeforeClusterUpgrade: the window is closed"), "{held:#}{err}");
     // RH-3.8
-    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused="]);
+    site.server.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused="]);
     let (_, unheld, err) = plan(&site, &file, &["--call-hooks"]);
     assert!(!unheld.to_string().contains("the window is closed"), "{unheld:#}{err}");
 }
@@ -126,8 +126,8 @@ fn a_live_plan_compares_two_versions_of_an_extension() {
     site.lab.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("cloud-config")));
     site.register(&json!({}));
     site.patch_class(&[("remote", json!({"generatePatchesExtension": "generate.lab"}))]);
-    site.ground.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
-    let next = crate::lab::Lab::start();
+    site.server.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
+    let next = crate::harness::extension::TestExtension::start();
     next.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("ignition")));
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.crt");

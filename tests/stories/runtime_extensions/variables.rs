@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Site, message};
-use crate::lab::{Reply, patched, variable};
-use crate::machines::ground::{cluster, condition, workers};
+use crate::harness::extension::{Reply, patched, variable};
+use crate::machines::server::{cluster, condition, workers};
 
 const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
 
@@ -35,24 +35,24 @@ fn a_discovered_variable_is_checked_defaulted_and_sent_to_its_extension() {
     assert_eq!(site.lab.requests_of("discover")[0]["settings"], json!({"colour": "green"}));
     let mut demo = cluster(1, &json!([workers("a", 1)]), &json!([]));
     demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "tar"}]);
-    let refused = site.ground.kubectl.try_give(&demo, &["create"]);
+    let refused = site.server.kubectl.try_give(&demo, &["create"]);
     assert!(refused.err.contains("spec.topology.variables[format].value"), "{refused:?}");
     demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "ignition"}]);
-    site.ground.run_cluster(&demo);
+    site.server.run_cluster(&demo);
     let request = &site.lab.requests_of("generate")[0];
     let sent: Vec<&Value> = request["variables"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(sent, [&json!("format"), &json!("builtin")], "variables of others are not sent");
-    let templates = site.ground.list("embeddedconfigtemplates");
+    let templates = site.server.list("embeddedconfigtemplates");
     assert!(templates.iter().any(|one| one["spec"]["template"]["spec"]["format"] == "ignition"), "{templates:?}");
     let calls = site.lab.count("discover");
-    site.ground.kubectl.out(&["annotate", "clusterclass/swift", "round=1"]);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    site.server.kubectl.out(&["annotate", "clusterclass/swift", "round=1"]);
+    site.server.until_quiet("clusterclass/swift");
     assert_eq!(site.lab.count("discover"), calls, "the answer is remembered (RH-9.1)");
     site.lab.on("DiscoverVariables", "discover", |_| {
         Reply::success(json!({"variables": [format_variable(), defined("more", &json!({"type": "string"}))]}))
     });
-    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
-    site.ground.until("a changed ExtensionConfig is asked again (RH-16.7)", || {
+    site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    site.server.until("a changed ExtensionConfig is asked again (RH-16.7)", || {
         site.class()["status"]["variables"].as_array().unwrap().len() == 4
     });
 }
@@ -69,24 +69,24 @@ fn clusters_that_new_definitions_break_are_counted_and_named() {
         let mut one = cluster(1, &json!([]), &json!([]));
         one["metadata"]["name"] = json!(name);
         one["spec"]["topology"]["variables"] = json!([{"name": "format", "value": format}]);
-        site.ground.run_cluster(&one);
+        site.server.run_cluster(&one);
     }
     let narrow = defined("format", &json!({"type": "string", "enum": ["cloud-config"]}));
     site.lab.on("DiscoverVariables", "discover", move |_| Reply::success(json!({"variables": [narrow.clone()]})));
-    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
     let broken = || -> Vec<String> {
-        let events = site.ground.list("events").into_iter();
+        let events = site.server.list("events").into_iter();
         let of_class = events
             .filter(|event| event["involvedObject"]["kind"] == "ClusterClass" && event["reason"] == "TopologyBroken");
         of_class
             .map(|event| format!("{} {}", event["type"].as_str().unwrap(), event["message"].as_str().unwrap()))
             .collect()
     };
-    site.ground.until("the class has an event", || !broken().is_empty());
+    site.server.until("the class has an event", || !broken().is_empty());
     let said = "Warning the variables that extensions define now do not fit 1 Cluster: default/demo; the first of them: \
         spec.topology.variables[format].value: supported values: \"cloud-config\"";
     assert_eq!(broken(), [said]);
-    assert_eq!(site.ground.topologist.metric("topologist_broken_by_discovery_total"), Some(1.0));
+    assert_eq!(site.server.topologist.metric("topologist_broken_by_discovery_total"), Some(1.0));
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn definitions_that_differ_hold_clusters_until_they_agree() {
     site.lab.on("DiscoverVariables", "discover", move |_| Reply::success(json!({"variables": [conflicting()]})));
     site.lab.on("GeneratePatches", "generate", |_| Reply::done());
     site.register(&json!({}));
-    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    site.server.run_cluster(&cluster(1, &json!([]), &json!([])));
     let mut patches = site.class()["spec"]["patches"].as_array().unwrap().clone();
     let external = json!({"generatePatchesExtension": "generate.lab", "discoverVariablesExtension": "discover.lab"});
     patches.push(json!({"name": "remote", "external": external}));
-    site.ground.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
-    site.ground.until("the conflict is reported", || {
+    site.server.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
+    site.server.until("the conflict is reported", || {
         message(&site.class(), "VariablesReady").ends_with("conflicting definitions: motd")
     });
     let class = site.class();
@@ -112,9 +112,9 @@ fn definitions_that_differ_hold_clusters_until_they_agree() {
     assert_ne!(class["status"]["observedGeneration"], class["metadata"]["generation"]);
     site.wait_for("TopologyReconciled", "ReconcileFailed", "");
     site.lab.on("DiscoverVariables", "discover", |_| Reply::done());
-    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
-    site.ground.until("the definitions agree", || condition(&site.class(), "VariablesReady").0 == "True");
-    site.ground.until("the Cluster goes on", || condition(&site.cluster(), "TopologyReconciled").0 == "True");
+    site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    site.server.until("the definitions agree", || condition(&site.class(), "VariablesReady").0 == "True");
+    site.server.until("the Cluster goes on", || condition(&site.cluster(), "TopologyReconciled").0 == "True");
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn variables_that_are_invalid_or_not_to_be_had_leave_the_old_ones() {
     ];
     for (round, (reply, words)) in replies.into_iter().enumerate() {
         site.lab.on("DiscoverVariables", "discover", move |_| reply.clone());
-        site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"round": round.to_string()}}}));
-        site.ground.until(words, || {
+        site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"round": round.to_string()}}}));
+        site.server.until(words, || {
             let said = message(&site.class(), "VariablesReady");
             said.starts_with("VariableDiscovery failed: patch \"remote\": ") && said.contains(words)
         });
@@ -169,7 +169,7 @@ fn every_patch_that_defines_a_variable_gets_its_value() {
     assert_eq!((from, &format["definitionsConflict"]), (vec![&json!("one"), &json!("two")], &json!(false)));
     let mut demo = cluster(1, &json!([]), &json!([]));
     demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "ignition"}]);
-    site.ground.run_cluster(&demo);
+    site.server.run_cluster(&demo);
     for (patch, own, other) in [("one", "first", "second"), ("two", "second", "first")] {
         let request = &site.lab.requests_of(&format!("generate-{patch}"))[0];
         assert_eq!(variable(request, "format"), "ignition");

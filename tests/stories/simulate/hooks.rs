@@ -12,7 +12,8 @@ fn is_of_control_plane(object: &Value) -> bool {
     object["kind"] == "Machine" && object["metadata"]["labels"].get("cluster.x-k8s.io/control-plane").is_some()
 }
 
-/// A running Cluster of KubeadmControlPlane as its provider leaves it, in `running.yaml`, and its next minor version in `after.yaml`.
+/// A running Cluster of KubeadmControlPlane as its provider leaves it, in `running.yaml`, and its next minor version in
+/// `after.yaml`.
 fn running(hook: impl Fn(&mut Value)) -> Story {
     let story = Story::new();
     let (before, after) = next_minor("docker");

@@ -38,8 +38,8 @@ pub(super) struct Step {
     /// Follows at once.
     pub(super) then: Option<fn(&Site)>,
     pub(super) end: End,
-    /// How many Machines are replaced once more after a take-over, as docs/operations.md says of the gate of Cluster API's core
-    /// manager.
+    /// How many Machines are replaced once more after a take-over, as docs/operations.md says of the gate of Cluster
+    /// API's core manager.
     pub(super) once_more: u64,
 }
 

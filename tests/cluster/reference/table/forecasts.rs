@@ -1,4 +1,5 @@
-//! What `plan --live`, the warning of `kubectl apply` and `simulate --live` say before an edit, in the terms of what then happens.
+//! What `plan --live`, the warning of `kubectl apply` and `simulate --live` say before an edit, in the terms of what
+//! then happens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,8 +8,8 @@ use serde_json::Value;
 
 use super::super::history::Life;
 use super::super::site::{Machines, Site};
-use crate::kubectl_client::Outcome;
-use crate::process::command;
+use crate::harness::kubectl::Outcome;
+use crate::harness::server::command;
 
 /// The control plane among the parts of a Cluster; the others are worker sets.
 const CONTROL_PLANE: &str = "control plane";
@@ -36,8 +37,8 @@ struct Deletion {
 }
 
 impl Deletions {
-    /// Whether the same Machines go, and none before another that it follows in the other order. Worker sets do not wait for each
-    /// other.
+    /// Whether the same Machines go, and none before another that it follows in the other order. Worker sets do not
+    /// wait for each other.
     fn agree(&self, other: &Self) -> bool {
         let moments = |those: &Self| -> BTreeMap<String, i64> {
             those.0.iter().map(|one| (one.name.clone(), one.moment)).collect()

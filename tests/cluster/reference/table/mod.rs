@@ -1,8 +1,10 @@
-//! `make reference`: each edit of the table beside Cluster API's managers, once with topologist and once with Cluster API alone.
+//! `make reference`: each edit of the table beside Cluster API's managers, once with topologist and once with Cluster
+//! API alone.
 //!
-//! Both must end with the same changes to the same sets, and with the same objects. The table also says what `plan --live`, the warning of `kubectl apply` and
-//! `simulate --live` said before each edit, and whether it was right: how many Machines of each set come and go, and for the simulation
-//! also which go and in which order. Times are not compared.
+//! Both must end with the same changes to the same sets, and with the same objects. The table also says what `plan
+//! --live`, the warning of `kubectl apply` and `simulate --live` said before each edit, and whether it was right: how
+//! many Machines of each set come and go, and for the simulation also which go and in which order. Times are not
+//! compared.
 
 mod edits;
 mod forecasts;

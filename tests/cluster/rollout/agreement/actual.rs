@@ -17,12 +17,14 @@ pub(super) const FOREIGN: &str = "a-gitops-tool";
 pub(super) struct Effects {
     /// `create MachineDeployment demo-blue-*`, with the fields of what changes.
     steps: BTreeMap<String, BTreeSet<String>>,
-    /// Machines replaced, removed, added and outdated until deleted, as a plan counts them; none where it does not know.
+    /// Machines replaced, removed, added and outdated until deleted, as a plan counts them; none where it does not
+    /// know.
     machines: [Option<i64>; 4],
 }
 
 impl Effects {
-    /// Whether a plan foresaw what happened. The machines that it counts are compared with a rollout in `crates/simulation/src/counts/tests.rs`.
+    /// Whether a plan foresaw what happened. The machines that it counts are compared with a rollout in
+    /// `crates/simulation/src/counts/tests.rs`.
     pub(super) fn agrees_with(&self, happened: &Effects) -> bool {
         self.steps == happened.steps
     }
@@ -100,7 +102,8 @@ impl State {
         })
     }
 
-    /// The objects of the topology of a namespace. Templates that were replaced, and what a pool left behind, are none any more.
+    /// The objects of the topology of a namespace. Templates that were replaced, and what a pool left behind, are none
+    /// any more.
     pub(super) fn topology_of(&self, namespace: &str) -> Vec<&Value> {
         let all = self.made_in(namespace);
         let is_part = |kind: &str| is_template(kind) || ["EmbeddedMachinePool", "EmbeddedConfig"].contains(&kind);
@@ -120,8 +123,8 @@ impl State {
         all.map(|((_, kind, name), object)| ((kind.clone(), name.clone()), object.clone())).collect()
     }
 
-    /// What happened since, by namespace. Where changes were seen one after the other, a template may have been replaced by one that
-    /// was replaced as well.
+    /// What happened since, by namespace. Where changes were seen one after the other, a template may have been
+    /// replaced by one that was replaced as well.
     pub(super) fn since(&self, before: &State, one_by_one: bool) -> BTreeMap<String, Effects> {
         let namespaces: BTreeSet<&String> = self.0.keys().map(|(namespace, ..)| namespace).collect();
         let effects = |namespace: &String| {
@@ -162,7 +165,8 @@ fn steps(old: &Objects, new: &Objects, one_by_one: bool) -> BTreeMap<String, BTr
     steps
 }
 
-/// The fields that a topology owns. The version in which the record names them is none of what a plan lists (docs/plan.md, "plan").
+/// The fields that a topology owns. The version in which the record names them is none of what a plan lists
+/// (docs/plan.md, "plan").
 fn owned(object: &Value) -> Option<&Value> {
     let mut entries = object["metadata"]["managedFields"].as_array()?.iter();
     let own = entries.find(|entry| entry["manager"] == "capi-topology" && entry["operation"] == "Apply");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::site::{api, text};
 use super::actual::{FOREIGN, State, stem};
 use super::edits::Draw;
-use super::ground::other_version;
+use super::installation::other_version;
 
 /// What a namespace has besides a topology.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +39,8 @@ impl Flavour {
         }
     }
 
-    /// Another field manager writes to the objects of a namespace, and `takes` values of topologies with force. Returns how many
-    /// objects a reconciler has changed in the meantime.
+    /// Another field manager writes to the objects of a namespace, and `takes` values of topologies with force. Returns
+    /// how many objects a reconciler has changed in the meantime.
     pub(super) async fn write_as_another(
         self,
         client: &kube::Client,

@@ -14,14 +14,13 @@ use super::super::site::{api, bundle, text};
 use super::actual::{Effects, State, foreseen};
 use super::edits::{DEFAULT, Draw, EDITS, Files};
 use super::flavour::{Flavour, OWN_FIELDS};
-use super::ground::Ground;
+use super::installation::Installation;
 use super::normal::{DEFAULTS, NORMALISES, keep_defaults};
-use crate::process::command;
+use crate::harness::quiet::PROVIDERS;
+use crate::harness::server::command;
 
 /// How long a round may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(3);
-/// How long everything has to stay as it is until it is at rest.
-const QUIET: Duration = Duration::from_secs(3);
 /// The plan of the class files alone.
 const FILES: &str = "files";
 /// The plan beside exported objects that do not say who owns their fields.
@@ -33,8 +32,8 @@ const NOW: &str = "2026-06-01T00:00:00Z";
 struct Place {
     files: Files,
     flavour: Flavour,
-    /// Whether the default of a variable was edited. Only a Cluster that says who owns its fields tells then which variables still
-    /// have the default of before (docs/plan.md, "Beside existing objects").
+    /// Whether the default of a variable was edited. Only a Cluster that says who owns its fields tells then which
+    /// variables still have the default of before (docs/plan.md, "Beside existing objects").
     is_ambiguous: bool,
 }
 
@@ -49,7 +48,7 @@ impl Place {
 
 /// An API server with everything that it rolls out, and its users.
 pub(super) struct Fleet {
-    ground: Ground,
+    installation: Installation,
     places: BTreeMap<String, Place>,
     /// Everything as the last round left it.
     last: State,
@@ -62,18 +61,18 @@ pub(super) struct Fleet {
 type Plans = BTreeMap<&'static str, (i32, BTreeMap<String, Effects>)>;
 
 impl Fleet {
-    pub(super) async fn on(ground: Ground, places: usize) -> Self {
+    pub(super) async fn on(installation: Installation, places: usize) -> Self {
         let mut providers = JoinSet::new();
-        providers.spawn(provider::run(ground.client.clone(), String::new(), true));
+        providers.spawn(provider::run(installation.client.clone(), String::new(), true));
         let chance = Draw(0x9e37_79b9_7f4a_7c15);
-        let mut fleet = Fleet { ground, places: BTreeMap::new(), last: State::default(), chance, providers };
+        let mut fleet = Fleet { installation, places: BTreeMap::new(), last: State::default(), chance, providers };
         for place in 0..places {
             fleet.settle(&format!("place-{place:02}"), Flavour::of(place)).await;
         }
         let of = fleet.places.iter().filter(|(_, place)| place.flavour.normalises);
         let normalising = of.map(|(namespace, _)| namespace.clone()).collect();
-        if !fleet.ground.has_webhooks() {
-            fleet.providers.spawn(keep_defaults(fleet.ground.client.clone(), normalising));
+        if !fleet.installation.has_webhooks() {
+            fleet.providers.spawn(keep_defaults(fleet.installation.client.clone(), normalising));
         }
         fleet.last = fleet.rest().await;
         fleet
@@ -111,42 +110,39 @@ impl Fleet {
         let (api_version, kind, name) =
             (text(object, "/apiVersion"), text(object, "/kind"), text(object, "/metadata/name"));
         let params = kube::api::PatchParams::apply("a-user").force();
-        let api = api(&self.ground.client, &text(object, "/metadata/namespace"), &api_version, &kind);
+        let api = api(&self.installation.client, &text(object, "/metadata/namespace"), &api_version, &kind);
         let applied = api.patch(&name, &params, &kube::api::Patch::Apply(object)).await;
         applied.map(drop).map_err(|error| format!("{kind} {name}: {error}"))
     }
 
     async fn state(&self) -> State {
-        State::read(&self.ground.client).await
+        State::read(&self.installation.client).await
     }
 
     /// Waits until every topology is reconciled, and nothing changes any more.
     async fn rest(&self) -> State {
         let started = Instant::now();
-        let mut before = self.state().await;
-        let mut quiet = 0;
         loop {
-            tokio::time::sleep(QUIET).await;
+            let before = self.state().await;
+            self.installation.until_quiet().await;
+            tokio::time::sleep(PROVIDERS).await;
             let now = self.state().await;
             let waiting = now.unreconciled();
-            quiet = if now == before && waiting.is_empty() { quiet + 1 } else { 0 };
-            // A reconciler that stood still may take a moment to go on.
-            if quiet == if self.ground.can_wait() { 2 } else { 1 } {
+            if now == before && waiting.is_empty() {
                 return now;
             }
-            assert!(started.elapsed() < LIMIT, "no rest: {waiting:?}\n{}", self.ground.log());
-            before = now;
+            assert!(started.elapsed() < LIMIT, "no rest: {waiting:?}\n{}", self.installation.log());
         }
     }
 
-    /// Everything at rest after others have written to it. Where the reconciler can stand still, what they have written is still
-    /// there; otherwise the topologies have had their way already.
+    /// Everything at rest after others have written to it. Where the reconciler can stand still, what they have written
+    /// is still there; otherwise the topologies have had their way already.
     ///
-    /// Where an edit removes a field, others take none: a reconciler that goes on may see what others wrote before it sees the
-    /// edit, and set it back first (docs/plan.md, "Beside existing objects").
+    /// Where an edit removes a field, others take none: a reconciler that goes on may see what others wrote before it
+    /// sees the edit, and set it back first (docs/plan.md, "Beside existing objects").
     async fn disturbed(&mut self, edited: &BTreeMap<String, Files>) -> State {
-        self.ground.hold();
-        let (client, mut missed) = (&self.ground.client, 0);
+        self.installation.hold();
+        let (client, mut missed) = (&self.installation.client, 0);
         for (namespace, place) in &self.places {
             let takes = !edited[namespace].lack_a_field_of(&place.files);
             missed += place.flavour.write_as_another(client, &self.last, namespace, takes, &mut self.chance).await;
@@ -155,12 +151,12 @@ impl Fleet {
         for (namespace, place) in &self.places {
             missed += place.flavour.make_records_old(client, &state, namespace).await;
         }
-        assert!(missed == 0 || !self.ground.can_wait(), "{missed} objects were not what they were");
-        if self.ground.can_wait() { self.state().await } else { self.rest().await }
+        assert!(missed == 0 || !self.installation.can_wait(), "{missed} objects were not what they were");
+        if self.installation.can_wait() { self.state().await } else { self.rest().await }
     }
 
     fn file(&self, name: &str, objects: impl Iterator<Item = Value>) -> PathBuf {
-        let path = self.ground.folder.path().join(name);
+        let path = self.installation.folder.path().join(name);
         let text: String = objects.map(|object| format!("---\n{object}\n")).collect();
         std::fs::write(&path, text).unwrap();
         path
@@ -177,7 +173,8 @@ impl Fleet {
             files.iter().map(|object| (text(object, "/apiVersion"), text(object, "/kind"))).collect();
         let mut all = Vec::new();
         for (api_version, kind) in kinds.iter().filter(|(_, kind)| kind.ends_with("Template")) {
-            let list = api(&self.ground.client, "", api_version, kind).list(&ListParams::default()).await.unwrap();
+            let list =
+                api(&self.installation.client, "", api_version, kind).list(&ListParams::default()).await.unwrap();
             for item in list.items {
                 let mut object = serde_json::to_value(item).unwrap();
                 (object["apiVersion"], object["kind"]) = (json!(api_version), json!(kind));
@@ -191,7 +188,7 @@ impl Fleet {
 
     /// What each of the four plans says of each namespace.
     async fn plans(&self, now: &State, to: &str) -> Plans {
-        let kubeconfig = self.ground.kubeconfig.display().to_string();
+        let kubeconfig = self.installation.kubeconfig.display().to_string();
         let files = self.file("from.yaml", self.all_files().into_iter()).display().to_string();
         let users = || self.all_files().into_iter().filter(|object| object["kind"] != "Cluster");
         let classes = users().filter(|object| object["kind"] == "ClusterClass").chain(self.templates().await);
@@ -233,9 +230,9 @@ impl Fleet {
             let written = self.write(files).await;
             assert_eq!(written, Ok(()), "{namespace}, {}", made[namespace]);
         }
-        self.ground.go_on();
+        self.installation.go_on();
         self.last = self.rest().await;
-        let happened = self.last.since(&before, self.ground.can_wait());
+        let happened = self.last.since(&before, self.installation.can_wait());
         let wrong = self.compared(&plans, &happened, &made);
         assert!(wrong.is_empty(), "{wrong}");
         let mut changed = 0;
@@ -267,13 +264,13 @@ impl Fleet {
                 let (edit, flavour) = (made[namespace], self.places[namespace].flavour);
                 let (mut found, mut want) = (plan.get(namespace).cloned().unwrap_or_default(), want.clone());
                 if flavour.has_others && [FILES, HIDDEN].contains(name) {
-                    // Who has set a field that a new template lacks is in the record of owners alone (docs/plan.md, "Beside existing
-                    // objects").
+                    // Who has set a field that a new template lacks is in the record of owners alone (docs/plan.md,
+                    // "Beside existing objects").
                     [&mut found, &mut want].into_iter().for_each(|effects| effects.forget_lost(OWN_FIELDS));
                 }
-                if flavour.normalises && !self.ground.has_webhooks() {
-                    // A new template lacks what the controller of a provider has set, until it sets that again (docs/plan.md, "Beside
-                    // existing objects").
+                if flavour.normalises && !self.installation.has_webhooks() {
+                    // A new template lacks what the controller of a provider has set, until it sets that again
+                    // (docs/plan.md, "Beside existing objects").
                     found.forget_set_again(&want, DEFAULTS);
                 }
                 if !found.agrees_with(&want) {

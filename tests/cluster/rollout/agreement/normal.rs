@@ -1,7 +1,7 @@
 //! A provider that makes of values what it likes better: defaults, another spelling, another order.
 //!
-//! On a real kube-apiserver it is a mutating webhook, which sees every write. In memory it is a controller with a field manager
-//! of its own, which sets what is absent.
+//! On a real kube-apiserver it is a mutating webhook, which sees every write. In memory it is a controller with a field
+//! manager of its own, which sets what is absent.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::super::site::{MADE, api, text};
-use crate::kubernetes::Kubernetes;
-use crate::recorder;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::webhook;
 
 /// The label of namespaces whose provider normalises values.
 pub(super) const NORMALISES: &str = "normalises";
@@ -30,7 +30,7 @@ pub(super) struct Normaliser;
 
 impl Normaliser {
     pub(super) async fn start(kubernetes: &Kubernetes) -> Self {
-        let (address, authority) = recorder::serve(Router::new().fallback(review)).await;
+        let (address, authority) = webhook::serve(Router::new().fallback(review)).await;
         let rule = json!({"apiGroups": ["infrastructure.topologist.dev", "bootstrap.topologist.dev",
             "controlplane.topologist.dev"], "apiVersions": ["*"], "resources": ["*"], "operations": ["CREATE", "UPDATE"]});
         let owned = json!({"matchExpressions": [{"key": "topology.cluster.x-k8s.io/owned", "operator": "Exists"}]});

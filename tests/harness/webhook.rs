@@ -1,5 +1,4 @@
 //! A webhook that allows everything and remembers what it was asked.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::sync::{Arc, Mutex};
 
@@ -43,7 +42,8 @@ impl Recorder {
     }
 }
 
-/// Serves a webhook on a free port, for as long as the runtime lasts; returns its address and the CA certificate of its callers.
+/// Serves a webhook on a free port, for as long as the runtime lasts; returns its address and the CA certificate of its
+/// callers.
 pub async fn serve(router: Router) -> (String, String) {
     let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
     let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };

@@ -1,15 +1,14 @@
 //! A real kubectl.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::process::SOON;
+use super::server;
+use super::wait::{self, SOON};
 
 /// kubectl with a kubeconfig.
 pub struct Kubectl {
@@ -54,37 +53,44 @@ impl Kubectl {
         Outcome::of(self.command(arguments))
     }
 
-    /// The output of a command that has to succeed.
+    /// The output of a command that has to succeed. One that fails shows the warnings of the processes on its API
+    /// server.
+    #[track_caller]
     pub fn out(&self, arguments: &[&str]) -> String {
         let outcome = self.run(arguments);
-        assert_eq!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}");
+        assert_eq!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}\n{}", self.warnings());
         outcome.out
     }
 
     /// What a command that has to fail says.
     pub fn err(&self, arguments: &[&str]) -> String {
         let outcome = self.run(arguments);
-        assert_ne!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}");
+        assert_ne!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}\n{}", self.warnings());
         outcome.err
     }
 
     /// The output of a command that succeeds sooner or later.
     pub fn eventually(&self, arguments: &[&str]) -> String {
-        let deadline = Instant::now() + SOON;
-        loop {
-            let outcome = self.run(arguments);
-            if outcome.code == 0 {
-                return outcome.out;
-            }
-            assert!(Instant::now() < deadline, "kubectl {arguments:?}: {outcome:#?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let ask = || Some(self.run(arguments)).filter(|outcome| outcome.code == 0);
+        wait::until_some(&format!("kubectl {arguments:?} succeeds"), SOON, ask, || self.described(arguments)).out
+    }
+
+    /// The warnings of the processes on this API server.
+    fn warnings(&self) -> String {
+        server::warnings_at(&self.kubeconfig)
+    }
+
+    /// What a command prints now, and why the server may have failed it.
+    fn described(&self, arguments: &[&str]) -> String {
+        format!("{:#?}\n{}", self.run(arguments), self.warnings())
     }
 
     /// `kubectl … -f -` with an object, which has to succeed.
     #[track_caller]
     pub fn give(&self, object: &Value, arguments: &[&str]) -> String {
-        self.try_give(object, arguments).unwrap()
+        let outcome = self.try_give(object, arguments);
+        assert_eq!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}\n{}", self.warnings());
+        outcome.out
     }
 
     pub fn try_give(&self, object: &Value, arguments: &[&str]) -> Outcome {

@@ -1,25 +1,25 @@
 //! Where a fleet runs: `serve --embedded`, or a real kube-apiserver with the binary as webhook and as reconciler.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use kube::api::{DynamicObject, ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::super::site::{CORE, MADE, api, bundle, text, without_conversion};
 use super::normal::Normaliser;
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay, overlay_with, permissions, stream, webhooks_at};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, overlay, overlay_with, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::wait::SOON;
+use crate::harness::{objects, quiet, wait};
 
 /// The field of machine templates that has a default, in their schema.
 const JITTER: &str = "/properties/spec/properties/template/properties/spec/properties/backend/properties/inMemory/properties/vm\
     /properties/provisioning/properties/startupJitter";
 
 /// An API server with a reconciler.
-pub(super) struct Ground {
+pub(super) struct Installation {
     pub client: kube::Client,
     pub kubeconfig: PathBuf,
     /// For files of the fleet.
@@ -41,7 +41,7 @@ struct Real {
 const EXTERNAL: &str = "Cluster,MachineDeployment,MachineSet,Machine,MachinePool,MachineHealthCheck,EmbeddedCluster,\
     EmbeddedControlPlane,EmbeddedMachine,EmbeddedConfig,EmbeddedMachinePool";
 
-impl Ground {
+impl Installation {
     pub(super) async fn embedded() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
@@ -50,10 +50,10 @@ impl Ground {
         let reconciler = Topologist::serve(&[&address[..], &[&*state.display().to_string()]].concat());
         reconciler.wait_until_ready();
         let kubeconfig = state.join("kubeconfig");
-        let client = client(&kubeconfig).await;
-        let ground = Ground { client, kubeconfig, folder, reconciler, real: None };
-        ground.change_definitions().await;
-        ground
+        let client = objects::client(&kubeconfig).await;
+        let installation = Installation { client, kubeconfig, folder, reconciler, real: None };
+        installation.change_definitions().await;
+        installation
     }
 
     pub(super) async fn real() -> Self {
@@ -79,10 +79,10 @@ impl Ground {
         reconciler.wait_for_log("Acquired the Lease");
         let (client, kubeconfig) = (kubernetes.client(), kubernetes.kubeconfig().to_owned());
         let real = Some(Real { _webhook: webhook, _normaliser: normaliser, _kubernetes: kubernetes });
-        let ground = Ground { client, kubeconfig, folder, reconciler, real };
-        ground.change_definitions().await;
-        ground.webhooks_are_called().await;
-        ground
+        let installation = Installation { client, kubeconfig, folder, reconciler, real };
+        installation.change_definitions().await;
+        installation.webhooks_are_called().await;
+        installation
     }
 
     /// Whether the reconciler can stand still while its API server goes on.
@@ -100,6 +100,15 @@ impl Ground {
         self.reconciler.log_text()
     }
 
+    /// Waits until the reconciler has seen all Clusters as they are now, and has nothing left to do.
+    pub(super) async fn until_quiet(&self) {
+        let clusters = objects::list(&api(&self.client, "", CORE, "Cluster")).await;
+        for mut cluster in clusters {
+            cluster["kind"] = json!("Cluster");
+            quiet::until_quiet_async(&self.reconciler, &cluster).await;
+        }
+    }
+
     /// The reconciler writes nothing until it is told to go on.
     pub(super) fn hold(&self) {
         if self.can_wait() {
@@ -113,8 +122,8 @@ impl Ground {
         }
     }
 
-    /// Everything that topologies make is served in a second version, which has the same fields; and machine templates, those of
-    /// classes included, have a default.
+    /// Everything that topologies make is served in a second version, which has the same fields; and machine templates,
+    /// those of classes included, have a default.
     async fn change_definitions(&self) {
         for (api_version, kind) in MADE.into_iter().chain([(CORE, "MachineHealthCheck")]) {
             let (group, version) = api_version.split_once('/').unwrap();
@@ -163,17 +172,7 @@ fn serve(account: &Path, certificates: &Path, arguments: &[&str]) -> Topologist 
     Topologist::serve(&[&common[..], arguments].concat())
 }
 
-async fn client(kubeconfig: &Path) -> kube::Client {
-    let config = Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
-    kube::Client::try_from(config).unwrap()
-}
-
 /// Waits until something holds.
 async fn until(fact: &str, holds: impl AsyncFn() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "it does not come to hold that {fact}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait::until_async(fact, SOON, holds, wait::nothing).await;
 }

@@ -1,5 +1,5 @@
-//! Deletions of ConfigMaps that own each other, and the stores that carry them out: the virtual clock of simulations, and API servers.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+//! Deletions of ConfigMaps that own each other, and the stores that carry them out: the virtual clock of simulations,
+//! and API servers.
 
 use std::collections::BTreeMap;
 

@@ -1,22 +1,22 @@
 //! A server whose machines take some milliseconds, with kubectl, and with a history of everything that was written.
 //!
-//! `Place` of the test binary says which API server it is.
+//! `Backend` of the test binary says which API server it is.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use super::super::place::Place;
-use crate::kubectl_client::Kubectl;
+use super::super::backend::Backend;
+use crate::harness::kubectl::Kubectl;
+use crate::harness::quiet::until_quiet;
+use crate::harness::{objects, wait};
 
 /// How long a whole story may take on a busy machine.
 const LONG: Duration = Duration::from_mins(1);
@@ -38,25 +38,26 @@ const TIMINGS: [(&str, &str); 9] = [
 pub const PARTS: &str = "clusters,machinedeployments,machinesets,machines,machinepools,machinehealthchecks,\
     embeddedclusters,embeddedcontrolplanes,embeddedmachines,embeddedmachinepools,embeddedconfigs";
 
-pub struct Ground {
+pub struct TestServer {
     pub kubectl: Kubectl,
-    place: Place,
+    backend: Backend,
     folder: tempfile::TempDir,
 }
 
-impl std::ops::Deref for Ground {
-    type Target = Place;
+impl std::ops::Deref for TestServer {
+    type Target = Backend;
 
-    fn deref(&self) -> &Place {
-        &self.place
+    fn deref(&self) -> &Backend {
+        &self.backend
     }
 }
 
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/machines").join(name)
+    objects::fixture("machines").join(name)
 }
 
-/// A Cluster of the class "swift" with a control plane of this size, and with these MachineDeployments and MachinePools.
+/// A Cluster of the class "swift" with a control plane of this size, and with these MachineDeployments and
+/// MachinePools.
 pub fn cluster(control_plane: usize, deployments: &Value, pools: &Value) -> Value {
     let mut topology =
         json!({"classRef": {"name": "swift"}, "version": "v1.32.0", "controlPlane": {"replicas": control_plane}});
@@ -74,7 +75,7 @@ pub fn workers(name: &str, replicas: usize) -> Value {
     json!({"class": "worker", "name": name, "replicas": replicas})
 }
 
-impl Ground {
+impl TestServer {
     /// A server on the classes of these stories.
     pub fn start(more: &[&str]) -> Self {
         Self::start_with(&json!({}), more)
@@ -87,9 +88,9 @@ impl Ground {
         let mut all: Value = TIMINGS.into_iter().map(|(name, time)| (name.to_owned(), json!(time))).collect();
         all.as_object_mut().unwrap().extend(timings.as_object().unwrap().clone());
         std::fs::write(path("timings.yaml"), all.to_string()).unwrap();
-        let place = Place::start(folder.path(), more);
-        let kubectl = Kubectl::within(place.kubeconfig.clone(), place.namespace.clone());
-        Ground { kubectl, place, folder }
+        let backend = Backend::start(folder.path(), more);
+        let kubectl = Kubectl::within(backend.kubeconfig.clone(), backend.namespace.clone());
+        TestServer { kubectl, backend, folder }
     }
 
     /// A file of the server.
@@ -141,11 +142,19 @@ impl Ground {
     /// The same, for stories that take longer.
     #[track_caller]
     pub fn until_within(&self, patience: Duration, what: &str, is_so: impl Fn() -> bool) {
-        let deadline = Instant::now() + patience;
-        while !is_so() {
-            assert!(Instant::now() < deadline, "{what}\n{}", self.state());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait::until(what, patience, is_so, || self.state());
+    }
+
+    /// An object by kind and name, such as `cluster/demo`.
+    #[track_caller]
+    pub fn object(&self, name: &str) -> Value {
+        serde_json::from_str(&self.kubectl.out(&["get", name, "-o", "json"])).unwrap()
+    }
+
+    /// Waits until topologist has seen an object as it is now, and has nothing left to do.
+    #[track_caller]
+    pub fn until_quiet(&self, object: &str) {
+        until_quiet(&self.topologist, &self.object(object));
     }
 
     /// What there is, for the message of a story that fails.
@@ -153,7 +162,7 @@ impl Ground {
         let objects = self.kubectl.run(&["get", PARTS, "-o", "wide", "--ignore-not-found"]).out;
         let conditions = self.kubectl.run(&["describe", "clusters,machinepools,machinehealthchecks"]).out;
         let events = self.kubectl.run(&["get", "events"]).out;
-        let warnings: String = self.topologist.log_text().lines().filter(|line| line.contains("WARN")).collect();
+        let warnings = self.topologist.warnings();
         format!("{objects}\n{conditions}\n{events}\n{warnings}")
     }
 
@@ -187,9 +196,7 @@ impl Ground {
 
     /// A client that is faster than kubectl.
     pub async fn client(&self) -> kube::Client {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        kube::Client::try_from(config).unwrap()
+        objects::client(&self.kubeconfig).await
     }
 
     /// kubectl for the API of a workload cluster, by its Secret.
@@ -213,8 +220,8 @@ impl Ground {
         History::start(&self.kubectl, kind)
     }
 
-    /// Everything that is written from now on under a path of the API, such as `v1/namespaces/default/pods`, of which there may be
-    /// none yet.
+    /// Everything that is written from now on under a path of the API, such as `v1/namespaces/default/pods`, of which
+    /// there may be none yet.
     pub fn history_from_now(&self, path: &str) -> History {
         let path = format!("/apis/{path}");
         let list: Value = serde_json::from_str(&self.kubectl.out(&["get", "--raw", &path])).unwrap();
@@ -260,11 +267,8 @@ pub struct History {
 impl History {
     fn start(kubectl: &Kubectl, kind: &str) -> Self {
         let history = Self::of(kubectl.command(&["get", kind, "--watch", "--output-watch-events", "-o", "json"]));
-        let deadline = Instant::now() + LONG;
-        while history.events.lock().unwrap().is_empty() {
-            assert!(Instant::now() < deadline, "the watch of {kind} tells nothing");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let has_begun = || !history.events.lock().unwrap().is_empty();
+        wait::until(&format!("the watch of {kind} shows objects"), LONG, has_begun, String::new);
         history
     }
 

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! There are no controllers: nothing gives a namespace a `default` ServiceAccount, and unless the test starts a
-//! `ControllerManager`, nothing collects garbage or finishes the deletion of a namespace. Admission webhooks are called on loopback, so configure them with `url`, not with `service`. A new
-//! webhook or RBAC rule takes a moment to be seen; wait for its effect.
-#![allow(dead_code, reason = "every test binary compiles this file and uses a part of it")]
+//! `ControllerManager`, nothing collects garbage or finishes the deletion of a namespace. Admission webhooks are called
+//! on loopback, so configure them with `url`, not with `service`. A new webhook or RBAC rule takes a moment to be seen;
+//! wait for its effect.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -34,6 +34,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use serde_json::{Value, json};
+
+use super::wait;
 
 /// Who the harness is in `managedFields`.
 const FIELD_MANAGER: &str = "topologist-tests";
@@ -489,15 +491,7 @@ fn is_established(definition: &CustomResourceDefinition) -> bool {
 
 /// Asks until there is an answer; panics with the last error when it takes too long.
 async fn until<T>(fact: &str, ask: impl AsyncFn() -> kube::Result<Option<T>>) -> T {
-    let start = Instant::now();
-    loop {
-        let answer = ask().await;
-        match answer {
-            Ok(Some(answer)) => return answer,
-            outcome if start.elapsed() > SERVE_LIMIT => {
-                panic!("after {SERVE_LIMIT:?} it does not hold that {fact}: {:?}", outcome.err())
-            }
-            _ => tokio::time::sleep(POLL).await,
-        }
-    }
+    let answered = async || ask().await.ok().flatten();
+    let error = async || ask().await.err().map(|error| error.to_string()).unwrap_or_default();
+    wait::until_some_async(fact, SERVE_LIMIT, answered, error).await
 }

@@ -5,11 +5,10 @@
 //!                                   end of file: kill it
 //! ```
 //!
-//! It runs three controllers: the garbage collector, the one that empties namespaces that are being deleted, and the one that
-//! fills aggregated ClusterRoles. They act on every namespace, so start it for a kube-apiserver that other tests do not use: their
-//! objects may name owners that do not exist. The garbage collector looks for new kinds every 30 seconds, so define all kinds
-//! before it starts.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+//! It runs three controllers: the garbage collector, the one that empties namespaces that are being deleted, and the
+//! one that fills aggregated ClusterRoles. They act on every namespace, so start it for a kube-apiserver that other
+//! tests do not use: their objects may name owners that do not exist. The garbage collector looks for new kinds every
+//! 30 seconds, so define all kinds before it starts.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -22,7 +21,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
-use crate::kubernetes::Kubernetes;
+use super::kubernetes::Kubernetes;
 
 /// How long the start may take on a busy machine.
 const START_LIMIT: Duration = Duration::from_mins(2);

@@ -1,27 +1,63 @@
 //! The binary under test as a process.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use kube::config::Kubeconfig;
 use serde_json::Value;
 
-/// How long anything that should happen at once may take on a busy machine.
-pub const SOON: Duration = Duration::from_secs(30);
+use super::wait::{self, SOON};
+
 /// How long the lines of a process that has ended may take to be read.
 const LAST_LINES: Duration = Duration::from_secs(3);
+
+/// The entries of a log, one a line; a line that is no JSON is a string.
+type Log = Arc<Entries>;
+
+type Entries = Mutex<Vec<Value>>;
+
+/// The logs of the processes that run, by the address of their API server.
+static LOGS: Mutex<Vec<(String, Weak<Entries>)>> = Mutex::new(Vec::new());
+
+/// The warnings and errors of the processes on the API server of a kubeconfig.
+pub fn warnings_at(kubeconfig: &Path) -> String {
+    let Some(address) = api_address(kubeconfig) else { return String::new() };
+    let logs = LOGS.lock().unwrap();
+    let ours = logs.iter().filter(|(at, _)| *at == address).filter_map(|(_, log)| log.upgrade());
+    ours.map(|log| warnings(&log.lock().unwrap())).collect()
+}
+
+/// Host and port of the API server of a kubeconfig.
+fn api_address(kubeconfig: &Path) -> Option<String> {
+    let server = Kubeconfig::read_from(kubeconfig).ok()?.clusters.pop()?.cluster?.server?;
+    let uri: http::Uri = server.parse().ok()?;
+    uri.authority().map(ToString::to_string)
+}
+
+fn note_log(address: String, log: &Log) {
+    let mut logs = LOGS.lock().unwrap();
+    logs.retain(|(_, log)| log.strong_count() > 0);
+    logs.push((address, Arc::downgrade(log)));
+}
+
+/// The value of `--kubeconfig`.
+fn kubeconfig(command: &Command) -> Option<PathBuf> {
+    let mut arguments = command.get_args();
+    arguments.find(|argument| *argument == "--kubeconfig")?;
+    arguments.next().map(PathBuf::from)
+}
 
 /// A `topologist serve` that is up.
 pub struct Topologist {
     child: Child,
     /// Kills the child when this process ends, however it ends: a static is never dropped.
     watchdog: Child,
-    log: Arc<Mutex<Vec<Value>>>,
+    log: Log,
     /// `127.0.0.1:port` of the webhook.
     pub webhook: String,
     /// `127.0.0.1:port` of conversions.
@@ -78,8 +114,8 @@ pub fn after(preparation: &str, command: &Command) -> Command {
 /// Makes the file system read-only, as `readOnlyRootFilesystem` does; `/tmp` may be another one.
 pub const READ_ONLY: &str = "mount -o remount,bind,ro / && { mount -o remount,bind,ro /tmp 2>/dev/null || true; }";
 
-/// `serve` on free ports, with a log that is read. Every second one is of the version before, if `TOPOLOGIST_PREVIOUS` says where
-/// that is.
+/// `serve` on free ports, with a log that is read. Every second one is of the version before, if `TOPOLOGIST_PREVIOUS`
+/// says where that is.
 pub fn serving(arguments: &[&str]) -> Command {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let addresses = ["serve", "--log-format=json", "--webhook-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0"];
@@ -104,13 +140,15 @@ impl Topologist {
 
     /// Starts a command that serves and logs in JSON.
     pub fn spawn(mut command: Command) -> Self {
+        let address = kubeconfig(&command).and_then(|path| api_address(&path));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command starts");
         let watchdog = Command::new("bash")
             .args(["-c", "cat >/dev/null; kill -KILL \"$0\" 2>/dev/null", &child.id().to_string()])
             .stdin(Stdio::piped())
             .spawn()
             .expect("bash starts");
-        let log = Arc::new(Mutex::new(Vec::new()));
+        let log = Log::default();
+        address.into_iter().for_each(|address| note_log(address, &log));
         let stderr = child.stderr.take().expect("stderr is piped");
         std::thread::spawn({
             let log = log.clone();
@@ -131,6 +169,9 @@ impl Topologist {
         let address = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
         (self.webhook, self.conversions) = (address("webhook"), address("conversions"));
         (self.admin, self.api) = (address("admin"), address("api"));
+        if !self.api.is_empty() {
+            note_log(self.api.clone(), &self.log);
+        }
     }
 
     /// Waits for a log line with this message.
@@ -162,14 +203,12 @@ impl Topologist {
 
     /// The log so far, one entry a line.
     pub fn log_text(&self) -> String {
-        self.log.lock().unwrap().iter().map(|entry| format!("{entry}\n")).collect()
+        text(&self.log.lock().unwrap())
     }
 
     /// The warnings and errors in the log so far, one entry a line.
     pub fn warnings(&self) -> String {
-        let log = self.log.lock().unwrap();
-        let warnings = log.iter().filter(|entry| entry["level"] == "WARN" || entry["level"] == "ERROR");
-        warnings.map(|entry| format!("{entry}\n")).collect()
+        warnings(&self.log.lock().unwrap())
     }
 
     /// The answer of `/readyz`, `/healthz` or `/metrics`: status and body.
@@ -185,11 +224,10 @@ impl Topologist {
 
     /// Waits until `/readyz` says yes.
     pub fn wait_until_ready(&self) {
-        let deadline = Instant::now() + SOON;
-        while self.admin_get("/readyz").0 != 200 {
-            assert!(Instant::now() < deadline, "not ready: {:?}\n{}", self.admin_get("/readyz"), self.log_text());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let is_ready = || self.admin_get("/readyz").0 == 200;
+        wait::until("the server is ready", SOON, is_ready, || {
+            format!("{:?}\n{}", self.admin_get("/readyz"), self.log_text())
+        });
     }
 
     /// Sends a signal by name, such as `TERM`.
@@ -205,15 +243,18 @@ impl Topologist {
 
     /// Waits for the end of the process.
     pub fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + SOON;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "the process does not end:\n{}", self.log_text());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let (child, log) = (&mut self.child, &self.log);
+        wait::until_some("the process ends", SOON, || child.try_wait().unwrap(), || text(&log.lock().unwrap()))
     }
+}
+
+fn warnings(log: &[Value]) -> String {
+    let warnings = log.iter().filter(|entry| entry["level"] == "WARN" || entry["level"] == "ERROR");
+    warnings.map(|entry| format!("{entry}\n")).collect()
+}
+
+fn text(log: &[Value]) -> String {
+    log.iter().map(|entry| format!("{entry}\n")).collect()
 }
 
 /// The most memory that a process has used, and the time that it has run on processors.
@@ -222,7 +263,8 @@ fn figures(process: u32) -> Option<String> {
     let status = read("status")?;
     let peak: u64 =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
-    // The fields after the name, which may hold anything: user and system time are the 12th and 13th of them, in 1/100 s.
+    // The fields after the name, which may hold anything: user and system time are the 12th and 13th of them, in 1/100
+    // s.
     let stat = read("stat")?;
     let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
     let ticks: u64 = fields.get(11..13)?.iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum();

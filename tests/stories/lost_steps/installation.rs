@@ -3,24 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use kube::api::{Api, DynamicObject};
+use serde_json::json;
 use topologist::budget::MemoryPool;
 use topologist::embedded::workloads::Workloads;
 use topologist::embedded::{Embedded, Options};
-use topologist::extension_client::Clients;
 use topologist::hub::ObjectKey;
-use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::contract::Definitions;
 use topologist::kubernetes::extensions::Extensions;
-use topologist::kubernetes::lease::{Candidacy, Election};
-use topologist::kubernetes::watch;
+use topologist::kubernetes::lease::Candidacy;
 use topologist::lifecycle::Settings;
 use topologist::lifecycle::settings::Timings;
 use topologist::reconciler::controller::ClassController;
@@ -30,31 +25,34 @@ use topologist::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClus
 use topologist::reconciler::setup::Setup;
 use topologist::reconciler::templates::TemplatesController;
 use topologist::reconciler::topology::{Deletions, TopologyController};
-use topologist::telemetry::metrics::Metrics;
-use topologist::world::Facts;
-use topologist::{crd, topology, yaml};
+use topologist::world::Scope;
+use topologist::{crd, topology};
 
 use super::wire::Wire;
+use crate::harness::controllers::{Controllers, LEASE};
+use crate::harness::objects::{Objects, api, bundle};
+use crate::harness::wait;
 
 pub(super) const CORE: &str = "cluster.x-k8s.io/v1beta2";
 pub(super) const RUNTIME: &str = "runtime.cluster.x-k8s.io/v1beta2";
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.topologist.dev/v1beta1";
 const NAMESPACE: &str = "default";
-/// How long a step may take on a busy machine: much less than a resync.
-const LIMIT: Duration = Duration::from_mins(2);
-/// The duration of the lease.
-const LEASE: Duration = Duration::from_secs(6);
 
 /// The API servers, and the controllers between them.
-pub(super) struct Ground {
-    /// The client of the test, which does not use the wire.
-    pub client: kube::Client,
+pub(super) struct Installation {
+    /// The objects as the test reads and writes them, which does not use the wire.
+    objects: Objects,
     pub wire: Arc<Wire>,
-    /// What is registered of ExtensionConfigs.
-    pub extensions: Arc<Extensions>,
-    metrics: Arc<Metrics>,
     workloads: Workloads,
-    _tasks: JoinSet<()>,
+    controllers: Controllers,
+}
+
+impl Deref for Installation {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
 }
 
 /// The workload clusters, reached over the wire.
@@ -91,40 +89,31 @@ impl WorkloadClusters for Remote {
     }
 }
 
-impl Ground {
+impl Installation {
     /// Answers to writes are delayed by this.
     pub(super) async fn start(delay: Duration) -> Self {
         let embedded = Embedded::new(Options::default());
         embedded.load(crd::definitions()).unwrap();
-        let (wire, metrics) = (Wire::new(delay), Arc::<Metrics>::default());
-        let client = wire.client(&embedded.client());
-        let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED)));
-        let candidacy = Candidacy::new(NAMESPACE, "topologist", LEASE);
-        let (election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
-        let setup = Setup {
-            client: client.clone(),
-            leadership: leadership.clone(),
-            cache: cache.clone(),
-            extensions: None,
-            metrics: metrics.clone(),
-        };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(watch::keep_current(client.clone(), cache, metrics.clone()));
-        tasks.spawn(election.run(CancellationToken::new()));
+        let wire = Wire::new(delay);
         let workloads = Workloads::new(Options::default()).unwrap();
         let remote = Arc::new(Remote { workloads: workloads.clone(), wire: wire.clone() });
-        let extensions = Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone()));
-        let (counted, registered) = (metrics.clone(), extensions.clone());
-        let lead = move || {
-            let work = Controllers::new(&setup, remote.clone(), registered.clone());
-            Definitions::beside(client.clone(), counted.clone(), async move |definitions| work.run(definitions).await)
-        };
-        tasks.spawn(async move { leadership.while_leading(lead).await });
-        let ground = Ground { client: embedded.client(), wire, extensions, metrics, workloads, _tasks: tasks };
+        let candidacy = Candidacy::new(NAMESPACE, "topologist", LEASE);
+        let client = wire.client(&embedded.client());
+        let controllers =
+            Controllers::start(client, Scope::default(), candidacy, move |setup, extensions, definitions| {
+                Box::pin(Term::new(&setup, remote.clone(), extensions).run(definitions))
+            });
+        let objects = Objects { client: embedded.client(), namespace: NAMESPACE.to_owned() };
+        let installation = Installation { objects, wire, workloads, controllers };
         for object in bundle("class.yaml") {
-            ground.apply(&object).await;
+            installation.create(object).await;
         }
-        ground
+        installation
+    }
+
+    /// The registered ExtensionConfigs.
+    pub(super) fn extensions(&self) -> &Extensions {
+        &self.controllers.extensions
     }
 
     /// Makes a Cluster of the bundle's class.
@@ -135,52 +124,18 @@ impl Ground {
         topology["controlPlane"]["replicas"] = json!(control_planes);
         topology["workers"] = json!({"machineDeployments":
             [{"class": "default-worker", "name": "blue", "replicas": workers}]});
-        self.apply(&cluster).await;
-    }
-
-    pub(super) fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
-        api(&self.client, api_version, kind)
+        self.create(cluster).await;
     }
 
     /// Objects of the workload cluster of a Cluster; nothing while it has none.
     pub(super) fn in_workload(&self, cluster: &str, kind: &str) -> Option<Api<DynamicObject>> {
         let found = self.workloads.get(&ObjectKey::new(NAMESPACE, cluster))?;
-        Some(api(&found.embedded.client(), "v1", kind))
-    }
-
-    pub(super) async fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
-        list(&self.api(api_version, kind)).await
-    }
-
-    pub(super) async fn get(&self, api_version: &str, kind: &str, name: &str) -> Option<Value> {
-        let found = self.api(api_version, kind).get_opt(name).await.unwrap();
-        found.map(|found| serde_json::to_value(found).unwrap())
-    }
-
-    pub(super) async fn apply(&self, object: &Value) {
-        let text = |name: &str| object.pointer(name).and_then(Value::as_str).unwrap().to_owned();
-        let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
-        let params = PatchParams::apply("a-user").force();
-        let made = self.api(&api_version, &kind).patch(&name, &params, &Patch::Apply(object)).await;
-        made.unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
-    }
-
-    pub(super) async fn merge(&self, api_version: &str, kind: &str, name: &str, patch: Value) {
-        let made = self.api(api_version, kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        made.unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
-    }
-
-    pub(super) async fn delete(&self, api_version: &str, kind: &str, name: &str) {
-        self.api(api_version, kind).delete(name, &DeleteParams::background()).await.unwrap();
+        Some(api(&found.embedded.client(), NAMESPACE, "v1", kind))
     }
 
     /// Waits until something holds.
     pub(super) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
-        let started = Instant::now();
-        while !holds().await {
-            assert!(started.elapsed() <= LIMIT, "{what} did not come true\n{}", self.state().await);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        wait::until_async(what, wait::ROLLOUT, holds, async || self.state().await).await;
     }
 
     /// Waits until this many Machines of a Cluster run.
@@ -195,7 +150,7 @@ impl Ground {
 
     /// How many runs of each controller had nothing to write, or left a paused object alone.
     pub(super) fn runs(&self) -> BTreeMap<String, u64> {
-        let text = self.metrics.render();
+        let text = self.controllers.metrics.render();
         let mut all: BTreeMap<String, u64> = BTreeMap::new();
         for run in text.lines().filter_map(|line| line.strip_prefix("topologist_reconciles_total{controller=\"")) {
             let (controller, outcome) = run.split_once("\",outcome=\"").unwrap();
@@ -220,7 +175,7 @@ impl Ground {
 }
 
 /// The controllers of one term.
-struct Controllers {
+struct Term {
     classes: Arc<ClassController>,
     topologies: Arc<TopologyController>,
     templates: Arc<TemplatesController>,
@@ -228,7 +183,7 @@ struct Controllers {
     extensions: Arc<ExtensionController>,
 }
 
-impl Controllers {
+impl Term {
     fn new(setup: &Setup, workloads: Arc<Remote>, extensions: Arc<Extensions>) -> Self {
         let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
         let topologies = TopologyController {
@@ -239,7 +194,7 @@ impl Controllers {
             deletions: Deletions::default(),
             memory: Arc::new(MemoryPool::unlimited()),
         };
-        Controllers {
+        Term {
             classes: Arc::new(ClassController(setup.clone())),
             topologies: Arc::new(topologies),
             templates: Arc::new(TemplatesController(setup.clone())),
@@ -257,27 +212,4 @@ impl Controllers {
             () = self.extensions.run() => {}
         }
     }
-}
-
-fn api(client: &kube::Client, api_version: &str, kind: &str) -> Api<DynamicObject> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let gvk = GroupVersionKind::gvk(group, version, kind);
-    match kind {
-        "ClusterClass" => {
-            Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk_with_plural(&gvk, "clusterclasses"))
-        }
-        "Node" | "ExtensionConfig" => Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk)),
-        _ => Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&gvk)),
-    }
-}
-
-pub(super) async fn list(api: &Api<DynamicObject>) -> Vec<Value> {
-    let list = api.list(&ListParams::default()).await.unwrap();
-    list.items.into_iter().map(|item| serde_json::to_value(item).unwrap()).collect()
-}
-
-fn bundle(name: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name);
-    let text = std::fs::read_to_string(path).unwrap();
-    yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect()
 }

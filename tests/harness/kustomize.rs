@@ -1,5 +1,4 @@
 //! Manifests as `kubectl apply -k` would send them.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -123,8 +122,8 @@ pub fn permissions(objects: Vec<Value>) -> Vec<Value> {
     objects.into_iter().filter(|object| is_wanted(object["kind"].as_str().unwrap())).collect()
 }
 
-/// Those objects that are webhook configurations, with an address instead of the Service: there is nothing behind Services
-/// where only an API server runs.
+/// Those objects that are webhook configurations, with an address instead of the Service: there is nothing behind
+/// Services where only an API server runs.
 pub fn webhooks_at(objects: Vec<Value>, address: &str, authority: &[u8]) -> Vec<Value> {
     let bundle = STANDARD.encode(authority);
     let is_wanted = |object: &Value| object["kind"].as_str().unwrap().ends_with("WebhookConfiguration");

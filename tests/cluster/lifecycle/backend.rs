@@ -1,27 +1,28 @@
-//! Where the stories about machines run here: a namespace of their own, and a process that looks at this namespace alone.
+//! Where the stories about machines run here: a namespace of their own, and a process that looks at this namespace
+//! alone.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use topologist::yaml;
 
-use super::both::ground::fixture;
+use super::both::server::fixture;
 use super::server::Shared;
 use super::story::nothing_was_forbidden;
-use crate::kubectl_client::Kubectl;
-use crate::process::Topologist;
+use crate::harness::kubectl::Kubectl;
+use crate::harness::server::Topologist;
 
 /// The classes of the stories; the others have kinds that are not defined.
 const CLASSES: [&str; 2] = ["older.yaml", "swift.yaml"];
 
 /// A process with a namespace.
-pub struct Place {
+pub struct Backend {
     pub topologist: Topologist,
     pub kubeconfig: PathBuf,
     pub namespace: String,
 }
 
-impl Place {
+impl Backend {
     /// The classes of the stories in a new namespace, and a process with the timings of a file in a folder.
     pub fn start(folder: &Path, more: &[&str]) -> Self {
         // The story may be in a runtime, which cannot wait for another one.
@@ -30,15 +31,16 @@ impl Place {
 
     async fn begin(folder: &Path, more: &[&str]) -> Self {
         let shared = Shared::get().await;
-        let kubernetes = &shared.ground.kubernetes;
+        let kubernetes = &shared.installation.kubernetes;
         let namespace = kubernetes.namespace("machines").await;
         let timings = folder.join("timings.yaml").display().to_string();
-        let topologist = shared.ground.start_within(&namespace, &[&["--timings", &timings][..], more].concat()).await;
-        let place = Place { topologist, kubeconfig: kubernetes.kubeconfig().to_owned(), namespace };
-        let kubectl = Kubectl::within(place.kubeconfig.clone(), place.namespace.clone());
-        kubectl.with_input(&CLASSES.map(|name| place.objects(name)).concat(), &["create", "-f", "-"]).unwrap();
-        place.topologist.wait_until_ready();
-        place
+        let topologist =
+            shared.installation.start_within(&namespace, &[&["--timings", &timings][..], more].concat()).await;
+        let backend = Backend { topologist, kubeconfig: kubernetes.kubeconfig().to_owned(), namespace };
+        let kubectl = Kubectl::within(backend.kubeconfig.clone(), backend.namespace.clone());
+        kubectl.with_input(&CLASSES.map(|name| backend.objects(name)).concat(), &["create", "-f", "-"]).unwrap();
+        backend.topologist.wait_until_ready();
+        backend
     }
 
     /// The objects of a fixture, in the namespace.
@@ -53,7 +55,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Backend {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             nothing_was_forbidden(&self.topologist);

@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::both::ground::fixture;
-use crate::process::Topologist;
+use super::both::server::fixture;
+use crate::harness::server::Topologist;
 
 /// A process with its API.
-pub struct Place {
+pub struct Backend {
     pub topologist: Topologist,
     pub kubeconfig: PathBuf,
     pub namespace: String,
 }
 
-impl Place {
+impl Backend {
     /// A server on the classes of the stories, or on those that a story loads, with the timings of a file in a folder.
     pub fn start(folder: &Path, more: &[&str]) -> Self {
         let path = |name: &str| folder.join(name).display().to_string();
@@ -22,6 +22,6 @@ impl Place {
         let load: &[_] = if more.contains(&"--load") { &[] } else { &["--load", &classes] };
         let topologist = Topologist::serve(&[&arguments, load, more].concat());
         topologist.wait_until_ready();
-        Place { topologist, kubeconfig: folder.join("state/kubeconfig"), namespace: "default".to_owned() }
+        Backend { topologist, kubeconfig: folder.join("state/kubeconfig"), namespace: "default".to_owned() }
     }
 }

@@ -1,12 +1,11 @@
 //! The hooks of an upgrade, each of which blocks until a story opens it.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Reply};
+use super::extension::{Reply, TestExtension};
 
 /// The hooks of an upgrade in their order.
 pub const UPGRADE_HOOKS: [&str; 6] = [
@@ -29,7 +28,7 @@ pub struct Hold {
 }
 
 /// All hooks of an upgrade block.
-pub fn holds(lab: &Lab, from: &'static str, to: &'static str) -> Vec<Hold> {
+pub fn holds(lab: &TestExtension, from: &'static str, to: &'static str) -> Vec<Hold> {
     let hold = |(at, hook): (usize, &&'static str)| {
         let blocks = Arc::new(AtomicBool::new(true));
         let own = blocks.clone();

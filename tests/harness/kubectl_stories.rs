@@ -1,6 +1,5 @@
-//! What kubectl does with objects of a custom kind, whatever API server answers: stories that are told to the embedded API and
-//! to a real one.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+//! What kubectl does with objects of a custom kind, whatever API server answers: stories that are told to the embedded
+//! API and to a real one.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,13 +8,13 @@ use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
-use crate::kubectl_client::{Kubectl, Outcome};
-use crate::process::SOON;
+use super::kubectl::{Kubectl, Outcome};
+use super::wait::SOON;
 
 /// A test for each story, with the kubectl that `$start` makes.
 macro_rules! stories {
     ($start:expr) => {
-        $crate::gadgets::stories!($start => discovery_says_of_a_kind_what_every_server_says,
+        $crate::harness::kubectl_stories::stories!($start => discovery_says_of_a_kind_what_every_server_says,
             kinds_that_every_server_has_show_their_own_columns,
             objects_are_shown_in_the_columns_of_their_kind_and_in_every_form,
             applied_objects_are_created_changed_and_left_alone,
@@ -32,7 +31,7 @@ macro_rules! stories {
     ($start:expr => $($story:ident),*) => {
         $(#[test]
         fn $story() {
-            $crate::gadgets::$story(&$start());
+            $crate::harness::kubectl_stories::$story(&$start());
         })*
     };
 }

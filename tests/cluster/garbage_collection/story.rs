@@ -4,17 +4,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Config;
 use kube::api::{Api, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::controller_manager::ControllerManager;
-use crate::kubectl_client::Kubectl;
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
-use crate::process::{Topologist, make_certificates};
+use crate::harness::controller_manager::ControllerManager;
+use crate::harness::kubectl::Kubectl;
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
+use crate::harness::server::{Topologist, make_certificates};
+use crate::harness::{objects, wait};
 use crate::rollout::site::{CORE, Site, without_conversion};
 
 /// Which API server a story runs on.
@@ -27,7 +26,7 @@ pub(super) enum Server {
 }
 
 /// An API server with topologist.
-struct Ground {
+struct Installation {
     topologist: Topologist,
     kubeconfig: PathBuf,
     /// What runs besides, and files.
@@ -35,13 +34,13 @@ struct Ground {
     _folder: tempfile::TempDir,
 }
 
-impl Ground {
+impl Installation {
     async fn shared(server: Server) -> &'static Self {
-        static REAL: OnceCell<Ground> = OnceCell::const_new();
-        static EMBEDDED: OnceCell<Ground> = OnceCell::const_new();
+        static REAL: OnceCell<Installation> = OnceCell::const_new();
+        static EMBEDDED: OnceCell<Installation> = OnceCell::const_new();
         match server {
-            Server::Real => REAL.get_or_init(Ground::real).await,
-            Server::Embedded => EMBEDDED.get_or_init(async || Ground::embedded()).await,
+            Server::Real => REAL.get_or_init(Installation::real).await,
+            Server::Embedded => EMBEDDED.get_or_init(async || Installation::embedded()).await,
         }
     }
 
@@ -68,7 +67,7 @@ impl Ground {
         kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &topologist.webhook, &authority))).await;
         let controller_manager = ControllerManager::start(&kubernetes).await;
         let kubeconfig = kubernetes.kubeconfig().to_owned();
-        Ground { topologist, kubeconfig, real: Some((kubernetes, controller_manager)), _folder: folder }
+        Installation { topologist, kubeconfig, real: Some((kubernetes, controller_manager)), _folder: folder }
     }
 
     fn embedded() -> Self {
@@ -77,18 +76,17 @@ impl Ground {
         let arguments = ["--embedded", "--lifecycle", "off", "--state-dir", &state.display().to_string()];
         let topologist = Topologist::serve(&[&arguments[..], &LOG].concat());
         topologist.wait_until_ready();
-        Ground { topologist, kubeconfig: state.join("kubeconfig"), real: None, _folder: folder }
+        Installation { topologist, kubeconfig: state.join("kubeconfig"), real: None, _folder: folder }
     }
 
     /// A client of the current runtime.
     async fn client(&self) -> kube::Client {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        kube::Client::try_from(config).unwrap()
+        objects::client(&self.kubeconfig).await
     }
 }
 
-/// The component `templates` reviews templates of usual providers; those of the embedded provider are in groups of their own.
+/// The component `templates` reviews templates of usual providers; those of the embedded provider are in groups of
+/// their own.
 fn manifests() -> Vec<Value> {
     let mut objects = overlay_with("alone", &["templates"], &[]);
     let webhooks = objects.iter_mut().filter_map(|object| object.get_mut("webhooks")?.as_array_mut()).flatten();
@@ -109,19 +107,19 @@ pub(super) struct Story {
     pub kubectl: Kubectl,
     /// The kinds of objects in namespaces, in the form that kubectl takes.
     pub kinds: String,
-    ground: &'static Ground,
+    installation: &'static Installation,
 }
 
 impl Story {
     pub(super) async fn begin(server: Server) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let ground = Ground::shared(server).await;
+        let installation = Installation::shared(server).await;
         let namespace = format!("garbage-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let kubectl = Kubectl::within(ground.kubeconfig.clone(), namespace.clone());
+        let kubectl = Kubectl::within(installation.kubeconfig.clone(), namespace.clone());
         let listed = kubectl.out(&["api-resources", "--namespaced", "--verbs=list,delete", "-o", "name"]);
         let kinds: Vec<&str> = listed.lines().filter(|kind| !kind.starts_with("events")).collect();
-        let site = Site::on(ground.client().await, namespace).await;
-        let story = Story { site, kubectl, kinds: kinds.join(","), ground };
+        let site = Site::on(installation.client().await, namespace).await;
+        let story = Story { site, kubectl, kinds: kinds.join(","), installation };
         story.until("the guard judges", async || story.denies_what_is_wrong()).await;
         story.site.provide_without_owners().await;
         story
@@ -129,9 +127,9 @@ impl Story {
 
     /// A client of the real server, and its controller manager.
     pub(super) async fn real_cluster() -> (kube::Client, &'static ControllerManager) {
-        let ground = Ground::shared(Server::Real).await;
-        let (_, controller_manager) = ground.real.as_ref().unwrap();
-        (ground.client().await, controller_manager)
+        let installation = Installation::shared(Server::Real).await;
+        let (_, controller_manager) = installation.real.as_ref().unwrap();
+        (installation.client().await, controller_manager)
     }
 
     pub(super) async fn make_namespace(client: &kube::Client, name: &str) {
@@ -162,30 +160,22 @@ impl Story {
 
     /// Waits until something holds, and shows everything when it does not.
     pub(super) async fn until(&self, fact: &str, holds: impl AsyncFn() -> bool) {
-        let started = std::time::Instant::now();
-        while !holds().await {
-            assert!(
-                started.elapsed() < 3 * crate::process::SOON,
-                "it does not come to hold that {fact}: {:#?}\n{}\n{}",
-                self.contents(),
-                self.log(),
-                self.ground.real.as_ref().map(|(_, controller_manager)| controller_manager.log()).unwrap_or_default(),
-            );
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        }
+        let manager = || self.installation.real.as_ref().map(|(_, manager)| manager.log()).unwrap_or_default();
+        let state = async || format!("{:#?}\n{}\n{}", self.contents(), self.log(), manager());
+        wait::until_async(fact, wait::ROLLOUT, holds, state).await;
     }
 
     /// Waits until the garbage collector has deleted an object that became garbage after everything so far.
     pub(super) async fn collected(&self) {
         // The embedded API collects within the write from which it follows.
-        if let Some((_, controller_manager)) = &self.ground.real {
+        if let Some((_, controller_manager)) = &self.installation.real {
             controller_manager.collects_garbage(self.site.client.clone(), &self.site.namespace).await;
         }
     }
 
     /// What topologist has logged of this namespace.
     pub(super) fn log(&self) -> String {
-        let log = self.ground.topologist.log_text();
+        let log = self.installation.topologist.log_text();
         log.lines().filter(|line| line.contains(&self.site.namespace)).map(|line| format!("{line}\n")).collect()
     }
 

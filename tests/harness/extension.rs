@@ -1,5 +1,4 @@
 //! A Runtime Extension as a real HTTPS server, whose handlers do what a test says.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -11,17 +10,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use http::header::LOCATION;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio_rustls::TlsAcceptor;
 use topologist::extensions::openapi;
 use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+
+use super::tls_server::serve;
 
 pub const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
@@ -77,7 +72,7 @@ struct Shared {
 }
 
 /// A running extension.
-pub struct Lab {
+pub struct TestExtension {
     runtime: Option<Runtime>,
     shared: Arc<Shared>,
     pub port: u16,
@@ -85,13 +80,13 @@ pub struct Lab {
     pub ca: String,
 }
 
-impl Drop for Lab {
+impl Drop for TestExtension {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl Lab {
+impl TestExtension {
     pub fn start() -> Self {
         Self::start_as("127.0.0.1")
     }
@@ -104,8 +99,9 @@ impl Lab {
         let port = listener.local_addr().unwrap().port();
         let issued = Issued::make(&[host.to_owned()], 1).unwrap();
         let (ca, shared) = (issued.authority.clone(), Arc::new(Shared::default()));
-        runtime.spawn(serve(listener, issued, Router::new().fallback(answer).with_state(shared.clone())));
-        Lab { runtime: Some(runtime), shared, port, ca }
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        runtime.spawn(async move { serve(TcpListener::from_std(listener).unwrap(), issued, router).await });
+        TestExtension { runtime: Some(runtime), shared, port, ca }
     }
 
     /// From now on nothing answers.
@@ -168,21 +164,6 @@ impl Lab {
     /// How often a handler was called.
     pub fn count(&self, handler: &str) -> usize {
         self.requests_of(handler).len()
-    }
-}
-
-async fn serve(listener: std::net::TcpListener, issued: Issued, router: Router) {
-    let listener = TcpListener::from_std(listener).unwrap();
-    let identity = Identity::new(None, Arc::new(()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
-    let acceptor = TlsAcceptor::from(identity.config().unwrap());
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
-        tokio::spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
-        });
     }
 }
 

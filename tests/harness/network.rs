@@ -3,7 +3,6 @@
 //! ```text
 //!  topologist ──TLS──► Cut ──the same bytes──► kube-apiserver
 //! ```
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;

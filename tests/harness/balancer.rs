@@ -5,9 +5,8 @@
 //!                        └─ every 100 ms ─► /readyz of each replica
 //! ```
 //!
-//! It does what the nodes of a cluster do, not more: it learns late who is ready, leaves open connections where they are,
-//! and does not try another replica when one refuses.
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+//! It does what the nodes of a cluster do, not more: it learns late who is ready, leaves open connections where they
+//! are, and does not try another replica when one refuses.
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::process::{SOON, http_get};
+use super::server::http_get;
+use super::wait::SOON;
 
 /// How late the balancer learns that a replica is ready or no longer ready.
 pub const LAG: Duration = Duration::from_millis(100);

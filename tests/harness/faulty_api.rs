@@ -4,7 +4,6 @@
 //!  topologist ──TLS──► Faulty ──TLS──► kube-apiserver
 //!                        └─ an error instead of the answer, and the end of every open watch
 //! ```
-#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,19 +18,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt, TryStreamExt};
 use http_body_util::{BodyDataStream, BodyExt};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use kube::config::Kubeconfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+
+use super::tls_server::serve;
 
 /// What the API server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,20 +94,6 @@ impl Faulty {
     /// How many of them got an error of the proxy.
     pub fn failures(&self) -> usize {
         self.shared.failures.load(Ordering::Relaxed)
-    }
-}
-
-async fn serve(listener: TcpListener, issued: Issued, router: Router) {
-    let identity = Identity::new(None, Arc::new(()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
-    let acceptor = TlsAcceptor::from(identity.config().unwrap());
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
-        tokio::spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
-        });
     }
 }
 
