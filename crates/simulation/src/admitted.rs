@@ -10,7 +10,7 @@ use model::wire::Version;
 pub(super) fn default(object: &mut Object) {
     let kind = Kind::OF_MACHINES.into_iter().find(|kind| object.group() == GROUP && object.kind() == kind.name());
     let Some(kind) = kind else { return };
-    let text = object.as_ref().to_string();
+    let text = object.to_value().to_string();
     let request = Request {
         phase: Phase::Default,
         kind,
@@ -23,7 +23,7 @@ pub(super) fn default(object: &mut Object) {
     };
     let Ok(question) = Question::decode(&request) else { return };
     let patch = question.settle(&Arc::default(), &Settings::default()).patch;
-    let mut value = object.as_ref().clone();
+    let mut value = object.to_value().into_owned();
     // It is a patch of this object.
     if json_patch::patch(&mut value, &patch).is_ok()
         && let Ok(defaulted) = Object::try_from(value)

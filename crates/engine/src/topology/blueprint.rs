@@ -200,12 +200,12 @@ fn settle(
     *values = list.into();
 }
 
-/// A template of the class, in exactly the version that the class refers to (BP-07).
+/// A template of the class, in exactly the version that the class refers to (BP-07). All copies of it share its spec.
 fn template(reference: &TemplateRef, namespace: &str, world: &World) -> Result<Arc<Object>, Failure> {
     let TemplateRef { api_version, kind, name } = reference;
     let object = ObjectRef::new(api_version, kind, ObjectKey::new(namespace, name));
     match world.object(&object) {
-        Found::Yes(template) => Ok(template),
+        Found::Yes(template) => Ok(template.with_shared_spec()),
         Found::Absent => Err(Failure::NotFound { what: "the template", object }),
         Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         Found::NotAsked => Err(Failure::NotAsked),

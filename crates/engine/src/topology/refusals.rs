@@ -240,11 +240,11 @@ fn is_sent(sent: &Object, violation: &Violation) -> bool {
         ErrorKind::Required => violation.pointer.rsplit_once('/').map_or("", |(parent, _)| parent),
         _ => &violation.pointer,
     };
-    sent.as_ref().pointer(pointer).is_some()
+    sent.to_value().pointer(pointer).is_some()
 }
 
 fn unknown(subject: Subject<'_>, schema: &ResourceSchema, field: String) -> Refusal {
-    let meant = schema.meant_by(subject.sent.as_ref(), &field);
+    let meant = schema.meant_by(&subject.sent.to_value(), &field);
     let hint = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     let detail = format!("unknown field{hint}");
     of(subject, field, ErrorKind::Forbidden, detail)

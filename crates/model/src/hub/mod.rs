@@ -37,7 +37,7 @@ pub use label_requirements::LabelRequirements;
 pub use machines::*;
 pub use metadata::{Metadata, ObjectKey, annotation, label};
 pub use name_template::{NameParts, Named, default_name, name_from, prefixed_name};
-pub use object::{Object, ObjectRef, WrongType, group_of, type_of, version_of};
+pub use object::{Object, ObjectRef, SharedValues, WrongType, group_of, type_of, version_of};
 
 /// The API group of Cluster and ClusterClass.
 pub const GROUP: &str = "cluster.x-k8s.io";

@@ -2,6 +2,9 @@
 //!
 //! They are read by path, with the three outcomes of CT-5.1: a value, nothing, or a value of the wrong JSON type.
 
+mod shared;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,39 +13,87 @@ use serde_json::{Map, Value};
 
 use super::{ContractRef, ObjectKey};
 use golang::json::Weight;
+use shared::SharedParts;
+pub use shared::SharedValues;
 
-/// An object of any kind, as JSON. Copies share their content until one of them is changed.
+/// An object of any kind, as JSON. Copies share their content until one of them is changed; different objects can share equal parts
+/// ([`Object::share`]).
 #[derive(Clone, Debug)]
 pub struct Object(Arc<Content>);
 
-/// The members of an object, and their weight once it was asked for.
+/// The members of an object, and what is computed of them once it was asked for.
 struct Content {
+    /// The object without its shared parts.
     value: Value,
+    shared: SharedParts,
+    /// The object with its shared parts.
+    whole: OnceLock<Value>,
     weight: OnceLock<Weight>,
 }
 
 impl Content {
     const fn new(value: Value) -> Self {
-        Content { value, weight: OnceLock::new() }
+        Content::sharing(value, SharedParts::NONE)
+    }
+
+    const fn sharing(value: Value, shared: SharedParts) -> Self {
+        Content { value, shared, whole: OnceLock::new(), weight: OnceLock::new() }
+    }
+
+    /// The object as one value, which is kept.
+    fn whole(&self) -> &Value {
+        if self.shared.is_empty() { &self.value } else { self.whole.get_or_init(|| self.to_value().into_owned()) }
+    }
+
+    /// The object as one value.
+    fn to_value(&self) -> Cow<'_, Value> {
+        if self.shared.is_empty() {
+            return Cow::Borrowed(&self.value);
+        }
+        if let Some(whole) = self.whole.get() {
+            return Cow::Borrowed(whole);
+        }
+        let mut value = self.value.clone();
+        self.shared.put_into(&mut value);
+        Cow::Owned(value)
+    }
+
+    /// The value that a dotted path begins in, and the path from there.
+    fn start<'p>(&self, path: &'p str) -> (&Value, Option<&'p str>) {
+        match self.shared.at(path) {
+            Some(found) => found,
+            None if self.shared.are_below(path) => (self.whole(), Some(path)),
+            None => (&self.value, Some(path)),
+        }
+    }
+
+    /// What is computed of the content is not valid any more.
+    fn forget(&mut self) {
+        (self.whole, self.weight) = (OnceLock::new(), OnceLock::new());
     }
 }
 
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
+        self.to_value().fmt(f)
     }
 }
 
 impl Clone for Content {
     /// A copy is about to be changed.
     fn clone(&self) -> Self {
-        Content::new(self.value.clone())
+        Content::sharing(self.value.clone(), self.shared.clone())
     }
 }
 
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.value == other.0.value
+        let (one, other) = (&self.0, &other.0);
+        Arc::ptr_eq(one, other)
+            || match one.shared.has_places_of(&other.shared) {
+                true => one.value == other.value && one.shared == other.shared,
+                false => one.to_value() == other.to_value(),
+            }
     }
 }
 
@@ -103,7 +154,9 @@ impl TryFrom<Value> for Object {
 
 impl From<Object> for Value {
     fn from(object: Object) -> Value {
-        Arc::unwrap_or_clone(object.0).value
+        let Content { mut value, shared, .. } = Arc::unwrap_or_clone(object.0);
+        shared.put_into(&mut value);
+        value
     }
 }
 
@@ -120,18 +173,43 @@ impl Default for Object {
 }
 
 impl AsRef<Value> for Object {
+    /// The object as one value, which is kept where parts of it are shared: see [`Object::to_value`].
     fn as_ref(&self) -> &Value {
-        &self.0.value
+        self.0.whole()
     }
 }
 
 impl Object {
-    /// The members of the object.
+    /// The members of the object. Where parts of it are shared, they are copied, and the copy is kept as long as the object.
     ///
     /// # Panics
     /// Never: nothing but an object is ever put here.
     pub fn members(&self) -> &Map<String, Value> {
-        self.0.value.as_object().expect("nothing but an object is ever put here")
+        self.0.whole().as_object().expect("nothing but an object is ever put here")
+    }
+
+    /// The object as one value: a copy that is not kept, where parts of it are shared.
+    pub fn to_value(&self) -> Cow<'_, Value> {
+        self.0.to_value()
+    }
+
+    /// The same object, whose copies go on sharing its spec when they are changed elsewhere.
+    #[must_use]
+    pub fn with_shared_spec(self: &Arc<Self>) -> Arc<Self> {
+        if self.0.shared.has_spec() {
+            return self.clone();
+        }
+        let mut content = Content::clone(&self.0);
+        content.shared.take_spec(&mut content.value);
+        content.weight = self.weight().into();
+        Arc::new(Object(Arc::new(content)))
+    }
+
+    /// Makes the object share its spec and the record of its field managers with others that have equal ones.
+    pub fn share(&mut self, among: &mut SharedValues) {
+        let content = Arc::make_mut(&mut self.0);
+        content.shared.share(&mut content.value, among);
+        content.whole = OnceLock::new();
     }
 
     /// The members of the object, to change them. Content that is shared with another object is copied first.
@@ -139,14 +217,20 @@ impl Object {
     /// # Panics
     /// Never: nothing but an object is ever put here.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
+        self.restored("")
+    }
+
+    /// The members of the object without shared parts, except that those at this path are with them again.
+    fn restored(&mut self, path: &str) -> &mut Map<String, Value> {
         let content = Arc::make_mut(&mut self.0);
-        content.weight = OnceLock::new();
+        content.forget();
+        content.shared.restore(&mut content.value, path);
         content.value.as_object_mut().expect("nothing but an object is ever put here")
     }
 
-    /// About how many bytes the object takes; computed once, until it is changed.
+    /// About how many bytes the object takes if it shares nothing; computed once, until it is changed.
     pub fn weight(&self) -> Weight {
-        *self.0.weight.get_or_init(|| Weight::of(&self.0.value))
+        *self.0.weight.get_or_init(|| Weight::of(&self.0.to_value()))
     }
 
     /// `apiVersion`.
@@ -216,12 +300,15 @@ impl Object {
 
     /// The value at a dotted path of member names; a `null` is the same as nothing (CT-5.3).
     pub fn at(&self, path: &str) -> Option<&Value> {
-        let mut names = names(path);
-        let mut here = self.members().get(names.next()?)?;
-        for name in names {
+        self.find(path).filter(|value| !value.is_null())
+    }
+
+    fn find(&self, path: &str) -> Option<&Value> {
+        let (mut here, rest) = self.0.start(path);
+        for name in rest.into_iter().flat_map(names) {
             here = here.as_object()?.get(name)?;
         }
-        (!here.is_null()).then_some(here)
+        Some(here)
     }
 
     /// The value at a dotted path; a member below something that is no object is of the wrong type (CT-5.1). One that is missing is
@@ -230,9 +317,8 @@ impl Object {
     /// # Errors
     /// When something on the way is neither absent nor an object.
     pub fn read(&self, path: &str) -> Result<Option<&Value>, WrongType> {
-        let mut names = names(path);
-        let Some(mut here) = names.next().and_then(|name| self.members().get(name)) else { return Ok(None) };
-        for name in names {
+        let (mut here, rest) = self.0.start(path);
+        for name in rest.into_iter().flat_map(names) {
             match here {
                 Value::Object(members) => match members.get(name) {
                     Some(next) => here = next,
@@ -300,7 +386,7 @@ impl Object {
     /// When something on the way is neither absent nor an object.
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
         let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
-        self.members_mut_at(parents)?.insert(last.to_owned(), value);
+        self.members_restored_at(parents, path)?.insert(last.to_owned(), value);
         Ok(())
     }
 
@@ -310,8 +396,13 @@ impl Object {
     /// # Errors
     /// When something at the path or on the way is neither absent nor an object.
     pub fn members_mut_at(&mut self, path: &str) -> Result<&mut Map<String, Value>, WrongType> {
+        self.members_restored_at(path, path)
+    }
+
+    /// The members of the object at a dotted path, where what is at the path `changed` is about to change.
+    fn members_restored_at(&mut self, path: &str, changed: &str) -> Result<&mut Map<String, Value>, WrongType> {
         let object = format!("{} {}", self.kind(), self.name());
-        let mut here = self.members_mut();
+        let mut here = self.restored(changed);
         for name in path.split('.').filter(|_| !path.is_empty()) {
             let next = here.entry(name).or_insert(Value::Null);
             if next.is_null() {
@@ -330,12 +421,9 @@ impl Object {
 
     /// Takes away what is at a dotted path.
     pub fn remove(&mut self, path: &str) -> Option<Value> {
-        let mut there = self.as_ref();
-        for name in path.split('.') {
-            there = there.as_object()?.get(name)?;
-        }
+        self.find(path)?;
         let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
-        let mut here = self.members_mut();
+        let mut here = self.restored(path);
         for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
             here = here.get_mut(name)?.as_object_mut()?;
         }
@@ -409,6 +497,74 @@ mod tests {
         assert_eq!(refused.to_string(), "Thing : spec.text is a string where an object was expected");
         assert_eq!(object.remove("spec.none.deep"), Some(json!({"down": 1})));
         assert_eq!((object.remove("spec.none.deep"), object.at("spec.none.deep")), (None, None));
+    }
+
+    #[test]
+    fn shared_parts_are_read_and_changed_as_if_they_were_not_shared() {
+        let value = |name: &str| {
+            json!({
+                "apiVersion": "g.io/v1", "kind": "A", "spec": {"a": {"b": 1}, "c": null},
+                "metadata": {"name": name, "managedFields": [{"manager": "m"}]},
+            })
+        };
+        let mut values = SharedValues::default();
+        let [plain, other] = ["a", "b"].map(|name| object(value(name)));
+        let [one, two] = [&plain, &other].map(|plain| {
+            let mut shared = plain.clone();
+            shared.share(&mut values);
+            shared
+        });
+        assert!(std::ptr::eq(one.at("spec.a").unwrap(), two.at("spec.a").unwrap()));
+        assert!(std::ptr::eq(
+            one.list("metadata.managedFields").unwrap().unwrap(),
+            two.list("metadata.managedFields").unwrap().unwrap()
+        ));
+        assert_eq!((&one, &plain, one.weight()), (&plain, &one, plain.weight()));
+        assert!(one != two && one != other);
+        for path in [
+            "spec",
+            "spec.a.b",
+            "spec.c",
+            "spec.c.d",
+            "spec.x",
+            "metadata",
+            "metadata.name",
+            "metadata.managedFields",
+            "kind",
+        ] {
+            assert_eq!((one.at(path), one.read(path)), (plain.at(path), plain.read(path)), "{path}");
+        }
+        assert_eq!(one.read("spec.a.b.c"), plain.read("spec.a.b.c"));
+        assert_eq!((one.members(), &*two.to_value()), (plain.members(), other.as_ref()));
+        assert_eq!(Value::from(one.clone()), value("a"));
+        let edits: [fn(&mut Object); 9] = [
+            |object| object.set("spec.a.b", json!(2)).unwrap(),
+            |object| object.set("spec.c.d", json!(2)).unwrap(),
+            |object| object.set("spec", json!(2)).unwrap(),
+            |object| object.set("metadata", json!({"name": "c"})).unwrap(),
+            |object| object.set("metadata.uid", json!("u")).unwrap(),
+            |object| drop(object.remove("spec.a")),
+            |object| drop(object.remove("metadata.managedFields")),
+            |object| drop(object.members_mut_at("metadata").unwrap().remove("managedFields")),
+            |object| drop(object.members_mut().remove("spec")),
+        ];
+        for edit in edits {
+            let (mut changed, mut want) = (one.clone(), plain.clone());
+            edit(&mut changed);
+            edit(&mut want);
+            assert_eq!((changed.members(), changed.weight()), (want.members(), want.weight()));
+        }
+        assert_eq!((one.as_ref(), two.as_ref()), (plain.as_ref(), other.as_ref()), "copies have changed");
+    }
+
+    #[test]
+    fn a_shared_value_lives_as_long_as_an_object_has_it() {
+        let mut values = SharedValues::default();
+        let mut shared = object(json!({"spec": {"a": 1}}));
+        shared.share(&mut values);
+        assert_eq!(values.len(), 1);
+        drop(shared);
+        assert_eq!(values.len(), 0);
     }
 
     #[test]

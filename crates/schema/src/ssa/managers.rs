@@ -52,8 +52,16 @@ impl ManagedFields {
     /// # Errors
     /// When one of them is not what a server accepts.
     pub fn all_of(object: &Value) -> Result<Vec<Self>, Unreadable> {
+        Self::all_in(object.pointer("/metadata/managedFields"))
+    }
+
+    /// The same, from the value of `managedFields`.
+    ///
+    /// # Errors
+    /// When one of them is not what a server accepts.
+    pub fn all_in(record: Option<&Value>) -> Result<Vec<Self>, Unreadable> {
         let mut all: Vec<Self> = Vec::new();
-        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let entries = record.and_then(Value::as_array);
         for (position, entry) in entries.into_iter().flatten().enumerate() {
             let entry = Self::parse(entry).map_err(|what| Unreadable { position, what })?;
             all.retain(|other| !other.is_of_same_manager(&entry));

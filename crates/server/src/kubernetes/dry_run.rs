@@ -184,7 +184,7 @@ fn object(text: &str) -> Result<Object, DryRunError> {
 
 /// What is sent of an object, marked as a dry run (SSA-02, SSA-08).
 fn marked(object: &Object) -> Result<Object, DryRunError> {
-    let mut marked = Object::try_from(reduce(object.as_ref(), SENT, &[])).map_err(|_| DryRunError::NoObject)?;
+    let mut marked = Object::try_from(reduce(&object.to_value(), SENT, &[])).map_err(|_| DryRunError::NoObject)?;
     marked.members_mut_at("metadata.annotations")?.insert(annotation::DRY_RUN.to_owned(), json!(""));
     Ok(marked)
 }

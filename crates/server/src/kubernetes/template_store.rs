@@ -101,7 +101,7 @@ fn decode(text: &str) -> Result<Arc<Object>, String> {
     let value = json::value(text).map_err(|error| error.to_string())?;
     let mut object = Object::try_from(value).map_err(|found| format!("it is {found}"))?;
     object.remove("metadata.managedFields");
-    Ok(Arc::new(object))
+    Ok(Arc::new(object).with_shared_spec())
 }
 
 impl TemplateStore {

@@ -127,7 +127,7 @@ impl RequestError {
 /// is stored.
 pub(super) async fn apply(client: &kube::Client, object: &Object, is_dry: bool) -> Result<Object, RequestError> {
     let params = PatchParams { dry_run: is_dry, ..PatchParams::apply(MANAGER).force() };
-    patch(client, &object.reference(), &params, &Patch::Apply(object.as_ref())).await
+    patch(client, &object.reference(), &params, &Patch::Apply(&*object.to_value())).await
 }
 
 /// Changes an object by a patch that is not applied but an update (SSA-19).

@@ -33,7 +33,7 @@ pub(super) fn object(
     let kind = template.kind().strip_suffix("Template").unwrap_or(template.kind());
     members.entry("apiVersion").or_insert_with(|| template.api_version().into());
     members.entry("kind").or_insert_with(|| kind.into());
-    finished(members, template, name, extra, basis)
+    finished(members.into(), template, name, extra, basis)
 }
 
 /// A template like that of the class (DS-05), with its own metadata (LBL-05), which the Cluster owns.
@@ -43,7 +43,10 @@ pub(super) fn template(
     extra: Extra<'_>,
     basis: Basis<'_>,
 ) -> Result<DesiredObject, Failure> {
-    let mut clone = finished(without_system_fields(template.members()), template, name, extra, basis)?;
+    let mut copy = template.clone();
+    copy.remove("status");
+    copy.members_mut_at("metadata")?.retain(|name, _| is_kept(name));
+    let mut clone = finished(copy, template, name, extra, basis)?;
     clone.object.members_mut_at(ANNOTATIONS)?.retain(|name, _| is_cloned(name));
     clone.own(&basis.blueprint.cluster)?;
     Ok(clone)
@@ -54,13 +57,17 @@ fn is_cloned(name: &str) -> bool {
     name != annotation::LAST_APPLIED && !name.starts_with("topologist.dev/")
 }
 
+/// Whether a member of the metadata is not the server's own.
+fn is_kept(name: &str) -> bool {
+    matches!(name, "labels" | "annotations" | "ownerReferences")
+}
+
 /// Everything but what a server keeps of an object: it would never be applied (SSA-02).
 fn without_system_fields(members: &Map<String, Value>) -> Map<String, Value> {
     let kept = members.iter().filter(|(name, _)| *name != "status");
     let kept = kept.map(|(name, value)| match value {
         Value::Object(metadata) if name == "metadata" => {
-            let kept =
-                metadata.iter().filter(|(name, _)| matches!(&***name, "labels" | "annotations" | "ownerReferences"));
+            let kept = metadata.iter().filter(|(name, _)| is_kept(name));
             (name.clone(), kept.map(|(name, value)| (name.clone(), value.clone())).collect())
         }
         _ => (name.clone(), value.clone()),
@@ -70,13 +77,13 @@ fn without_system_fields(members: &Map<String, Value>) -> Map<String, Value> {
 
 /// Name, namespace, labels and annotations of a clone.
 fn finished(
-    members: Map<String, Value>,
+    object: Object,
     template: &Object,
     name: &str,
     extra: Extra<'_>,
     basis: Basis<'_>,
 ) -> Result<DesiredObject, Failure> {
-    let mut clone = DesiredObject { object: Object::from(members), origins: Origins::default() };
+    let mut clone = DesiredObject { object, origins: Origins::default() };
     clone.origins.mark("", Origin::Template { kind: template.kind().into(), name: template.name().into() });
     clone.set("metadata.name", name, Origin::Topology)?;
     clone.set("metadata.namespace", basis.namespace(), Origin::Topology)?;

@@ -222,14 +222,10 @@ impl Item<'_> {
 /// A copy of a template without what is no business of patches (PE-06), with the metadata that its object is to have
 /// (PE-05). A template of an object may have no spec at all: the metadata has its place all the same.
 fn copy(template: &Object, desired: &Object, is_template: bool) -> Value {
-    let members = template.members().iter().map(|(name, value)| {
-        let value = match (&**name, value) {
-            ("metadata", Value::Object(metadata)) => Value::Object(cleaned(metadata)),
-            _ => value.clone(),
-        };
-        (name.clone(), value)
-    });
-    let mut copy = Value::Object(members.collect());
+    let mut copy = template.to_value().into_owned();
+    if let Some(Value::Object(metadata)) = copy.get_mut("metadata") {
+        *metadata = cleaned(metadata);
+    }
     if is_template {
         let metadata = child(&mut copy, "metadata");
         give_metadata(metadata, desired);

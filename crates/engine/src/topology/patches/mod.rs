@@ -39,6 +39,7 @@ use super::desired::Desired;
 use super::size::{self, TopologySize};
 use super::{Failure, Interrupted, Options};
 use golang::json::Weight;
+use model::hub::SharedValues;
 use model::hub::contract::Contract;
 use model::world::World;
 
@@ -84,9 +85,12 @@ pub fn apply(
         Some((item.slot, document, item.name))
     });
     let changed: Vec<_> = changed.collect();
+    // Patches mostly make equal specs of equal templates.
+    let mut shared = SharedValues::default();
     for (slot, document, name) in changed {
         if let Some(object) = slot.of(desired) {
             copy_back::copy_back(slot, document, object, &name, &mut trace.skipped)?;
+            object.object.share(&mut shared);
         }
     }
     Ok(trace)

@@ -76,7 +76,7 @@ impl Difference {
         old: Option<&Origins>,
     ) -> Self {
         let owners = |object: &Object| object.at("metadata.managedFields").cloned();
-        let changes = ssa::changes(current.as_ref(), desired.as_ref(), schema, UNCOMPARED);
+        let changes = ssa::changes(&current.to_value(), &desired.to_value(), schema, UNCOMPARED);
         Difference {
             changes_owners: owners(current) != owners(desired),
             certainty: Certainty::Exact,
@@ -125,8 +125,8 @@ impl Comparison<'_> {
         let call = DryRunCall {
             object: sent.reference(),
             version,
-            current: current.as_ref().to_string(),
-            sent: sent.as_ref().to_string(),
+            current: current.to_value().to_string(),
+            sent: sent.to_value().to_string(),
         };
         match self.world.dry_run(call) {
             Found::Yes(DryRun::Same) | Found::NotAsked => Ok(Difference::none()),
@@ -157,9 +157,9 @@ impl Comparison<'_> {
         }
         let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
         let comparing = Comparing { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
-        let mut found = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
+        let mut found = ssa::difference(&current.to_value(), &sent.to_value(), &comparing);
         if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
-            let edits = ssa::changes(Object::as_ref(&before.object), sent.as_ref(), schema, UNCOMPARED);
+            let edits = ssa::changes(&before.object.to_value(), &sent.to_value(), schema, UNCOMPARED);
             let taken = taken(found.ownership_changed.as_ref(), own);
             found.changes.retain(|change| is_edited(change, &edits) || is_taken(change, &taken));
             if edits.is_empty() && found.changes.is_empty() {
@@ -194,9 +194,9 @@ impl Comparison<'_> {
         }
         let stored = completed(current.clone(), Some(&definition));
         // What cannot be merged is reported elsewhere.
-        let Ok(result) = merged(Some(stored.as_ref()), managers, sent, schema) else { return };
+        let Ok(result) = merged(Some(&stored.to_value()), managers, sent, schema) else { return };
         let result = completed(result, Some(&definition));
-        let confirmed = ssa::changes(stored.as_ref(), result.as_ref(), schema, UNCOMPARED);
+        let confirmed = ssa::changes(&stored.to_value(), &result.to_value(), schema, UNCOMPARED);
         changes.retain(|change| is_edited(change, &confirmed));
     }
 }
@@ -205,7 +205,7 @@ impl Comparison<'_> {
 fn is_as_applied(current: &Object, sent: &Object, managers: &[ManagedFields]) -> bool {
     let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
     let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
-    own.is_some_and(|own| ssa::is_as_applied(current.as_ref(), sent.as_ref(), own, UNCOMPARED, atomic))
+    own.is_some_and(|own| ssa::is_as_applied(&current.to_value(), &sent.to_value(), own, UNCOMPARED, atomic))
 }
 
 /// Whether a value differs because the desired value has changed. Where the same is asked for as before, what differs is what
@@ -235,7 +235,7 @@ fn is_taken(change: &ssa::FieldChange, taken: &[String]) -> bool {
 
 /// The entries of an object's field managers.
 pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
-    ManagedFields::all_of(object.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))
+    ManagedFields::all_in(object.at("metadata.managedFields")).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
 /// Who owns which fields of an object from a file: as `managedFields` say; without an entry of ours we own the fields that were set
@@ -253,7 +253,7 @@ pub(super) fn owners(
         // The earlier object may be in another version, in which fields have other names.
         let before = before.map(|before| &*before.object).filter(|asked| asked.api_version() == sent.api_version());
         let asked = before.unwrap_or(sent);
-        managers.push(ssa::as_applied(MANAGER, asked.as_ref(), schema));
+        managers.push(ssa::as_applied(MANAGER, &asked.to_value(), schema));
     }
     Ok(managers)
 }
@@ -264,7 +264,7 @@ fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Fai
     let mut managers = recorded(object)?;
     let is_other = |entry: &&mut ManagedFields| entry.api_version != version && entry.subresource.is_empty();
     for entry in managers.iter_mut().filter(is_other) {
-        if ssa::has_fields(object.as_ref(), &entry.fields) {
+        if ssa::has_fields(&object.to_value(), &entry.fields) {
             version.clone_into(&mut entry.api_version);
         }
     }
@@ -282,7 +282,7 @@ pub(super) fn merged(
     schema: &Schema,
 ) -> Result<Object, String> {
     let request = ssa::Request::new(MANAGER, sent.api_version(), NOW, schema);
-    let applied = ssa::apply(live, managers, sent.as_ref(), &request, true);
+    let applied = ssa::apply(live, managers, &sent.to_value(), &request, true);
     let ssa::Applied { object, managers, .. } = applied.map_err(|refused| refused.to_string())?;
     Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| format!("it is {found}"))
 }
@@ -295,8 +295,9 @@ pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -
         Found::Absent => {
             let Some(current) = current else { return Ok(Schema::unknown()) };
             let managers = recorded_in(object.api_version(), current)?;
-            let schema = Schema::of_record(&managers, object.api_version(), current.as_ref());
-            let fits = schema.fits(current.as_ref()) && schema.fits(object.as_ref());
+            let current = current.to_value();
+            let schema = Schema::of_record(&managers, object.api_version(), &current);
+            let fits = schema.fits(&current) && schema.fits(&object.to_value());
             Ok(if fits { schema } else { Schema::unknown() })
         }
         Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
@@ -329,9 +330,9 @@ pub fn sent(desired: &Object) -> Result<Object, Failure> {
             ignored.push(PORT);
         }
     }
-    if ignored.is_empty() && ssa::is_reduced(desired.as_ref(), ssa::SENT) {
+    if ignored.is_empty() && ssa::is_reduced(&desired.to_value(), ssa::SENT) {
         return Ok(desired.clone());
     }
-    let reduced: Value = ssa::reduce(desired.as_ref(), ssa::SENT, &ignored);
+    let reduced: Value = ssa::reduce(&desired.to_value(), ssa::SENT, &ignored);
     Object::try_from(reduced).map_err(|found| Failure::Unreadable(format!("the object to apply is {found}")))
 }

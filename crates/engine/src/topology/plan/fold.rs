@@ -22,7 +22,7 @@ use crate::topology::{Computation, Failure, Interrupted, Observed, Options};
 use golang::fnv;
 use golang::json::Weight;
 use model::hub::names::Derived;
-use model::hub::{Cluster, Object, ObjectKey, annotation, label};
+use model::hub::{Cluster, Object, ObjectKey, SharedValues, annotation, label};
 use model::world::{
     Answer, Ask, DryRun, DryRunCall, Facts, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall,
     Record, UpgradePlan, World, settle,
@@ -67,6 +67,8 @@ pub struct Fold {
     /// When to end although nothing is complete.
     stop: Stop,
     lease: SharedLease,
+    /// Parts of objects that it has written.
+    pub(super) shared: SharedValues,
     /// Whether every step of an upgrade has a plan of its own, to compare with.
     #[cfg(test)]
     pub(super) is_one_by_one: bool,
@@ -135,6 +137,7 @@ impl Fold {
             extensions: None,
             stop: Stop::never(),
             lease: SharedLease::default(),
+            shared: SharedValues::default(),
             #[cfg(test)]
             is_one_by_one: false,
         }
@@ -191,6 +194,7 @@ impl Fold {
             into.take_over(cluster, from);
         }
         self.applied = before.applied.clone();
+        self.shared = before.shared.clone();
         let (Found::Yes(old), Found::Yes(new)) = (before.facts.cluster(cluster), self.facts.cluster(cluster)) else {
             return;
         };

@@ -31,9 +31,9 @@ impl Comparison<'_> {
         let managers = owners(current, self.applied.get(&current.reference()), sent, &structure)?;
         let stored = completed(current.clone(), Some(&definition));
         // What cannot be merged is reported elsewhere.
-        let Ok(result) = merged(Some(stored.as_ref()), &managers, sent, &structure) else { return Ok(()) };
+        let Ok(result) = merged(Some(&stored.to_value()), &managers, sent, &structure) else { return Ok(()) };
         let result = completed(result, Some(&definition));
-        match denied(rules, result.as_ref(), stored.as_ref()) {
+        match denied(rules, &result.to_value(), &stored.to_value()) {
             None => Ok(()),
             Some(place) => Err(Failure::Immutable { object: sent.reference().into(), place, change }),
         }

@@ -29,7 +29,7 @@ fn lost(current: &Object, sent: &Object, schema: &Schema) -> Result<Vec<Change>,
         .map(|path| path.to_path().to_string())
         .collect();
     let is_theirs = |path: &str| theirs.iter().any(|owned| is_below(owned, path));
-    let changes = ssa::changes(current.as_ref(), sent.as_ref(), schema, UNCOMPARED).into_iter();
+    let changes = ssa::changes(&current.to_value(), &sent.to_value(), schema, UNCOMPARED).into_iter();
     let gone = changes.filter(|change| change.to.is_none() && is_content(change.path.as_str()));
     let gone = gone.filter(|change| is_theirs(change.path.as_str()));
     let change = |change: ssa::FieldChange| Change {

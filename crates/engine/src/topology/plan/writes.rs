@@ -45,6 +45,7 @@ impl Fold {
         if object.uid().is_empty() {
             object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
         }
+        object.share(&mut self.shared);
         let (stored, origins) = (Arc::new(object), step.origins.clone());
         let sent = if has_only(&stored, sent) { &stored } else { sent };
         self.applied.put(&step.object, Sent { object: sent.clone(), origins, is_rolled_out: true });
@@ -86,7 +87,7 @@ impl Fold {
             Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, schema)?),
             _ => (None, Vec::new()),
         };
-        merged(live.map(|live| Object::as_ref(live)), &managers, sent, schema)
+        merged(live.map(|live| live.to_value()).as_deref(), &managers, sent, schema)
             .map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
     }
 
@@ -183,7 +184,8 @@ impl Fold {
 /// object, so that there is one copy.
 fn has_only(stored: &Object, sent: &Object) -> bool {
     let is_of_server = |name: &str| matches!(name, "uid" | "managedFields");
-    let (stored, sent) = (stored.members(), sent.members());
+    let (stored, sent) = (stored.to_value(), sent.to_value());
+    let (Some(stored), Some(sent)) = (stored.as_object(), sent.as_object()) else { return false };
     stored.len() == sent.len()
         && stored.iter().all(|(name, value)| match (&**name, value, sent.get(name)) {
             ("metadata", Value::Object(stored), Some(Value::Object(sent))) => {
