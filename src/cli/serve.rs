@@ -215,6 +215,7 @@ impl Running {
 fn health(shared: &Shared<'_>, identity: &Arc<Identity>, managed: &Arc<OnceLock<Arc<SelfManaged>>>) -> Health {
     let (shown, managed) = (identity.clone(), managed.clone());
     Health::new(shared.cache.clone(), shared.metrics.clone())
+        .with_memory(shared.memory.clone())
         .requiring(Box::new(move || shown.is_valid_at(SystemTime::now())))
         .requiring(Box::new(move || managed.get().map_or(Ok(()), |managed| managed.ready())))
 }

@@ -30,6 +30,7 @@ struct State {
     next: u64,
     /// Large computations that wait, in the order of arrival, with what they need.
     waiting: BTreeMap<u64, usize>,
+    refusals: u64,
 }
 
 /// A part of a pool, given back when it is dropped.
@@ -47,6 +48,7 @@ pub struct LeaseRequest {
     bytes: usize,
     /// The place of a large computation.
     place: Option<u64>,
+    is_granted: bool,
 }
 
 impl MemoryPool {
@@ -71,9 +73,19 @@ impl MemoryPool {
         self.size - self.size / RESERVED
     }
 
+    /// The bytes of all computations together.
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
     /// The bytes in use.
     pub fn used(&self) -> usize {
         self.state().used
+    }
+
+    /// How many computations did not get the memory that they asked for: before they began, or for more of it.
+    pub fn refusals(&self) -> u64 {
+        self.state().refusals
     }
 
     /// A request for memory. More than [`MemoryPool::most`] is never granted.
@@ -85,7 +97,7 @@ impl MemoryPool {
             state.waiting.insert(place, bytes);
             place
         });
-        LeaseRequest { pool: self.clone(), bytes, place }
+        LeaseRequest { pool: self.clone(), bytes, place, is_granted: false }
     }
 
     /// Waits for memory on this thread; `None` if `stop` is due first.
@@ -134,6 +146,7 @@ impl LeaseRequest {
             state.waiting.remove(&place);
         }
         drop(state);
+        self.is_granted = true;
         let bytes = std::mem::take(&mut self.bytes);
         Some(Lease { pool: self.pool.clone(), bytes, is_small })
     }
@@ -141,8 +154,13 @@ impl LeaseRequest {
 
 impl Drop for LeaseRequest {
     fn drop(&mut self) {
+        if self.is_granted {
+            return;
+        }
+        let mut state = self.pool.state();
+        state.refusals += 1;
         if let Some(place) = self.place {
-            self.pool.state().waiting.remove(&place);
+            state.waiting.remove(&place);
         }
     }
 }
@@ -158,6 +176,8 @@ impl Lease {
                 state.used_by_small += bytes;
             }
             self.bytes += bytes;
+        } else {
+            state.refusals += 1;
         }
         is_free
     }
@@ -237,6 +257,24 @@ mod tests {
         assert_eq!(pool.used(), 0);
         assert!(pool.request(1_401).try_take().is_none());
         assert!(pool.take(1_401, &Stop::never()).is_none(), "it would wait for ever");
+    }
+
+    #[test]
+    fn computations_that_do_not_get_memory_are_counted_once() {
+        // DEC-58
+        let pool = pool();
+        let mut held = pool.request(1_000).try_take().unwrap();
+        assert_eq!((pool.size(), pool.used(), pool.refusals()), (1_600, 1_000, 0));
+        let mut waits = pool.request(600);
+        assert!(waits.try_take().is_none() && waits.try_take().is_none());
+        assert_eq!(pool.refusals(), 0, "it goes on waiting");
+        drop(waits);
+        assert_eq!(pool.refusals(), 1);
+        assert!(held.grow(600) && !held.grow(1));
+        assert_eq!(pool.refusals(), 2);
+        drop(held);
+        assert!(pool.take(1_401, &Stop::never()).is_none());
+        assert_eq!((pool.used(), pool.refusals()), (0, 3));
     }
 
     #[test]

@@ -121,6 +121,12 @@ pub struct Metrics {
     pub broken_by_discovery: Counter,
     pub extension_requests: Family<Requests, Counter>,
     pub extension_duration: Family<Requested, Histogram>,
+    /// Memory that computations of topologies have reserved.
+    pub computation_memory: Gauge,
+    /// Memory that they may reserve together.
+    pub computation_memory_limit: Gauge,
+    /// Computations that did not get the memory that they asked for.
+    pub computation_memory_refusals: Counter,
     /// Machines by their phase; only where this process drives them.
     pub machines: Family<Phase, Gauge>,
 }
@@ -150,6 +156,13 @@ impl Made<'_> {
     fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         let metric = M::default();
         self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    /// One in bytes.
+    fn sized<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.0.register_with_unit(name, help, Unit::Bytes, metric.clone());
         metric
     }
 
@@ -267,6 +280,15 @@ fn registered_in(mut registry: Registry) -> Metrics {
             "extension_request_duration",
             "Time from a request to a Runtime Extension to its answer",
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
+        ),
+        computation_memory: new.sized("computation_memory", "Memory reserved by computations of topologies"),
+        computation_memory_limit: new.sized(
+            "computation_memory_limit",
+            "Memory that all computations of topologies together may reserve",
+        ),
+        computation_memory_refusals: new.metric(
+            "computation_memory_refusals",
+            "Computations of topologies that did not get the memory that they asked for",
         ),
         machines: new.metric("machines", "Machines by phase, where this process creates and upgrades them"),
         shed_requests: new.metric("shed_requests", "Reviews rejected because of overload"),

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::watch;
 use crate::telemetry::metrics::{Kind, Metrics};
+use schema::budget::MemoryPool;
 
 /// How long the API server may be silent before verdicts should come from another replica.
 const SILENCE: Duration = Duration::from_mins(5);
@@ -43,6 +44,8 @@ pub struct Health {
     metrics: Arc<Metrics>,
     serving: AtomicBool,
     conditions: Vec<Condition>,
+    /// The memory of computations, if there are any.
+    memory: Option<Arc<MemoryPool>>,
     last_beat: Mutex<Instant>,
     standstill: Duration,
 }
@@ -57,7 +60,7 @@ impl Health {
     /// Not ready yet: the sockets are not bound.
     pub fn new(cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
         let (serving, last_beat) = (AtomicBool::new(false), Mutex::new(Instant::now()));
-        Health { cache, metrics, serving, conditions: Vec::new(), last_beat, standstill: STANDSTILL }
+        Health { cache, metrics, serving, conditions: Vec::new(), memory: None, last_beat, standstill: STANDSTILL }
     }
 
     /// Says every second that the runtime of this task runs; never ends.
@@ -85,6 +88,12 @@ impl Health {
     pub fn requiring(mut self, condition: Condition) -> Self {
         self.conditions.push(condition);
         self
+    }
+
+    /// Reports how much of the memory of computations is used.
+    #[must_use]
+    pub fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
+        Health { memory: Some(memory), ..self }
     }
 
     /// The sockets are bound, or the process is about to stop.
@@ -115,10 +124,16 @@ impl Health {
         if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
     }
 
-    /// All metrics as text, with the ages of this moment.
+    /// All metrics as text, with the ages and the use of memory of this moment.
     fn metrics(&self) -> String {
         for (watched, age) in self.cache.ages() {
             self.metrics.cache_age.get_or_create(&Kind { kind: watch::label(watched) }).set(age.as_secs_f64());
+        }
+        if let Some(memory) = &self.memory {
+            let bytes = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+            self.metrics.computation_memory.set(bytes(memory.used()));
+            self.metrics.computation_memory_limit.set(bytes(memory.size()));
+            self.metrics.computation_memory_refusals.inner().store(memory.refusals(), Ordering::Relaxed);
         }
         self.metrics.render()
     }
@@ -174,6 +189,30 @@ mod tests {
         assert_eq!(health.ready(), Err(want.to_owned()));
         cache.note_alive(CLASSES);
         assert_eq!(health.ready(), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn the_memory_of_computations_is_reported_as_it_is_now() {
+        // DEC-58
+        let memory = Arc::new(MemoryPool::new(1_600));
+        let cache = Arc::new(Cache::new(Facts::of([], [])));
+        let health = Health::new(cache, Arc::new(Metrics::default())).with_memory(memory.clone());
+        let reported = |used: usize, refusals: u64| {
+            let text = health.metrics();
+            for line in [
+                format!("topologist_computation_memory_bytes {used}\n"),
+                "topologist_computation_memory_limit_bytes 1600\n".to_owned(),
+                format!("topologist_computation_memory_refusals_total {refusals}\n"),
+            ] {
+                assert!(text.contains(&line), "{line}{text}");
+            }
+        };
+        reported(0, 0);
+        let lease = memory.request(1_000).try_take().unwrap();
+        drop(memory.request(1_000));
+        reported(1_000, 1);
+        drop(lease);
+        reported(0, 1);
     }
 
     #[tokio::test(start_paused = true)]
