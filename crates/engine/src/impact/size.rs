@@ -132,7 +132,7 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
     fn of_class(&self, old: &ClusterClass, new: &ClusterClass) -> SizeVerdict {
         let key = new.metadata.key();
         let weigh = |reference: &TemplateRef| self.weight(reference, &key.namespace);
-        let (before, after) = (ClassSize::of(old, weigh), ClassSize::of(new, weigh));
+        let (before, after) = (ClassSize::of_edited(old, weigh), ClassSize::of_edited(new, weigh));
         let grown = self.grown([(&key, &before, &after)]);
         let allows = new.metadata.annotations.contains_key(annotation::ALLOW_BREAKING_CLUSTERS);
         self.of_dependents(grown, Path::of("spec"), allows, "ClusterClass")

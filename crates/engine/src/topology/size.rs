@@ -9,10 +9,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use super::blueprint::Blueprint;
 use golang::json::Weight;
-use model::hub::{Cluster, ClusterClass, HealthCheck, TemplateRef, TopologyMetadata, VariableValue};
+use model::hub::{Cluster, ClusterClass, HealthCheck, TemplateHolder, TemplateRef, TopologyMetadata, VariableValue};
+use model::world::Class;
 use schema::field::counted;
 
 /// The memory that a computation takes for each byte of its objects in memory: desired and current objects, the documents that patches
@@ -46,85 +48,133 @@ pub(super) const fn memory(weight: Weight) -> usize {
     weight.memory.saturating_mul(COPIES)
 }
 
-/// The size of a machine deployment of a class of workers.
+/// The size of a worker set of a class of workers, without its templates.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkerSize {
     size: TopologySize,
     /// The weight of its health check, unless the Cluster has another one.
     check: Option<Weight>,
+    /// The position of the class of workers.
+    position: usize,
 }
 
-/// The sizes of the parts of a class.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ClassSize {
+/// The sizes of the parts of a class, without templates.
+#[derive(Debug, Default)]
+pub(crate) struct OwnSize {
     /// Infrastructure cluster and control plane.
     cluster: TopologySize,
     control_plane_check: Option<Weight>,
     machine_deployments: HashMap<String, WorkerSize>,
-    machine_pools: HashMap<String, TopologySize>,
+    machine_pools: HashMap<String, WorkerSize>,
     has_patches: bool,
 }
 
-impl ClassSize {
-    /// The sizes of the parts of a class; `weigh` gives the weights of templates, and nothing for those that are not known.
-    pub(crate) fn of(class: &ClusterClass, mut weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+impl OwnSize {
+    /// The sizes of the parts of a class.
+    pub(crate) fn of(class: &ClusterClass) -> Self {
         let spec = &class.spec;
-        let (control_plane, machines) = (&spec.control_plane, &spec.control_plane.machine_infrastructure.template_ref);
-        let own = weigh(&spec.infrastructure.template_ref) + weigh(&control_plane.template_ref);
+        let control_plane = &spec.control_plane;
         let lists = ELEMENT.times(control_plane.taints.len() + control_plane.readiness_gates.len());
-        let mut cluster =
-            TopologySize { objects: 2, weight: own + lists + of_metadata(&control_plane.metadata).times(2) };
-        if machines.is_defined() {
-            cluster.add(1, weigh(machines));
+        let mut cluster = TopologySize { objects: 2, weight: lists + of_metadata(&control_plane.metadata).times(2) };
+        if control_plane.machine_infrastructure.template_ref.is_defined() {
+            cluster.add(1, Weight::default());
         }
-        let mut of_workers = |bootstrap: &TemplateRef, infrastructure: &TemplateRef, metadata: &TopologyMetadata| {
-            let weight = weigh(bootstrap) + weigh(infrastructure) + OBJECT + of_metadata(metadata).times(2);
+        let of_workers = |metadata: &TopologyMetadata, elements: usize| {
+            let weight = OBJECT + of_metadata(metadata).times(2) + ELEMENT.times(elements);
             TopologySize { objects: 3, weight }
         };
-        let machine_deployments = spec.workers.machine_deployments.iter().map(|class| {
-            let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
-            let mut size = of_workers(bootstrap, infrastructure, &class.metadata);
-            size.weight += ELEMENT.times(class.taints.len() + class.readiness_gates.len());
-            (class.class.clone(), WorkerSize { size, check: of_check(&class.health_check) })
+        let machine_deployments = spec.workers.machine_deployments.iter().enumerate().map(|(position, class)| {
+            let size = of_workers(&class.metadata, class.taints.len() + class.readiness_gates.len());
+            (class.class.clone(), WorkerSize { size, check: of_check(&class.health_check), position })
         });
-        let machine_deployments = machine_deployments.collect();
-        let machine_pools = spec.workers.machine_pools.iter().map(|class| {
-            let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
-            let mut size = of_workers(bootstrap, infrastructure, &class.metadata);
-            size.weight += ELEMENT.times(class.taints.len());
-            (class.class.clone(), size)
+        let machine_pools = spec.workers.machine_pools.iter().enumerate().map(|(position, class)| {
+            let size = of_workers(&class.metadata, class.taints.len());
+            (class.class.clone(), WorkerSize { size, check: None, position })
         });
-        let machine_pools = machine_pools.collect();
-        let control_plane_check = of_check(&control_plane.health_check);
-        let has_patches = !spec.patches.is_empty();
-        ClassSize { cluster, control_plane_check, machine_deployments, machine_pools, has_patches }
+        OwnSize {
+            cluster,
+            control_plane_check: of_check(&control_plane.health_check),
+            machine_deployments: machine_deployments.collect(),
+            machine_pools: machine_pools.collect(),
+            has_patches: !spec.patches.is_empty(),
+        }
+    }
+}
+
+/// The sizes of the parts of a class, with their templates.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassSize {
+    own: Arc<OwnSize>,
+    /// The templates of infrastructure cluster and control plane.
+    templates: Weight,
+    /// The templates of the classes of workers, in their order.
+    of_machine_deployments: Vec<Weight>,
+    of_machine_pools: Vec<Weight>,
+}
+
+impl ClassSize {
+    /// The sizes of the parts of a class that is edited; `weigh` gives the weights of templates, and nothing for those that are not known.
+    pub(crate) fn of_edited(class: &ClusterClass, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        Self::with(Arc::new(OwnSize::of(class)), class, weigh)
+    }
+
+    /// The same of a class that is kept, with all that follows from the class alone.
+    pub(crate) fn of(class: &Class, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        Self::with(class.summary(OwnSize::of), class, weigh)
+    }
+
+    fn with(own: Arc<OwnSize>, class: &ClusterClass, mut weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        let spec = &class.spec;
+        let (control_plane, machines) = (&spec.control_plane, &spec.control_plane.machine_infrastructure.template_ref);
+        let mut templates = weigh(&spec.infrastructure.template_ref) + weigh(&control_plane.template_ref);
+        if machines.is_defined() {
+            templates += weigh(machines);
+        }
+        let mut both = |bootstrap: &TemplateHolder, infrastructure: &TemplateHolder| {
+            weigh(&bootstrap.template_ref) + weigh(&infrastructure.template_ref)
+        };
+        let deployments = spec.workers.machine_deployments.iter();
+        let of_machine_deployments = deployments.map(|class| both(&class.bootstrap, &class.infrastructure)).collect();
+        let pools = spec.workers.machine_pools.iter();
+        let of_machine_pools = pools.map(|class| both(&class.bootstrap, &class.infrastructure)).collect();
+        ClassSize { own, templates, of_machine_deployments, of_machine_pools }
     }
 
     /// The size of the topology of a Cluster of this class.
     pub(crate) fn topology(&self, cluster: &Cluster) -> TopologySize {
         let topology = &cluster.spec.topology;
         // What patches see is copied for each part.
-        let seen = if self.has_patches { seen_by_patches(cluster) } else { Weight::default() };
-        let mut all = self.cluster;
-        all.weight += seen.times(2);
+        let own = &self.own;
+        let seen = if own.has_patches { seen_by_patches(cluster) } else { Weight::default() };
+        let mut all = own.cluster;
+        all.weight += self.templates + seen.times(2);
         all.weight += of_metadata(&topology.control_plane.metadata).times(2);
         all.weight += of_variables(&topology.control_plane.variables.overrides);
-        all.add_check(of_check(&topology.control_plane.health_check).or(self.control_plane_check));
+        all.add_check(of_check(&topology.control_plane.health_check).or(own.control_plane_check));
         for worker in &topology.workers.machine_deployments {
-            let WorkerSize { size, check } = self.machine_deployments.get(&worker.class).copied().unwrap_or_default();
-            all.add(size.objects, size.weight + seen + of_metadata(&worker.metadata).times(3));
+            let (WorkerSize { size, check, .. }, templates) =
+                of_class(&own.machine_deployments, &self.of_machine_deployments, &worker.class);
+            all.add(size.objects, size.weight + templates + seen + of_metadata(&worker.metadata).times(3));
             all.weight += of_variables(&worker.variables.overrides).times(2);
             all.weight += ELEMENT.times(worker.taints.len() + worker.readiness_gates.len());
             all.add_check(of_check(&worker.health_check).or(check));
         }
         for worker in &topology.workers.machine_pools {
-            let class = self.machine_pools.get(&worker.class).copied().unwrap_or_default();
-            all.add(class.objects, class.weight + seen + of_metadata(&worker.metadata).times(3));
+            let (WorkerSize { size, .. }, templates) =
+                of_class(&own.machine_pools, &self.of_machine_pools, &worker.class);
+            all.add(size.objects, size.weight + templates + seen + of_metadata(&worker.metadata).times(3));
             all.weight += of_variables(&worker.variables.overrides).times(2);
             all.weight += ELEMENT.times(worker.taints.len());
         }
         all
     }
+}
+
+/// The size of a worker set of a class, and the weight of its templates; nothing if the class of workers does not exist.
+fn of_class(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &str) -> (WorkerSize, Weight) {
+    let size = classes.get(name).copied();
+    let templates = size.and_then(|size| templates.get(size.position)).copied();
+    (size.unwrap_or_default(), templates.unwrap_or_default())
 }
 
 /// What the patches of one part see of the Cluster.

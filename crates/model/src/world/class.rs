@@ -1,5 +1,6 @@
 //! A ClusterClass with what is computed from it once.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,7 @@ pub struct Class {
     slot: Slot,
     deprecates: bool,
     is_nameless: OnceLock<bool>,
+    summary: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Class {
@@ -28,7 +30,8 @@ impl Class {
     pub(super) fn compile(mut object: ClusterClass, library: &Arc<Library>) -> Result<Self, Unusable> {
         object.share_definitions();
         let deprecates = variables::current(&object).is_some_and(|definitions| variables::deprecate(&definitions));
-        let class = Class { object, slot: Slot::of(library), deprecates, is_nameless: OnceLock::new() };
+        let (is_nameless, summary) = (OnceLock::new(), OnceLock::new());
+        let class = Class { object, slot: Slot::of(library), deprecates, is_nameless, summary };
         let mut allowance = Allowance::new(Stop::never());
         allowance.compile(class.template_bytes())?;
         if let Some(definitions) = variables::current(&class.object) {
@@ -53,6 +56,13 @@ impl Class {
     /// Whether it depends on no names of Clusters, which the layer above finds out once.
     pub fn is_nameless(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
         *self.is_nameless.get_or_init(|| find_out(&self.object))
+    }
+
+    /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes. There is one such
+    /// thing, of one type.
+    pub fn summary<T: Send + Sync + 'static>(&self, sum_up: impl Fn(&ClusterClass) -> T) -> Arc<T> {
+        let summary = self.summary.get_or_init(|| Arc::new(sum_up(&self.object)));
+        Arc::downcast(summary.clone()).unwrap_or_else(|_| Arc::new(sum_up(&self.object)))
     }
 
     fn known_variables(&self) -> Option<Arc<Variables>> {
@@ -125,5 +135,13 @@ mod tests {
         let repeated = |i: usize, j: usize| &kept.status.variables[i].definitions[j].schema.open_api_v3_schema;
         assert!(repeated(0, 0).is_same(written(0)) && !repeated(0, 1).is_same(written(0)));
         assert!(!repeated(1, 0).is_same(written(1)));
+    }
+
+    #[test]
+    fn what_is_summed_up_of_a_class_is_summed_up_once() {
+        let class = Class::compile(ClusterClass::default(), &Arc::default()).unwrap();
+        let times = std::cell::Cell::new(0);
+        let sum = || class.summary(|_| times.replace(times.get() + 1));
+        assert_eq!((*sum(), *sum(), times.get()), (0, 0, 1));
     }
 }

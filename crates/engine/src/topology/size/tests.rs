@@ -68,7 +68,7 @@ fn what_each_worker_set_gets_besides_its_templates_counts() {
                 scene(sets).at("ClusterClass", "/spec/patches", patches.clone()).at(object, path, value.clone());
             let class = ClusterClass::decode(Version::V1Beta2, &scene.document("ClusterClass").to_string()).unwrap();
             let cluster = scene.cluster();
-            ClassSize::of(&class, |_| Weight::default()).topology(&cluster)
+            ClassSize::of_edited(&class, |_| Weight::default()).topology(&cluster)
         });
         let of_each = (sizes[1].weight.text - sizes[0].weight.text) / 100;
         let least = if copies == 0 { 30_000 } else { 50_000 * copies };
