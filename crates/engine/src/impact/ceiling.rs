@@ -144,9 +144,9 @@ fn claim(impact: &Impact, gone: i64) -> String {
 }
 
 /// The error of an edit after which machines of a control plane are replaced for ever: no certificate is valid for as long as
-/// `certificatesExpiryDays` asks for (ROLL-6).
-pub fn endless(edit: &Edit, impact: &Impact) -> Option<FieldError> {
-    let (days, validity) = impact.endless?;
+/// `certificatesExpiryDays` asks for (ROLL-6). `found` has these days, and for how many days certificates are valid.
+pub fn endless(edit: &Edit, found: Option<(i64, i64)>) -> Option<FieldError> {
+    let (days, validity) = found?;
     let path = match edit {
         Edit::Class { .. } => Path::of("spec").child("patches"),
         Edit::Cluster { .. } | Edit::NewCluster(_) => Path::of("spec").child("topology"),

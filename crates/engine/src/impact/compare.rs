@@ -26,6 +26,15 @@ use schema::field::{ErrorKind, enumerated};
 /// Clusters with equal inputs: the first stands for all.
 type Twins<'a> = Vec<&'a Arc<Cluster>>;
 
+/// What is wrong with the objects of a Cluster.
+#[derive(Debug, Default)]
+pub struct Inspection {
+    /// What the schemas of definitions refuse.
+    pub checks: Checks,
+    /// The `certificatesExpiryDays` of the control plane that no certificate reaches, and for how many days certificates are valid.
+    pub endless: Option<(i64, i64)>,
+}
+
 /// What is watched of the machines of a Cluster: of its sets in their order, and of its control plane.
 type States = (Vec<Option<WorkerState>>, ReplicaCounts);
 
@@ -74,10 +83,16 @@ impl Case {
     /// What the schemas of definitions refuse of the objects of the edited Cluster; nothing if its topology cannot be computed, or
     /// `stop` is due before.
     pub fn checks(&self, options: Options, stop: &Stop) -> Checks {
-        let Some(cluster) = self.clusters.first().filter(|_| !self.schemas.is_empty()) else {
+        if self.schemas.is_empty() {
             return Checks::default();
-        };
-        let Some(lease) = self.lease(&self.sizes(), &cluster.metadata.key(), stop) else { return Checks::default() };
+        }
+        self.inspect(options, stop).unwrap_or_default().checks
+    }
+
+    /// What is wrong with the objects of the edited Cluster; nothing if its topology cannot be computed, or `stop` is due before.
+    pub fn inspect(&self, options: Options, stop: &Stop) -> Option<Inspection> {
+        let cluster = self.clusters.first()?;
+        let lease = self.lease(&self.sizes(), &cluster.metadata.key(), stop)?;
         let mut fold = Fold::new(self.after.clone(), options).until(stop.clone()).leasing(lease);
         if let Some(objects) = fold.facts_mut().objects_mut() {
             for (name, schemas) in &self.schemas {
@@ -90,8 +105,10 @@ impl Case {
         }
         let key = cluster.metadata.key();
         as_written(&mut fold, &key);
-        let inspected = fold.compute(&key).and_then(|computation| Inspected::of(computation, fold.facts()));
-        inspected.map(|inspected| inspected.checks).unwrap_or_default()
+        let computation = fold.compute(&key).ok()?;
+        let endless = outlasts_certificates(&computation.desired.control_plane.control_plane.object);
+        let checks = Inspected::of(computation, fold.facts()).map(|inspected| inspected.checks).unwrap_or_default();
+        Some(Inspection { checks, endless })
     }
 
     /// An empty tally of this case.

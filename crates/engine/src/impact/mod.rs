@@ -32,6 +32,7 @@ mod words;
 pub use bound::Extent;
 pub use case::Case;
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES, UnknownImpact, endless, endless_template};
+pub use compare::Inspection;
 pub use edit::{Edit, EditId, classes_with, is_of_a_class};
 pub use size::{Breaking, SizeRules, SizeVerdict};
 pub use tally::{Completeness, Count, Group, Impact, Tally};

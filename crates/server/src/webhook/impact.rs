@@ -21,8 +21,8 @@ use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
 use engine::admission::{Dependents, Edited, Outcome, Settings, Verdict};
 use engine::impact::{
-    Breaking, Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, SizeRules, SizeVerdict, Tally,
-    UnknownImpact, endless, with_refusals,
+    Breaking, Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, Inspection, SizeRules, SizeVerdict,
+    Tally, UnknownImpact, endless, with_refusals,
 };
 use engine::topology::refusals::Checks;
 use engine::topology::{Options, SizeLimit};
@@ -162,8 +162,11 @@ impl Assessor {
             return verdict;
         }
         if let Edit::NewCluster(_) = edit {
-            let checks = self.inspected(edit, gatherer, (owner, deadline)).await.unwrap_or_default();
-            verdict.warnings = with_refusals(verdict.warnings, &checks);
+            let found = self.inspected(edit.clone(), gatherer, (owner, deadline)).await.unwrap_or_default();
+            verdict.warnings = with_refusals(verdict.warnings, &found.checks);
+            if let Some(error) = endless(&edit, found.endless) {
+                verdict.outcome = Outcome::Invalid(vec![error]);
+            }
             return verdict;
         }
         let class = if let Edit::Class { new, .. } = &edit { Some(new.clone()) } else { None };
@@ -323,19 +326,19 @@ impl Assessor {
         }
         let ceiling = prepared.ceiling.clone().map(|ceiling| ceiling.with_unknown(self.unknown));
         let held = || ceiling.and_then(|ceiling| ceiling.denies(&prepared.edit, &impact));
-        let denial = endless(&prepared.edit, &impact).or_else(held);
+        let denial = endless(&prepared.edit, impact.endless).or_else(held);
         let warnings = prepared.warnings.clone();
         Ok(Some(Assessed { id: prepared.edit.id(), impact, checks, denial, warnings }))
     }
 
-    /// What the schemas of definitions refuse of the objects of a new Cluster, as far as the schemas are known and there is time.
-    /// Without schemas it costs next to nothing.
+    /// What is wrong with the objects of a new Cluster, as far as templates and schemas are known and there is time. Without
+    /// templates it costs next to nothing.
     async fn inspected(
         &self,
         edit: Edit,
         gatherer: &Gatherer,
         (owner, deadline): (Owner<'_, String>, Instant),
-    ) -> Option<Checks> {
+    ) -> Option<Inspection> {
         let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
         let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
         let kinds = edit.made_kinds(&facts);
@@ -343,18 +346,15 @@ impl Assessor {
             return None;
         }
         let schemas = known.schemas(&kinds);
-        if schemas.is_empty() {
-            return None;
-        }
         let turn = self.threads.turn(owner, ends).await.ok()?;
         let (options, memory) = (self.options, self.memory.clone());
         let (_gone, stop) = stop_at(ends);
-        let checks = move || {
+        let inspect = move || {
             let case = Case::of(&edit, &facts)?.with_memory(memory);
             let answers = known.answers(case.needs());
-            Some(case.with(&edit, answers).ok()?.with_schemas(schemas).checks(options, &stop))
+            case.with(&edit, answers).ok()?.with_schemas(schemas).inspect(options, &stop)
         };
-        timeout_at(ends, on_thread(Arc::new(turn), checks)).await.ok()?.ok()?
+        timeout_at(ends, on_thread(Arc::new(turn), inspect)).await.ok()?.ok()?
     }
 
     async fn prepared(

@@ -9,7 +9,12 @@ use super::*;
 /// With such names, equal Clusters stand for each other; with the others, which YAML may read as numbers, they do not.
 const TWINS: &str = "blue-";
 const SINGLES: &str = "c";
+/// A time that has not come.
+const FUTURE: &str = "2999-01-01T00:00:00Z";
+/// A label that a patch reads.
+const LABEL: &str = "site.cluster.x-k8s.io/name";
 const VERSIONS: [&str; 3] = ["v1.33.0", "v1.33.5", "v1.34.0"];
+const TEMPLATE: &str = "ForgeMachineTemplate smith";
 /// What is set in a document: which one, where, and to what.
 type Setting = (&'static str, &'static str, Value);
 
@@ -31,6 +36,7 @@ fn patch(name: &str, kind: &str, resources: Value, operations: Value) -> Value {
 fn patches() -> impl Strategy<Value = Value> {
     let (workers, control_plane) =
         (json!({"machineDeploymentClass": {"names": ["smith"]}}), json!({"controlPlane": true}));
+    let workers_too = workers.clone();
     let add = |path: &str, from: Value| json!([{"op": "add", "path": format!("/spec/template/spec/{path}"), "valueFrom": from}]);
     let sized = add("size", json!({"variable": "size"}));
     let mut conditional =
@@ -50,6 +56,12 @@ fn patches() -> impl Strategy<Value = Value> {
             "KubeadmConfigTemplate",
             workers,
             add("named", json!({"template": "of {{ .builtin.cluster.name }}"})),
+        ),
+        patch(
+            "labelled",
+            "KubeadmConfigTemplate",
+            workers_too,
+            add("at", json!({"template": format!("at {{{{ index .builtin.cluster.metadata.labels \"{LABEL}\" }}}}")})),
         ),
         conditional,
         patch(
@@ -72,6 +84,12 @@ fn of_classes() -> impl Strategy<Value = Vec<Setting>> {
         ("ClusterClass", worker("failureDomain"), json!("east")),
         ("ClusterClass", worker("deletion"), json!({"nodeDrainTimeoutSeconds": 7})),
         ("ClusterClass", worker("rollout"), json!({"strategy": {"type": "OnDelete"}})),
+        // E4: every node is unhealthy.
+        (
+            "ClusterClass",
+            worker("healthCheck"),
+            json!({"checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "True", "timeoutSeconds": 0}]}}),
+        ),
         ("ClusterClass", worker("infrastructure/templateRef/name"), json!("brain")),
         ("ClusterClass", worker("class"), json!("miller")),
         (
@@ -94,6 +112,13 @@ fn of_templates() -> impl Strategy<Value = Setting> {
         ("KubeadmConfigTemplate smith", "/spec/template/spec/files", json!([{"path": "/a"}])),
         ("KubeadmControlPlaneTemplate brain", "/spec/template/spec/kubeadmConfigSpec/format", json!("ignition")),
         ("KubeadmControlPlaneTemplate brain", "/spec/template/metadata", json!({"labels": {"a": "b"}})),
+        // E1, E3
+        ("KubeadmControlPlaneTemplate brain", "/spec/template/spec/rollout", json!({"after": FUTURE})),
+        (
+            "KubeadmControlPlaneTemplate brain",
+            "/spec/template/spec/rollout",
+            json!({"before": {"certificatesExpiryDays": 9999}}),
+        ),
         ("ForgeClusterTemplate ground", "/spec/template/spec/site", json!("south")),
         ("ForgeMachinePoolTemplate crew", "/spec/template/spec/size", json!("large")),
     ])
@@ -119,16 +144,21 @@ fn topologies() -> impl Strategy<Value = Value> {
         json!([set("md", json!({}))]),
         json!([set("md", json!({"metadata": bounds("2")}))]),
         json!([set("md", json!({"replicas": 2, "rollout": {"strategy": {"type": "OnDelete"}}}))]),
+        // E2
+        json!([set("md", json!({"replicas": 2, "rollout": {"after": FUTURE}}))]),
         json!([set("md", json!({"replicas": 2, "minReadySeconds": 5})), set("two", json!({"replicas": 3}))]),
         json!([set("md", json!({"replicas": 2, "variables": {"overrides": [{"name": "size", "value": "huge"}]}}))]),
     ];
     let pools = vec![json!([]), json!([{"class": "crew", "name": "mp", "replicas": 2}])];
     let size = vec![json!([]), json!([{"name": "size", "value": "huge"}])];
-    (select(vec![1, 3]), select(deployments), select(pools), select(VERSIONS.to_vec()), select(size)).prop_map(
-        |(replicas, deployments, pools, version, variables)| {
+    // E2
+    let control_planes =
+        vec![json!({"replicas": 1}), json!({"replicas": 3}), json!({"replicas": 3, "rollout": {"after": FUTURE}})];
+    (select(control_planes), select(deployments), select(pools), select(VERSIONS.to_vec()), select(size)).prop_map(
+        |(control_plane, deployments, pools, version, variables)| {
             json!({
                 "classRef": {"name": "forge"}, "version": version, "variables": variables,
-                "controlPlane": {"replicas": replicas},
+                "controlPlane": control_plane,
                 "workers": {"machineDeployments": deployments, "machinePools": pools},
             })
         },
@@ -140,8 +170,12 @@ fn topologies() -> impl Strategy<Value = Value> {
 enum What {
     Class,
     Template(Setting),
+    /// A template that the class names is created; E9, and E10 in the second of its edits.
+    NewTemplate,
     /// The first Cluster gets another topology.
     Cluster(Value),
+    /// The first Cluster gets a label that a patch may read (E5).
+    Label,
 }
 
 /// A class, Clusters and an edit, before names are given.
@@ -157,6 +191,8 @@ fn stories() -> impl Strategy<Value = Story> {
     let what = prop_oneof![
         2 => Just(What::Class),
         1 => of_templates().prop_map(What::Template),
+        1 => Just(What::NewTemplate),
+        1 => Just(What::Label),
         1 => topologies().prop_map(What::Cluster),
     ];
     let class = || (patches(), of_classes());
@@ -173,9 +209,18 @@ fn stories() -> impl Strategy<Value = Story> {
 impl Story {
     /// The world before the edit and after it.
     fn scenes(&self, prefix: &str) -> [Scene; 2] {
-        let before = with_class(self.with_clusters(prefix), &self.class);
+        let mut before = with_class(self.with_clusters(prefix), &self.class);
         let after = match &self.what {
             What::Class => with_class(self.with_clusters(prefix), &self.edited),
+            What::NewTemplate => {
+                let after = before.clone();
+                before = before.without(TEMPLATE);
+                after
+            }
+            What::Label => {
+                let labels = json!({"number": "0", LABEL: "north"});
+                before.clone().at(&format!("Cluster {prefix}0"), "/metadata/labels", labels)
+            }
             What::Template((which, at, value)) => before.clone().at(which, at, value.clone()),
             What::Cluster(topology) => {
                 before.clone().at(&format!("Cluster {prefix}0"), "/spec/topology", topology.clone())
@@ -203,7 +248,10 @@ impl Story {
                     [&before, &after].map(|scene| Arc::new(Object::try_from(scene.document(which).clone()).unwrap()));
                 Edit::Template { old, new }
             }
-            What::Cluster(_) => {
+            What::NewTemplate => {
+                Edit::NewTemplate(Arc::new(Object::try_from(after.document(TEMPLATE).clone()).unwrap()))
+            }
+            What::Cluster(_) | What::Label => {
                 let which = format!("Cluster {prefix}0");
                 let [old, new] = [&before, &after]
                     .map(|scene| Arc::new(serde_json::from_value(scene.document(&which).clone()).unwrap()));
@@ -214,7 +262,7 @@ impl Story {
 
     /// The Clusters that the edit concerns.
     fn concerned(&self) -> usize {
-        if matches!(self.what, What::Cluster(_)) { 1 } else { self.topologies.len() }
+        if matches!(self.what, What::Cluster(_) | What::Label) { 1 } else { self.topologies.len() }
     }
 }
 
@@ -247,7 +295,7 @@ fn planned_sums(story: &Story, prefix: &str) -> Sums {
     let mut sums = Sums::default();
     for i in 0..story.concerned() {
         let key = ObjectKey::new("ns", format!("{prefix}{i}"));
-        let (mut old, mut new) = (before.fold(), after.fold());
+        let [mut old, mut new] = [&before, &after].map(|scene| scene.fold().at(Timestamp::UNIX_EPOCH));
         let is_known = old.settle(&key).failure.is_none();
         new.take_over(&key, &old);
         let rollout = new.roll_out(&key);

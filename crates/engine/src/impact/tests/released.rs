@@ -147,3 +147,64 @@ fn templates_with_more_days_than_certificates_are_valid_for_are_invalid() {
         assert!(error.is_none_or(|error| error.path.to_string() == path));
     }
 }
+
+/// The class with a patch that sets the days from a variable of the Cluster.
+fn with_days(scene: Scene, days: i64) -> Scene {
+    let schema = json!({"openAPIV3Schema": {"type": "integer", "default": 60}});
+    let definition = json!({"from": "inline", "required": false, "schema": schema});
+    let selector = json!({
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlaneTemplate",
+        "matchResources": {"controlPlane": true},
+    });
+    let rollout = json!({"template": "before:\n  certificatesExpiryDays: {{ .days }}\n"});
+    let operations = json!([{"op": "add", "path": "/spec/template/spec/rollout", "valueFrom": rollout}]);
+    scene
+        .at("ClusterClass", "/spec/variables", json!([{"name": "days", "required": false, "schema": schema}]))
+        .at(
+            "ClusterClass",
+            "/status/variables",
+            json!([{"name": "days", "definitionsConflict": false, "definitions": [definition]}]),
+        )
+        .at(
+            "ClusterClass",
+            "/spec/patches",
+            json!([{"name": "renews", "definitions": [{"selector": selector, "jsonPatches": operations}]}]),
+        )
+        .at("Cluster", "/spec/topology/variables", json!([{"name": "days", "value": days}]))
+}
+
+#[test]
+fn a_cluster_whose_patches_set_more_days_than_certificates_are_valid_for_is_invalid() {
+    // DEC-59, ROLL-6
+    for (days, is_invalid) in [(364, false), (365, true), (9999, true)] {
+        let stored = with_days(sized(), 60);
+        let new = with_days(sized(), days);
+        let created = Edit::NewCluster(cluster(&new));
+        let inspection = case(&stored, &created).unwrap().inspect(OPTIONS, &Stop::never()).unwrap();
+        let edited = cluster_edit(&stored, &new);
+        let found = impact(&stored, &edited).unwrap().endless;
+        for error in [endless(&created, inspection.endless), endless(&edited, found)] {
+            assert_eq!(
+                error.as_ref().map(|error| error.path.to_string()),
+                is_invalid.then(|| "spec.topology".to_owned())
+            );
+            assert!(error.is_none_or(|error| error.rule == "ROLL-6"));
+        }
+    }
+}
+
+#[test]
+fn a_cluster_keeps_days_that_are_stored() {
+    // DEC-59: an edit of something else is not about them.
+    let stored = with_days(sized(), 9999);
+    let scaled = stored.clone().at("Cluster", &format!("{WORKER}/replicas"), json!(5));
+    let labelled = stored.clone().at("Cluster", "/metadata/labels", json!({"team": "blue"}));
+    let upgraded = stored.clone().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
+    for edited in [scaled, labelled, upgraded] {
+        let Some(impact) = impact(&stored, &cluster_edit(&stored, &edited)) else { continue };
+        assert_eq!(impact.endless, None);
+        assert!(!warnings(&impact).join(" ").contains("certificatesExpiryDays"), "{impact:?}");
+    }
+    let other = cluster_edit(&stored, &with_days(sized(), 9998));
+    assert_eq!(impact(&stored, &other).unwrap().endless, Some((9998, 365)), "another number is an edit of it");
+}

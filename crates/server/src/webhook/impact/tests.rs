@@ -271,6 +271,12 @@ async fn a_number_of_days_that_no_certificate_reaches_is_denied() {
     for answer in answer(60).await {
         assert_eq!(answer["allowed"], true, "{answer}");
     }
+    // A class may be stored before its first Cluster.
+    let stored = patched(9999);
+    let new = stored.document("Cluster");
+    let created = review(&self::handler(&stored, patient()), CLUSTER, &Value::Null, new).await;
+    let cause = &created["status"]["details"]["causes"][0];
+    assert_eq!((&created["allowed"], &cause["field"]), (&json!(false), &json!("spec.topology")), "{created}");
     // One that is stored stays.
     let stored = template(9999);
     let mut noted = stored.clone();
