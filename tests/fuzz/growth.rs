@@ -92,9 +92,9 @@ fn an_upgrade_of_twice_as_many_worker_sets_costs_about_twice_as_much() {
     assert!(of_each < PEAK_OF_EACH, "{of_each} bytes of memory for each byte of the templates");
 }
 
-/// What an upgrade of many worker sets takes at the most, for each byte of memory that it is charged before it begins;
-/// the bootstrap template of the sets has this spec.
-fn of_each_charged(deployments: usize, patches: usize, spec: &Value, variable: &str) -> f64 {
+/// The most bytes of memory that an upgrade of many worker sets takes, and those that it is charged before it begins; the bootstrap
+/// template of the sets has this spec.
+fn peak_and_charge(deployments: usize, patches: usize, spec: &Value, variable: &str) -> (f64, f64) {
     let size = Size { deployments, patches };
     let sides = ["v1.33.1", "v1.34.2"].map(|version| {
         let mut facts = topologies::facts(1, size);
@@ -121,7 +121,21 @@ fn of_each_charged(deployments: usize, patches: usize, spec: &Value, variable: &
     let mut new = after.clone();
     new.take_over(&key(0), &old);
     assert_eq!(new.roll_out(&key(0)).failure, None);
-    PEAK.get_peak_memory() as f64 / charged as f64
+    (PEAK.get_peak_memory() as f64, charged as f64)
+}
+
+#[test]
+fn worker_sets_share_what_is_equal_in_their_templates() {
+    let _alone = MEASURING.lock();
+    let (deployments, text) = (200, json!("x".repeat(50_000)));
+    let sum = (deployments * 50_000) as f64;
+    // Patches work on a copy for each set, of which none is left afterwards.
+    for (patches, most) in [(0, 0.5), (3, 1.5)] {
+        let (peak, _) = peak_and_charge(deployments, patches, &text, "x");
+        let of_each = peak / sum;
+        println!("{patches} patches: {of_each:.2}");
+        assert!(of_each < most, "{patches} patches: {of_each:.2} bytes for each byte of the templates");
+    }
 }
 
 #[test]
@@ -139,7 +153,8 @@ fn a_computation_takes_no_more_memory_than_it_is_charged() {
         ("a large variable", 100, 4, json!(null), "x".repeat(30_000)),
     ];
     for (what, deployments, patches, spec, variable) in shapes {
-        let of_each = of_each_charged(deployments, patches, &spec, &variable);
+        let (peak, charged) = peak_and_charge(deployments, patches, &spec, &variable);
+        let of_each = peak / charged;
         println!("{what}: {of_each:.2}");
         assert!(of_each < 1.0, "{what}: {of_each:.2} bytes for each that is charged");
     }

@@ -61,7 +61,7 @@ impl Content {
     /// The value that a dotted path begins in, and the path from there.
     fn start<'p>(&self, path: &'p str) -> (&Value, Option<&'p str>) {
         match self.shared.at(path) {
-            Some(found) => found,
+            Some((value, rest)) => (value, Some(rest).filter(|rest| !rest.is_empty())),
             None if self.shared.are_below(path) => (self.whole(), Some(path)),
             None => (&self.value, Some(path)),
         }

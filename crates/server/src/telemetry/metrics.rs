@@ -121,14 +121,34 @@ pub struct Metrics {
     pub broken_by_discovery: Counter,
     pub extension_requests: Family<Requests, Counter>,
     pub extension_duration: Family<Requested, Histogram>,
-    /// Memory that computations of topologies have reserved.
-    pub computation_memory: Gauge,
-    /// Memory that they may reserve together.
-    pub computation_memory_limit: Gauge,
-    /// Computations that did not get the memory that they asked for.
-    pub computation_memory_refusals: Counter,
+    pub computation_memory: ComputationMemory,
     /// Machines by their phase; only where this process drives them.
     pub machines: Family<Phase, Gauge>,
+}
+
+/// The memory of computations of topologies.
+#[derive(Debug)]
+pub struct ComputationMemory {
+    /// Bytes that they have reserved.
+    pub used: Gauge,
+    /// Bytes that they may reserve together.
+    pub limit: Gauge,
+    /// Computations that did not get the memory that they asked for.
+    pub refusals: Counter,
+}
+
+impl ComputationMemory {
+    fn new(new: &mut Made<'_>) -> Self {
+        ComputationMemory {
+            used: new.sized("computation_memory", "Memory reserved by computations of topologies"),
+            limit: new
+                .sized("computation_memory_limit", "Memory that all computations of topologies together may reserve"),
+            refusals: new.metric(
+                "computation_memory_refusals",
+                "Computations of topologies that did not get the memory that they asked for",
+            ),
+        }
+    }
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -281,15 +301,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
             "Time from a request to a Runtime Extension to its answer",
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
         ),
-        computation_memory: new.sized("computation_memory", "Memory reserved by computations of topologies"),
-        computation_memory_limit: new.sized(
-            "computation_memory_limit",
-            "Memory that all computations of topologies together may reserve",
-        ),
-        computation_memory_refusals: new.metric(
-            "computation_memory_refusals",
-            "Computations of topologies that did not get the memory that they asked for",
-        ),
+        computation_memory: ComputationMemory::new(&mut new),
         machines: new.metric("machines", "Machines by phase, where this process creates and upgrades them"),
         shed_requests: new.metric("shed_requests", "Reviews rejected because of overload"),
         registry,

@@ -131,9 +131,10 @@ impl Health {
         }
         if let Some(memory) = &self.memory {
             let bytes = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-            self.metrics.computation_memory.set(bytes(memory.used()));
-            self.metrics.computation_memory_limit.set(bytes(memory.size()));
-            self.metrics.computation_memory_refusals.inner().store(memory.refusals(), Ordering::Relaxed);
+            let reported = &self.metrics.computation_memory;
+            reported.used.set(bytes(memory.used()));
+            reported.limit.set(bytes(memory.size()));
+            reported.refusals.inner().store(memory.refusals(), Ordering::Relaxed);
         }
         self.metrics.render()
     }

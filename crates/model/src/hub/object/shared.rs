@@ -64,7 +64,7 @@ impl SharedParts {
     }
 
     /// The shared value that a dotted path leads to or through, with the rest of the path.
-    pub(super) fn at<'p>(&self, path: &'p str) -> Option<(&Value, Option<&'p str>)> {
+    pub(super) fn at<'p>(&self, path: &'p str) -> Option<(&Value, &'p str)> {
         self.parts().find_map(|(place, value)| Some((&**value, below(place, path)?)))
     }
 
@@ -117,23 +117,20 @@ impl SharedParts {
     }
 }
 
-/// The rest of a path at or below a place; nothing if it leads elsewhere.
-fn below((member, inner): Place, path: &str) -> Option<Option<&str>> {
-    let next = |path: &'_ str, name: &str| -> Option<usize> {
-        let rest = path.strip_prefix(name)?;
-        (rest.is_empty() || rest.starts_with('.')).then_some(name.len())
-    };
-    let end = match inner {
-        None => next(path, member)?,
-        Some(inner) => {
-            let start = next(path, member)? + 1;
-            start + next(path.get(start..)?, inner)?
-        }
-    };
-    Some(path.get(end + 1..))
+/// The rest of a path at a place, where it is empty, or below it; nothing if the path leads elsewhere.
+fn below((member, inner): Place, path: &str) -> Option<&str> {
+    let rest = after(member, path)?;
+    inner.map_or(Some(rest), |inner| after(inner, rest))
 }
 
-fn holder<'v>(object: &'v mut Value, (member, inner): Place) -> Option<(&'v mut Map<String, Value>, &'static str)> {
+/// The rest of a path after its first name.
+fn after<'p>(name: &str, path: &'p str) -> Option<&'p str> {
+    let rest = path.strip_prefix(name)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
+}
+
+/// The map that has a place, and its name there.
+fn holder(object: &mut Value, (member, inner): Place) -> Option<(&mut Map<String, Value>, &'static str)> {
     let members = object.as_object_mut()?;
     match inner {
         None => Some((members, member)),
@@ -160,13 +157,13 @@ mod tests {
     #[test]
     fn a_path_leads_to_a_place_through_it_or_elsewhere() {
         for (path, of_spec, of_managers) in [
-            ("spec", Some(None), None),
-            ("spec.a.b", Some(Some("a.b")), None),
+            ("spec", Some(""), None),
+            ("spec.a.b", Some("a.b"), None),
             ("special", None, None),
             ("metadata", None, None),
             ("metadata.name", None, None),
-            ("metadata.managedFields", None, Some(None)),
-            ("metadata.managedFields.x", None, Some(Some("x"))),
+            ("metadata.managedFields", None, Some("")),
+            ("metadata.managedFields.x", None, Some("x")),
             ("metadata.managedFieldsX", None, None),
             ("", None, None),
         ] {
