@@ -95,13 +95,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use golang::yaml::Document;
+    use golang::yaml::YamlDocument;
     use model::wire::manifest;
 
     fn template(metadata: &Value, spec: &Value) -> Manifest {
         let mut value = json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec});
         value["metadata"]["name"] = json!("t");
-        manifest::objects(Document { line: 1, value, repeated: Vec::new() }).unwrap().remove(0)
+        manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() }).unwrap().remove(0)
     }
 
     #[test]

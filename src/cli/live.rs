@@ -29,7 +29,7 @@ use super::output;
 use super::sample::with_samples;
 use engine::extensions::config;
 use engine::topology::{Computation, Options, class_status};
-use golang::yaml::Document;
+use golang::yaml::YamlDocument;
 use model::hub::contract::definition_name;
 use model::hub::names::Derived;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef};
@@ -311,7 +311,7 @@ impl Reading {
             ..Input::default()
         };
         for value in values {
-            let objects = manifest::objects(Document { line: 1, value, repeated: Vec::new() })?;
+            let objects = manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() })?;
             input.objects.extend(objects.into_iter().map(|manifest| Loaded {
                 file: SOURCE.to_owned(),
                 manifest,

@@ -24,7 +24,7 @@ use engine::topology::class_status;
 use engine::topology::refusals::completed;
 use engine::topology::worker::API_VERSION;
 use golang::json;
-use golang::yaml::Repeated;
+use golang::yaml::RepeatedKey;
 use model::crd;
 use model::hub::contract::definition_name;
 use model::hub::{Cluster, ClusterClass, Definition, Kind, Object, ObjectKey};
@@ -505,7 +505,7 @@ impl<'a> Subject<'a> {
             warnings.extend(unresolved(&value));
             warnings.extend(misread(&value));
         }
-        for Repeated { line, key } in &self.loaded.repeated {
+        for RepeatedKey { line, key } in &self.loaded.repeated {
             let said = format!("the key {key:?} is repeated on line {line}; only the last value is used");
             match strict {
                 true => drop(found.run("DEC-32", |found| {

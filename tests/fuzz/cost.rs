@@ -10,7 +10,7 @@ use serde_json::Value;
 use topologist::admission::{Operation, Oversize, Phase, Question, Request, Settings, Verdict};
 use topologist::budget::Stop;
 use topologist::hub::{ClusterClass, Kind, ObjectKey};
-use topologist::template::{Functions, Limits, Template};
+use topologist::template::{Functions, RenderLimits, Template};
 use topologist::topology::class_status;
 use topologist::wire::{Decode, Version};
 use topologist::world::{Facts, Found, Record};
@@ -141,6 +141,6 @@ pub fn of(input: &Input) -> Cost {
 
 fn render(text: &str, data: &Value) {
     if let Ok(template) = Template::parse("t", text, Functions::Sprig) {
-        let _ = template.render_value(data, Limits::default());
+        let _ = template.render_value(data, RenderLimits::default());
     }
 }

@@ -55,8 +55,9 @@ fn fixtures() -> Vec<Fixture> {
 
 fn documents(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let read =
-        |document: Result<yaml::Document, _>| document.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let read = |document: Result<yaml::YamlDocument, _>| {
+        document.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
     yaml::documents(&text).into_iter().map(|document| read(document).value).collect()
 }
 
@@ -78,7 +79,7 @@ impl Fixture {
         assert!(files.is_empty(), "{name} has files that nothing reads: {files:?}");
         let documents = of_world.iter().flat_map(|path| documents(path)).enumerate();
         let manifests = documents.flat_map(|(at, value)| {
-            let document = yaml::Document { line: at, value, repeated: Vec::new() };
+            let document = yaml::YamlDocument { line: at, value, repeated: Vec::new() };
             manifest::objects(document).unwrap_or_else(|error| panic!("{name}: {error}"))
         });
         let (cluster, facts) = facts(manifests.collect());

@@ -151,7 +151,7 @@ pub struct VirtualClock(Fold);
 
 impl VirtualClock {
     pub fn new() -> Self {
-        let now = Moment::read("2026-01-01T00:00:00Z").unwrap();
+        let now = Moment::parse("2026-01-01T00:00:00Z").unwrap();
         let mut fold = Fold::new(Settings::default(), now);
         for kind in ["ConfigMap", "Secret"] {
             fold.objects.set_listed(&GroupKind::new("", kind), None);

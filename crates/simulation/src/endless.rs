@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Simulation;
 use super::timeline::owner_of;
-use golang::calendar::{Moment, SECOND, of_seconds};
+use golang::calendar::{Moment, SECOND, format_seconds};
 use machines::lifecycle::fold::StoredChange;
 use machines::lifecycle::objects::cluster_of;
 use model::hub::ObjectKey;
@@ -115,7 +115,7 @@ impl Replacements {
         let said = endless.map(|((cluster, owner), made)| {
             let interval = match made.interval() {
                 0 => "at once".to_owned(),
-                seconds => format!("every {}", of_seconds(seconds)),
+                seconds => format!("every {}", format_seconds(seconds)),
             };
             (cluster.clone(), format!("the machines of {owner} are replaced {interval}, without end"))
         });

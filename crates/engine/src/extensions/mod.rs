@@ -36,7 +36,7 @@ pub use texts::told;
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
-use golang::json::Size;
+use golang::json::JsonSize;
 
 /// The request of Discovery (RH-5.1, RH-6.1).
 pub const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
@@ -69,7 +69,7 @@ pub fn first_value(body: &[u8]) -> Result<&RawValue, String> {
 /// Checks how much memory an answer takes before it is decoded. An answer that is too large is no call that failed: no failure policy
 /// ignores it.
 fn check_size(answer: &RawValue, most: usize) -> Result<(), String> {
-    match Size::decoded(answer.get()) {
+    match JsonSize::decoded_bytes(answer.get()) {
         bytes if bytes > most => {
             Err(format!("it takes {} MiB once it is decoded, more than {} MiB", bytes.div_ceil(1 << 20), most >> 20))
         }

@@ -189,11 +189,11 @@ fn settle(
         match change {
             ValueChange::Replace { position, value, .. } => {
                 if let Some(written) = list.get_mut(position) {
-                    written.value = Some(RawJson::of(&value));
+                    written.value = Some(RawJson::from_value(&value));
                 }
             }
             ValueChange::Append { name, value, .. } => {
-                list.push(VariableValue { name, value: Some(RawJson::of(&value)) });
+                list.push(VariableValue { name, value: Some(RawJson::from_value(&value)) });
             }
         }
     }

@@ -185,7 +185,7 @@ pub fn reason(object: &Object, name: &str) -> String {
 pub fn since(object: &Object, name: &str) -> Option<Moment> {
     let entry = entry(object, name)?;
     Status::of(entry.get("status"))?;
-    Moment::read(text_of(entry, "lastTransitionTime"))
+    Moment::parse(text_of(entry, "lastTransitionTime"))
 }
 
 /// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2). Texts
@@ -198,7 +198,7 @@ pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
     let generation = object.at("metadata.generation").cloned();
     let same = entry(object, name).filter(|known| Status::of(known.get("status")) == Some(wanted.status));
     let same = same.map(|known| text_of(known, "lastTransitionTime")).filter(|time| !time.is_empty());
-    let given = || wanted.since.as_deref().and_then(Moment::read);
+    let given = || wanted.since.as_deref().and_then(Moment::parse);
     let since = same.map_or_else(|| stamp(given().unwrap_or(now)), Value::from);
     let mut entry = json!({
         "type": name,

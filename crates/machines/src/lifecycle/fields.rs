@@ -52,7 +52,7 @@ pub(super) fn reference_value(reference: &ContractRef) -> Value {
 
 /// The point in time at a path.
 pub(super) fn time(object: &Object, path: &str) -> Option<Moment> {
-    Moment::read(text(object, path))
+    Moment::parse(text(object, path))
 }
 
 /// When an object was made.

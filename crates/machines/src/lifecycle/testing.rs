@@ -18,7 +18,7 @@ pub(super) const CLUSTER: &str = "demo";
 
 /// A fold that begins on 1 January 2030.
 pub(super) fn fold_with(settings: Settings) -> Fold {
-    let mut fold = Fold::new(settings, Moment::read("2030-01-01T00:00:00Z").unwrap());
+    let mut fold = Fold::new(settings, Moment::parse("2030-01-01T00:00:00Z").unwrap());
     fold.assumed = Some(Contract::V1Beta2);
     fold
 }

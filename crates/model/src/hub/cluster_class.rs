@@ -6,7 +6,7 @@ use super::{
     Condition, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, Naming, Rollout, Taint, TemplateHolder,
     TemplateRef, TopologyMetadata,
 };
-use golang::json::{List, RawJson, Shared, StringMap, lenient};
+use golang::json::{List, RawJson, SharedValue, StringMap, lenient};
 use schema::openapi;
 
 lenient! {
@@ -94,7 +94,7 @@ lenient! {
     /// The schema of a variable.
     pub struct VariableSchema {
         #[serde(rename = "openAPIV3Schema")]
-        pub open_api_v3_schema: Shared<openapi::Definition>,
+        pub open_api_v3_schema: SharedValue<openapi::Definition>,
     }
 
     /// A patch: inline definitions, or an extension that computes them.

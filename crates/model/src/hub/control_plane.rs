@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Object, WrongType};
-use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
+use golang::version::{BuildOrder, KubeVersion, VersionError, VersionText};
 
 /// Why a control plane's versions are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub fn version_at(object: &Object, path: &str) -> Result<KubeVersion, UnclearVer
 ///
 /// # Errors
 /// When there is none, or it is no version.
-pub fn written_at(object: &Object, path: &str) -> Result<Written, UnclearVersion> {
+pub fn written_at(object: &Object, path: &str) -> Result<VersionText, UnclearVersion> {
     let text = object.text(path)?.filter(|text| !text.is_empty());
     let missing = || UnclearVersion::Missing { object: name_of(object), path: path.to_owned() };
     parsed(object, path, text.ok_or_else(missing)?)
@@ -82,8 +82,8 @@ fn entry_version(object: &Object, index: usize, entry: &Value) -> Result<KubeVer
     parsed(object, &path, members.text("version").map_err(in_place)?.unwrap_or_default()).map(KubeVersion::from)
 }
 
-fn parsed(object: &Object, path: &str, text: &str) -> Result<Written, UnclearVersion> {
-    Written::parse(text).map_err(|reason| UnclearVersion::NoVersion {
+fn parsed(object: &Object, path: &str, text: &str) -> Result<VersionText, UnclearVersion> {
+    VersionText::parse(text).map_err(|reason| UnclearVersion::NoVersion {
         object: name_of(object),
         path: path.to_owned(),
         text: text.to_owned(),

@@ -37,7 +37,7 @@ impl DeletionHold {
     pub fn read(value: &str) -> Option<Self> {
         let rest = value.strip_prefix(PREFIX)?;
         let (uid, since) = rest.strip_prefix(" uid=")?.split_once(" since=")?;
-        Some(DeletionHold { uid: uid.to_owned(), since: Moment::read(since)? })
+        Some(DeletionHold { uid: uid.to_owned(), since: Moment::parse(since)? })
     }
 
     /// The hold on an object with this metadata, also one that was written for another object.
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> Moment {
-        Moment::read(text).unwrap()
+        Moment::parse(text).unwrap()
     }
 
     fn metadata(annotations: serde_json::Value) -> Metadata {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use golang::template::{Functions, Limits, Template};
+use golang::template::{Functions, RenderLimits, Template};
 
 /// The longest name in bytes (NAM-002).
 const LONGEST: usize = 63;
@@ -37,8 +37,10 @@ pub fn name_from(
 ) -> Result<String, String> {
     let parsed = Template::parse("name", template, Functions::Builtin).map_err(|error| error.to_string())?;
     let data = data(cluster, &end(), named);
-    let name =
-        parsed.with_missing_keys_as_errors().render(&data, Limits::default()).map_err(|error| error.to_string())?;
+    let name = parsed
+        .with_missing_keys_as_errors()
+        .render(&data, RenderLimits::default())
+        .map_err(|error| error.to_string())?;
     Ok(fitting(name, end))
 }
 

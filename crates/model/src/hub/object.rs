@@ -146,7 +146,7 @@ impl Object {
 
     /// About how many bytes the object takes; computed once, until it is changed.
     pub fn weight(&self) -> Weight {
-        *self.0.weight.get_or_init(|| Weight::of(&self.0.value))
+        *self.0.weight.get_or_init(|| Weight::from_value(&self.0.value))
     }
 
     /// `apiVersion`.

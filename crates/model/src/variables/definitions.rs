@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Library;
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
-use golang::json::Shared;
+use golang::json::SharedValue;
 use schema::openapi::{Allowance, Definition, Extent, Footprint, Schema, Unusable};
 
 /// Where a definition of the class itself says that it comes from (CCR-06).
@@ -134,7 +134,7 @@ impl Drop for Charge {
 pub(super) struct Content {
     name: String,
     required: bool,
-    definition: Shared<Definition>,
+    definition: SharedValue<Definition>,
 }
 
 /// A default, filled in once.

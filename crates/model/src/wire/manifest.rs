@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Version;
 use crate::hub::{Kind, Object, ObjectKey, group_of};
-use golang::yaml::Document;
+use golang::yaml::YamlDocument;
 use schema::field::closest;
 
 /// An object as a file has it.
@@ -35,7 +35,7 @@ const CLUSTER_SCOPED: [&str; 3] = ["Namespace", "Node", "PersistentVolume"];
 ///
 /// # Errors
 /// When the document is no Kubernetes object.
-pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
+pub fn objects(document: YamlDocument) -> Result<Vec<Manifest>, ManifestError> {
     let line = document.line;
     let failure = |reason| ManifestError { line, reason };
     let mut value = document.value;
@@ -50,7 +50,7 @@ pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
     if kind.ends_with("List")
         && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
     {
-        let items = items.into_iter().map(|value| objects(Document { line, value, repeated: Vec::new() }));
+        let items = items.into_iter().map(|value| objects(YamlDocument { line, value, repeated: Vec::new() }));
         return Ok(items.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
     let metadata = value.get("metadata").cloned().unwrap_or_default();

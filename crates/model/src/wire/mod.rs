@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 pub use references::{Reference, references};
 
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck};
-use golang::json::{self, Plain};
+use golang::json::{self, PlainValue};
 
 /// A version of the group `cluster.x-k8s.io` in which objects arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,7 +123,7 @@ pub fn as_hub_json(version: Version, text: &str, kind: Kind) -> Option<serde_jso
     if version.shape() == Shape::V1Beta2 {
         return None;
     }
-    let Plain(mut value) = json::decode(text).ok()?;
+    let PlainValue(mut value) = json::decode(text).ok()?;
     conversion::to_hub(kind, &mut value).ok()?;
     Some(value)
 }
@@ -142,7 +142,7 @@ fn read<T: serde::de::DeserializeOwned>(version: Version, text: &str, kind: Kind
     if version.shape() == Shape::V1Beta2 {
         return json::decode(text);
     }
-    let Plain(mut value) = json::decode(text)?;
+    let PlainValue(mut value) = json::decode(text)?;
     conversion::to_hub(kind, &mut value).map_err(|error| error.to_string())?;
     json::decode(&value.to_string())
 }

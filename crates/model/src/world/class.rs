@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::hub::ClusterClass;
 use crate::variables::{self, Library, Slot, Variables};
-use golang::json::Size;
+use golang::json::JsonSize;
 use golang::template::Template;
 use schema::budget::Stop;
 use schema::openapi::{Allowance, Unusable};
@@ -71,7 +71,7 @@ impl Class {
 
     /// What the layer above computes from the class alone, once; there is one such thing, of one type.
     pub fn compiled<T: Send + Sync + 'static>(&self, compile: impl FnOnce(&ClusterClass) -> T) -> Arc<T> {
-        let values: usize = self.object.spec.patch_values().map(Size::decoded).sum();
+        let values: usize = self.object.spec.patch_values().map(JsonSize::decoded_bytes).sum();
         self.slot.more(self.template_bytes() + values, || compile(&self.object))
     }
 

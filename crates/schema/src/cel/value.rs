@@ -259,7 +259,7 @@ fn view_text<'v>(text: &'v str, reading: Reading, meter: &mut Meter) -> Result<V
             .map(|bytes| Val::Bytes(bytes.into())),
         Reading::Duration => calendar::duration(text).map(Val::Duration),
         Reading::Date => calendar::date(text).map(|days| Val::Timestamp(Moment { seconds: days * DAY, nanos: 0 })),
-        Reading::DateTime => Moment::read(text).map(Val::Timestamp),
+        Reading::DateTime => Moment::parse(text).map(Val::Timestamp),
     };
     read.ok_or_else(|| Fault::of("a string does not have its format"))
 }

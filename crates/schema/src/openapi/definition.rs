@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::format::Format;
 use crate::field::Path;
-use golang::json::{List, Members, OfNull, Rare, RawJson, StringMap, lenient};
+use golang::json::{List, Members, NullDefault, Rare, RawJson, StringMap, lenient};
 
 lenient! {
     /// A node of an OpenAPI v3 schema (F-SCHEMA); every nested node has the same shape.
@@ -68,8 +68,8 @@ lenient! {
     }
 }
 
-impl OfNull for Definition {
-    fn of_null() -> Self {
+impl NullDefault for Definition {
+    fn null_value() -> Self {
         Definition { is_null: true, ..Definition::default() }
     }
 }

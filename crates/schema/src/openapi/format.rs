@@ -201,7 +201,7 @@ impl Format {
             Format::Byte => is_base64(text),
             Format::Date => calendar::date(text).is_some(),
             Format::Duration => calendar::is_duration(text),
-            Format::DateTime => Moment::read(text).is_some(),
+            Format::DateTime => Moment::parse(text).is_some(),
             Format::ShortName => text.len() <= 63 && is_dns_label(text),
             Format::LongName => text.len() <= 253 && text.split('.').all(is_dns_label),
             Format::Password | Format::Int32 | Format::Int64 | Format::Float | Format::Double => true,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::kubernetes::follow::key_of;
 use engine::admission::Oversize;
-use golang::json::Plain;
+use golang::json::PlainValue;
 use model::hub::{ClusterClass, Kind, Metadata, ObjectKey};
 use model::wire::{Decode, Version};
 
@@ -48,7 +48,7 @@ impl RawClass {
 
 impl<'de> Deserialize<'de> for RawClass {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Plain(mut value) = Deserialize::deserialize(deserializer)?;
+        let PlainValue(mut value) = Deserialize::deserialize(deserializer)?;
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
         let metadata = metadata.ok_or_else(|| D::Error::custom("the object has no metadata"))?;
         metadata.remove("managedFields");

@@ -28,7 +28,7 @@ use super::limits::{Gone, patience};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
-use golang::json::{self, Size};
+use golang::json::{self, JsonSize};
 use model::hub::{GROUP, Kind};
 use model::wire::Version;
 use model::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
@@ -68,7 +68,7 @@ impl Default for Limits {
 const LARGEST: usize = 3 * 1024 * 1024;
 
 /// How much the text of an object may hold: an object becomes some 650 bytes, another value some 60.
-const MOST: Size = Size { objects: 50_000, values: 400_000 };
+const MOST: JsonSize = JsonSize { objects: 50_000, values: 400_000 };
 
 /// Objects with more than this part of that are converted one at a time.
 const PART: usize = 10;
@@ -361,7 +361,7 @@ impl fmt::Display for Failures {
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     bytes: usize,
-    size: Size,
+    size: JsonSize,
 }
 
 impl Extent {
@@ -369,16 +369,16 @@ impl Extent {
         let bytes = text.len();
         // A byte is one value at most, and what is too large needs no count.
         let is_clear = bytes <= MOST.objects / PART || bytes > LARGEST;
-        Extent { bytes, size: if is_clear { Size::default() } else { Size::of(text) } }
+        Extent { bytes, size: if is_clear { JsonSize::default() } else { JsonSize::measure(text) } }
     }
 
     fn is_large(self) -> bool {
-        self.size.exceeds(Size { objects: MOST.objects / PART, values: MOST.values / PART })
+        self.size.exceeds(JsonSize { objects: MOST.objects / PART, values: MOST.values / PART })
     }
 
     /// Why it is not decoded.
     fn excess(self) -> Option<String> {
-        let Extent { bytes, size: Size { objects, values } } = self;
+        let Extent { bytes, size: JsonSize { objects, values } } = self;
         let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
         match () {
             () if bytes > LARGEST => of(bytes, "bytes", LARGEST),

@@ -68,7 +68,7 @@ impl World {
     fn of(scene: &Scene) -> Self {
         let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
         let cluster = cluster_of(scene);
-        let mut simulation = Simulation::new(topologies(scene), settings, Moment::read(BEGIN).unwrap());
+        let mut simulation = Simulation::new(topologies(scene), settings, Moment::parse(BEGIN).unwrap());
         simulation.put_cluster(&cluster).unwrap();
         let mut world = World { simulation, key: cluster.key(), deleted: BTreeMap::new() };
         world.run();
@@ -626,7 +626,7 @@ fn a_run_with_too_many_steps_and_one_that_is_stopped_say_so() {
     let cluster = cluster_of(&scene);
     let run = |limit: StepLimit, stop: Stop| {
         let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
-        let simulation = Simulation::new(topologies(&scene), settings, Moment::read(BEGIN).unwrap());
+        let simulation = Simulation::new(topologies(&scene), settings, Moment::parse(BEGIN).unwrap());
         let mut simulation = simulation.with_step_limit(limit).until(stop);
         simulation.put_cluster(&cluster).unwrap();
         let end = simulation.run(HOUR, |_| ());

@@ -183,7 +183,7 @@ fn add_fields_of_machines(
 fn timeout(seconds: Option<i32>, contract: Contract) -> Option<Value> {
     match contract {
         Contract::V1Beta2 => seconds.given(),
-        Contract::V1Beta1 => seconds.map(|seconds| calendar::of_seconds(seconds.into()).into()),
+        Contract::V1Beta1 => seconds.map(|seconds| calendar::format_seconds(seconds.into()).into()),
     }
 }
 

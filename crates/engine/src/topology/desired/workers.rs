@@ -10,7 +10,7 @@ use crate::topology::origin::Origin;
 use crate::topology::upgrade::Decided;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
 use crate::topology::{Failure, Interrupted, field_path};
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::names::Names;
 use model::hub::{
     MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass, MachinePoolTopology, Named, Object,
@@ -215,7 +215,7 @@ impl WorkerPlan<'_> {
 /// What both kinds have (DS-26, DS-36).
 fn add_common_fields(
     worker: &mut DesiredObject,
-    version: &Written,
+    version: &VersionText,
     bootstrap: &Object,
     infrastructure: &Object,
     basis: Basis<'_>,

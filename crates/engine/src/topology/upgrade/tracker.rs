@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::topology::hooks::HookTracker;
 use crate::topology::worker::WorkerKind;
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::Hook;
 
 /// What is known and decided of an upgrade during one computation (UP-04).
@@ -15,7 +15,7 @@ pub struct Tracker {
     pub machine_deployments: WorkerTracker,
     pub machine_pools: WorkerTracker,
     /// The lowest version among current workers; `None` without any.
-    pub minimum_workers_version: Option<Written>,
+    pub minimum_workers_version: Option<VersionText>,
     /// Whether the plans were computed; "nothing to do" counts.
     pub is_planned: bool,
     /// Which hooks are pending on the Cluster after all, and which answers block.
@@ -41,12 +41,12 @@ pub struct ControlPlaneTracker {
     pub is_provisioning: bool,
     pub is_upgrading: bool,
     pub is_starting: bool,
-    pub plan: Vec<Written>,
+    pub plan: Vec<VersionText>,
     /// Kind and name of the object, when there is one.
     pub kind: String,
     pub name: String,
     /// The version that was decided.
-    pub version: Written,
+    pub version: VersionText,
     /// Why it is pending.
     pub hold: Option<Hold>,
 }
@@ -54,7 +54,7 @@ pub struct ControlPlaneTracker {
 /// The workers of a kind in an upgrade.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerTracker {
-    pub plan: Vec<Written>,
+    pub plan: Vec<VersionText>,
     /// Names of objects (UP-23).
     pub upgrading: BTreeSet<String>,
     /// Names of objects.
@@ -79,12 +79,12 @@ pub enum Hold {
     StillProvisioning,
     /// The machines of the control plane do not have its version yet.
     StillUpgrading {
-        version: Written,
+        version: VersionText,
     },
     /// Another version must not be taken before these workers have this one.
     WorkersFirst {
         names: Vec<String>,
-        version: Written,
+        version: VersionText,
     },
     /// Machines of these workers do not have the version of their workers yet.
     WorkersUpgrading {
@@ -92,7 +92,7 @@ pub enum Hold {
     },
     /// The control plane has to have this version first.
     ControlPlaneFirst {
-        version: Written,
+        version: VersionText,
     },
     /// As many workers as may upgrade at once do.
     Concurrency {
@@ -101,7 +101,7 @@ pub enum Hold {
     },
     /// Its own machines do not have its version yet.
     OwnMachines {
-        version: Written,
+        version: VersionText,
     },
     /// An annotation in the metadata of a worker topology.
     Deferred {

@@ -6,7 +6,7 @@ use super::*;
 use crate::lifecycle::testing::core;
 
 fn at(text: &str) -> Moment {
-    Moment::read(text).unwrap()
+    Moment::parse(text).unwrap()
 }
 
 fn now() -> Moment {

@@ -9,7 +9,7 @@ use crate::lifecycle::conditions::{get, is_true, since};
 use crate::lifecycle::context::Context;
 use crate::lifecycle::fields::{created, later, remaining, text};
 use crate::lifecycle::objects::Workload;
-use golang::calendar::{Moment, of_seconds};
+use golang::calendar::{Moment, format_seconds};
 use model::hub::{Object, UnhealthyCondition, label};
 
 /// On a Machine: it has to be remediated.
@@ -130,7 +130,7 @@ impl<'a> Judge<'a> {
         let begun = created(machine).max(self.since).max(true_since(machine, "InfrastructureReady"));
         let Some(begun) = begun.filter(|_| seconds != 0) else { return };
         if self.is_over(begun, seconds, &mut found.again) {
-            let lasted = of_seconds(seconds.into());
+            let lasted = format_seconds(seconds.into());
             found.fail("NodeStartupTimeout", format!("No Node has appeared within {lasted}"));
         }
     }
@@ -146,7 +146,7 @@ impl<'a> Judge<'a> {
         get(object, r#type).filter(|condition| condition.status.name() == status)?;
         let begun = since(object, r#type).or_else(|| created(object))?;
         let seconds = timeout_seconds.unwrap_or_default();
-        let (kind, lasted) = (object.kind(), of_seconds(seconds.into()));
+        let (kind, lasted) = (object.kind(), format_seconds(seconds.into()));
         let message = || format!("Condition {type} of the {kind} has been {status} for more than {lasted}");
         self.is_over(begun, seconds, again).then(message)
     }

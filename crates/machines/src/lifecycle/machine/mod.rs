@@ -149,7 +149,7 @@ fn certificates(work: &mut Work<'_, '_>) -> Result<(), Fault> {
     }
     let config = work.bootstrap.found().and_then(|config| config.annotation(CERTIFICATES_EXPIRY));
     let text = work.machine.annotation(CERTIFICATES_EXPIRY).or(config).map(str::to_owned);
-    match text.as_deref().map(|text| Moment::read(text).ok_or(text)) {
+    match text.as_deref().map(|text| Moment::parse(text).ok_or(text)) {
         Some(Ok(time)) => set(&mut work.machine, EXPIRY, stamp(time)),
         Some(Err(text)) => {
             return Err(Fault::because(format!("annotation {CERTIFICATES_EXPIRY} is {text:?}, which is not a time")));

@@ -44,7 +44,7 @@ fn put(object: &mut Object, name: &str, status: &str) {
         "False" => Status::False,
         _ => Status::Unknown,
     };
-    let now = golang::calendar::Moment::read("2030-01-01T00:00:00Z").unwrap();
+    let now = golang::calendar::Moment::parse("2030-01-01T00:00:00Z").unwrap();
     conditions::put(object, name, &conditions::Condition::new(status, "Test", ""), now);
 }
 

@@ -104,7 +104,7 @@ mod tests {
 
     fn set(name: &str, spec: i64, max: Option<i64>) -> Sized {
         let day = 1 + name.bytes().next().unwrap_or_default() % 28;
-        let created = Moment::read(&format!("2030-01-{day:02}T00:00:00Z"));
+        let created = Moment::parse(&format!("2030-01-{day:02}T00:00:00Z"));
         let numbers = Numbers { name: name.to_owned(), created, spec, machines: spec, available: spec, intent: None };
         Sized { numbers, is_new: name == "new", desired: Some(5), max }
     }

@@ -158,7 +158,7 @@ mod tests {
     use model::hub::IntOrString;
 
     fn set(name: &str, spec: i64, available: i64) -> Numbers {
-        let created = Moment::read(if name == "new" { "2030-01-02T00:00:00Z" } else { "2030-01-01T00:00:00Z" });
+        let created = Moment::parse(if name == "new" { "2030-01-02T00:00:00Z" } else { "2030-01-01T00:00:00Z" });
         Numbers { name: name.to_owned(), created, spec, machines: spec, available, intent: None }
     }
 
@@ -254,7 +254,7 @@ mod tests {
     fn only_a_rollout_that_stands_still_breaks_the_limit() {
         // MA-22.8
         let limits = Limits { replicas: 2, surge: 1, unavailable: 0 };
-        let old = || vec![Numbers { created: Moment::read("2030-01-01T00:00:01Z"), ..set("a", 1, 0) }, set("z", 1, 0)];
+        let old = || vec![Numbers { created: Moment::parse("2030-01-01T00:00:01Z"), ..set("a", 1, 0) }, set("z", 1, 0)];
         for (case, new, want) in [
             ("stands still", set("new", 1, 1), (None, Some(0))),
             ("a new machine is not available", set("new", 1, 0), (None, None)),

@@ -109,7 +109,7 @@ mod tests {
     fn the_new_set_is_the_largest_and_then_the_oldest_of_the_equal_ones() {
         // MA-21.3
         let deployment = Object::try_from(json!({"spec": {"template": {"spec": {"version": "v1"}}}})).unwrap();
-        let day = |day: u8| Moment::read(&format!("2030-01-{day:02}T00:00:00Z"));
+        let day = |day: u8| Moment::parse(&format!("2030-01-{day:02}T00:00:00Z"));
         for (case, sets, after, want) in [
             ("no set", vec![], None, Err("no MachineSets exist for the MachineDeployment")),
             ("none is equal", vec![set("a", "v0", 3, 1)], None, Err("Version v0, v1 required")),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn machine(name: &str, age_in_days: i64, change: Value) -> Object {
-        let now = Moment::read("2030-01-01T00:00:00Z").unwrap();
+        let now = Moment::parse("2030-01-01T00:00:00Z").unwrap();
         let born = now.plus(-age_in_days * 86_400 * golang::calendar::SECOND).unwrap();
         let mut object = json!({
             "kind": "Machine", "metadata": {"name": name, "creationTimestamp": born.to_string()},
@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn sorted(order: Order, machines: &[Object]) -> Vec<&str> {
-        let now = Moment::read("2030-01-01T00:00:00Z").unwrap();
+        let now = Moment::parse("2030-01-01T00:00:00Z").unwrap();
         let mut all: Vec<(f64, &Object)> =
             machines.iter().map(|one| (priority(one, one.is_being_deleted(), order, now), one)).collect();
         all.sort_by(|a, b| sooner(*a, *b));
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_age_counts_by_an_exponential() {
         // MA-16.1, MA-16.5: the results are ordered by age alone
-        let now = Moment::read("2030-01-01T00:00:00Z").unwrap();
+        let now = Moment::parse("2030-01-01T00:00:00Z").unwrap();
         let at = |days: i64, order| priority(&machine("m", days, json!({})), false, order, now);
         assert!((at(10, Order::Oldest) - 50.0 * (1.0 - (-1.0_f64).exp())).abs() < 1e-9);
         assert!(at(-1, Order::Oldest).abs() < 1e-9, "a machine of the future has no age");

@@ -179,7 +179,7 @@ fn left(scene: &Scene<'_>, instance: &Instance) -> Option<Duration> {
     };
     let lasts = part("vm", ("infrastructure", timings.infrastructure)) + part("node", ("node", timings.node));
     let lasts = lasts + timings.controllers;
-    remaining(Moment::read(&instance.begun)?, lasts, scene.context.now)
+    remaining(Moment::parse(&instance.begun)?, lasts, scene.context.now)
 }
 
 /// How many instances do not run yet; the step is made again when the next one does.

@@ -153,7 +153,7 @@ fn see(machine: &mut Object, node: &Object) {
     set(machine, "status.nodeInfo", node.at("status.nodeInfo").cloned().unwrap());
     let conditions = fields::items(node, "status.conditions");
     let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
-    let now = golang::calendar::Moment::read("2030-01-01T00:00:00Z").unwrap();
+    let now = golang::calendar::Moment::parse("2030-01-01T00:00:00Z").unwrap();
     for name in ["NodeReady", "Ready", "Available"] {
         conditions::put(machine, name, &Condition::new(is_ready, "Played", ""), now);
     }

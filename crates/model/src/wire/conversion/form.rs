@@ -125,7 +125,7 @@ fn seconds(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionE
 fn duration_of(value: &Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
     let seconds = value.as_i64().and_then(|seconds| i32::try_from(seconds).ok());
     match seconds {
-        Some(seconds) => Ok(calendar::of_seconds(seconds.into()).into()),
+        Some(seconds) => Ok(calendar::format_seconds(seconds.into()).into()),
         None => Err(ConversionError::Seconds { path: path(), text: value.to_string() }),
     }
 }

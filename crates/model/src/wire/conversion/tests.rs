@@ -803,7 +803,7 @@ mod shaped {
             Value::Array(entries) => entries.into_iter().map(|entry| normal("", entry)).collect(),
             Value::String(text) if name.ends_with("imeout") => {
                 let seconds = golang::calendar::whole_seconds(&text).unwrap();
-                json!(golang::calendar::of_seconds(seconds.into()))
+                json!(golang::calendar::format_seconds(seconds.into()))
             }
             other => other,
         }

@@ -23,7 +23,7 @@ static FORMATS: [NamedFormat; 12] = [
     NamedFormat { name: "date", fits: |text| calendar::date(text).is_some() },
 ];
 
-static DATE_TIME: NamedFormat = NamedFormat { name: "datetime", fits: |text| Moment::read(text).is_some() };
+static DATE_TIME: NamedFormat = NamedFormat { name: "datetime", fits: |text| Moment::parse(text).is_some() };
 
 fn named(name: &str) -> Option<&'static NamedFormat> {
     FORMATS.iter().chain([&DATE_TIME]).find(|format| format.name == name)

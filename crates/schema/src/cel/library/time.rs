@@ -43,7 +43,7 @@ pub(super) const FUNCTIONS: &[Function] =
                     Ok(Val::Timestamp(Moment { seconds: *seconds, nanos: 0 }))
                 }
                 [Val::Int(_)] => Err(Fault::of("timestamp overflow")),
-                [Val::Text(text)] => match Moment::read(text.as_str()) {
+                [Val::Text(text)] => match Moment::parse(text.as_str()) {
                     Some(at) => Ok(Val::Timestamp(at)),
                     None => Err(Fault::of("type conversion error to timestamp")),
                 },

@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 
 use super::super::node::Bound;
 use super::{Offer, Parts};
-use golang::regexp::{Regex, Wish};
+use golang::regexp::{Regex, SampleRequest};
 
 /// The longest text that is made.
 const LONGEST: usize = 100_000;
@@ -60,7 +60,7 @@ impl Parts<'_, '_> {
 /// A text of at least and at most so many characters that all patterns match.
 fn text(patterns: &[&Regex], least: usize, most: usize, turn: usize) -> Option<String> {
     if !patterns.is_empty() {
-        return Wish { patterns, least, most, turn }.shortest();
+        return SampleRequest { patterns, least, most, turn }.shortest();
     }
     let letter = char::from(b'a' + u8::try_from(turn % 26).unwrap_or_default());
     let count = least.max(usize::from(turn > 0)) + turn / 26;

@@ -20,7 +20,7 @@ use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::telemetry::metrics::Metrics;
-use golang::json::Plain;
+use golang::json::PlainValue;
 use machines::lifecycle::{GroupKind, ObjectId, put_at};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey};
@@ -162,7 +162,7 @@ pub(super) struct Whole {
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Plain(mut value) = Deserialize::deserialize(deserializer)?;
+        let PlainValue(mut value) = Deserialize::deserialize(deserializer)?;
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
         let metadata = metadata.ok_or_else(|| D::Error::custom("the object has no metadata"))?;
         metadata.remove("managedFields");

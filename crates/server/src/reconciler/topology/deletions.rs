@@ -76,7 +76,7 @@ mod tests {
     const HOLD: &str = "topologist.dev/before-cluster-delete uid=u-1 since=2030-01-01T00:00:00Z";
 
     fn at(text: &str) -> Moment {
-        Moment::read(text).unwrap()
+        Moment::parse(text).unwrap()
     }
 
     fn raw(annotations: Value, deletion: Value) -> Object {
