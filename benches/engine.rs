@@ -29,7 +29,7 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
-use topologist::openapi::Allowance;
+use topologist::openapi::SchemaAllowance;
 use topologist::telemetry::metrics::Metrics;
 use topologist::variables::{Library, Slot, Variables};
 use topologist::webhook::limits::Limits;
@@ -126,12 +126,12 @@ fn classes(budgets: &mut Budgets) {
     budgets.note("50 classes of equal content: compiled", "times", Budget::AtMost(1.0), 1.0 + others as f64);
     let object = class(0);
     let definitions = object.status.variables.clone();
-    let cold = shortest(20, || drop(black_box(Variables::compile(&definitions, &mut Allowance::unlimited()))));
+    let cold = shortest(20, || drop(black_box(Variables::compile(&definitions, &mut SchemaAllowance::unlimited()))));
     budgets.note("compiling the 20 variables of a class", "ms", Budget::None, millis(cold));
     let library = Arc::new(Library::default());
     let slot = Slot::of(&library);
-    slot.compile(&definitions, &mut Allowance::unlimited()).unwrap();
-    let hot = shortest(20, || drop(black_box(library.look_up(&definitions, &mut Allowance::unlimited()))));
+    slot.compile(&definitions, &mut SchemaAllowance::unlimited()).unwrap();
+    let hot = shortest(20, || drop(black_box(library.look_up(&definitions, &mut SchemaAllowance::unlimited()))));
     budgets.note("finding them compiled", "ms", Budget::None, millis(hot));
     let (large, facts) = (fleet::large_class().to_string(), Arc::new(Facts::default()));
     let admit = || judge(Kind::ClusterClass, Phase::Validate, &large, None, &facts);

@@ -159,7 +159,7 @@ impl Running {
         let (shares, connections) = budgets(options)?;
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
-        let memory = Arc::new(MemoryPool::new(shares.computations).pausing(|| std::thread::sleep(MEMORY_LOOK)));
+        let memory = Arc::new(MemoryPool::new(shares.computations).with_pause(|| std::thread::sleep(MEMORY_LOOK)));
         let watches = Watches::start(options, shares, &client, &cache, &metrics, &mut tasks);
         let EndPoints { all, reviews, conversions } =
             EndPoints::of(options, (shares, &memory), &client, &cache, &metrics, &watches, &mut tasks);

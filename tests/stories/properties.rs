@@ -13,7 +13,7 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::budget::Stop;
 use topologist::field::{Findings, Path as FieldPath};
 use topologist::hub::{Cluster, ClusterClass, Kind};
-use topologist::openapi::{Allowance, Definition, Effort, FastAnswer, Schema, check};
+use topologist::openapi::{FastVerdict, Schema, SchemaAllowance, SchemaDefinition, ValidationEffort, check};
 use topologist::wire::review::AdmissionReview;
 use topologist::wire::{Decode, Version};
 use topologist::world::Facts;
@@ -242,9 +242,9 @@ proptest! {
         for (name, member) in schema.as_object().into_iter().flatten() {
             node[name] = member.clone();
         }
-        let Ok(definition) = serde_json::from_value::<Definition>(node) else { return Ok(()) };
+        let Ok(definition) = serde_json::from_value::<SchemaDefinition>(node) else { return Ok(()) };
         let mut found = Findings::default();
-        let checked = check(&definition, &FieldPath::of("schema"), &mut Allowance::unlimited(), &mut found);
+        let checked = check(&definition, &FieldPath::new("schema"), &mut SchemaAllowance::unlimited(), &mut found);
         prop_assert_eq!(checked.is_some(), found.error_count() == 0);
         let Ok(compiled) = Schema::compile(&definition) else { return Ok(()) };
         for value in [value.clone(), json!({"a": value, "b": [value, null]})] {
@@ -255,7 +255,7 @@ proptest! {
             prop_assert_eq!(&completed, &once, "defaults are applied once");
             let unknown = compiled.unknown_fields(&completed);
             compiled.meant_by(&completed, &unknown);
-            if compiled.fast_check(&completed.to_string(), &Effort::unlimited(&Stop::never())) == FastAnswer::Whole {
+            if compiled.fast_check(&completed.to_string(), &ValidationEffort::unlimited(&Stop::never())) == FastVerdict::Whole {
                 prop_assert!(unknown.is_empty() && compiled.violations(&completed).is_empty());
             }
             compiled.rule_violations(&completed, Some(&value));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use topologist::budget::Stop;
 use topologist::hub::ClusterClass;
-use topologist::openapi::Allowance;
+use topologist::openapi::SchemaAllowance;
 use topologist::template::Template;
 use topologist::variables::{Variables, status_variables};
 use topologist::wire::{Decode, Version, manifest};
@@ -259,7 +259,7 @@ async fn a_class_in_v1beta1_meets_the_bounds_of_v1beta2_first() {
 
 /// What a class takes of each budget, in thousandths: compiled bytes, and bytes of defaults.
 fn shares(class: &ClusterClass) -> [usize; 2] {
-    let mut allowance = Allowance::new(Stop::never());
+    let mut allowance = SchemaAllowance::new(Stop::never());
     let templates: usize = class.spec.templates().map(Template::footprint).sum();
     allowance.compile(templates).unwrap();
     Variables::compile(&status_variables(&class.spec), &mut allowance).unwrap();

@@ -10,8 +10,8 @@ use super::request::{Call, FieldValidation};
 use crate::storage::registry::Resource;
 use crate::storage::shape;
 use crate::storage::status::Failure;
-use crate::storage::structure::Fault;
-use schema::field::{ErrorKind, Shown};
+use crate::storage::structure::ObjectFault;
+use schema::field::{ErrorKind, ErrorValue};
 
 /// How many complaints about one body are kept.
 const KEPT: usize = 100;
@@ -118,10 +118,10 @@ fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
                 resource.kind
             )));
         }
-        let fault = Fault {
+        let fault = ObjectFault {
             kind: ErrorKind::Invalid,
             field: "kind".to_owned(),
-            value: Shown::from(text("kind")),
+            value: ErrorValue::from(text("kind")),
             detail: format!("must be {}", resource.kind),
         };
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();

@@ -66,10 +66,10 @@ impl Options {
             "Foreground" => Some(Propagation::Foreground),
             "Orphan" => Some(Propagation::Orphan),
             other => {
-                let fault = structure::Fault {
+                let fault = structure::ObjectFault {
                     kind: schema::field::ErrorKind::NotSupported,
                     field: "propagationPolicy".to_owned(),
-                    value: schema::field::Shown::from(other),
+                    value: schema::field::ErrorValue::from(other),
                     detail: "supported values: \"Foreground\", \"Background\", \"Orphan\"".to_owned(),
                 };
                 return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", vec![fault]));

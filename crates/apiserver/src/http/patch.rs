@@ -11,9 +11,9 @@ use crate::storage::definition::text;
 use crate::storage::metadata;
 use crate::storage::shape;
 use crate::storage::status::Failure;
-use crate::storage::structure::Fault;
-use schema::field::{ErrorKind, Shown};
-use schema::ssa::{self, ManagedFields, Refused, with_managers};
+use crate::storage::structure::ObjectFault;
+use schema::field::{ErrorKind, ErrorValue};
+use schema::ssa::{self, ApplyRefused, ManagedFields, with_managers};
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -59,12 +59,12 @@ impl Write<'_> {
 
     /// Reads what a patch has made; strict complaints are about the patch.
     fn read_patched(&mut self, body: decode::Body) -> Result<Value, Failure> {
-        let shown = Shown::bounded(&body.value);
+        let shown = ErrorValue::bounded(&body.value);
         self.read(body).map_err(|failure| match failure.message.split_once("strict decoding error: ") {
             None => failure,
             Some((_, complaints)) => {
                 let detail = format!("strict decoding error: {complaints}");
-                let fault = Fault { kind: ErrorKind::Invalid, field: "patch".to_owned(), value: shown, detail };
+                let fault = ObjectFault { kind: ErrorKind::Invalid, field: "patch".to_owned(), value: shown, detail };
                 Failure::invalid("", "", "", vec![fault])
             }
         })
@@ -86,7 +86,8 @@ impl Write<'_> {
             _ => return Ok(()),
         };
         let (kind, field, detail) = fault;
-        let fault = Fault { kind, field: field.to_owned(), value: Shown::NOTHING, detail: detail.to_owned() };
+        let fault =
+            ObjectFault { kind, field: field.to_owned(), value: ErrorValue::NOTHING, detail: detail.to_owned() };
         Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![fault]))
     }
 
@@ -116,11 +117,11 @@ impl Write<'_> {
         decode::complain(self.resource, body.complaints, Vec::new(), self.validation, &mut self.warnings)?;
         let (api_version, merging, reset) = (self.resource.api_version(), self.resource.merging(), self.reset());
         let convert = self.converter();
-        let request = ssa::Request {
+        let request = ssa::ApplyRequest {
             subresource: &self.target.subresource,
             reset: &reset,
             convert: Some(&convert),
-            ..ssa::Request::new(&self.manager, &api_version, &self.now, &merging)
+            ..ssa::ApplyRequest::new(&self.manager, &api_version, &self.now, &merging)
         };
         let managers = match live.map(ManagedFields::all_of) {
             Some(Ok(managers)) => managers,
@@ -129,7 +130,7 @@ impl Write<'_> {
         };
         let force = self.call.query.flag("force");
         let applied = ssa::apply(live, &managers, &config, &request, force).map_err(|refused| match refused {
-            Refused::Conflicts(conflicts) => Failure::owned(&conflicts),
+            ApplyRefused::Conflicts(conflicts) => Failure::owned(&conflicts),
             other => Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", other.to_string()),
         })?;
         let mut object = with_managers(applied.object, &applied.managers);

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::storage::registry::{Resource, at_path, steps};
 use crate::storage::status::Failure;
-use crate::storage::structure::Fault;
-use schema::field::{ErrorKind, Shown};
+use crate::storage::structure::ObjectFault;
+use schema::field::{ErrorKind, ErrorValue};
 
 /// The scale of an object; none when its kind has none.
 pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
@@ -64,14 +64,14 @@ pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Opt
 }
 
 /// What is wrong with the number of replicas of an object.
-pub(super) fn fault(resource: &Resource, object: &Value) -> Option<Fault> {
+pub(super) fn fault(resource: &Resource, object: &Value) -> Option<ObjectFault> {
     let path = &resource.scale.as_ref()?.spec_replicas;
     let replicas = at_path(object, path)?;
     let is_number = replicas.as_i64().is_some_and(|count| (0..=i64::from(i32::MAX)).contains(&count));
-    (!is_number).then(|| Fault {
+    (!is_number).then(|| ObjectFault {
         kind: ErrorKind::Invalid,
         field: path.clone(),
-        value: Shown::bounded(replicas),
+        value: ErrorValue::bounded(replicas),
         detail: "should be a non-negative integer".to_owned(),
     })
 }

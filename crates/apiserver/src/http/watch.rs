@@ -151,10 +151,10 @@ fn start(call: &Call) -> Result<Start, Failure> {
 }
 
 fn list_options_invalid(field: &str, why: &str) -> Failure {
-    let fault = structure::Fault {
+    let fault = structure::ObjectFault {
         kind: schema::field::ErrorKind::Forbidden,
         field: field.to_owned(),
-        value: schema::field::Shown::NOTHING,
+        value: schema::field::ErrorValue::NOTHING,
         detail: why.to_owned(),
     };
     Failure::invalid("meta.k8s.io", "ListOptions", "", vec![fault])

@@ -28,9 +28,9 @@ use crate::storage::shape::{self, storage_group, viewed};
 use crate::storage::status::Failure;
 use crate::storage::store::{State, StoreKey};
 use crate::storage::stored::{Holds, Stored};
-use crate::storage::structure::Fault;
-use schema::field::{ErrorKind, Shown};
-use schema::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
+use crate::storage::structure::ObjectFault;
+use schema::field::{ErrorKind, ErrorValue};
+use schema::ssa::{self, ElementPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
 /// For how long a write that does not depend on the stored object is tried while others write the object. kube-apiserver has the same
 /// limit for patches.
@@ -318,7 +318,7 @@ impl Write<'_> {
             _ if self.resource.has_status => "status",
             _ => return FieldSet::default(),
         };
-        FieldSet::of([FieldPath::of(&[path]).0.as_slice()])
+        FieldSet::from_paths([ElementPath::from_fields(&[path]).0.as_slice()])
     }
 
     /// The object with its managers after an update.
@@ -326,11 +326,11 @@ impl Write<'_> {
         let (api_version, merging, reset) = (self.resource.api_version(), self.resource.merging(), self.reset());
         let subresource = &self.target.subresource;
         let convert = self.converter();
-        let request = ssa::Request {
+        let request = ssa::ApplyRequest {
             subresource,
             reset: &reset,
             convert: Some(&convert),
-            ..ssa::Request::new(&self.manager, &api_version, &self.now, &merging)
+            ..ssa::ApplyRequest::new(&self.manager, &api_version, &self.now, &merging)
         };
         let before = live.and_then(|live| ManagedFields::all_of(live).ok()).unwrap_or_default();
         let managers = managers_of_update(live.unwrap_or(&Value::Null), &object, subresource);
@@ -346,7 +346,7 @@ impl Write<'_> {
     }
 
     /// Objects in other versions of their kind.
-    pub(super) fn converter(&self) -> impl Fn(&Value, &str) -> Result<ssa::Conversion, String> + use<> {
+    pub(super) fn converter(&self) -> impl Fn(&Value, &str) -> Result<ssa::ConvertedObject, String> + use<> {
         let registry = self.embedded.registry();
         let resource = self.resource.clone();
         move |object: &Value, api_version: &str| {
@@ -360,7 +360,7 @@ impl Write<'_> {
     }
 
     /// The object in its stored form: what the server writes itself, and what this end point does not write.
-    fn prepared(&self, mut object: Value, old: Option<&Value>) -> (Value, Vec<Fault>) {
+    fn prepared(&self, mut object: Value, old: Option<&Value>) -> (Value, Vec<ObjectFault>) {
         let builtin = self.resource.builtin;
         let counts = builtin.is_none_or(Builtin::has_generation);
         let Some(old) = old else {
@@ -421,7 +421,7 @@ impl Write<'_> {
     }
 
     /// What is wrong with an object besides its metadata.
-    fn judged(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    fn judged(&self, object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
         let mut faults = match self.resource.builtin {
             Some(Builtin::CustomResourceDefinition) => definition::faults(object),
             Some(builtin) => builtin.faults(object, old),
@@ -497,8 +497,8 @@ impl Write<'_> {
 
 /// The managers of a new object, without what objects of its kind have before a client sets it.
 fn without_blanks(managers: Vec<ManagedFields>, blanks: &[&[&str]]) -> Vec<ManagedFields> {
-    let blanks: Vec<FieldPath> = blanks.iter().map(|path| FieldPath::of(path)).collect();
-    let blanks = FieldSet::of(blanks.iter().map(|path| path.0.as_slice()));
+    let blanks: Vec<ElementPath> = blanks.iter().map(|path| ElementPath::from_fields(path)).collect();
+    let blanks = FieldSet::from_paths(blanks.iter().map(|path| path.0.as_slice()));
     let lean = |entry: ManagedFields| ManagedFields { fields: entry.fields.difference(&blanks), ..entry };
     managers.into_iter().map(lean).filter(|entry| !entry.fields.is_empty()).collect()
 }
@@ -549,10 +549,10 @@ fn with_status(old: &Value, mut sent: Value) -> Value {
 }
 
 fn unversioned(resource: &Resource, name: &str) -> Failure {
-    let fault = Fault {
+    let fault = ObjectFault {
         kind: ErrorKind::Invalid,
         field: "metadata.resourceVersion".to_owned(),
-        value: Shown::from(0),
+        value: ErrorValue::from(0),
         detail: "must be specified for an update".to_owned(),
     };
     let mut failure = Failure::invalid(&resource.group, &resource.plural, name, vec![fault]);

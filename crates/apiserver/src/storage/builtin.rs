@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::structure::Fault;
-use schema::field::{ErrorKind, Shown};
+use super::structure::ObjectFault;
+use schema::field::{ErrorKind, ErrorValue};
 
 /// The group of CustomResourceDefinitions.
 pub(super) const EXTENSIONS: &str = "apiextensions.k8s.io";
@@ -197,7 +197,7 @@ impl Builtin {
     }
 
     /// What is wrong with an object that its schema cannot say.
-    pub(crate) fn faults(self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    pub(crate) fn faults(self, object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
         match self {
             Builtin::Secret => secret_faults(object, old),
             Builtin::ConfigMap => immutable_faults(object, old, &["data", "binaryData"]),
@@ -263,23 +263,23 @@ fn complete_secret(object: &mut Value) {
     }
 }
 
-fn fault(kind: ErrorKind, field: &str, value: Shown, detail: &str) -> Fault {
-    Fault { kind, field: field.to_owned(), value, detail: detail.to_owned() }
+fn fault(kind: ErrorKind, field: &str, value: ErrorValue, detail: &str) -> ObjectFault {
+    ObjectFault { kind, field: field.to_owned(), value, detail: detail.to_owned() }
 }
 
-fn secret_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
+fn secret_faults(object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
     let mut faults = immutable_faults(object, old, &["data"]);
     if let Some(old) = old
         && old.get("type") != object.get("type")
     {
-        let value = object.get("type").map_or(Shown::NOTHING, Shown::bounded);
+        let value = object.get("type").map_or(ErrorValue::NOTHING, ErrorValue::bounded);
         faults.push(fault(ErrorKind::Invalid, "type", value, "field is immutable"));
     }
     faults
 }
 
 /// A Node keeps the provider ID that it has.
-fn node_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
+fn node_faults(object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
     let provider = |node: &Value| {
         node.pointer("/spec/providerID").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
     };
@@ -288,21 +288,21 @@ fn node_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
         return Vec::new();
     }
     let detail = "node updates may not change providerID except from \"\" to valid";
-    vec![fault(ErrorKind::Forbidden, "spec.providerID", Shown::NOTHING, detail)]
+    vec![fault(ErrorKind::Forbidden, "spec.providerID", ErrorValue::NOTHING, detail)]
 }
 
 /// An object that is immutable keeps these fields, and stays immutable.
-fn immutable_faults(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<Fault> {
+fn immutable_faults(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<ObjectFault> {
     let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else { return Vec::new() };
     let mut faults = Vec::new();
     let detail = "field is immutable when `immutable` is set";
     if object.get("immutable") != Some(&Value::Bool(true)) {
-        faults.push(fault(ErrorKind::Forbidden, "immutable", Shown::NOTHING, detail));
+        faults.push(fault(ErrorKind::Forbidden, "immutable", ErrorValue::NOTHING, detail));
     }
     let empty = Value::Object(Map::new());
     for name in fields {
         if old.get(name).unwrap_or(&empty) != object.get(name).unwrap_or(&empty) {
-            faults.push(fault(ErrorKind::Forbidden, name, Shown::NOTHING, detail));
+            faults.push(fault(ErrorKind::Forbidden, name, ErrorValue::NOTHING, detail));
         }
     }
     faults

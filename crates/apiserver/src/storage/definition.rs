@@ -8,9 +8,9 @@ use super::builtin::EXTENSIONS;
 use super::registry::{Column, Registry, Resource, Scale, qualified};
 use super::status::Failure;
 use super::store::{State, StoreKey};
-use super::structure::{Fault, Structure};
+use super::structure::{ObjectFault, Structure};
 use model::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
-use schema::field::{ErrorKind, Shown};
+use schema::field::{ErrorKind, ErrorValue};
 use schema::ssa;
 
 /// Where a version of a definition has its schema.
@@ -125,14 +125,14 @@ pub(super) fn complete(definition: &mut Value) {
 }
 
 /// What is wrong with a definition.
-pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
+pub(crate) fn faults(definition: &Value) -> Vec<ObjectFault> {
     let mut faults = Vec::new();
     let mut required = |pointer: &str, field: &str| {
         if text(definition, pointer).is_empty() {
-            faults.push(Fault {
+            faults.push(ObjectFault {
                 kind: ErrorKind::Required,
                 field: field.to_owned(),
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail: String::new(),
             });
         }
@@ -141,10 +141,10 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
     required("/spec/scope", "spec.scope");
     required("/spec/names/plural", "spec.names.plural");
     required("/spec/names/kind", "spec.names.kind");
-    let invalid = |field: &str, value: Value, detail: &str| Fault {
+    let invalid = |field: &str, value: Value, detail: &str| ObjectFault {
         kind: ErrorKind::Invalid,
         field: field.to_owned(),
-        value: Shown::bounded(&value),
+        value: ErrorValue::bounded(&value),
         detail: detail.to_owned(),
     };
     let name = text(definition, "/metadata/name");
@@ -178,10 +178,10 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
     for (i, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
         match version.pointer(SCHEMA) {
-            None => faults.push(Fault {
+            None => faults.push(ObjectFault {
                 kind: ErrorKind::Required,
                 field,
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail: "schemas are required".to_owned(),
             }),
             Some(schema) => {
@@ -199,7 +199,7 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
 ///
 /// Like kube-apiserver, one schema that all versions share is reported once, as `spec.validation`:
 /// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>
-fn metadata_faults(versions: &[Value]) -> Vec<Fault> {
+fn metadata_faults(versions: &[Value]) -> Vec<ObjectFault> {
     let schemas: Vec<Option<&Value>> = versions.iter().map(|version| version.pointer(SCHEMA)).collect();
     let is_shared = schemas.iter().all(|schema| Some(schema) == schemas.first());
     let reported = if is_shared { 1 } else { schemas.len() };
@@ -208,10 +208,10 @@ fn metadata_faults(versions: &[Value]) -> Vec<Fault> {
         let metadata = schema.and_then(|schema| schema.pointer("/properties/metadata"));
         if metadata.is_some_and(|metadata| !restricts_names_only(metadata)) {
             let parent = if is_shared { "spec.validation".to_owned() } else { format!("spec.versions[{i}].schema") };
-            faults.push(Fault {
+            faults.push(ObjectFault {
                 kind: ErrorKind::Forbidden,
                 field: format!("{parent}.openAPIV3Schema.properties[metadata]"),
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail:
                     "must not specify anything other than name and generateName, but metadata is implicitly specified"
                         .to_owned(),
@@ -288,8 +288,10 @@ fn accepted(definition: &Value, now: &str) -> Value {
 fn owned_by_server(before: &Value, after: Value, now: &str, registry: &Registry) -> Value {
     let Some(resource) = registry.stored(EXTENSIONS, "customresourcedefinitions") else { return after };
     let (api_version, merging) = (resource.api_version(), resource.merging());
-    let request =
-        ssa::Request { subresource: "status", ..ssa::Request::new("kube-apiserver", &api_version, now, &merging) };
+    let request = ssa::ApplyRequest {
+        subresource: "status",
+        ..ssa::ApplyRequest::new("kube-apiserver", &api_version, now, &merging)
+    };
     let managers = ssa::managers_of_update(before, &after, "status");
     match ssa::update(Some(before), &after, &managers, &request) {
         Ok(managers) => ssa::with_managers(after, &managers),

@@ -12,7 +12,7 @@ use super::registry::Resource;
 use super::shape::{self, storage_group};
 use super::status::Failure;
 use super::store::{State, StoreKey};
-use super::structure::Fault;
+use super::structure::ObjectFault;
 use crate::Embedded;
 use model::hub::naming::{group_version_faults, kind_faults, resource_part_faults};
 use schema::field::shortened;
@@ -111,7 +111,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
         (false, _) => String::new(),
     };
     identify(&mut object, resource, &namespace, now);
-    let mut faults: Vec<Fault> = super::metadata::faults(resource, &object);
+    let mut faults: Vec<ObjectFault> = super::metadata::faults(resource, &object);
     match resource.builtin {
         Some(Builtin::CustomResourceDefinition) => {
             faults.extend(super::definition::faults(&object));

@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::registry::Resource;
 use super::status::Failure;
-use super::structure::Fault;
+use super::structure::ObjectFault;
 use model::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
-use schema::field::{ErrorKind, Shown};
+use schema::field::{ErrorKind, ErrorValue};
 
 /// All annotations of an object together, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -117,16 +117,26 @@ fn tidy(metadata: &mut Map<String, Value>) {
     }
 }
 
-fn invalid(field: &str, value: &str, detail: impl Into<String>) -> Fault {
-    Fault { kind: ErrorKind::Invalid, field: field.to_owned(), value: Shown::from(value), detail: detail.into() }
+fn invalid(field: &str, value: &str, detail: impl Into<String>) -> ObjectFault {
+    ObjectFault {
+        kind: ErrorKind::Invalid,
+        field: field.to_owned(),
+        value: ErrorValue::from(value),
+        detail: detail.into(),
+    }
 }
 
-fn required(field: &str, detail: &str) -> Fault {
-    Fault { kind: ErrorKind::Required, field: field.to_owned(), value: Shown::NOTHING, detail: detail.to_owned() }
+fn required(field: &str, detail: &str) -> ObjectFault {
+    ObjectFault {
+        kind: ErrorKind::Required,
+        field: field.to_owned(),
+        value: ErrorValue::NOTHING,
+        detail: detail.to_owned(),
+    }
 }
 
 /// What is wrong with the metadata of an object.
-pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
+pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<ObjectFault> {
     let empty = Map::new();
     let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -151,10 +161,10 @@ pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
         faults.extend(label_key_faults(&lower).into_iter().map(|fault| invalid("metadata.annotations", key, fault)));
     }
     if size > ANNOTATIONS_LIMIT {
-        faults.push(Fault {
+        faults.push(ObjectFault {
             kind: ErrorKind::TooLong,
             field: "metadata.annotations".to_owned(),
-            value: Shown::NOTHING,
+            value: ErrorValue::NOTHING,
             detail: format!("may not be more than {ANNOTATIONS_LIMIT} bytes"),
         });
     }
@@ -163,7 +173,7 @@ pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
     faults
 }
 
-fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
+fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<ObjectFault>) {
     let finalizers = metadata.get("finalizers").and_then(Value::as_array);
     for finalizer in finalizers.into_iter().flatten().filter_map(Value::as_str) {
         let found = label_key_faults(finalizer);
@@ -171,7 +181,7 @@ fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
     }
 }
 
-fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
+fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<ObjectFault>) {
     let owners = metadata.get("ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for owner in owners {
         for name in ["apiVersion", "kind", "name", "uid"] {
@@ -191,10 +201,10 @@ fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
             name(first),
             name(second)
         );
-        faults.push(Fault {
+        faults.push(ObjectFault {
             kind: ErrorKind::Invalid,
             field: "metadata.ownerReferences".to_owned(),
-            value: Shown::bounded(&json!(owners)),
+            value: ErrorValue::bounded(&json!(owners)),
             detail,
         });
     }
@@ -215,7 +225,7 @@ fn name_faults(resource: &Resource, name: &str) -> Vec<String> {
 }
 
 /// What an update may not do to metadata, and what it does to them if it says nothing: both as a server has it.
-pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
+pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<ObjectFault> {
     let mut faults = Vec::new();
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return faults };
     let before =
@@ -227,10 +237,10 @@ pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
             }
             (Some(given), found) if Some(given) != found => {
                 let field = format!("metadata.{name}");
-                faults.push(Fault {
+                faults.push(ObjectFault {
                     kind: ErrorKind::Invalid,
                     field,
-                    value: Shown::bounded(given),
+                    value: ErrorValue::bounded(given),
                     detail: "field is immutable".to_owned(),
                 });
             }
@@ -252,10 +262,10 @@ pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
         let new: Vec<String> =
             finalizers(metadata.get("finalizers")).into_iter().filter(|name| !known.contains(name)).collect();
         if !new.is_empty() {
-            faults.push(Fault {
+            faults.push(ObjectFault {
                 kind: ErrorKind::Forbidden,
                 field: "metadata.finalizers".to_owned(),
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail: format!(
                     "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                     new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")

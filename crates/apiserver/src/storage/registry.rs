@@ -60,8 +60,8 @@ impl Resource {
     }
 
     /// How objects of the kind are merged.
-    pub fn merging(&self) -> schema::ssa::Schema {
-        self.schema.as_ref().map_or_else(schema::ssa::Schema::unknown, |schema| schema.merging.clone())
+    pub fn merging(&self) -> schema::ssa::MergeSchema {
+        self.schema.as_ref().map_or_else(schema::ssa::MergeSchema::unknown, |schema| schema.merging.clone())
     }
 
     fn key(&self) -> (&str, &str, &str) {

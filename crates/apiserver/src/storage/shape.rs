@@ -9,7 +9,7 @@ use super::metadata;
 use super::registry::{Registry, Resource};
 use super::status::Failure;
 use super::stored::Stored;
-use super::structure::Fault;
+use super::structure::ObjectFault;
 use model::hub::Kind;
 use model::hub::contract::compare_versions;
 use model::wire::conversion::ConversionError;
@@ -58,7 +58,7 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 }
 
 /// What a schema finds wrong with an object.
-pub(crate) fn schema_faults(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+pub(crate) fn schema_faults(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
     let object = without_empty_bytes(resource, object);
     resource.schema.as_ref().map(|schema| schema.faults(&object, old)).unwrap_or_default()
 }
@@ -83,7 +83,7 @@ fn without_empty_bytes<'o>(resource: &Resource, object: &'o Value) -> Cow<'o, Va
 }
 
 /// The server's own kinds have types of their own: what does not fit one of them cannot be read.
-fn typed(resource: &Resource, faults: &[Fault]) -> Result<(), Failure> {
+fn typed(resource: &Resource, faults: &[ObjectFault]) -> Result<(), Failure> {
     match faults.iter().find(|fault| fault.kind == ErrorKind::TypeInvalid) {
         None => Ok(()),
         Some(fault) => Err(Failure::bad_request(format!(

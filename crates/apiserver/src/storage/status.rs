@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::registry::Resource;
 use super::store::StoreKey;
-use super::structure::Fault;
+use super::structure::ObjectFault;
 use schema::field::{FieldError, Path};
 use schema::ssa::Conflict;
 
@@ -107,7 +107,7 @@ impl Failure {
     }
 
     /// Fields of an object of a kind, which is given as `Kind.group`, are wrong.
-    pub(crate) fn invalid(group: &str, kind: &str, name: &str, faults: Vec<Fault>) -> Self {
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, faults: Vec<ObjectFault>) -> Self {
         let qualified = super::registry::qualified(kind, group);
         let errors: Vec<FieldError> = faults.into_iter().map(error_of).collect();
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -187,9 +187,9 @@ impl Failure {
     }
 }
 
-fn error_of(fault: Fault) -> FieldError {
+fn error_of(fault: ObjectFault) -> FieldError {
     let path = match fault.field.is_empty() {
-        true => Path::of("<nil>"),
+        true => Path::new("<nil>"),
         false => Path::ROOT.place(&fault.field),
     };
     FieldError { rule: "DEC-32", kind: fault.kind, path, value: fault.value, detail: fault.detail }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(crate) use schema::openapi::Fault;
+pub(crate) use schema::openapi::ObjectFault;
 use schema::openapi::ResourceSchema;
 use schema::ssa;
 
@@ -13,7 +13,7 @@ use schema::ssa;
 #[derive(Debug)]
 pub struct Structure {
     /// How objects are merged.
-    pub merging: ssa::Schema,
+    pub merging: ssa::MergeSchema,
     schema: ResourceSchema,
 }
 
@@ -23,7 +23,7 @@ impl Structure {
     /// # Errors
     /// When it has not the shape of a schema, or a pattern cannot be used.
     pub fn compile(openapi: Value) -> Result<Self, String> {
-        let merging = ssa::Schema::of_definition(&openapi);
+        let merging = ssa::MergeSchema::from_openapi(&openapi);
         Ok(Structure { merging, schema: ResourceSchema::compile(Arc::new(openapi))? })
     }
 }

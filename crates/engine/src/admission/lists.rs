@@ -20,27 +20,27 @@ pub(super) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
     let whole = Values {
         values: &topology.variables,
         is_present: topology.variables.is_present(),
-        path: Path::of("spec.topology.variables"),
+        path: Path::new("spec.topology.variables"),
         pointer: "/spec/topology/variables".to_owned(),
         mode: Mode::Create,
     };
     let control_plane = overrides(
         &topology.control_plane.variables,
-        || Path::of("spec.topology.controlPlane"),
+        || Path::new("spec.topology.controlPlane"),
         || "/spec/topology/controlPlane".to_owned(),
     );
     let workers = &topology.workers;
     let deployments = workers.machine_deployments.iter().enumerate().filter_map(|(i, worker)| {
         overrides(
             &worker.variables,
-            || Path::of("spec.topology.workers.machineDeployments").key(&worker.name),
+            || Path::new("spec.topology.workers.machineDeployments").key(&worker.name),
             || format!("/spec/topology/workers/machineDeployments/{i}"),
         )
     });
     let pools = workers.machine_pools.iter().enumerate().filter_map(|(i, worker)| {
         overrides(
             &worker.variables,
-            || Path::of("spec.topology.workers.machinePools").key(&worker.name),
+            || Path::new("spec.topology.workers.machinePools").key(&worker.name),
             || format!("/spec/topology/workers/machinePools/{i}"),
         )
     });

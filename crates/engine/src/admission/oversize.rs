@@ -68,7 +68,7 @@ impl Oversize {
         let mut found = Findings::without(settings.silenced);
         found.run("DEC-44", |found| match as_before {
             true => found.warn(format!("{} {}, as before; nothing else is checked", self.part, self.reason())),
-            false => found.invalid(Path::of(self.part), "", self.reason()),
+            false => found.invalid(Path::new(self.part), "", self.reason()),
         });
         Verdict::of(kind, found)
     }

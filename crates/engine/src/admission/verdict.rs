@@ -247,9 +247,9 @@ mod tests {
 
     fn invalid() -> Verdict {
         let mut found = Findings::default();
-        found.forbidden(Path::of("spec"), "no");
-        found.forbidden(Path::of("spec"), "no");
-        found.invalid(Path::of("spec.topology.version"), "1", "must start with v");
+        found.forbidden(Path::new("spec"), "no");
+        found.forbidden(Path::new("spec"), "no");
+        found.invalid(Path::new("spec.topology.version"), "1", "must start with v");
         Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0))
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let allowed = Verdict::plain(Kind::Cluster, "c", Outcome::Allowed);
         assert_eq!(allowed.clone().softened(), allowed);
         let mut found = Findings::default();
-        (0..12).for_each(|_| found.forbidden(Path::of("spec"), ""));
+        (0..12).for_each(|_| found.forbidden(Path::new("spec"), ""));
         let many = Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0)).softened();
         assert_eq!((many.warnings.len(), &*many.warnings[10].text), (11, "would be denied: and 2 more errors"));
     }

@@ -67,7 +67,7 @@ impl Case {
         let [before, after] = sizes;
         let bytes =
             [before.of_cluster(&self.before, key), after.of_cluster(&self.after, key)].map(|size| size.memory());
-        let most = bytes.into_iter().filter(|bytes| *bytes <= memory.most()).max();
+        let most = bytes.into_iter().filter(|bytes| *bytes <= memory.capacity()).max();
         memory.take(most.unwrap_or_default(), stop).map(SharedLease::new)
     }
 

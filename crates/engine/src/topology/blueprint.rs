@@ -143,20 +143,20 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
         settle(values, &path, &variables, mode, &mut budget, &mut found);
     };
     let topology = &mut cluster.spec.topology;
-    settle(&mut topology.variables, Path::of("spec.topology.variables"), Mode::Create);
-    let path = Path::of("spec.topology.controlPlane.variables.overrides");
+    settle(&mut topology.variables, Path::new("spec.topology.variables"), Mode::Create);
+    let path = Path::new("spec.topology.controlPlane.variables.overrides");
     settle(&mut topology.control_plane.variables.overrides, path, Mode::ExistingOnly);
     let workers = &mut topology.workers;
     let mut deployments = std::mem::take(&mut workers.machine_deployments).into_vec();
     for worker in &mut deployments {
-        let path = Path::of("spec.topology.workers.machineDeployments").key(&worker.name);
+        let path = Path::new("spec.topology.workers.machineDeployments").key(&worker.name);
         let path = path.child("variables.overrides");
         settle(&mut worker.variables.overrides, path, Mode::ExistingOnly);
     }
     workers.machine_deployments = deployments.into();
     let mut pools = std::mem::take(&mut workers.machine_pools).into_vec();
     for worker in &mut pools {
-        let path = Path::of("spec.topology.workers.machinePools").key(&worker.name).child("variables.overrides");
+        let path = Path::new("spec.topology.workers.machinePools").key(&worker.name).child("variables.overrides");
         settle(&mut worker.variables.overrides, path, Mode::ExistingOnly);
     }
     workers.machine_pools = pools.into();

@@ -18,7 +18,7 @@ use model::hub::{Definition, GROUP, Object, ObjectKey, version_of};
 use model::world::{Found, World};
 use schema::budget::Stop;
 use schema::field::{ErrorKind, Path};
-use schema::openapi::{Effort, Growth, ResourceSchema, Violation};
+use schema::openapi::{DefaultsBudget, ResourceSchema, ValidationEffort, Violation};
 
 /// How many refused fields of one object are named.
 const NAMED: usize = 20;
@@ -193,7 +193,7 @@ pub fn completed(object: Object, definition: Option<&Definition>) -> Object {
     let schema = definition.and_then(|found| found.resource_schema(version_of(object.api_version())));
     let Some(Ok(schema)) = schema else { return object };
     let mut value = Value::from(object.clone());
-    match schema.complete_within(&mut value, &mut Growth::of_values()) {
+    match schema.complete_within(&mut value, &mut DefaultsBudget::for_values()) {
         Ok(()) => Object::try_from(value).unwrap_or(object),
         Err(_) => object,
     }
@@ -212,9 +212,9 @@ fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal
     let dropped = schema.prune(&mut known);
     let mut value = Value::from(merged.clone());
     schema.prune(&mut value);
-    schema.complete_within(&mut value, &mut Growth::of_values()).map_err(|exceeded| exceeded.to_string())?;
+    schema.complete_within(&mut value, &mut DefaultsBudget::for_values()).map_err(|exceeded| exceeded.to_string())?;
     let stop = Stop::never();
-    let mut violations = schema.violations_within(&value, None, &Effort::of_object(&stop));
+    let mut violations = schema.violations_within(&value, None, &ValidationEffort::for_object(&stop));
     if let Some(exceeded) = violations.iter().find(|found| found.rule == "DEC-44") {
         return Err(exceeded.detail.clone());
     }

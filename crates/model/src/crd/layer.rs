@@ -16,8 +16,8 @@ use super::blocks::{NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE, OWN_CONDITIONS
 use super::{Shape, schema};
 use crate::hub::Kind;
 use crate::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
-use ::schema::field::{ErrorKind, Findings, Path, RuleId, Shown};
-use ::schema::openapi::{Definition, Schema, Violation};
+use ::schema::field::{ErrorKind, ErrorValue, Findings, Path, RuleId};
+use ::schema::openapi::{Schema, SchemaDefinition, Violation};
 
 /// Every error of the layer bears this id.
 const LAYER: RuleId = "DEC-32";
@@ -35,7 +35,8 @@ impl Layer {
         raw["properties"]["metadata"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let mut checked = raw.clone();
         say_places(&mut checked);
-        let definition: Definition = serde_json::from_value(checked).expect("our schemas have the shape of schemas");
+        let definition: SchemaDefinition =
+            serde_json::from_value(checked).expect("our schemas have the shape of schemas");
         let compiled = Schema::compile(&definition).expect("our patterns compile");
         Layer { raw, compiled }
     }
@@ -95,7 +96,7 @@ pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -
         for violation in layer.compiled.violations(&object) {
             let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
             let value =
-                object.pointer(&violation.pointer).map_or(Shown::NOTHING, |value| shown(&violation.place, value));
+                object.pointer(&violation.pointer).map_or(ErrorValue::NOTHING, |value| shown(&violation.place, value));
             found.error(violation.kind, path, value, violation.detail);
         }
         walk(&layer.raw, &object, &Path::ROOT, found);
@@ -122,7 +123,7 @@ pub fn oversized(kind: Kind, object: &Value) -> Vec<Violation> {
 fn maxima(kind: Kind) -> Schema {
     let mut raw = schema(kind, Shape::V1Beta2);
     keep_maxima(&mut raw);
-    let definition: Definition = serde_json::from_value(raw).expect("our schemas have the shape of schemas");
+    let definition: SchemaDefinition = serde_json::from_value(raw).expect("our schemas have the shape of schemas");
     Schema::compile(&definition).expect("bounds compile")
 }
 
@@ -142,13 +143,17 @@ fn keep_maxima(schema: &mut Value) {
 
 /// A value as errors show it. A value that a user wrote in the place of a variable, or of a part of one, may be a password
 /// (DEC-34); a name, a number or a switch is none.
-fn shown(place: &str, value: &Value) -> Shown {
+fn shown(place: &str, value: &Value) -> ErrorValue {
     let may_be_secret = match value {
         Value::String(_) => !place.ends_with("name") && !place.contains(".schema."),
         Value::Array(_) | Value::Object(_) => true,
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     };
-    if may_be_secret && place.contains("variables") { Shown::from("(not shown)") } else { Shown::bounded(value) }
+    if may_be_secret && place.contains("variables") {
+        ErrorValue::from("(not shown)")
+    } else {
+        ErrorValue::bounded(value)
+    }
 }
 
 /// A null in the place of a typed field counts as absent, unless the field has a default (as structural schemas have it).
@@ -179,16 +184,16 @@ fn metadata_is_well_formed(object: &Value, found: &mut Findings) {
     let text = |name: &str| metadata[name].as_str().unwrap_or_default();
     let name = text("name");
     if name.is_empty() && text("generateName").is_empty() {
-        found.required(Path::of("metadata.name"), "name or generateName is required");
+        found.required(Path::new("metadata.name"), "name or generateName is required");
     } else if !name.is_empty() {
-        subdomain_faults(name).into_iter().for_each(|fault| found.invalid(Path::of("metadata.name"), name, fault));
+        subdomain_faults(name).into_iter().for_each(|fault| found.invalid(Path::new("metadata.name"), name, fault));
     }
     let entries = |name: &str| metadata[name].as_object().cloned().unwrap_or_default();
-    strings(&entries("labels"), &Path::of("metadata.labels"), found, |key, value, path, found| {
+    strings(&entries("labels"), &Path::new("metadata.labels"), found, |key, value, path, found| {
         label_key_faults(key).into_iter().for_each(|fault| found.invalid(path.clone(), key, fault));
         label_value_faults(value).into_iter().for_each(|fault| found.invalid(path.clone(), value, fault));
     });
-    strings(&entries("annotations"), &Path::of("metadata.annotations"), found, |key, _, path, found| {
+    strings(&entries("annotations"), &Path::new("metadata.annotations"), found, |key, _, path, found| {
         let faults = label_key_faults(&key.to_lowercase());
         faults.into_iter().for_each(|fault| found.invalid(path.clone(), key, fault));
     });
@@ -207,7 +212,7 @@ fn strings(
             other => found.error(
                 ErrorKind::TypeInvalid,
                 path.key(key),
-                Shown::bounded(other),
+                ErrorValue::bounded(other),
                 "must be a string; write it in quotes",
             ),
         }

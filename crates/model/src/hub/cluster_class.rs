@@ -94,7 +94,7 @@ lenient! {
     /// The schema of a variable.
     pub struct VariableSchema {
         #[serde(rename = "openAPIV3Schema")]
-        pub open_api_v3_schema: SharedValue<openapi::Definition>,
+        pub open_api_v3_schema: SharedValue<openapi::SchemaDefinition>,
     }
 
     /// A patch: inline definitions, or an extension that computes them.

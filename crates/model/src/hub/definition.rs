@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use schema::budget::Stop;
-use schema::openapi::{Allowance, ResourceSchema};
+use schema::openapi::{ResourceSchema, SchemaAllowance};
 use schema::ssa;
 
 /// What is known of a kind: the labels that name its contracts (CT-3.3) and the schemas of its versions.
@@ -18,7 +18,7 @@ pub struct Definition {
     /// `openAPIV3Schema` by version; empty where only metadata was read (CT-2.2).
     pub schemas: BTreeMap<String, Arc<Value>>,
     /// How objects of a version are merged, by version.
-    pub structures: BTreeMap<String, ssa::Schema>,
+    pub structures: BTreeMap<String, ssa::MergeSchema>,
     /// What objects of a version may hold, by version; compiled when it is first asked for.
     pub compiled: BTreeMap<String, Arc<Compiled>>,
 }
@@ -38,7 +38,7 @@ impl Compiled {
 
     fn get(&self) -> Result<&ResourceSchema, &str> {
         // Definitions are outside input: what a schema may take is bounded (DEC-44).
-        let compile = || ResourceSchema::compile_within(self.openapi.clone(), &mut Allowance::new(Stop::never()));
+        let compile = || ResourceSchema::compile_within(self.openapi.clone(), &mut SchemaAllowance::new(Stop::never()));
         self.schema.get_or_init(compile).as_ref().map_err(String::as_str)
     }
 }
@@ -63,7 +63,8 @@ impl Definition {
             Some((version.get("name")?.as_str()?.to_owned(), Arc::new(schema)))
         };
         let schemas: BTreeMap<String, Arc<Value>> = versions.filter_map(schema).collect();
-        let structures = schemas.iter().map(|(version, schema)| (version.clone(), ssa::Schema::of_definition(schema)));
+        let structures =
+            schemas.iter().map(|(version, schema)| (version.clone(), ssa::MergeSchema::from_openapi(schema)));
         let compiled = schemas.iter().map(|(version, schema)| (version.clone(), Compiled::of(schema))).collect();
         let is_stored = object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty());
         Some(Definition { labels, is_stored, structures: structures.collect(), compiled, schemas })
@@ -78,8 +79,8 @@ impl Definition {
     }
 
     /// How objects of a version are merged; lists as a whole when its schema is not known.
-    pub fn structure(&self, version: &str) -> ssa::Schema {
-        self.structures.get(version).cloned().unwrap_or_else(ssa::Schema::unknown)
+    pub fn structure(&self, version: &str) -> ssa::MergeSchema {
+        self.structures.get(version).cloned().unwrap_or_else(ssa::MergeSchema::unknown)
     }
 }
 

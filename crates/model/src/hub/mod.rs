@@ -93,7 +93,7 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schema::openapi::{Definition, Schema};
+    use schema::openapi::{Schema, SchemaDefinition};
 
     /// A new field belongs here as well: what is seldom written is `Rare`, what several have in common is `Shared`.
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             ("a value of a variable", size_of::<VariableValue>(), 40),
             ("a variable of a class", size_of::<VariableDefinition>(), 80),
             ("a variable of a status", size_of::<StatusVariableDefinition>(), 80),
-            ("a node of a schema as written", size_of::<Definition>(), 464),
+            ("a node of a schema as written", size_of::<SchemaDefinition>(), 464),
             ("a node of a compiled schema", size_of::<Schema>(), 464),
         ] {
             assert!(bytes <= most, "{what} takes {bytes} bytes");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Library;
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
 use golang::json::SharedValue;
-use schema::openapi::{Allowance, Definition, Extent, Footprint, Schema, Unusable};
+use schema::openapi::{DefaultSize, Footprint, Schema, SchemaAllowance, SchemaDefinition, SchemaError};
 
 /// Where a definition of the class itself says that it comes from (CCR-06).
 pub const INLINE: &str = "inline";
@@ -134,7 +134,7 @@ impl Drop for Charge {
 pub(super) struct Content {
     name: String,
     required: bool,
-    definition: SharedValue<Definition>,
+    definition: SharedValue<SchemaDefinition>,
 }
 
 /// A default, filled in once.
@@ -143,16 +143,16 @@ pub(super) struct Addition {
     pub value: Value,
     /// Whether it fits its schema, rules aside.
     pub is_good: bool,
-    pub extent: Extent,
+    pub extent: DefaultSize,
 }
 
 impl Addition {
-    fn of(schema: &Schema, allowance: &mut Allowance) -> Result<Option<Self>, Unusable> {
+    fn of(schema: &Schema, allowance: &mut SchemaAllowance) -> Result<Option<Self>, SchemaError> {
         let Some(value) = schema.expanded_default(allowance)? else { return Ok(None) };
         let violations = allowance.violations(schema, &value);
-        let violations = violations.map_err(|exceeded| Unusable::from(exceeded).below(|| ".default".to_owned()))?;
+        let violations = violations.map_err(|exceeded| SchemaError::from(exceeded).below(|| ".default".to_owned()))?;
         let is_good = violations.is_empty() && schema.unknown_fields(&value).is_empty();
-        let extent = Extent::of(&value);
+        let extent = DefaultSize::measure(&value);
         Ok(Some(Addition { value, is_good, extent }))
     }
 }
@@ -165,8 +165,8 @@ impl Variable {
     pub(super) fn compile(
         content: &Content,
         live: &Arc<AtomicUsize>,
-        allowance: &mut Allowance,
-    ) -> Result<Variable, Unusable> {
+        allowance: &mut SchemaAllowance,
+    ) -> Result<Variable, SchemaError> {
         let Content { name, required, definition } = content;
         let before = allowance.compiled_bytes();
         let schema = match Schema::compile_within(definition, allowance) {
@@ -202,16 +202,16 @@ impl Variables {
     ///
     /// # Errors
     /// When the allowance does not suffice for them, or the time.
-    pub fn compile(status: &[StatusVariable], allowance: &mut Allowance) -> Result<Variables, Unusable> {
+    pub fn compile(status: &[StatusVariable], allowance: &mut SchemaAllowance) -> Result<Variables, SchemaError> {
         Library::default().look_up(status, allowance).map(Arc::unwrap_or_clone)
     }
 
     /// As [`Variables::compile`], where `compiled` may know some of them.
     pub(super) fn compile_with(
         status: &[StatusVariable],
-        allowance: &mut Allowance,
-        mut compiled: impl FnMut(Content, &mut Allowance) -> Result<Arc<Variable>, Unusable>,
-    ) -> Result<Variables, Unusable> {
+        allowance: &mut SchemaAllowance,
+        mut compiled: impl FnMut(Content, &mut SchemaAllowance) -> Result<Arc<Variable>, SchemaError>,
+    ) -> Result<Variables, SchemaError> {
         let mut variables = Variables::default();
         for variable in status {
             match variable.definitions.first() {
@@ -324,7 +324,7 @@ mod tests {
         };
         let names = |spec: &Value, status: &Value| {
             let class = class(spec, status);
-            let compiled = |status: &[_]| Variables::compile(status, &mut Allowance::unlimited()).unwrap();
+            let compiled = |status: &[_]| Variables::compile(status, &mut SchemaAllowance::unlimited()).unwrap();
             current(&class).map(|status| compiled(&status).names().collect::<Vec<_>>().join(","))
         };
         assert_eq!(names(&spec, &json!({})).as_deref(), Some("new"));

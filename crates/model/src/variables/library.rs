@@ -13,7 +13,7 @@ use ring::digest;
 use super::Variables;
 use super::definitions::{Charge, Content, Variable};
 use crate::hub::StatusVariable;
-use schema::openapi::{Allowance, Unusable};
+use schema::openapi::{SchemaAllowance, SchemaError};
 
 /// How many bytes of compiled classes are kept, unless something else is said. An installation has some dozens of classes of
 /// some dozens of variables each, most of them the same; each takes some hundred kilobytes.
@@ -103,8 +103,8 @@ impl Slot {
     pub fn compile(
         &self,
         definitions: &[StatusVariable],
-        allowance: &mut Allowance,
-    ) -> Result<Arc<Variables>, Unusable> {
+        allowance: &mut SchemaAllowance,
+    ) -> Result<Arc<Variables>, SchemaError> {
         let compiled = self.library.compiled(definitions, allowance, true)?;
         self.library.keep(self.number, |entry| entry.variables = Some(compiled.clone()));
         Ok(compiled)
@@ -150,17 +150,17 @@ impl Library {
     pub fn look_up(
         &self,
         definitions: &[StatusVariable],
-        allowance: &mut Allowance,
-    ) -> Result<Arc<Variables>, Unusable> {
+        allowance: &mut SchemaAllowance,
+    ) -> Result<Arc<Variables>, SchemaError> {
         self.compiled(definitions, allowance, false)
     }
 
     fn compiled(
         &self,
         definitions: &[StatusVariable],
-        allowance: &mut Allowance,
+        allowance: &mut SchemaAllowance,
         is_stored: bool,
-    ) -> Result<Arc<Variables>, Unusable> {
+    ) -> Result<Arc<Variables>, SchemaError> {
         let compiled = Variables::compile_with(definitions, allowance, |content, allowance| {
             let digest = Digest::of(&content);
             if let Some(known) = self.with(|kept| kept.variables.get(&digest).and_then(Weak::upgrade)) {
@@ -247,12 +247,12 @@ mod tests {
 
     fn keep(library: &Arc<Library>, definitions: &[StatusVariable]) -> (Slot, Arc<Variables>) {
         let slot = Slot::of(library);
-        let compiled = slot.compile(definitions, &mut Allowance::new(Stop::never())).unwrap();
+        let compiled = slot.compile(definitions, &mut SchemaAllowance::new(Stop::never())).unwrap();
         (slot, compiled)
     }
 
     fn look_up(library: &Library, definitions: &[StatusVariable]) -> Arc<Variables> {
-        library.look_up(definitions, &mut Allowance::new(Stop::never())).unwrap()
+        library.look_up(definitions, &mut SchemaAllowance::new(Stop::never())).unwrap()
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             assert!(library.bytes() <= each * 10, "{}", library.bytes());
         }
         assert!(second.variables().is_none(), "the oldest unused one is gone");
-        second.compile(&definitions(1), &mut Allowance::new(Stop::never())).unwrap();
+        second.compile(&definitions(1), &mut SchemaAllowance::new(Stop::never())).unwrap();
         assert!(second.variables().is_some(), "and comes back when it is used");
         drop((slots, first, second));
         assert_eq!(library.bytes(), 0, "a class that is gone takes nothing");

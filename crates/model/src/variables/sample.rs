@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::hub::ClusterClass;
-    use schema::openapi::Allowance;
+    use schema::openapi::SchemaAllowance;
 
     #[test]
     fn variables_without_a_default_get_a_value() {
@@ -71,7 +71,7 @@ mod tests {
         ]}}))
         .unwrap();
         let definitions = &class.status.variables;
-        let compiled = Variables::compile(definitions, &mut Allowance::unlimited()).unwrap();
+        let compiled = Variables::compile(definitions, &mut SchemaAllowance::unlimited()).unwrap();
         let names = |extent| {
             let Sample { values, missing } = Sample::of(definitions, &compiled, extent);
             (values, missing.into_iter().map(|(name, _)| name).collect::<Vec<_>>())

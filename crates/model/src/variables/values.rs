@@ -11,7 +11,7 @@ use crate::hub::VariableValue;
 use golang::json;
 use schema::budget::{Exceeded, Stop};
 use schema::field::{Findings, Path, closest, enumerated, shortened};
-use schema::openapi::{CelCost, Effort, FastAnswer, Growth, SENSITIVE, Schema, Violation};
+use schema::openapi::{CelCost, DefaultsBudget, FastVerdict, SENSITIVE, Schema, ValidationEffort, Violation};
 
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub enum Mode {
 pub struct ValueBudget {
     /// The CEL cost of all values; with none only each value has a budget (CEL-026).
     cost: Option<CelCost>,
-    growth: Growth,
+    growth: DefaultsBudget,
     /// What it may take to hold all values against their schemas.
-    effort: Effort,
+    effort: ValidationEffort,
     stop: Stop,
     exceeded: Option<Exceeded>,
 }
@@ -38,14 +38,14 @@ impl ValueBudget {
     /// The budget of one object.
     pub fn new(stop: &Stop) -> Self {
         let cost =
-            CelCost::of_object("CEL cost units for all variable values, which is Kubernetes' budget for an object");
-        let (growth, effort) = (Growth::of_values(), Effort::of_object(stop));
+            CelCost::for_object("CEL cost units for all variable values, which is Kubernetes' budget for an object");
+        let (growth, effort) = (DefaultsBudget::for_values(), ValidationEffort::for_object(stop));
         ValueBudget { cost: Some(cost), growth, effort, stop: stop.clone(), exceeded: None }
     }
 
     /// A budget for each value, and none for their sum: what an object may go on taking that took it before.
     pub fn of_each_value(stop: &Stop) -> Self {
-        ValueBudget { cost: None, effort: Effort::unlimited(stop), ..ValueBudget::new(stop) }
+        ValueBudget { cost: None, effort: ValidationEffort::unlimited(stop), ..ValueBudget::new(stop) }
     }
 
     /// Whether the checks and the CEL rules of all values cost more than the budget.
@@ -203,13 +203,16 @@ fn entries<'a>(
         }
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
         let sight = sight_of(written, variable, &budget.effort);
-        if sight == FastAnswer::Whole && !variable.has_rules() {
+        if sight == FastVerdict::Whole && !variable.has_rules() {
             continue;
         }
         let Some(schema) = usable(variable, path, found) else { continue };
         let Some(mut value) = read(written, schema, path, found) else { continue };
-        let completed =
-            if sight == FastAnswer::Whole { Ok(false) } else { schema.complete_within(&mut value, &mut budget.growth) };
+        let completed = if sight == FastVerdict::Whole {
+            Ok(false)
+        } else {
+            schema.complete_within(&mut value, &mut budget.growth)
+        };
         let is_completed = match completed {
             Ok(is_completed) => is_completed,
             Err(exceeded) => {
@@ -217,7 +220,7 @@ fn entries<'a>(
                 continue;
             }
         };
-        let is_good = sight != FastAnswer::Unclear;
+        let is_good = sight != FastVerdict::Unclear;
         entries.push(Entry { position, written, schema, value, is_good, is_completed });
     }
     entries
@@ -286,8 +289,8 @@ fn defined<'a>(
 }
 
 /// The fast check of a value, without its rules.
-fn sight_of(value: &VariableValue, variable: &Variable, effort: &Effort) -> FastAnswer {
-    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return FastAnswer::Unclear };
+fn sight_of(value: &VariableValue, variable: &Variable, effort: &ValidationEffort) -> FastVerdict {
+    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return FastVerdict::Unclear };
     schema.fast_check(raw.get(), effort)
 }
 

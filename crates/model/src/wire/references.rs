@@ -34,12 +34,12 @@ fn holders(object: &Value) -> Vec<(Path, String)> {
         ("spec.controlPlane", "/spec/controlPlane"),
         ("spec.controlPlane.machineInfrastructure", "/spec/controlPlane/machineInfrastructure"),
     ];
-    let mut holders: Vec<_> = fixed.into_iter().map(|(path, pointer)| (Path::of(path), pointer.to_owned())).collect();
+    let mut holders: Vec<_> = fixed.into_iter().map(|(path, pointer)| (Path::new(path), pointer.to_owned())).collect();
     for list in ["machineDeployments", "machinePools"] {
         let pointer = format!("/spec/workers/{list}");
         let count = object.pointer(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
         for i in 0..count {
-            let path = Path::of("spec.workers").child(list).index(i).child("template");
+            let path = Path::new("spec.workers").child(list).index(i).child("template");
             holders.extend(
                 ["bootstrap", "infrastructure"]
                     .map(|part| (path.child(part), format!("{pointer}/{i}/template/{part}"))),

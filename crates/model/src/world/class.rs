@@ -9,7 +9,7 @@ use crate::variables::{self, Library, Slot, Variables};
 use golang::json::JsonSize;
 use golang::template::Template;
 use schema::budget::Stop;
-use schema::openapi::{Allowance, Unusable};
+use schema::openapi::{SchemaAllowance, SchemaError};
 
 /// A ClusterClass. Its variables are compiled once, and again only if they were not used for long and their memory was needed
 /// for other classes (DEC-44).
@@ -25,11 +25,11 @@ impl Class {
     ///
     /// # Errors
     /// When its variables and templates take more than a class may (DEC-44).
-    pub(super) fn compile(mut object: ClusterClass, library: &Arc<Library>) -> Result<Self, Unusable> {
+    pub(super) fn compile(mut object: ClusterClass, library: &Arc<Library>) -> Result<Self, SchemaError> {
         object.share_definitions();
         let deprecates = variables::current(&object).is_some_and(|definitions| variables::deprecate(&definitions));
         let class = Class { object, slot: Slot::of(library), deprecates, is_nameless: OnceLock::new() };
-        let mut allowance = Allowance::new(Stop::never());
+        let mut allowance = SchemaAllowance::new(Stop::never());
         allowance.compile(class.template_bytes())?;
         if let Some(definitions) = variables::current(&class.object) {
             class.slot.compile(&definitions, &mut allowance)?;
@@ -59,7 +59,7 @@ impl Class {
         self.slot.variables().or_else(|| {
             let definitions = variables::current(&self.object)?;
             // They were compiled within the same allowance before, with the same outcome.
-            let compiled = self.slot.compile(&definitions, &mut Allowance::new(Stop::never()));
+            let compiled = self.slot.compile(&definitions, &mut SchemaAllowance::new(Stop::never()));
             Some(compiled.unwrap_or_else(|error| Arc::new(Variables::unusable(&definitions, &error.to_string()))))
         })
     }

@@ -41,7 +41,7 @@ use ask::Pinned;
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, StatusVariable};
 use crate::variables::Variables;
 use schema::budget::{SharedLease, Stop};
-use schema::openapi::{Allowance, Unusable};
+use schema::openapi::{SchemaAllowance, SchemaError};
 
 /// The answer to a lookup.
 #[derive(Clone, Debug, PartialEq)]
@@ -235,8 +235,8 @@ impl World {
     ///
     /// # Errors
     /// When they take more than those of a class may, or the time is over (DEC-44).
-    pub fn variables(&self, definitions: &[StatusVariable]) -> Result<Arc<Variables>, Unusable> {
-        self.facts.library().look_up(definitions, &mut Allowance::new(self.stop.clone()))
+    pub fn variables(&self, definitions: &[StatusVariable]) -> Result<Arc<Variables>, SchemaError> {
+        self.facts.library().look_up(definitions, &mut SchemaAllowance::new(self.stop.clone()))
     }
 
     /// The same world, in which work ends when `stop` is due.

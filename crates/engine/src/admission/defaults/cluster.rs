@@ -120,7 +120,7 @@ fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
 fn class_is_named(topology: &Topology, found: &mut Findings) {
     if topology.class_ref.name.is_empty() {
         found.required(
-            Path::of("spec.topology.classRef.name"),
+            Path::new("spec.topology.classRef.name"),
             "name the ClusterClass of this topology (spec.topology.class in v1beta1)",
         );
     }

@@ -68,7 +68,7 @@ fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mu
     let [least, most] = [least, most].map(|(name, text)| {
         let number = decimal_integer(text).and_then(|number| i32::try_from(number).ok());
         if number.is_none() {
-            let path = Path::of("metadata.annotations").key(name);
+            let path = Path::new("metadata.annotations").key(name);
             found.invalid(path, text, "must be a number of machines, from which replicas are derived");
         }
         number

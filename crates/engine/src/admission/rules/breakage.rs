@@ -16,7 +16,7 @@ use model::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusV
 use model::variables::{self, ValueBudget, Variables};
 use model::world::World;
 use schema::budget::Stop;
-use schema::field::{ErrorKind, FieldError, Findings, Path, Shown, a_few};
+use schema::field::{ErrorKind, ErrorValue, FieldError, Findings, Path, a_few};
 
 /// How many Clusters a message about a removed variable names.
 const NAMED_CLUSTERS: usize = 5;
@@ -240,8 +240,8 @@ fn removed(name: &str, clusters: &[String]) -> FieldError {
     FieldError {
         rule: "DEC-1",
         kind: ErrorKind::Forbidden,
-        path: Path::of("spec.variables"),
-        value: Shown::NOTHING,
+        path: Path::new("spec.variables"),
+        value: ErrorValue::NOTHING,
         detail,
     }
 }

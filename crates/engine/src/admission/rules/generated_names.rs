@@ -69,7 +69,7 @@ impl<'a> List<'a> {
             kind: "MachineDeployments",
             label: label::DEPLOYMENT_NAME,
             variable: "machineDeployment",
-            path: Path::of("spec.topology.workers.machineDeployments"),
+            path: Path::new("spec.topology.workers.machineDeployments"),
             names: names.collect(),
         }
     }
@@ -85,7 +85,7 @@ impl<'a> List<'a> {
             kind: "MachinePools",
             label: label::POOL_NAME,
             variable: "machinePool",
-            path: Path::of("spec.topology.workers.machinePools"),
+            path: Path::new("spec.topology.workers.machinePools"),
             names: names.collect(),
         }
     }
@@ -161,7 +161,7 @@ fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Clus
         let named = Named::MachineDeployment(&entry.name);
         let is_same = fixed_name(&class.naming.template, named, cluster).as_ref() == Some(&name);
         if is_same && (of_control_plane || is_checked(&entry.health_check, &class.health_check)) {
-            let path = Path::of("spec.topology.workers.machineDeployments").key(&entry.name).child("name");
+            let path = Path::new("spec.topology.workers.machineDeployments").key(&entry.name).child("name");
             let detail = format!(
                 "gets the name {name:?}, as the control plane does, so both would have one MachineHealthCheck; change a naming \
                  template of ClusterClass {}",

@@ -27,8 +27,8 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 /// Naming templates make names (CC-V-040, NAM-07).
 pub(super) fn naming_templates_make_names(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
-    makes_names(&spec.infrastructure.naming.template, Named::Cluster, &Path::of("spec.infrastructure"), found);
-    makes_names(&spec.control_plane.naming.template, Named::Cluster, &Path::of("spec.controlPlane"), found);
+    makes_names(&spec.infrastructure.naming.template, Named::Cluster, &Path::new("spec.infrastructure"), found);
+    makes_names(&spec.control_plane.naming.template, Named::Cluster, &Path::new("spec.controlPlane"), found);
     for class in &spec.workers.machine_deployments {
         let named = Named::MachineDeployment("mdtopology");
         makes_names(&class.naming.template, named, &machine_deployment(&class.class), found);

@@ -60,7 +60,7 @@ impl Fold {
         let merged = self.merged(reference, sent);
         match merged {
             Err(Failure::Unreadable(_)) if definition_of(sent, &world).is_some() => {
-                self.merged_by(reference, sent, &world, &ssa::Schema::unknown())
+                self.merged_by(reference, sent, &world, &ssa::MergeSchema::unknown())
             }
             merged => merged,
         }
@@ -78,7 +78,7 @@ impl Fold {
         reference: &ObjectRef,
         sent: &Object,
         world: &World,
-        schema: &ssa::Schema,
+        schema: &ssa::MergeSchema,
     ) -> Result<Object, Failure> {
         let before = world.object(reference);
         let (live, managers) = match &before {
