@@ -29,9 +29,9 @@ use model::hub::contract::assumed_contract;
 use model::hub::contract::{definition_name, names_contracts, plural};
 use model::hub::{Definition, GROUP, Kind, group_of, version_of};
 use model::wire::manifest::Manifest;
-use tls::authority::Issued;
-use tls::identity::Identity;
-use tls::pair::Files;
+use tls::authority::IssuedCertificate;
+use tls::identity::ServerIdentity;
+use tls::pair::CertificateFiles;
 
 /// How often an API without writes looks for changes and Events that are too old.
 const SWEEP_PERIOD: Duration = Duration::from_secs(10);
@@ -144,15 +144,15 @@ pub(super) async fn while_sweeping(sweep: impl Fn(), serving: impl Future<Output
 }
 
 /// A certificate for the addresses, and the one that vouches for it.
-pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(Arc<Identity>, String)> {
+pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(Arc<ServerIdentity>, String)> {
     let mut names = BTreeSet::from(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
     let reachable = addresses.iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
     names.extend(reachable.map(IpAddr::to_string));
     let names: Vec<String> = names.into_iter().collect();
-    let issued = Issued::make(&names, 365)?;
-    let identity = Arc::new(Identity::new(None, metrics.clone()));
-    let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
-    identity.take_on(&issued.pair(), &files)?;
+    let issued = IssuedCertificate::generate(&names, 365)?;
+    let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+    let files = CertificateFiles { certificate: "the generated certificate".into(), key: "the generated key".into() };
+    identity.install(&issued.pair(), &files)?;
     Ok((identity, issued.authority))
 }
 

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 
 use crate::plans::bundle;
 use crate::process::command;
@@ -65,7 +65,7 @@ impl Lab {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ca.crt"), &issued.authority).unwrap();
         let shared = Arc::new(Shared { mood, policy, requests: Mutex::default() });
@@ -124,10 +124,10 @@ fn with_extension() -> String {
     bundle("docker").replacen("\n  patches:\n", &patch, 1)
 }
 
-async fn serve(listener: TcpListener, issued: Issued, router: Router) {
-    let identity = Identity::new(None, Arc::new(()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
+async fn serve(listener: TcpListener, issued: IssuedCertificate, router: Router) {
+    let identity = ServerIdentity::new(None, Arc::new(()));
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+    identity.install(&issued.pair(), &files).unwrap();
     let acceptor = TlsAcceptor::from(identity.config().unwrap());
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));

@@ -20,9 +20,9 @@ use topologist::hub::ObjectKey;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 use topologist::webhook::server::{Limits, Server};
 use topologist::world::{Answer, Facts, Found, Need, NodesOf};
 
@@ -38,11 +38,11 @@ pub struct Served {
 impl Served {
     pub async fn start() -> Self {
         let workloads = Workloads::new(Options::default()).unwrap();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let metrics = Arc::new(Metrics::default());
-        let identity = Arc::new(Identity::new(None, metrics.clone()));
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-        identity.take_on(&issued.pair(), &files).unwrap();
+        let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+        let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+        identity.install(&issued.pair(), &files).unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
         let address = server.local_address().unwrap();

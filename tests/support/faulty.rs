@@ -29,9 +29,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 
 /// What the API server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Faulty {
             failures: AtomicUsize::new(0),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         cluster.server = Some(format!("https://{}", listener.local_addr().unwrap()));
         cluster.certificate_authority_data = Some(STANDARD.encode(&issued.authority));
         let path = folder.join("faulty.kubeconfig");
@@ -102,10 +102,10 @@ impl Faulty {
     }
 }
 
-async fn serve(listener: TcpListener, issued: Issued, router: Router) {
-    let identity = Identity::new(None, Arc::new(()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
+async fn serve(listener: TcpListener, issued: IssuedCertificate, router: Router) {
+    let identity = ServerIdentity::new(None, Arc::new(()));
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+    identity.install(&issued.pair(), &files).unwrap();
     let acceptor = TlsAcceptor::from(identity.config().unwrap());
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));

@@ -19,9 +19,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 use topologist::extensions::openapi;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 
 pub const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
@@ -102,7 +102,7 @@ impl Lab {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&[host.to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&[host.to_owned()], 1).unwrap();
         let (ca, shared) = (issued.authority.clone(), Arc::new(Shared::default()));
         runtime.spawn(serve(listener, issued, Router::new().fallback(answer).with_state(shared.clone())));
         Lab { runtime: Some(runtime), shared, port, ca }
@@ -171,11 +171,11 @@ impl Lab {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, issued: Issued, router: Router) {
+async fn serve(listener: std::net::TcpListener, issued: IssuedCertificate, router: Router) {
     let listener = TcpListener::from_std(listener).unwrap();
-    let identity = Identity::new(None, Arc::new(()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
+    let identity = ServerIdentity::new(None, Arc::new(()));
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+    identity.install(&issued.pair(), &files).unwrap();
     let acceptor = TlsAcceptor::from(identity.config().unwrap());
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));

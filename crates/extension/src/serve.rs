@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::{Extension, InvalidExtension};
-use tls::identity::Identity;
-use tls::pair::{Files, TlsError};
+use tls::identity::ServerIdentity;
+use tls::pair::{CertificateFiles, TlsError};
 
 /// How often the files of the certificate are read.
 const RELOAD: Duration = Duration::from_secs(10);
@@ -48,9 +48,9 @@ impl Extension {
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let router = self.router()?;
-        let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
-        let identity = Identity::new(None, Arc::new(()));
-        identity.take_on(&files.read()?, &files)?;
+        let files = CertificateFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+        let identity = ServerIdentity::new(None, Arc::new(()));
+        identity.install(&files.read()?, &files)?;
         let open = TaskTracker::new();
         tokio::select! {
             () = stop => {}
@@ -66,7 +66,7 @@ impl Extension {
     }
 }
 
-async fn accept(listener: &TcpListener, router: &Router, identity: &Identity, open: &TaskTracker) {
+async fn accept(listener: &TcpListener, router: &Router, identity: &ServerIdentity, open: &TaskTracker) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -91,14 +91,14 @@ async fn accept(listener: &TcpListener, router: &Router, identity: &Identity, op
 }
 
 /// Takes on the certificate of the files each time it is another one that can be used.
-async fn keep_current(files: &Files, identity: &Identity) {
+async fn keep_current(files: &CertificateFiles, identity: &ServerIdentity) {
     let mut last = files.read().ok().map(|pair| (pair.certificate, pair.key));
     loop {
         tokio::time::sleep(RELOAD).await;
         let Ok(pair) = files.read() else { continue };
         let read = Some((pair.certificate.clone(), pair.key.clone()));
         if read != last {
-            match identity.take_on(&pair, files) {
+            match identity.install(&pair, files) {
                 Ok(()) => last = read,
                 Err(error) => warn!(%error, "Failed to reload the certificate"),
             }
