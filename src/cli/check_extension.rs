@@ -26,7 +26,7 @@ use super::validate::{complain, denials};
 use engine::topology::plan::Fold;
 use lab::{Expected, Lab};
 use model::hub::ObjectKey;
-use model::variables::Extent;
+use model::variables::SampleExtent;
 use model::world::{Facts, Found, Record};
 use report::Report;
 use server::extension_client::Client;
@@ -90,7 +90,7 @@ fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &Side) -> Result<Fold>
             continue;
         };
         let key = sample::key(class, &[facts]);
-        let drafts = Extent::EACH
+        let drafts = SampleExtent::EACH
             .map(|extent| Draft::of(&found, &key, &version, extent, side.settings()).admitted(facts, side.settings()));
         match drafts.into_iter().reduce(Result::or) {
             Some(Ok(cluster)) => fold.facts_mut().put_cluster(key, Record::readable(cluster)),

@@ -27,7 +27,7 @@ use engine::topology::class_status;
 use model::crd;
 use model::hub::contract::assumed_contract;
 use model::hub::contract::{definition_name, names_contracts, plural};
-use model::hub::{Definition, GROUP, Kind, group_of, version_of};
+use model::hub::{GROUP, Kind, ResourceDefinition, group_of, version_of};
 use model::wire::manifest::Manifest;
 use tls::authority::IssuedCertificate;
 use tls::identity::ServerIdentity;
@@ -225,7 +225,7 @@ fn object(manifest: &Manifest) -> Value {
 
 /// Gives a provider's definition that names no contract, as those of `config/crd/bases` do, the labels that DEC-17 assumes.
 fn label_with_contracts(definition: &mut Value) {
-    let is_labelled = Definition::of(definition).is_none_or(|read| names_contracts(&read.labels));
+    let is_labelled = ResourceDefinition::from_object(definition).is_none_or(|read| names_contracts(&read.labels));
     let text = |path: &str| definition.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
     if is_labelled || !group.ends_with(PROVIDERS) {

@@ -14,8 +14,8 @@ use super::offline;
 use engine::admission::Settings;
 use engine::topology::plan::uid;
 use model::hub::{Cluster, ClusterClass, GROUP, ObjectKey};
-use model::variables::{self, Extent, Sample};
-use model::wire::{Decode, Version};
+use model::variables::{self, SampleExtent, SampleValues};
+use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
 /// The Kubernetes version of samples, where the class lists none.
@@ -62,10 +62,10 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Variables are set to that extent, and every worker class is used once.
-    pub(super) fn of(class: &Class, key: &ObjectKey, version: &str, extent: Extent, settings: &Settings) -> Self {
+    pub(super) fn of(class: &Class, key: &ObjectKey, version: &str, extent: SampleExtent, settings: &Settings) -> Self {
         let definitions = variables::current(class).unwrap_or_default();
         let compiled = class.variables().unwrap_or_default();
-        let Sample { values, missing } = Sample::of(&definitions, &compiled, extent);
+        let SampleValues { values, missing } = SampleValues::generate(&definitions, &compiled, extent);
         let set: Vec<Value> = values.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         let mut topology = json!({
             "classRef": {"name": class.metadata.name},
@@ -77,7 +77,7 @@ impl Draft {
             topology["controlPlane"] = json!({"replicas": CONTROL_PLANE});
         }
         let value = json!({
-            "apiVersion": format!("{GROUP}/{}", Version::V1Beta2), "kind": "Cluster",
+            "apiVersion": format!("{GROUP}/{}", WireVersion::V1Beta2), "kind": "Cluster",
             "metadata": {"namespace": key.namespace, "name": key.name},
             "spec": {"clusterNetwork": network(), "topology": topology},
         });
@@ -151,8 +151,8 @@ pub(super) fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
         let Found::Yes(found) = facts.class(class) else { continue };
         let Some(version) = version(&[&found]).filter(|_| !is_used) else { continue };
         let key = key(class, &[&facts, files]);
-        let draft = Draft::of(&found, &key, &version, Extent::Whole, &settings);
-        if let Ok(cluster) = Cluster::decode(Version::V1Beta2, &draft.value.to_string()) {
+        let draft = Draft::of(&found, &key, &version, SampleExtent::Whole, &settings);
+        if let Ok(cluster) = Cluster::decode(WireVersion::V1Beta2, &draft.value.to_string()) {
             facts.put_cluster(key, Record::readable(identified(cluster)));
         }
     }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(key(&class, &[]), ObjectKey::new("ns", "sample-x"));
         let mut taken = Cluster::default();
         (taken.metadata.namespace, taken.metadata.name) = ("ns".to_owned(), "sample-x".to_owned());
-        let facts = Facts::of([taken], []);
+        let facts = Facts::complete([taken], []);
         assert_eq!(key(&class, &[&facts]), ObjectKey::new("ns", "sample-2-x"));
     }
 

@@ -157,7 +157,7 @@ impl Running {
         let scope = options.scope()?;
         let Source { client, leases, server, api } = Source::of(options, &progress, probe_runtime).await?;
         let (shares, connections) = budgets(options)?;
-        let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
+        let facts = Facts::not_listed(&watch::WATCHED).within(scope).with_cache_capacity(shares.classes);
         let cache = Arc::new(Cache::new(facts));
         let memory = Arc::new(MemoryPool::new(shares.computations).with_pause(|| std::thread::sleep(MEMORY_LOOK)));
         let watches = Watches::start(options, shares, &client, &cache, &metrics, &mut tasks);

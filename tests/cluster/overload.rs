@@ -35,7 +35,7 @@ async fn overloaded() -> (String, String) {
     let server = Server::bind(address, Some(identity), server::Limits::default(), metrics.clone()).await.unwrap();
     let address = server.local_address().unwrap().to_string();
     let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
-    let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::of([], []))));
+    let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::complete([], []))));
     let handler = Arc::new(Handler::new(gatherer, Settings::default(), limits, metrics));
     tokio::spawn(server.serve(routes::router(handler), CancellationToken::new()));
     (address, issued.authority)

@@ -9,8 +9,8 @@ use topologist::budget::Stop;
 use topologist::hub::ClusterClass;
 use topologist::openapi::SchemaAllowance;
 use topologist::template::Template;
-use topologist::variables::{Variables, status_variables};
-use topologist::wire::{Decode, Version, manifest};
+use topologist::variables::{CompiledVariables, status_variables};
+use topologist::wire::{Decode, WireVersion, manifest};
 use topologist::yaml;
 
 use crate::process::Topologist;
@@ -262,7 +262,7 @@ fn shares(class: &ClusterClass) -> [usize; 2] {
     let mut allowance = SchemaAllowance::new(Stop::never());
     let templates: usize = class.spec.templates().map(Template::footprint).sum();
     allowance.compile(templates).unwrap();
-    Variables::compile(&status_variables(&class.spec), &mut allowance).unwrap();
+    CompiledVariables::compile(&status_variables(&class.spec), &mut allowance).unwrap();
     // All defaults are held against what one variable may have.
     [allowance.compiled_bytes() * 1000 / (32 << 20), allowance.default_bytes() * 1000 / (1 << 20)]
 }
@@ -283,7 +283,7 @@ fn bundles_of_every_provider_shape_take_less_than_a_tenth_of_their_budgets() {
             let objects =
                 yaml::documents(&text).into_iter().flat_map(|document| manifest::objects(document.unwrap()).unwrap());
             for manifest in objects.filter(|manifest| manifest.kind == "ClusterClass") {
-                let version = Version::from_api_version(&manifest.api_version).unwrap();
+                let version = WireVersion::from_api_version(&manifest.api_version).unwrap();
                 let class = ClusterClass::decode(version, &manifest.text()).unwrap();
                 let shares = shares(&class);
                 println!("{}: {shares:?} thousandths", path.display());

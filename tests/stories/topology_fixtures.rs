@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use topologist::hub::names::Derived;
-use topologist::hub::{Cluster, ClusterClass, ContractRef, Definition, Kind};
+use topologist::hub::names::DeterministicNames;
+use topologist::hub::{Cluster, ClusterClass, ContractRef, Kind, ResourceDefinition};
 use topologist::topology::desired::Desired;
 use topologist::topology::{Computation, Failure, Options, class_status, plan};
 use topologist::wire::Decode;
 use topologist::wire::manifest::{self, Manifest};
-use topologist::world::{Facts, Objects, World};
+use topologist::world::{Facts, ObjectSet, World};
 use topologist::yaml;
 
 const UPDATE: &str = "TOPOLOGIST_UPDATE_FIXTURES";
@@ -42,7 +42,7 @@ struct Fixture {
 
 /// What the fixtures show.
 fn compute(cluster: &Cluster, world: &World) -> Result<Computation, Failure> {
-    Computation::of(cluster, world, &mut Derived, &Options::new(false))
+    Computation::of(cluster, world, &mut DeterministicNames, &Options::new(false))
 }
 
 fn fixtures() -> Vec<Fixture> {
@@ -97,9 +97,9 @@ impl Fixture {
 
 /// The only Cluster, and everything that there is.
 fn facts(manifests: Vec<Manifest>) -> (Cluster, Facts) {
-    let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), Objects::default());
+    let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), ObjectSet::default());
     for manifest in manifests {
-        match (manifest.admitted_kind(), Definition::of(&manifest.value)) {
+        match (manifest.admitted_kind(), ResourceDefinition::from_object(&manifest.value)) {
             (Some(Kind::Cluster), _) => {
                 let mut cluster = Cluster::decode(manifest.version().unwrap(), &manifest.text()).unwrap();
                 cluster.metadata.uid = "uid-of-the-cluster".to_owned();
@@ -114,7 +114,7 @@ fn facts(manifests: Vec<Manifest>) -> (Cluster, Facts) {
         }
     }
     assert_eq!(clusters.len(), 1, "a fixture has one Cluster");
-    (clusters[0].clone(), Facts::of(clusters, classes).with_objects(objects))
+    (clusters[0].clone(), Facts::complete(clusters, classes).with_objects(objects))
 }
 
 fn shown(computation: Computation) -> Vec<Value> {

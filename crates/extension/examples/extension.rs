@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use topologist_extension::{
-    Decision, Extension, Hook, LifecycleRequest, PatchRequest, Patches, UpgradePlan, UpgradePlanRequest,
+    Decision, Extension, Hook, LifecycleRequest, PatchRequest, Patches, PlannedVersions, UpgradePlanRequest,
 };
 
 /// The variable that this extension defines.
@@ -84,7 +84,7 @@ fn allowed(request: &PatchRequest) -> Result<(), String> {
 
 /// Stops the control plane at the first release of every minor version on the way. Without steps of their own, workers follow in as few
 /// steps as possible.
-fn plan(request: &UpgradePlanRequest) -> Result<UpgradePlan, String> {
+fn plan(request: &UpgradePlanRequest) -> Result<PlannedVersions, String> {
     let (from, to) = (&request.from_control_plane_kubernetes_version, &request.to_kubernetes_version);
     let minor = |version: &str| version.split('.').nth(1)?.parse::<u32>().ok();
     let (Some(first), Some(last)) = (minor(from), minor(to)) else {
@@ -92,7 +92,7 @@ fn plan(request: &UpgradePlanRequest) -> Result<UpgradePlan, String> {
     };
     let between = (first + 1..last).map(|minor| format!("v1.{minor}.0"));
     let control_plane = if from == to { Vec::new() } else { between.chain([to.clone()]).collect() };
-    Ok(UpgradePlan { control_plane, workers: Vec::new() })
+    Ok(PlannedVersions { control_plane, workers: Vec::new() })
 }
 
 /// Holds an upgrade while the Cluster has the annotation.

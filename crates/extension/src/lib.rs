@@ -59,7 +59,7 @@ pub use serve::ServeError;
 use model::hooks::{FailurePolicy, GROUP, MAX_BODY, VERSION};
 pub use model::hub::Hook;
 use model::hub::naming;
-pub use model::world::UpgradePlan;
+pub use model::world::PlannedVersions;
 
 /// The longest timeout of a handler, in seconds (RH-6.4).
 const MAX_TIMEOUT: u32 = 30;
@@ -141,12 +141,12 @@ impl Extension {
     pub fn generate_upgrade_plan(
         self,
         name: &str,
-        handler: impl Fn(&UpgradePlanRequest) -> Result<UpgradePlan, String> + Send + Sync + 'static,
+        handler: impl Fn(&UpgradePlanRequest) -> Result<PlannedVersions, String> + Send + Sync + 'static,
     ) -> Self {
         self.on("GenerateUpgradePlan", name, move |request: &UpgradePlanRequest| {
             let steps =
                 |versions: &[String]| -> Value { versions.iter().map(|version| json!({"version": version})).collect() };
-            let UpgradePlan { control_plane, workers } = handler(request)?;
+            let PlannedVersions { control_plane, workers } = handler(request)?;
             Ok(json!({"controlPlaneUpgrades": steps(&control_plane), "workersUpgrades": steps(&workers)}))
         })
     }

@@ -40,8 +40,8 @@ use machines::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alo
 use machines::lifecycle::{GroupKind, ObjectId, Settings};
 use model::hub::contract::{definition_name, names_contracts};
 use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
-use model::wire::{Decode, Version};
-use model::world::{Found, Objects, Record};
+use model::wire::{Decode, WireVersion};
+use model::world::{Found, ObjectSet, Record};
 use schema::budget::Stop;
 
 /// After how many runs of a topology at one time a simulation ends: it would go on for ever.
@@ -387,7 +387,7 @@ impl Simulation {
                 None => objects.remove(&ObjectRef::new(API_VERSION, Kind::Cluster.name(), key.clone())),
             }
         }
-        let decoded = after.map(|cluster| Cluster::decode(Version::V1Beta2, &cluster.as_ref().to_string()));
+        let decoded = after.map(|cluster| Cluster::decode(WireVersion::V1Beta2, &cluster.as_ref().to_string()));
         match decoded {
             Some(Ok(cluster)) => facts.put_cluster(key.clone(), Record::readable(cluster)),
             _ => facts.remove_cluster(key),
@@ -543,7 +543,7 @@ impl Simulation {
 }
 
 /// Tells which contracts the definitions of a kind name, and those of the kind that is cloned from it.
-fn define(machines: &mut Machines, objects: &Objects, object: &Object) {
+fn define(machines: &mut Machines, objects: &ObjectSet, object: &Object) {
     let kind = object.kind();
     for kind in [Some(kind), kind.strip_suffix("Template")].into_iter().flatten() {
         let name = definition_name(object.group(), kind);

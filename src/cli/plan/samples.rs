@@ -11,7 +11,7 @@ use engine::admission::Settings;
 use engine::topology::Failure;
 use engine::topology::plan::Fold;
 use model::hub::{Cluster, ClusterClass, ObjectKey};
-use model::variables::Extent;
+use model::variables::SampleExtent;
 use model::world::{Class, Facts, Found, Record};
 
 /// The state before or after the change.
@@ -199,7 +199,7 @@ impl Attempt<'_, '_> {
         let draft = |class: &Class, extent| Draft::of(class, self.key, &version, extent, self.settings);
         let mut reason = None;
         for class in self.old.into_iter().chain([self.new]) {
-            for extent in Extent::EACH {
+            for extent in SampleExtent::EACH {
                 let draft = draft(class, extent);
                 match self.judged(self.old.is_some().then_some(&draft), &draft) {
                     Ok(pair) => return Ok(pair),
@@ -209,7 +209,7 @@ impl Attempt<'_, '_> {
         }
         let reason = reason.unwrap_or_default();
         let Some(old) = self.old else { return Err(reason) };
-        for extent in Extent::EACH {
+        for extent in SampleExtent::EACH {
             if let Ok(pair) = self.judged(Some(&draft(old, extent)), &draft(self.new, extent)) {
                 let warning = Some(format!(
                     "the sample differs before and after the change, because no sample is valid for both: {reason}"

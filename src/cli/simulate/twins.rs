@@ -7,7 +7,7 @@ use crate::cli::twins::{self, Twins};
 use engine::topology::plan::Fold;
 use machines::lifecycle::Settings;
 use model::hub::{Object, ObjectKey};
-use model::world::{Found, Objects};
+use model::world::{Found, ObjectSet};
 use simulation::timeline::ClusterTimeline;
 
 /// A part of the time in which machines start that follows from their uids.
@@ -38,7 +38,7 @@ fn has_jitter(fold: &Fold) -> bool {
     let has = |text: String| text.contains(JITTER);
     let classes =
         facts.class_keys().filter_map(|key| if let Found::Yes(class) = facts.class(key) { Some(class) } else { None });
-    let mut objects = facts.objects().into_iter().flat_map(Objects::iter);
+    let mut objects = facts.objects().into_iter().flat_map(ObjectSet::iter);
     objects.any(|object| has(Object::as_ref(object).to_string()))
         || classes.into_iter().any(|class| has(format!("{:?}", class.spec)))
 }

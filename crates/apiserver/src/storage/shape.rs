@@ -15,7 +15,7 @@ use model::hub::contract::compare_versions;
 use model::wire::conversion::ConversionError;
 use model::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
 use model::wire::conversion::extension_config;
-use model::wire::{Version, conversion};
+use model::wire::{WireVersion, conversion};
 use schema::field::ErrorKind;
 
 /// How deep the values of an object are nested at most. Decoders of JSON, ours and those of clients, stop at 128, and the record of field
@@ -147,11 +147,11 @@ pub(crate) fn converted(registry: &Registry, object: &Value, to: &Resource) -> R
 
 /// The kind of an object of the embedded provider, and to which of its two versions it is converted.
 fn embedded(object: &Value, to: &Resource) -> Option<(&'static EmbeddedKind, EmbeddedVersion)> {
-    Some((EmbeddedKind::of(object)?, EmbeddedVersion::from_api_version(&to.api_version())?))
+    Some((EmbeddedKind::for_object(object)?, EmbeddedVersion::from_api_version(&to.api_version())?))
 }
 
 /// The newest versions of kinds.
-fn newest(registry: &Registry, kinds: Vec<conversion::GroupKind>) -> conversion::Versions {
+fn newest(registry: &Registry, kinds: Vec<conversion::KindKey>) -> conversion::KindVersions {
     let versions = kinds.into_iter().map(|kind| {
         let newest = newest_version(registry, &kind);
         (kind, Ok(newest))
@@ -160,8 +160,8 @@ fn newest(registry: &Registry, kinds: Vec<conversion::GroupKind>) -> conversion:
 }
 
 /// A kind that this program converts, and to which version.
-fn converted_by_us(to: &Resource) -> Option<(Kind, Version)> {
-    let version = Version::from_api_version(&to.api_version())?;
+fn converted_by_us(to: &Resource) -> Option<(Kind, WireVersion)> {
+    let version = WireVersion::from_api_version(&to.api_version())?;
     Some((Kind::from_name(&to.kind)?, version))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use json_patch::Patch;
 
 use model::hub::{GROUP, Kind};
-use model::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
+use model::wire::review::{AdmissionResponse, AdmissionStatus, StatusCause, StatusDetails};
 use model::world::Unsettled;
 use schema::field::{FieldError, Findings, RuleId, Warning, join, shortened};
 
@@ -196,7 +196,7 @@ impl Verdict {
         Ok(response)
     }
 
-    fn status(&self, message: String) -> Status<'_> {
+    fn status(&self, message: String) -> AdmissionStatus<'_> {
         let (reason, details) = match &self.outcome {
             Outcome::Invalid(errors) => ("Invalid", Some(self.details(errors))),
             Outcome::Forbidden { names_object: true, .. } => ("Forbidden", Some(self.details(&[]))),
@@ -204,7 +204,7 @@ impl Verdict {
             Outcome::Undecodable(_) => ("BadRequest", None),
             Outcome::Allowed | Outcome::Unknown { .. } => ("InternalError", None),
         };
-        let mut status = Status::failure(self.code(), reason, message);
+        let mut status = AdmissionStatus::failure(self.code(), reason, message);
         status.details = details;
         status
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::origin::{Origin, Origins};
 use model::hub::contract::definition_name;
-use model::hub::{Definition, GROUP, Object, ObjectKey, version_of};
+use model::hub::{GROUP, Object, ObjectKey, ResourceDefinition, version_of};
 use model::world::{Found, World};
 use schema::budget::Stop;
 use schema::field::{ErrorKind, Path};
@@ -180,7 +180,7 @@ impl Checks {
 }
 
 /// The definition of the kind of an object.
-pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Definition>> {
+pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<ResourceDefinition>> {
     match world.definition(&definition_name(object.group(), object.kind())) {
         Found::Yes(definition) => Some(definition),
         Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,
@@ -189,7 +189,7 @@ pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Defini
 
 /// The object with the defaults that the schema of its definition gives it, as an API server stores it; unchanged without a schema that
 /// can be used.
-pub fn completed(object: Object, definition: Option<&Definition>) -> Object {
+pub fn completed(object: Object, definition: Option<&ResourceDefinition>) -> Object {
     let schema = definition.and_then(|found| found.resource_schema(version_of(object.api_version())));
     let Some(Ok(schema)) = schema else { return object };
     let mut value = Value::from(object.clone());
@@ -375,9 +375,10 @@ mod tests {
             properties.insert(format!("f{number}"), json!({"type": "string", "pattern": pattern}));
         }
         let openapi = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
-        let definition =
-            Definition::of(&json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
-            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}));
+        let definition = ResourceDefinition::from_object(
+            &json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}),
+        );
         let definition = definition.unwrap();
         let reason = definition.resource_schema("v1").unwrap().unwrap_err();
         assert!(reason.contains("exceeds the limit of"), "{reason}");
@@ -392,9 +393,10 @@ mod tests {
         let wide = json!({"type": "object", "default": {}, "properties": {"text": {"type": "string", "default": "x".repeat(100_000)}}});
         let list = json!({"type": "object", "properties": {"list": {"type": "array", "items": wide}}});
         let openapi = json!({"type": "object", "properties": {"spec": list}});
-        let definition =
-            Definition::of(&json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
-            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}));
+        let definition = ResourceDefinition::from_object(
+            &json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}),
+        );
         let few = completed(thing("a", &json!({"list": [{}]})), definition.as_ref());
         assert!(few.as_ref().pointer("/spec/list/0/text").is_some());
         let many = thing("a", &json!({"list": vec![json!({}); 100]}));

@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
 use golang::calendar::Moment;
-use model::hub::names::{LENGTH, end_of};
-use model::hub::{Named, Object, ObjectKey, default_name, label, name_from};
+use model::hub::names::{LENGTH, suffix_from_hash};
+use model::hub::{NameSubject, Object, ObjectKey, default_name, label, name_from};
 
 /// The end of a name of the object that is number `number` of those that `owner` makes at a time (CT-14.3).
 pub(super) fn end(owner: &Object, purpose: &str, number: usize, now: Moment) -> String {
     let text = format!("{}/{purpose}/{number}/{}/{}", owner.uid(), now.seconds, now.nanos);
-    let end = end_of(hash(&text));
+    let end = suffix_from_hash(hash(&text));
     debug_assert_eq!(end.len(), LENGTH, "every end is equally long");
     end
 }
@@ -28,7 +28,7 @@ pub(super) const ATTEMPTS: usize = 10;
 pub(super) fn of_machine(
     context: &Context<'_>,
     owner: &Object,
-    named: Named<'_>,
+    named: NameSubject<'_>,
     path: &str,
     mut end: impl FnMut() -> String,
 ) -> Result<String, Fault> {

@@ -1,4 +1,4 @@
-//! Objects of kinds that have no type of their own: what providers define, and what topologies are made of.
+//! Untyped objects: those of providers, and those that topologies consist of.
 //!
 //! They are read by path, with the three outcomes of CT-5.1: a value, nothing, or a value of the wrong JSON type.
 
@@ -11,32 +11,32 @@ use serde_json::{Map, Value};
 use super::{ContractRef, ObjectKey};
 use golang::json::Weight;
 
-/// An object of any kind, as JSON. Copies share their content until one of them is changed.
+/// An object of any kind, as JSON. Copies share their content until one of them is modified.
 #[derive(Clone, Debug)]
-pub struct Object(Arc<Content>);
+pub struct Object(Arc<ObjectContent>);
 
-/// The members of an object, and their weight once it was asked for.
-struct Content {
+/// The members of an object, and its cached weight.
+struct ObjectContent {
     value: Value,
     weight: OnceLock<Weight>,
 }
 
-impl Content {
+impl ObjectContent {
     const fn new(value: Value) -> Self {
-        Content { value, weight: OnceLock::new() }
+        ObjectContent { value, weight: OnceLock::new() }
     }
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for ObjectContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.value.fmt(f)
     }
 }
 
-impl Clone for Content {
-    /// A copy is about to be changed.
+impl Clone for ObjectContent {
+    /// The copy is about to be modified.
     fn clone(&self) -> Self {
-        Content::new(self.value.clone())
+        ObjectContent::new(self.value.clone())
     }
 }
 
@@ -46,7 +46,7 @@ impl PartialEq for Object {
     }
 }
 
-/// Names an object among all objects: a version of a kind, a namespace and a name.
+/// Identifies an object: API version, kind, namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
     /// `group/version`, or `version` for the core group.
@@ -56,7 +56,7 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// A reference of these parts.
+    /// A reference.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>, key: ObjectKey) -> Self {
         ObjectRef { api_version: api_version.into(), kind: kind.into(), key }
     }
@@ -73,7 +73,7 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// A value that has another JSON type than its place asks for (CT-5.1).
+/// A value with an unexpected JSON type (CT-5.1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {path} is {found} where {wanted} was expected")]
 pub struct WrongType {
@@ -97,7 +97,7 @@ impl TryFrom<Value> for Object {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        if value.is_object() { Ok(Object(Arc::new(Content::new(value)))) } else { Err(type_of(&value)) }
+        if value.is_object() { Ok(Object(Arc::new(ObjectContent::new(value)))) } else { Err(type_of(&value)) }
     }
 }
 
@@ -109,13 +109,13 @@ impl From<Object> for Value {
 
 impl From<Map<String, Value>> for Object {
     fn from(members: Map<String, Value>) -> Self {
-        Object(Arc::new(Content::new(Value::Object(members))))
+        Object(Arc::new(ObjectContent::new(Value::Object(members))))
     }
 }
 
 impl Default for Object {
     fn default() -> Self {
-        Object(Arc::new(Content::new(Value::Object(Map::new()))))
+        Object(Arc::new(ObjectContent::new(Value::Object(Map::new()))))
     }
 }
 
@@ -129,22 +129,22 @@ impl Object {
     /// The members of the object.
     ///
     /// # Panics
-    /// Never: nothing but an object is ever put here.
+    /// Never: the content is always an object.
     pub fn members(&self) -> &Map<String, Value> {
         self.0.value.as_object().expect("nothing but an object is ever put here")
     }
 
-    /// The members of the object, to change them. Content that is shared with another object is copied first.
+    /// The members of the object, mutable. Shared content is copied first.
     ///
     /// # Panics
-    /// Never: nothing but an object is ever put here.
+    /// Never: the content is always an object.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
         let content = Arc::make_mut(&mut self.0);
         content.weight = OnceLock::new();
         content.value.as_object_mut().expect("nothing but an object is ever put here")
     }
 
-    /// About how many bytes the object takes; computed once, until it is changed.
+    /// Approximate size of the object in bytes; cached until it is modified.
     pub fn weight(&self) -> Weight {
         *self.0.weight.get_or_init(|| Weight::from_value(&self.0.value))
     }
@@ -184,12 +184,12 @@ impl Object {
         ObjectKey::new(self.namespace(), self.name())
     }
 
-    /// Names the object among all.
+    /// A reference to the object.
     pub fn reference(&self) -> ObjectRef {
         ObjectRef::new(self.api_version(), self.kind(), self.key())
     }
 
-    /// A reference to the object that leaves the version open (CT-4.7).
+    /// A reference to the object without a version (CT-4.7).
     pub fn contract_ref(&self) -> ContractRef {
         ContractRef { api_group: self.group().to_owned(), kind: self.kind().to_owned(), name: self.name().to_owned() }
     }
@@ -209,12 +209,12 @@ impl Object {
         self.at("metadata.annotations")?.get(name)?.as_str()
     }
 
-    /// The text at a path, empty when it is missing or no text.
+    /// The string at a path; empty if it is missing or not a string.
     fn word(&self, path: &str) -> &str {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The value at a dotted path of member names; a `null` is the same as nothing (CT-5.3).
+    /// The value at a dotted path; `null` counts as absent (CT-5.3).
     pub fn at(&self, path: &str) -> Option<&Value> {
         let mut names = names(path);
         let mut here = self.members().get(names.next()?)?;
@@ -224,11 +224,11 @@ impl Object {
         (!here.is_null()).then_some(here)
     }
 
-    /// The value at a dotted path; a member below something that is no object is of the wrong type (CT-5.1). One that is missing is
-    /// `None`, which callers take as false, empty or absent (CT-5.2).
+    /// The value at a dotted path; a member of a value that is not an object is an error (CT-5.1). A missing value is
+    /// `None`, which callers treat as false, empty or absent (CT-5.2).
     ///
     /// # Errors
-    /// When something on the way is neither absent nor an object.
+    /// When a value on the path is neither absent nor an object.
     pub fn read(&self, path: &str) -> Result<Option<&Value>, WrongType> {
         let mut names = names(path);
         let Some(mut here) = names.next().and_then(|name| self.members().get(name)) else { return Ok(None) };
@@ -245,10 +245,10 @@ impl Object {
         Ok((!here.is_null()).then_some(here))
     }
 
-    /// The text at a dotted path.
+    /// The string at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn text(&self, path: &str) -> Result<Option<&str>, WrongType> {
         self.read(path)?.map(|value| value.as_str().ok_or_else(|| self.wrong_type(path, "a string", value))).transpose()
     }
@@ -256,7 +256,7 @@ impl Object {
     /// The integer at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn integer(&self, path: &str) -> Result<Option<i64>, WrongType> {
         let wrong = |value| self.wrong_type(path, "an integer", value);
         self.read(path)?.map(|value| value.as_i64().ok_or_else(|| wrong(value))).transpose()
@@ -265,15 +265,15 @@ impl Object {
     /// The list at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn list(&self, path: &str) -> Result<Option<&Vec<Value>>, WrongType> {
         self.read(path)?.map(|value| value.as_array().ok_or_else(|| self.wrong_type(path, "a list", value))).transpose()
     }
 
-    /// The map of texts at a dotted path, such as labels; empty when there is none.
+    /// The map of strings at a dotted path, such as labels; empty if absent.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn texts(&self, path: &str) -> Result<BTreeMap<String, String>, WrongType> {
         let Some(value) = self.read(path)? else { return Ok(BTreeMap::new()) };
         let Value::Object(members) = value else { return Err(self.wrong_type(path, "a map of strings", value)) };
@@ -287,28 +287,28 @@ impl Object {
     /// The members of the object at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn members_at(&self, path: &str) -> Result<Option<&Map<String, Value>>, WrongType> {
         self.read(path)?
             .map(|value| value.as_object().ok_or_else(|| self.wrong_type(path, "an object", value)))
             .transpose()
     }
 
-    /// Puts a value at a dotted path; objects on the way are made.
+    /// Sets the value at a dotted path, creating objects on the path.
     ///
     /// # Errors
-    /// When something on the way is neither absent nor an object.
+    /// When a value on the path is neither absent nor an object.
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
         let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
         self.members_mut_at(parents)?.insert(last.to_owned(), value);
         Ok(())
     }
 
-    /// The members of the object at a dotted path, to change them; what is not there is made. The empty path is that of the
-    /// object itself.
+    /// The members of the object at a dotted path, mutable, creating objects on the path. The empty path is the object
+    /// itself.
     ///
     /// # Errors
-    /// When something at the path or on the way is neither absent nor an object.
+    /// When a value on the path is neither absent nor an object.
     pub fn members_mut_at(&mut self, path: &str) -> Result<&mut Map<String, Value>, WrongType> {
         let object = format!("{} {}", self.kind(), self.name());
         let mut here = self.members_mut();
@@ -328,7 +328,7 @@ impl Object {
         Ok(here)
     }
 
-    /// Takes away what is at a dotted path.
+    /// Removes the value at a dotted path.
     pub fn remove(&mut self, path: &str) -> Option<Value> {
         let mut there = self.as_ref();
         for name in path.split('.') {
@@ -348,7 +348,7 @@ impl Object {
     }
 }
 
-/// The names of a dotted path. Paths are short: looking at each byte is faster here than the search that a separator starts.
+/// The names of a dotted path. Paths are short, so a bytewise scan is faster than a search for the separator.
 fn names(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(path);
     std::iter::from_fn(move || {
@@ -362,7 +362,7 @@ fn names(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The JSON type of a value, with its article.
+/// The JSON type of a value, with an article.
 pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

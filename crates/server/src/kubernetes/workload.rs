@@ -468,7 +468,7 @@ mod tests {
                 metadata: model::hub::Metadata { namespace: "ns".into(), name: (*name).into(), ..Default::default() },
                 ..Default::default()
             };
-            model::world::Facts::of(names.iter().map(cluster), [])
+            model::world::Facts::complete(names.iter().map(cluster), [])
         };
         let cache = Arc::new(crate::kubernetes::cache::Cache::new(facts(&["one", "two"])));
         let gatherer = crate::kubernetes::gather::Gatherer::of_cluster(cache.clone(), script.client(), Arc::default());

@@ -11,7 +11,7 @@ use crate::kubernetes::follow::key_of;
 use engine::admission::Oversize;
 use golang::json::PlainValue;
 use model::hub::{ClusterClass, Kind, Metadata, ObjectKey};
-use model::wire::{Decode, Version};
+use model::wire::{Decode, WireVersion};
 
 /// A ClusterClass: everything that was written, to the letter, and what it means.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for RawClass {
 fn read(text: &str) -> Result<ClusterClass, String> {
     match Oversize::of(text) {
         Some(oversize) => Err(format!("its {} {}", oversize.part, oversize.reason())),
-        None => ClusterClass::decode(Version::V1Beta2, text),
+        None => ClusterClass::decode(WireVersion::V1Beta2, text),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use machines::lifecycle::wake::is_controlled_by;
 use machines::provider_contract::Role;
 use machines::provider_contract::behavior::{Secret, Surroundings};
-use model::hub::naming::label_value_of;
+use model::hub::naming::to_label_value;
 use model::hub::{GROUP, Object, ObjectKey, label, version_of};
 use server::kubernetes::address::Resource;
 
@@ -89,7 +89,7 @@ async fn instances(client: &kube::Client, pool: &Object, cluster: &str) -> Optio
     let resource = Resource::new(pool.group(), version_of(pool.api_version()), kind).ok()?;
     let api: Api<PartialObjectMeta<DynamicObject>> = resource.api(client.clone(), Some(pool.namespace())).ok()?;
     let name = owner(pool, &["MachinePool"])?;
-    let name = label_value_of(&name);
+    let name = to_label_value(&name);
     let labels = format!("{}={cluster},{}={name}", label::CLUSTER_NAME, label::MACHINE_POOL_NAME);
     Some(api.list_metadata(&ListParams::default().labels(&labels)).await.ok()?.items.len())
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::edits::Edits;
 use super::machine::{label_names_the_cluster, version_starts_with_v};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use model::hub::naming::{decimal_integer, label_value_of};
+use model::hub::naming::{decimal_integer, to_label_value};
 use model::hub::{Kind, MachineGroup, RollingUpdate, annotation, label};
 use schema::field::{Findings, Path, RuleId};
 
@@ -106,7 +106,7 @@ fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut 
         return;
     }
     let key = if kind == Kind::MachineSet { label::SET_NAME } else { label::MACHINE_DEPLOYMENT_NAME };
-    select(key, &label_value_of(name), edits);
+    select(key, &to_label_value(name), edits);
 }
 
 /// A deployment selects machines of its own Cluster.

@@ -7,7 +7,7 @@ use crate::admission::lists::{Values, lists};
 use crate::admission::{Deprecated, Listed};
 use golang::json;
 use model::hub::{Cluster, Kind, Topology, VariableValue};
-use model::variables::Variables;
+use model::variables::CompiledVariables;
 use model::world::Class;
 use schema::field::{Findings, Path, RuleId};
 use schema::openapi::{DeprecatedPart, Schema, ValidationEffort};
@@ -36,7 +36,7 @@ pub(super) fn validate(change: &TopologyChange<'_>, class: &Class, found: &mut F
 ///
 /// Values are looked at as they are stored, after defaulting, so a part that is its default counts as not set. Where new uses
 /// are denied, each use of the old Cluster permits one at the same place.
-fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &Variables, found: &mut Findings) {
+fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &CompiledVariables, found: &mut Findings) {
     let effort = ValidationEffort::for_object(change.world.stop());
     let is_denied = change.settings.deprecated == Deprecated::Deny;
     let old = change.old.and_then(Cluster::topology).filter(|_| is_denied);
@@ -60,7 +60,7 @@ fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &Variabl
 }
 
 /// How many deprecated parts a topology sets at each place.
-fn uses(topology: &Topology, variables: &Variables, change: &TopologyChange<'_>) -> HashMap<u64, usize> {
+fn uses(topology: &Topology, variables: &CompiledVariables, change: &TopologyChange<'_>) -> HashMap<u64, usize> {
     let mut uses = HashMap::new();
     // What an object set before is not held against it, however much it is.
     let effort = ValidationEffort::unlimited(change.world.stop());
@@ -82,7 +82,7 @@ struct Place<'a> {
 /// Every deprecated part of all lists, in the order of the lists.
 fn each_use(
     topology: &Topology,
-    variables: &Variables,
+    variables: &CompiledVariables,
     effort: &ValidationEffort,
     report: &mut dyn FnMut(&Place<'_>, DeprecatedPart<'_>),
 ) {
@@ -100,7 +100,7 @@ fn each_use(
 }
 
 /// The schema of a variable, if it deprecates something.
-fn deprecating<'a>(name: &str, variables: &'a Variables) -> Option<&'a Schema> {
+fn deprecating<'a>(name: &str, variables: &'a CompiledVariables) -> Option<&'a Schema> {
     variables.get(name)?.schema.as_ref().ok().filter(|schema| schema.has_deprecated())
 }
 

@@ -4,7 +4,7 @@ use super::{machine, shared};
 use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{Listed, Settings, Verdict};
 use model::hub::naming::{label_value_faults, subdomain_faults};
-use model::hub::{Kind, MachineGroup, Named, annotation, name_from};
+use model::hub::{Kind, MachineGroup, NameSubject, annotation, name_from};
 use schema::field::{Findings, Path};
 
 /// A group that is created (`old` is `None`) or updated.
@@ -122,7 +122,7 @@ fn machines_can_be_named(change: &MachineGroupChange<'_>, found: &mut Findings) 
     if !has_random_part(template) {
         found.invalid(path.clone(), template, "must contain {{ .random }}, which makes machine names unique");
     }
-    match name_from(template, "cluster", Named::Machine("machineset"), || RANDOM.to_owned()) {
+    match name_from(template, "cluster", NameSubject::Machine("machineset"), || RANDOM.to_owned()) {
         Err(reason) => {
             let known = "this template can use .cluster.name, .machineSet.name and .random";
             found.invalid(path, template, format!("{reason}; {known}"));

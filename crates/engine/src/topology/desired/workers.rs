@@ -13,7 +13,7 @@ use crate::topology::{Failure, Interrupted, field_path};
 use golang::version::VersionText;
 use model::hub::names::Names;
 use model::hub::{
-    MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass, MachinePoolTopology, Named, Object,
+    MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass, MachinePoolTopology, NameSubject, Object,
     TopologyMetadata, annotation,
 };
 
@@ -180,8 +180,8 @@ impl WorkerPlan<'_> {
         names: &mut dyn Names,
     ) -> Result<String, Failure> {
         let part = match self.kind {
-            WorkerKind::MachineDeployment => Named::MachineDeployment(self.entry.name),
-            WorkerKind::MachinePool => Named::MachinePool(self.entry.name),
+            WorkerKind::MachineDeployment => NameSubject::MachineDeployment(self.entry.name),
+            WorkerKind::MachinePool => NameSubject::MachinePool(self.entry.name),
         };
         let generated = naming::templated(self.naming, part, &self.class_path, basis, names)?;
         Ok(name_of(current.map(|worker| &worker.object)).unwrap_or(generated))

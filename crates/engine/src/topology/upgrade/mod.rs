@@ -31,7 +31,7 @@ use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
 use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
 use golang::version::{BuildOrder, VersionText};
-use model::hub::control_plane::{is_upgrading, running_versions, written_at};
+use model::hub::control_plane::{is_upgrading, running_versions, version_text_at};
 use model::hub::{Cluster, Hook, Object, Topology, annotation};
 use model::world::{Found, PlanCall, World};
 
@@ -494,9 +494,9 @@ fn planned<'a>(
     };
     // A value of another type is no unclear version.
     object.text(field_path::VERSION)?;
-    let control_plane = written_at(object, field_path::VERSION)?;
+    let control_plane = version_text_at(object, field_path::VERSION)?;
     let target = plan::written("spec.topology.version", target)?;
-    let workers = workers::versions(current, |worker, _| Ok(written_at(worker, workers::VERSION)?))?;
+    let workers = workers::versions(current, |worker, _| Ok(version_text_at(worker, workers::VERSION)?))?;
     let lowest = plan::lowest(workers.values().map(VersionText::version).cloned(), control_plane.version());
     let lowest = lowest.map(VersionText::from);
     let way = Way { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };

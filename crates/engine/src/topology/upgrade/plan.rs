@@ -105,7 +105,7 @@ impl fmt::Display for Part {
 ///
 /// # Errors
 /// Why it is not a plan.
-pub fn check(from: &str, to: &str, plan: &world::UpgradePlan) -> Result<(), PlanError> {
+pub fn check(from: &str, to: &str, plan: &world::PlannedVersions) -> Result<(), PlanError> {
     let [start, target] = [from, to].map(|text| written("the version", text));
     let control_plane = start?;
     let way = Way { workers: Some(control_plane.clone()), control_plane, target: target? };

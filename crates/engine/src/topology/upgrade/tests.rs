@@ -498,7 +498,7 @@ fn an_extension_may_plan_the_upgrade() {
     // UP-12, UP-15
     let plan = |control_plane: &[&str], workers: &[&str]| {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Some(model::world::UpgradePlan { control_plane: texts(control_plane), workers: texts(workers) })
+        Some(model::world::PlannedVersions { control_plane: texts(control_plane), workers: texts(workers) })
     };
     let mut fleet = timeline();
     fleet.class["upgrade"] = json!({"external": {"generateUpgradePlanExtension": "plan.ext"}});

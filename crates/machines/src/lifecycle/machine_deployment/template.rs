@@ -71,13 +71,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use model::rollouts::{Effect, Owner, ROWS};
+    use model::rollouts::{ROWS, RolloutEffect, RolloutOwner};
 
     #[test]
     fn the_fields_that_replace_machines_are_those_of_the_rollout_table() {
         // MA-21.1, ROLL-9
-        let replaces = ROWS.iter().filter(|row| row.owners.contains(&Owner::MachineDeployment));
-        let mut paths: Vec<&str> = replaces.filter(|row| row.effect == Effect::Replaces).map(|row| row.path).collect();
+        let replaces = ROWS.iter().filter(|row| row.owners.contains(&RolloutOwner::MachineDeployment));
+        let mut paths: Vec<&str> =
+            replaces.filter(|row| row.effect == RolloutEffect::Replaces).map(|row| row.path).collect();
         let mut ours = REPLACING.to_vec();
         paths.sort_unstable();
         ours.sort_unstable();

@@ -11,8 +11,8 @@ use crate::lifecycle::clone::{Extra, clone};
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::fields::{map_mut, owner, reference_value, set, text, texts};
 use crate::lifecycle::names;
-use model::hub::naming::label_value_of;
-use model::hub::{ContractRef, Named, Object, label};
+use model::hub::naming::to_label_value;
+use model::hub::{ContractRef, NameSubject, Object, label};
 
 /// What the Machine controller removes last.
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
@@ -32,7 +32,7 @@ pub(in crate::lifecycle) const IN_PLACE: [&str; 6] = [
 pub(super) fn labels(set: &Object) -> BTreeMap<String, String> {
     let mut labels = texts(set, "spec.template.metadata.labels");
     labels.insert(label::CLUSTER_NAME.to_owned(), text(set, "spec.clusterName").to_owned());
-    labels.insert(label::SET_NAME.to_owned(), label_value_of(set.name()).into_owned());
+    labels.insert(label::SET_NAME.to_owned(), to_label_value(set.name()).into_owned());
     if let Some(deployment) = set.label(label::MACHINE_DEPLOYMENT_NAME) {
         labels.insert(label::MACHINE_DEPLOYMENT_NAME.to_owned(), deployment.to_owned());
     }
@@ -93,7 +93,7 @@ fn name(context: &Context<'_>, set: &Object, number: usize) -> Result<String, Fa
         count += 1;
         names::end(set, &purpose, count, context.time_of_names())
     };
-    names::of_machine(context, set, Named::Machine(set.name()), "spec.machineNaming.template", end)
+    names::of_machine(context, set, NameSubject::Machine(set.name()), "spec.machineNaming.template", end)
 }
 
 /// A Machine without references.

@@ -287,7 +287,7 @@ fn is_in_scope(scope: &Scope, objects: &Objects, id: &ObjectId) -> Option<bool> 
     if !scope.has_namespace(&id.key.namespace) {
         return Some(false);
     }
-    let Some(object) = objects.get(id).filter(|_| scope.looks_at_labels()) else { return Some(true) };
+    let Some(object) = objects.get(id).filter(|_| scope.filters_labels()) else { return Some(true) };
     let clusters = GroupKind::core("Cluster");
     if !objects.is_listed(&clusters) {
         return None;

@@ -7,11 +7,11 @@ use crate::lifecycle::fields::{remaining, time};
 use crate::lifecycle::hooks::{CLEANUP, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS, hooks};
 use crate::lifecycle::step::Step;
 use model::hub::Object;
-use model::rollouts::Owner;
+use model::rollouts::RolloutOwner;
 
 /// Whether the Machines of a control plane have the hook.
 pub(super) fn is_used_by(control_plane: &Object) -> bool {
-    Owner::control_plane(control_plane.kind()) == Owner::KubeadmControlPlane
+    RolloutOwner::control_plane(control_plane.kind()) == RolloutOwner::KubeadmControlPlane
 }
 
 /// The Machine whose hook is removed in this step: the one that was deleted first, if its member may leave etcd and has had the

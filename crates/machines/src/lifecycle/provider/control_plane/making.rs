@@ -19,7 +19,7 @@ use crate::lifecycle::names;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Step;
 use model::hub::contract::Contract;
-use model::hub::{ContractRef, Named, Object, label, version_of};
+use model::hub::{ContractRef, NameSubject, Object, label, version_of};
 
 /// The finalizer of Machines (MA-1.7).
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
@@ -67,7 +67,7 @@ fn name(scene: &Scene<'_>, members: &[Member]) -> Result<String, Fault> {
         Contract::V1Beta1 => "spec.machineNamingStrategy.template",
         Contract::V1Beta2 => "spec.machineNaming.template",
     };
-    names::of_machine(scene.context, object, Named::ControlPlaneMachine(object.name()), path, end)
+    names::of_machine(scene.context, object, NameSubject::ControlPlaneMachine(object.name()), path, end)
 }
 
 /// The Machine (CT-10.12), in the failure domain that has the fewest.

@@ -12,7 +12,7 @@ use crate::lifecycle::names::short_hash;
 use crate::lifecycle::step::Step;
 use golang::calendar::Moment;
 use model::hub::{ContractRef, Object, annotation};
-use model::rollouts::{Effect, Owner, differences, initialized_as_joined, row};
+use model::rollouts::{RolloutEffect, RolloutOwner, differences, initialized_as_joined, rule_for};
 
 /// On a Machine: what of the control plane's spec it was made from, besides version, infrastructure and configuration.
 pub(super) const MADE_FROM: &str = "lifecycle.topologist.dev/made-from";
@@ -36,7 +36,7 @@ pub(super) fn all(scene: &Scene<'_>, template: &ContractRef, members: &[Member],
 
 /// What differs in a Machine.
 fn differing(object: &Object, template: &ContractRef, member: &Member) -> Vec<String> {
-    let owner = Owner::control_plane(object.kind());
+    let owner = RolloutOwner::control_plane(object.kind());
     let mut reasons = Vec::new();
     let wanted = text(object, "spec.version");
     if member.version() != wanted {
@@ -46,12 +46,12 @@ fn differing(object: &Object, template: &ContractRef, member: &Member) -> Vec<St
         reasons.push(format!("Infrastructure of another template than {} {}", template.kind, template.name));
     }
     match (owner, member.config.as_deref()) {
-        (Owner::KubeadmControlPlane, Some(config)) if config.kind() == "KubeadmConfig" => {
+        (RolloutOwner::KubeadmControlPlane, Some(config)) if config.kind() == "KubeadmConfig" => {
             if differs(object, config) {
                 reasons.push("KubeadmConfig is not up-to-date".to_owned());
             }
         }
-        (Owner::KubeadmControlPlane, _) => {}
+        (RolloutOwner::KubeadmControlPlane, _) => {}
         _ => {
             let made_from = member.machine.annotation(MADE_FROM);
             if made_from.is_some_and(|known| known != made_from_now(object)) {
@@ -63,10 +63,10 @@ fn differing(object: &Object, template: &ContractRef, member: &Member) -> Vec<St
 }
 
 /// Whether an infrastructure machine was cloned from another template (ROLL-2); one that does not say so was not.
-fn is_of_other_template(owner: Owner, made: &Object, template: &ContractRef) -> bool {
+fn is_of_other_template(owner: RolloutOwner, made: &Object, template: &ContractRef) -> bool {
     let decides = |name: &str| {
-        let row = row(owner, &format!("spec.machineTemplate.spec.infrastructureRef.{name}"));
-        row.is_some_and(|row| row.effect == Effect::Replaces)
+        let row = rule_for(owner, &format!("spec.machineTemplate.spec.infrastructureRef.{name}"));
+        row.is_some_and(|row| row.effect == RolloutEffect::Replaces)
     };
     let differs = |name: &str, now: &str| made.annotation(name).is_some_and(|known| known != now);
     let kind = format!("{}.{}", template.kind, template.api_group);
@@ -79,18 +79,18 @@ fn differs(object: &Object, config: &Object) -> bool {
     let (made, now) = (map(config.at("spec")), map(object.at(CONFIG)));
     let has_joined = config.at("spec.joinConfiguration.controlPlane").is_some();
     let version = text(object, "spec.version");
-    let replaces = |effect: Effect| match effect {
-        Effect::Replaces => true,
-        Effect::ReplacesJoined => has_joined,
-        Effect::ReplacesInitialized => !has_joined,
+    let replaces = |effect: RolloutEffect| match effect {
+        RolloutEffect::Replaces => true,
+        RolloutEffect::ReplacesJoined => has_joined,
+        RolloutEffect::ReplacesInitialized => !has_joined,
         _ => false,
     };
     let compare = |made: &Map<String, Value>, now: &Map<String, Value>| {
         let (made, now) = (Value::Object(made.clone()), Value::Object(now.clone()));
-        let owner = Owner::KubeadmControlPlane;
+        let owner = RolloutOwner::KubeadmControlPlane;
         differences(owner, version, CONFIG, Some(&made), Some(&now))
             .iter()
-            .any(|leaf| row(owner, &leaf.path).is_some_and(|row| replaces(row.effect)))
+            .any(|leaf| rule_for(owner, &leaf.path).is_some_and(|row| replaces(row.effect)))
     };
     if has_joined {
         return compare(&without(&joined(made), "initConfiguration"), &without(&joined(now), "initConfiguration"));
@@ -125,11 +125,12 @@ fn joined(mut spec: Map<String, Value>) -> Map<String, Value> {
 pub(super) fn made_from_now(object: &Object) -> String {
     const COMPARED: [&str; 3] =
         ["spec.version", "spec.machineTemplate.spec.infrastructureRef", "spec.machineTemplate.infrastructureRef"];
-    let owner = Owner::control_plane(object.kind());
+    let owner = RolloutOwner::control_plane(object.kind());
     let leaves = differences(owner, "", "spec", None, object.at("spec"));
     let decides = |path: &str| {
         !COMPARED.iter().any(|compared| path.starts_with(compared))
-            && row(owner, path).is_some_and(|row| matches!(row.effect, Effect::Replaces | Effect::ReplacesByGroup))
+            && rule_for(owner, path)
+                .is_some_and(|row| matches!(row.effect, RolloutEffect::Replaces | RolloutEffect::ReplacesByGroup))
     };
     let mut lines: Vec<String> = leaves
         .iter()
@@ -142,7 +143,7 @@ pub(super) fn made_from_now(object: &Object) -> String {
 
 /// Whether the time has come to replace a Machine (ROLL-6); a time in the future is looked at again then.
 fn due(scene: &Scene<'_>, member: &Member, step: &mut Step) -> Option<String> {
-    let after = times(scene.object, Effect::ReplacesAfter, ["spec.rollout.after", "spec.rolloutAfter"]);
+    let after = times(scene.object, RolloutEffect::ReplacesAfter, ["spec.rollout.after", "spec.rolloutAfter"]);
     let after = after.and_then(|path| time(scene.object, path));
     if let (Some(after), Some(made)) = (after, created(&member.machine))
         && made < after
@@ -151,16 +152,19 @@ fn due(scene: &Scene<'_>, member: &Member, step: &mut Step) -> Option<String> {
         return Some("rollout.after has passed".to_owned());
     }
     let paths = ["spec.rollout.before.certificatesExpiryDays", "spec.rolloutBefore.certificatesExpiryDays"];
-    let days = times(scene.object, Effect::ReplacesExpiring, paths).and_then(|path| number(scene.object, path))?;
+    let days =
+        times(scene.object, RolloutEffect::ReplacesExpiring, paths).and_then(|path| number(scene.object, path))?;
     let expires = time(&member.machine, "status.certificatesExpiryDate")?;
     let begins = expires.plus(days.checked_mul(24 * 60 * 60)?.checked_mul(golang::calendar::SECOND)?.checked_neg()?)?;
     has_come(scene, begins, step).then(|| format!("certificates expire within {days} days"))
 }
 
 /// The path that is set and that has this effect for the kind.
-fn times<'a>(object: &Object, effect: Effect, paths: [&'a str; 2]) -> Option<&'a str> {
-    let owner = Owner::control_plane(object.kind());
-    paths.into_iter().find(|path| object.at(path).is_some() && row(owner, path).is_some_and(|row| row.effect == effect))
+fn times<'a>(object: &Object, effect: RolloutEffect, paths: [&'a str; 2]) -> Option<&'a str> {
+    let owner = RolloutOwner::control_plane(object.kind());
+    paths
+        .into_iter()
+        .find(|path| object.at(path).is_some() && rule_for(owner, path).is_some_and(|row| row.effect == effect))
 }
 
 /// Whether a time has come; else the step is made again then.
