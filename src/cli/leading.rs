@@ -18,7 +18,7 @@ use super::args::Serve;
 use super::args::leading::{Controllers, Flags};
 use super::tasks::supervise;
 use engine::topology::{Options, SizeLimit};
-use machines::lifecycle::{GroupKind, Settings};
+use machines::lifecycle::{GroupKind, MachineSettings};
 use model::hub::Kind;
 use schema::budget::MemoryPool;
 use server::extension_client::Clients;
@@ -120,7 +120,7 @@ pub(super) struct Shared<'a> {
 /// What the machine controllers need besides what all controllers need.
 #[derive(Clone, Debug)]
 pub(super) struct Machines {
-    pub settings: Settings,
+    pub settings: MachineSettings,
     pub workloads: Arc<dyn WorkloadClusters>,
 }
 

@@ -46,7 +46,7 @@ use super::validate::{complain, denials};
 use engine::topology::plan::Fold;
 use golang::calendar::Moment;
 use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
-use machines::lifecycle::{GroupKind, ObjectId, Settings};
+use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
 use model::hub::{Object, ObjectKey};
 use model::world::{Found, Record};
 use schema::budget::Stop;
@@ -67,8 +67,15 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     let recorded = extensions.as_ref().filter(|_| !options.live).and_then(|extensions| extensions.recorded_start());
     let start = options.now.or(recorded).unwrap_or_else(Timestamp::now);
     let began = Some(Moment { seconds: start.as_second(), nanos: 0 });
-    let settings =
-        Settings { timings, fixed, failures, runtime_hooks, began, plays_managed: true, ..Settings::default() };
+    let settings = MachineSettings {
+        timings,
+        fixed,
+        failures,
+        runtime_hooks,
+        began,
+        plays_managed: true,
+        ..MachineSettings::default()
+    };
     let sides = sides.with_extensions(extensions.as_ref());
     if let Some(code) = sides.unusable(options)? {
         return Ok(ExitCode::from(code));
@@ -238,7 +245,7 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
 /// What happened to each Cluster, and why some are stuck; nothing when an object of the files is denied.
 ///
 /// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of a twin.
-fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Option<Outcome>> {
+fn simulate(sides: &Sides, settings: &MachineSettings, options: &Simulate) -> Result<Option<Outcome>> {
     // What a cluster has stored is not judged again.
     if (sides.connection.is_none() && has_denials(&sides.before)?)
         || sides.after.as_ref().map_or(Ok(false), has_denials)?
@@ -354,7 +361,7 @@ fn taken(topologies: &mut Fold, cluster: &ObjectKey) -> Vec<Arc<Object>> {
 
 /// Where extensions are called, Clusters are among the objects.
 fn is_cluster(object: &Object) -> bool {
-    GroupKind::of(object).is_core("Cluster")
+    GroupKind::for_object(object).is_core("Cluster")
 }
 
 /// What differs on the other side.
@@ -418,7 +425,7 @@ impl Ended {
 struct Run<'a> {
     before: State,
     change: Option<Change>,
-    settings: &'a Settings,
+    settings: &'a MachineSettings,
     start: Moment,
     limit: Duration,
     /// Ends all simulations.

@@ -15,7 +15,7 @@ use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::server::{self, Server};
 use apiserver::Options;
 use apiserver::workloads::Workloads;
-use machines::lifecycle::settings::Endpoint;
+use machines::lifecycle::settings::ServerAddress;
 use model::hub::ObjectKey;
 
 /// The port where they listen by default.
@@ -70,7 +70,7 @@ impl WorkloadServer {
     pub(super) fn machines(&self, options: &Serve) -> Result<Machines> {
         let address = self.handle.address;
         let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
-        let endpoint = Endpoint { host: ip.to_string(), port: address.port() };
+        let endpoint = ServerAddress { host: ip.to_string(), port: address.port() };
         Ok(Machines { settings: options.lifecycle_settings(endpoint)?, workloads: Arc::new(self.handle.clone()) })
     }
 

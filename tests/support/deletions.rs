@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use topologist::calendar::Moment;
 use topologist::garbage::Propagation;
 use topologist::hub::{Object, ObjectKey};
-use topologist::lifecycle::fold::Fold;
-use topologist::lifecycle::{GroupKind, ObjectId, Settings};
+use topologist::lifecycle::simulator::MachineSimulator;
+use topologist::lifecycle::{GroupKind, MachineSettings, ObjectId};
 
 use Form::{Blocking, OtherKind, Plain, Renamed, UnknownKind};
 use Step::{Delete, Own, Release};
@@ -147,12 +147,12 @@ impl<S: Store> Player<S> {
 }
 
 /// The store of simulations.
-pub struct VirtualClock(Fold);
+pub struct VirtualClock(MachineSimulator);
 
 impl VirtualClock {
     pub fn new() -> Self {
         let now = Moment::parse("2026-01-01T00:00:00Z").unwrap();
-        let mut fold = Fold::new(Settings::default(), now);
+        let mut fold = MachineSimulator::new(MachineSettings::default(), now);
         for kind in ["ConfigMap", "Secret"] {
             fold.objects.set_listed(&GroupKind::new("", kind), None);
         }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use super::Simulation;
 use super::timeline::owner_of;
 use golang::calendar::{Moment, SECOND, format_seconds};
-use machines::lifecycle::fold::StoredChange;
 use machines::lifecycle::objects::cluster_of;
+use machines::lifecycle::simulator::StoredChange;
 use model::hub::ObjectKey;
 
 /// How often a rollout may replace each machine of an owner. The chain of an upgrade from one minor version to the next replaces each
@@ -168,7 +168,7 @@ mod tests {
         });
         let machine = Arc::new(Object::try_from(machine).unwrap());
         let (before, after) = if is_made { (None, Some(machine.clone())) } else { (Some(machine.clone()), None) };
-        StoredChange { id: ObjectId::of(&machine), before, after }
+        StoredChange { id: ObjectId::for_object(&machine), before, after }
     }
 
     /// Makes as many machines, and then replaces each of them so often, one after the other.

@@ -34,10 +34,10 @@ use engine::topology::worker::API_VERSION;
 use engine::topology::{Failure, status};
 use golang::calendar::Moment;
 use machines::lifecycle::conditions;
-use machines::lifecycle::fold::{Fold as Machines, StoredChange};
+use machines::lifecycle::dependents::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
 use machines::lifecycle::objects::cluster_of;
-use machines::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
-use machines::lifecycle::{GroupKind, ObjectId, Settings};
+use machines::lifecycle::simulator::{MachineSimulator as Machines, StoredChange};
+use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
 use model::hub::contract::{definition_name, names_contracts};
 use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
 use model::wire::{Decode, WireVersion};
@@ -89,7 +89,7 @@ pub struct Simulation {
 impl Simulation {
     /// A world with the classes, templates and definitions of `topologies`, at a point in time; Clusters are added by
     /// [`Simulation::put_cluster`].
-    pub fn new(topologies: Topologies, settings: Settings, now: Moment) -> Self {
+    pub fn new(topologies: Topologies, settings: MachineSettings, now: Moment) -> Self {
         let mut machines = Machines::new(settings, now);
         machines.admit = |object| {
             admitted::default(object);
@@ -154,7 +154,7 @@ impl Simulation {
     }
 
     /// All objects as they are now.
-    pub fn objects(&self) -> &machines::lifecycle::Objects {
+    pub fn objects(&self) -> &machines::lifecycle::MachineCache {
         &self.machines.objects
     }
 
@@ -169,7 +169,7 @@ impl Simulation {
     /// # Errors
     /// When the object is not a Cluster.
     pub fn put_cluster(&mut self, cluster: &Object) -> Result<(), String> {
-        let id = ObjectId::of(cluster);
+        let id = ObjectId::for_object(cluster);
         match self.machines.objects.get(&id).cloned() {
             None => drop(self.machines.create(None, cluster.clone())?),
             Some(known) => {
@@ -210,14 +210,14 @@ impl Simulation {
     /// # Errors
     /// When it is not stored.
     pub fn put(&mut self, object: &Object) -> Result<(), String> {
-        let known = self.machines.objects.get(&ObjectId::of(object)).cloned();
+        let known = self.machines.objects.get(&ObjectId::for_object(object)).cloned();
         match known {
             None => drop(self.machines.create(None, object.clone())?),
             Some(known) => {
                 let mut after = object.clone();
                 for kept in ["metadata.uid", "metadata.resourceVersion", "metadata.creationTimestamp", "status"] {
                     if let Some(value) = known.at(kept).cloned() {
-                        machines::lifecycle::put_at(&mut after, kept, value);
+                        machines::lifecycle::set_field(&mut after, kept, value);
                     }
                 }
                 self.machines.update(None, &known, after)?;
@@ -483,7 +483,7 @@ impl Simulation {
             Some(known) => {
                 let mut after = Object::clone(&written);
                 if let Some(version) = known.at("metadata.resourceVersion").cloned() {
-                    machines::lifecycle::put_at(&mut after, "metadata.resourceVersion", version);
+                    machines::lifecycle::set_field(&mut after, "metadata.resourceVersion", version);
                 }
                 self.machines.update(None, &known, after)
             }
@@ -496,7 +496,7 @@ impl Simulation {
         let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
         let mut after = (*known).clone();
         for part in ["metadata.labels", "metadata.annotations", "spec.infrastructureRef", "spec.controlPlaneRef"] {
-            machines::lifecycle::put_at(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
+            machines::lifecycle::set_field(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
         }
         self.machines.update(None, &known, after)
     }
@@ -523,7 +523,7 @@ impl Simulation {
         let now = Moment { nanos: 0, ..self.machines.now() }.to_string();
         let status = status::reconciled(Object::as_ref(&known), &run, &now);
         let mut after = (*known).clone();
-        machines::lifecycle::put_at(&mut after, "status", status);
+        machines::lifecycle::set_field(&mut after, "status", status);
         // It was just read.
         let _ = self.machines.update(None, &known, after);
     }
@@ -582,7 +582,7 @@ fn is_of_a_machine(object: &Object) -> bool {
 
 /// Whether an object has changed in nothing that a topology is computed from: in its conditions, or, of a health check, in its status.
 fn is_report(before: Option<&Object>, after: Option<&Object>) -> bool {
-    let is_check = |object: &Object| GroupKind::of(object).is_core("MachineHealthCheck");
+    let is_check = |object: &Object| GroupKind::for_object(object).is_core("MachineHealthCheck");
     before.zip(after).is_some_and(|(before, after)| match is_check(after) {
         true => differ_in_status_alone(before, after),
         false => differ_in_conditions_alone(before, after),
@@ -608,7 +608,7 @@ fn merge(object: &mut Object, path: &str, value: Value) {
         (Some(known), Value::Null) if path.starts_with("metadata.") => known,
         (_, value) => value,
     };
-    machines::lifecycle::put_at(object, path, merged);
+    machines::lifecycle::set_field(object, path, merged);
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Simulation, cluster_id};
-use machines::lifecycle::conditions::{self, Condition, Status};
+use machines::lifecycle::conditions::{self, ConditionState, ConditionStatus};
+use machines::lifecycle::dependents::is_paused;
 use machines::lifecycle::hooks::{self, HoldingHook};
-use machines::lifecycle::wake::is_paused;
-use machines::lifecycle::{GroupKind, ObjectId, Objects, owner_name};
+use machines::lifecycle::{GroupKind, MachineCache, ObjectId, owner_name};
 use model::hub::deletion_hold::is_pause;
 use model::hub::{Object, ObjectKey, annotation};
 
@@ -52,7 +52,7 @@ impl Simulation {
         let id = cluster_id(key);
         let cluster = self.machines.objects.get(&id)?;
         let of_cluster = self.machines.objects.everything_of(key);
-        let ids = of_cluster.iter().map(|object| ObjectId::of(object)).chain([id.clone()]);
+        let ids = of_cluster.iter().map(|object| ObjectId::for_object(object)).chain([id.clone()]);
         for id in ids {
             if let Some(failure) = self.machines.failure(&id) {
                 return Some(format!("{id}: {failure}"));
@@ -60,9 +60,9 @@ impl Simulation {
         }
         let condition = |name: &str| conditions::get(cluster, name);
         let names = ["TopologyReconciled", "Available"];
-        let missing = || Condition::new(Status::Unknown, "NotYetReported", "it was never reported");
+        let missing = || ConditionState::new(ConditionStatus::Unknown, "NotYetReported", "it was never reported");
         let mut bad = names.iter().map(|name| (name, condition(name).unwrap_or_else(missing)));
-        let bad = bad.find(|(_, found)| found.status != Status::True);
+        let bad = bad.find(|(_, found)| found.status != ConditionStatus::True);
         let bad =
             bad.map(|(name, found)| format!("{name} is {}: {}", found.status.name(), in_one_line(&found.message)));
         // A Cluster with enough others is available without the machine.
@@ -106,7 +106,7 @@ fn held(machine: &Object, hook: &HoldingHook<'_>) -> String {
 }
 
 /// How many machines worker sets, control planes and sets of no worker set ask for, if a simulation does not follow as many.
-pub(super) fn too_many_machines(objects: &Objects) -> Option<i64> {
+pub(super) fn too_many_machines(objects: &MachineCache) -> Option<i64> {
     let asks = |kind: &&GroupKind| {
         let is_worker_set = ["MachineDeployment", "MachinePool", "MachineSet"].iter().any(|name| kind.is_core(name));
         is_worker_set || kind.kind.ends_with("ControlPlane")

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use engine::topology::plan::{Action, Part, Step};
 use engine::topology::upgrade::Held;
 use golang::calendar::{Moment, SECOND};
-use machines::lifecycle::conditions::{self, Status};
-use machines::lifecycle::fold::StoredChange;
+use machines::lifecycle::conditions::{self, ConditionStatus};
 use machines::lifecycle::objects::cluster_of;
+use machines::lifecycle::simulator::StoredChange;
 use machines::lifecycle::{PoolInstance, instances};
 use model::hub::{Object, ObjectKey};
 
@@ -321,7 +321,8 @@ impl ClusterTimeline {
 
 /// What a health check says of a machine that it has found unhealthy.
 fn sickness(machine: &Object) -> Option<String> {
-    let found = conditions::get(machine, "HealthCheckSucceeded").filter(|found| found.status == Status::False)?;
+    let found =
+        conditions::get(machine, "HealthCheckSucceeded").filter(|found| found.status == ConditionStatus::False)?;
     Some(format!("unhealthy: {}", found.message.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
@@ -384,7 +385,7 @@ mod tests {
     }
 
     fn note(timeline: &mut Timeline, t: i64, before: Option<Object>, after: Option<Object>) {
-        let id = ObjectId::of(after.as_ref().or(before.as_ref()).unwrap());
+        let id = ObjectId::for_object(after.as_ref().or(before.as_ref()).unwrap());
         timeline.note(&StoredChange { id, before: before.map(Arc::new), after: after.map(Arc::new) }, at(t));
     }
 
@@ -426,7 +427,11 @@ mod tests {
         note(&mut timeline, 2, Some(machine("one", "")), None);
         note(&mut timeline, 3, None, Some(machine("three", "")));
         let mut other = machine("four", "");
-        machines::lifecycle::put_at(&mut other, "metadata.labels", json!({"cluster.x-k8s.io/cluster-name": "green"}));
+        machines::lifecycle::set_field(
+            &mut other,
+            "metadata.labels",
+            json!({"cluster.x-k8s.io/cluster-name": "green"}),
+        );
         note(&mut timeline, 4, None, Some(other));
         assert_eq!(timeline.clusters[&key()].peak_machines, 2);
         assert_eq!(timeline.peak_machines, 3, "of all Clusters together");

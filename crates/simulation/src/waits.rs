@@ -2,7 +2,7 @@
 
 use engine::topology::upgrade::Held;
 use machines::lifecycle::GroupKind;
-use machines::lifecycle::conditions::{self, Status};
+use machines::lifecycle::conditions::{self, ConditionStatus};
 use model::hub::{Kind, Object};
 
 /// How the message of a MachineSet marks a check that keeps it from making machines (MA-17.2 to MA-17.5).
@@ -14,11 +14,11 @@ const CONDITIONS: [&str; 2] = ["VMProvisioned", "Ready"];
 
 /// What an object waits for, or the Machine or pool that it belongs to.
 pub(super) fn waits(object: &Object) -> Vec<Held> {
-    if GroupKind::of(object).is_core(Kind::MachineSet.name()) {
+    if GroupKind::for_object(object).is_core(Kind::MachineSet.name()) {
         return of_checks(object);
     }
     let reason = CONDITIONS.into_iter().find_map(|name| {
-        let found = conditions::get(object, name).filter(|found| found.status == Status::False)?;
+        let found = conditions::get(object, name).filter(|found| found.status == ConditionStatus::False)?;
         REASONS.contains(&&*found.reason).then_some(found.message)
     });
     let held = |reason| machines_of(object).map(|(kind, name)| Held { kind, name, reason });
@@ -27,7 +27,7 @@ pub(super) fn waits(object: &Object) -> Vec<Held> {
 
 /// The checks that keep a MachineSet from making machines which it lacks.
 fn of_checks(set: &Object) -> Vec<Held> {
-    let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == Status::True) else {
+    let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == ConditionStatus::True) else {
         return Vec::new();
     };
     let failing = scaling.message.lines().filter(|line| line.ends_with(CHECK));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::cli::rollout::Side;
 use crate::cli::twins::{self, Twins};
 use engine::topology::plan::Fold;
-use machines::lifecycle::Settings;
+use machines::lifecycle::MachineSettings;
 use model::hub::{Object, ObjectKey};
 use model::world::{Found, ObjectSet};
 use simulation::timeline::ClusterTimeline;
@@ -16,7 +16,7 @@ const JITTER: &str = "startupJitter";
 /// The Clusters, twins together.
 ///
 /// Besides the conditions of plans, no delay and no failure may follow from what an object is called.
-pub(super) fn of(keys: Vec<ObjectKey>, before: &Side, after: Option<&Side>, settings: &Settings) -> Vec<Twins> {
+pub(super) fn of(keys: Vec<ObjectKey>, before: &Side, after: Option<&Side>, settings: &MachineSettings) -> Vec<Twins> {
     if !settings.failures.is_empty() {
         return twins::apart(keys);
     }

@@ -21,7 +21,7 @@ use topologist::kubernetes::contract::Definitions;
 use topologist::kubernetes::extensions::Extensions;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
-use topologist::lifecycle::Settings;
+use topologist::lifecycle::MachineSettings;
 use topologist::lifecycle::settings::Timings;
 use topologist::reconciler::controller::ClassController;
 use topologist::reconciler::extensions::ExtensionController;
@@ -230,7 +230,7 @@ struct Controllers {
 
 impl Controllers {
     fn new(setup: &Setup, workloads: Arc<Remote>, extensions: Arc<Extensions>) -> Self {
-        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
+        let settings = MachineSettings { timings: Timings::NONE, runtime_hooks: false, ..MachineSettings::default() };
         let topologies = TopologyController {
             setup: setup.clone(),
             options: topology::Options::new(false),

@@ -66,7 +66,7 @@ struct World {
 
 impl World {
     fn of(scene: &Scene) -> Self {
-        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
+        let settings = MachineSettings { timings: Timings::NONE, runtime_hooks: false, ..MachineSettings::default() };
         let cluster = cluster_of(scene);
         let mut simulation = Simulation::new(topologies(scene), settings, Moment::parse(BEGIN).unwrap());
         simulation.put_cluster(&cluster).unwrap();
@@ -131,7 +131,7 @@ impl World {
         let outdated = machines.iter().filter(|machine| conditions::is_false(machine, "UpToDate"));
         let of_part = outdated.filter_map(|machine| {
             let name = machine.label(model::hub::label::DEPLOYMENT_NAME).filter(|name| is_on_delete(name))?;
-            Some((ObjectId::of(machine), format!("MachineDeployment/{name}")))
+            Some((ObjectId::for_object(machine), format!("MachineDeployment/{name}")))
         });
         of_part.collect()
     }
@@ -625,7 +625,7 @@ fn a_run_with_too_many_steps_and_one_that_is_stopped_say_so() {
     let scene = Scene::new();
     let cluster = cluster_of(&scene);
     let run = |limit: StepLimit, stop: Stop| {
-        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
+        let settings = MachineSettings { timings: Timings::NONE, runtime_hooks: false, ..MachineSettings::default() };
         let simulation = Simulation::new(topologies(&scene), settings, Moment::parse(BEGIN).unwrap());
         let mut simulation = simulation.with_step_limit(limit).until(stop);
         simulation.put_cluster(&cluster).unwrap();
