@@ -21,8 +21,8 @@ use super::progress::Progress;
 use super::state_dir::StateDir;
 use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::server::{self, Server};
-use apiserver::http::front::{self, Token};
-use apiserver::{Embedded, Options, kubeconfig};
+use apiserver::http::front::{self, BearerToken};
+use apiserver::{ApiOptions, Embedded, kubeconfig};
 use engine::topology::class_status;
 use model::crd;
 use model::hub::contract::assumed_contract;
@@ -42,7 +42,7 @@ pub(super) struct Api {
     server: Server,
     /// The certificate that vouches for the server's, in PEM form.
     authority: String,
-    token: Token,
+    token: BearerToken,
     /// Where it listens.
     pub address: SocketAddr,
     /// What kubectl needs to know.
@@ -87,7 +87,7 @@ impl Api {
     /// # Errors
     /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state directory.
     pub(super) async fn bind(options: &Serve, progress: &Progress) -> Result<Api> {
-        let embedded = Embedded::new(Options::default());
+        let embedded = Embedded::new(ApiOptions::default());
         let loaded = seed(&embedded, &options.load, &options.links, progress)?;
         let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
         // What is counted are the callers of the webhook; these are others.
@@ -103,7 +103,7 @@ impl Api {
             embedded,
             server,
             authority,
-            token: Token::make()?,
+            token: BearerToken::generate()?,
             address,
             kubeconfig,
             _state: state,

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topologist::embedded::workloads::Workloads;
-use topologist::embedded::{Embedded, Options};
+use topologist::embedded::workloads::WorkloadApis;
+use topologist::embedded::{ApiOptions, Embedded};
 use topologist::hub::ObjectKey;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
@@ -30,14 +30,14 @@ use crate::kubectl_client::Kubectl;
 
 /// Workload clusters behind a listener with TLS.
 pub struct Served {
-    pub workloads: Workloads,
+    pub workloads: WorkloadApis,
     address: SocketAddr,
     authority: String,
 }
 
 impl Served {
     pub async fn start() -> Self {
-        let workloads = Workloads::new(Options::default()).unwrap();
+        let workloads = WorkloadApis::new(ApiOptions::default()).unwrap();
         let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let metrics = Arc::new(Metrics::default());
         let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
@@ -128,7 +128,7 @@ fn kubectl_lists_describes_cordons_and_drains() {
 async fn live_checks_read_nodes_with_the_kubeconfig_of_the_cluster() {
     // DEC-40, DEC-54
     let served = Served::start().await;
-    let management = Embedded::new(Options::default());
+    let management = Embedded::new(ApiOptions::default());
     let metadata = json!({"name": "1e3-kubeconfig"});
     let data = json!({"value": STANDARD.encode(served.kubeconfig(&key()))});
     let secret: Secret = serde_json::from_value(json!({"metadata": metadata, "data": data})).unwrap();
@@ -167,7 +167,7 @@ fn a_thousand_workload_clusters_take_little_memory() {
 
 fn print_memory_of_an_api() {
     const CLUSTERS: usize = 1_000;
-    let workloads = Workloads::new(Options::default()).unwrap();
+    let workloads = WorkloadApis::new(ApiOptions::default()).unwrap();
     // The first one compiles the schemas that all of them share.
     workloads.open(&key()).unwrap();
     let before = private_bytes();

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use topologist::budget::MemoryPool;
-use topologist::embedded::workloads::Workloads;
-use topologist::embedded::{Embedded, Options};
+use topologist::embedded::workloads::WorkloadApis;
+use topologist::embedded::{ApiOptions, Embedded};
 use topologist::extension_client::Clients;
 use topologist::hub::ObjectKey;
 use topologist::kubernetes::cache::Cache;
@@ -53,13 +53,13 @@ pub(super) struct Ground {
     /// What is registered of ExtensionConfigs.
     pub extensions: Arc<Extensions>,
     metrics: Arc<Metrics>,
-    workloads: Workloads,
+    workloads: WorkloadApis,
     _tasks: JoinSet<()>,
 }
 
 /// The workload clusters, reached over the wire.
 struct Remote {
-    workloads: Workloads,
+    workloads: WorkloadApis,
     wire: Arc<Wire>,
 }
 
@@ -94,7 +94,7 @@ impl WorkloadClusters for Remote {
 impl Ground {
     /// Answers to writes are delayed by this.
     pub(super) async fn start(delay: Duration) -> Self {
-        let embedded = Embedded::new(Options::default());
+        let embedded = Embedded::new(ApiOptions::default());
         embedded.load(crd::definitions()).unwrap();
         let (wire, metrics) = (Wire::new(delay), Arc::<Metrics>::default());
         let client = wire.client(&embedded.client());
@@ -111,7 +111,7 @@ impl Ground {
         let mut tasks = JoinSet::new();
         tasks.spawn(watch::keep_current(client.clone(), cache, metrics.clone()));
         tasks.spawn(election.run(CancellationToken::new()));
-        let workloads = Workloads::new(Options::default()).unwrap();
+        let workloads = WorkloadApis::new(ApiOptions::default()).unwrap();
         let remote = Arc::new(Remote { workloads: workloads.clone(), wire: wire.clone() });
         let extensions = Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone()));
         let (counted, registered) = (metrics.clone(), extensions.clone());

@@ -1,4 +1,4 @@
-//! The schema of a kind that is served: what objects may hold, and how they are merged.
+//! Schemas of served kinds, for validation and merging.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ pub(crate) use schema::openapi::ObjectFault;
 use schema::openapi::ResourceSchema;
 use schema::ssa;
 
-/// A schema in the forms in which a server uses it.
+/// A schema compiled for validation and merging.
 #[derive(Debug)]
-pub struct Structure {
-    /// How objects are merged.
+pub struct KindSchema {
+    /// The merge schema.
     pub merging: ssa::MergeSchema,
     schema: ResourceSchema,
 }
 
-impl Structure {
+impl KindSchema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// When it has not the shape of a schema, or a pattern cannot be used.
+    /// When it is not a schema, or a pattern is invalid.
     pub fn compile(openapi: Value) -> Result<Self, String> {
         let merging = ssa::MergeSchema::from_openapi(&openapi);
-        Ok(Structure { merging, schema: ResourceSchema::compile(Arc::new(openapi))? })
+        Ok(KindSchema { merging, schema: ResourceSchema::compile(Arc::new(openapi))? })
     }
 }
 
-impl Deref for Structure {
+impl Deref for KindSchema {
     type Target = ResourceSchema;
 
     fn deref(&self) -> &ResourceSchema {
