@@ -282,7 +282,7 @@ fn simulate(sides: &Sides, settings: &MachineSettings, options: &Simulate) -> Re
         stuck.extend(end.stuck.map(|end| (key, end)));
         objects.extend(end.objects);
     }
-    Ok(Some(Outcome { timeline: Timeline::of(clusters), stuck, objects }))
+    Ok(Some(Outcome { timeline: Timeline::merge(clusters), stuck, objects }))
 }
 
 /// What happened, the Clusters that are stuck, and the objects at the end if they are asked for.

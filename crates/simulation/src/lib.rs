@@ -1,18 +1,19 @@
-//! A rollout on a virtual clock: topologies and machines together, from files to the last Node.
+//! Simulation of rollouts on a virtual clock: topologies and machines together, from files to the last Node.
 //!
 //! ```text
-//!            ┌─ topology::plan::Fold: one plan of a Cluster ─► its steps
-//! Cluster ───┤        ▲ objects, as they are                     │ writes
-//!            ├─ lifecycle::fold::Fold: steps of all objects ◄────┤        nothing left to do ─► the clock goes on
-//!            ├─ templates.rs: templates that nothing uses   ◄────┘
-//!                     └─► timeline.rs: what happened when, and how many machines there were; stuck.rs: why it goes no further
+//!            ┌─ topology::plan::Fold: one plan of a Cluster ────► its steps
+//! Cluster ───┤        ▲ current objects                             │ writes
+//!            ├─ lifecycle::simulator: steps of all objects ◄────────┤     nothing is due ─► the clock advances
+//!            ├─ templates.rs: unused templates ◄────────────────────┘
+//!            └─► timeline.rs: events and machine counts; diagnosis.rs: reasons of Clusters that do not converge
 //! ```
 //!
-//! It is the computation of the controllers, with providers that take the times of [`machines::lifecycle::settings::Timings`].
+//! It runs the computation of the controllers, with providers whose delays are
+//! [`machines::lifecycle::settings::Timings`].
 
-mod admitted;
+mod defaults;
 mod endless;
-mod stuck;
+mod diagnosis;
 mod templates;
 pub mod timeline;
 mod waits;
@@ -23,9 +24,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+pub use self::diagnosis::STOPPED;
 pub use self::endless::StepLimit;
 use self::endless::{Replacements, STEPS};
-pub use self::stuck::STOPPED;
 use self::timeline::Timeline;
 use engine::topology::hooks::DeletionGuard;
 use engine::topology::plan::{Fold as Topologies, Part, Rollout, Step};
@@ -44,18 +45,18 @@ use model::wire::{Decode, WireVersion};
 use model::world::{Found, ObjectSet, Record};
 use schema::budget::Stop;
 
-/// After how many runs of a topology at one time a simulation ends: it would go on for ever.
+/// Maximum number of runs of a topology at one time; beyond it, the simulation would not end.
 const RUNS: usize = 10_000;
 /// How a simulation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// Nothing is left to do.
     Converged,
-    /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the reason.
+    /// Nothing is due, or the time is over, and these Clusters did not converge, each with the reason.
     Stuck(BTreeMap<ObjectKey, String>),
 }
 
-/// Topologies and machines, and the time.
+/// A simulation of topologies and machines.
 #[derive(Debug)]
 pub struct Simulation {
     machines: Machines,
@@ -65,21 +66,21 @@ pub struct Simulation {
     /// What the last plan of a Cluster held back, or why there is none.
     held: BTreeMap<ObjectKey, Vec<Held>>,
     failures: BTreeMap<ObjectKey, String>,
-    /// What a Cluster waits for by its topology, under its own id, and what its machines wait for.
+    /// What a Cluster waits for: its topology (under the id of the Cluster), and its machines.
     waits: BTreeMap<ObjectKey, BTreeMap<ObjectId, Vec<Held>>>,
     pub timeline: Timeline,
     /// Whether the last run ended because its time was over.
     pub ran_out: bool,
-    /// How many machines are asked for, if they are too many.
+    /// Number of desired machines, if it exceeds the limit.
     too_many: Option<i64>,
     replacements: Replacements,
-    /// The Clusters whose machines are replaced without end, each with what is said of it.
+    /// Clusters whose machines are replaced without end, each with a message.
     endless: BTreeMap<ObjectKey, String>,
-    /// The number of steps of machines at the start of the run, and of plans since then.
+    /// Number of machine steps at the start of the run, and of plans since then.
     steps_before: u64,
     plans: u64,
     step_limit: StepLimit,
-    /// Whether the run has taken too many steps.
+    /// Whether the run has exceeded its step limit.
     is_exhausted: bool,
     stop: Stop,
     /// Whether the run was stopped.
@@ -87,23 +88,23 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A world with the classes, templates and definitions of `topologies`, at a point in time; Clusters are added by
-    /// [`Simulation::put_cluster`].
+    /// A simulation with the classes, templates and definitions of `topologies`, at a point in time; Clusters are added
+    /// by [`Simulation::put_cluster`].
     pub fn new(topologies: Topologies, settings: MachineSettings, now: Moment) -> Self {
         let mut machines = Machines::new(settings, now);
         machines.admit = |object| {
-            admitted::default(object);
+            defaults::default(object);
             templates::protect(object);
         };
         if let Some(objects) = topologies.facts().objects() {
             for object in objects.iter() {
                 define(&mut machines, objects, object);
-                // Two files do not have the same object: the facts have it once.
+                // The facts contain each object once, even if several files do.
                 let _ = machines.create(None, Object::clone(object));
             }
         }
         for key in topologies.facts().class_keys() {
-            // The controllers of machines ask only whether it exists, unless the caller puts the whole class.
+            // The controllers of machines only check that it exists, unless the caller adds the whole class.
             let _ = machines.create(None, named_class(key));
         }
         let mut simulation = Simulation {
@@ -129,42 +130,42 @@ impl Simulation {
         simulation
     }
 
-    /// The same, whose runs end when `stop` is due: what is not done then is stuck.
+    /// Ends runs when `stop` is due; unfinished Clusters are then stuck.
     #[must_use]
     pub fn until(self, stop: Stop) -> Self {
         Simulation { stop, ..self }
     }
 
-    /// The same, with another bound of steps.
+    /// Sets another step limit.
     #[must_use]
     #[cfg(test)]
     pub(crate) fn with_step_limit(self, step_limit: StepLimit) -> Self {
         Simulation { step_limit, ..self }
     }
 
-    /// What time it is.
+    /// The current time.
     pub fn now(&self) -> Moment {
         self.machines.now()
     }
 
-    /// The Clusters as they are now.
+    /// The current Clusters.
     pub fn clusters(&self) -> impl Iterator<Item = ObjectKey> {
         let all: Vec<ObjectKey> = self.topologies.facts().cluster_keys().cloned().collect();
         all.into_iter()
     }
 
-    /// All objects as they are now.
+    /// The current objects.
     pub fn objects(&self) -> &machines::lifecycle::MachineCache {
         &self.machines.objects
     }
 
-    /// The topologies, to change classes as users would. Their Clusters are due.
+    /// The topologies, mutable, to change classes like a user. Their Clusters become due.
     pub fn topologies_mut(&mut self) -> &mut Topologies {
         self.due.extend(self.topologies.facts().cluster_keys().cloned());
         &mut self.topologies
     }
 
-    /// Creates a Cluster in the shape of v1beta2, or gives it another spec, as a user would.
+    /// Creates a Cluster in the v1beta2 form, or updates its spec, like a user.
     ///
     /// # Errors
     /// When the object is not a Cluster.
@@ -176,7 +177,7 @@ impl Simulation {
                 let mut after = (*known).clone();
                 for part in ["spec.topology", "metadata.labels", "metadata.annotations", "spec.paused"] {
                     let value = cluster.at(part).cloned().unwrap_or(Value::Null);
-                    // What the topology has written stays.
+                    // Fields written by the topology are kept.
                     merge(&mut after, part, value);
                 }
                 self.machines.update(None, &known, after)?;
@@ -186,11 +187,11 @@ impl Simulation {
         Ok(())
     }
 
-    /// Takes over a Cluster in the shape of v1beta2 and its objects, as a running management cluster has them. What other providers
-    /// have brought up, the simulated ones go on with.
+    /// Adopts a Cluster in the v1beta2 form and its objects from a running management cluster. The simulated providers
+    /// continue from the state of the real ones.
     ///
     /// # Errors
-    /// When there is such an object already.
+    /// When an object exists already.
     pub fn adopt(&mut self, cluster: &Object, objects: &[Arc<Object>]) -> Result<(), String> {
         let mut all: Vec<Object> = objects.iter().map(|object| Object::clone(object)).collect();
         all.push(cluster.clone());
@@ -205,10 +206,10 @@ impl Simulation {
         Ok(())
     }
 
-    /// Creates or changes an object that is no Cluster, as a user would.
+    /// Creates or updates an object other than a Cluster, like a user.
     ///
     /// # Errors
-    /// When it is not stored.
+    /// When it cannot be stored.
     pub fn put(&mut self, object: &Object) -> Result<(), String> {
         let known = self.machines.objects.get(&ObjectId::for_object(object)).cloned();
         match known {
@@ -227,13 +228,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// Deletes an object, as a user would.
+    /// Deletes an object, like a user.
     pub fn delete(&mut self, id: &ObjectId) {
         self.machines.delete(id);
         self.notice();
     }
 
-    /// Runs until nothing is left to do, at most for so long in virtual time. `progress` is told of each new time.
+    /// Runs until nothing is due, or for `most` in virtual time. `progress` is called with each new time.
     pub fn run(&mut self, most: Duration, mut progress: impl FnMut(Moment)) -> End {
         let end = machines::lifecycle::later(self.now(), most);
         (self.ran_out, self.is_exhausted, self.is_stopped) = (false, false, false);
@@ -252,11 +253,11 @@ impl Simulation {
         self.end()
     }
 
-    /// Runs what is due at this time; says whether that came to an end.
+    /// Runs everything that is due at this time; returns whether it settled.
     fn settle(&mut self) -> bool {
         let clusters = self.topologies.facts().cluster_keys().len();
         for _ in 0..RUNS.saturating_mul(1 + clusters) {
-            self.too_many = stuck::too_many_machines(&self.machines.objects);
+            self.too_many = diagnosis::too_many_machines(&self.machines.objects);
             if self.too_many.is_some() {
                 return false;
             }
@@ -279,7 +280,7 @@ impl Simulation {
         false
     }
 
-    /// Takes over what has changed: topologies see it, the timeline notes it, and templates that nothing uses go.
+    /// Processes changes: updates topologies and the timeline, and deletes unused templates.
     fn notice(&mut self) {
         loop {
             let changes = self.machines.take_changes();
@@ -298,7 +299,8 @@ impl Simulation {
         }
     }
 
-    /// Deletes the templates of what goes; a Cluster that is not paused any more lets what waited for it go (DEL-05).
+    /// Deletes the templates of deleted objects; when a Cluster is resumed, also those of objects that waited for it
+    /// (DEL-05).
     fn clean_up_templates(&mut self, change: &StoredChange) {
         let goes_on = |cluster: &Option<Arc<Object>>| cluster.as_deref().is_some_and(|cluster| !is_paused(cluster));
         if !change.id.kind.is_core(Kind::Cluster.name()) {
@@ -315,7 +317,7 @@ impl Simulation {
         }
     }
 
-    /// Counts time and machines from now on. What waits now, waits from the beginning.
+    /// Resets time and machine counts. Current waits start at the beginning.
     pub fn restart(&mut self) {
         let now = self.now();
         self.timeline.restart(now);
@@ -325,17 +327,17 @@ impl Simulation {
         waits.iter().for_each(|(cluster, all)| self.timeline.note_held(cluster, all, now));
     }
 
-    /// Notes what the machines of an object wait for now.
+    /// Records what the machines of an object wait for.
     fn note_waits_of_machines(&mut self, change: &StoredChange) {
         let StoredChange { id, before, after } = change;
-        // A Cluster has what its topology says, under its own id.
+        // The topology uses the id of the Cluster.
         let part = after.as_ref().or(before.as_ref()).filter(|_| !id.kind.is_core(Kind::Cluster.name()));
         let Some(cluster) = part.and_then(|object| cluster_of(object)) else { return };
         let waits = after.as_deref().map(waits::waits).unwrap_or_default();
         self.note_waits(&cluster, id, waits);
     }
 
-    /// Notes what an object of a Cluster waits for now, or the Cluster itself.
+    /// Records what an object of a Cluster, or the Cluster itself, waits for.
     fn note_waits(&mut self, cluster: &ObjectKey, id: &ObjectId, waits: Vec<Held>) {
         let known = self.waits.get(cluster).and_then(|all| all.get(id));
         if known.map(Vec::as_slice).unwrap_or_default() == waits {
@@ -350,7 +352,7 @@ impl Simulation {
         self.timeline.note_held(cluster, &all, self.machines.now());
     }
 
-    /// Shows topologies an object as it is now, and wakes the Cluster that it is about.
+    /// Updates an object in the topologies, and makes its Cluster due.
     fn mirror(&mut self, change: &StoredChange) {
         let StoredChange { id, before, after } = change;
         if id.kind.is_core(Kind::Cluster.name()) {
@@ -378,7 +380,7 @@ impl Simulation {
     }
 
     fn mirror_cluster(&mut self, key: &ObjectKey, after: Option<&Object>) {
-        // Extensions are sent Clusters as they are.
+        // Extensions receive Clusters as they are.
         let is_sent = self.topologies.calls_extensions();
         let facts = self.topologies.facts_mut();
         if let Some(objects) = facts.objects_mut().filter(|_| is_sent) {
@@ -394,7 +396,7 @@ impl Simulation {
         }
     }
 
-    /// One run for the topology of a Cluster (RS-07).
+    /// Runs the topology of a Cluster (RS-07).
     fn plan(&mut self, cluster: &ObjectKey) {
         self.plans += 1;
         let mut outcome = Rollout::default();
@@ -410,7 +412,7 @@ impl Simulation {
             }
         };
         let is_being_deleted = self.machines.objects.get(&cluster_id(cluster)).is_some_and(|it| it.is_being_deleted());
-        // A deletion holds everything else; it is an event, and nothing that a Cluster waits for.
+        // A deletion blocks everything else; it is an event, and not a wait of the Cluster.
         let held = if is_being_deleted { Vec::new() } else { outcome.held.clone() };
         self.note_waits(cluster, &cluster_id(cluster), held);
         self.held.insert(cluster.clone(), outcome.held.clone());
@@ -428,7 +430,7 @@ impl Simulation {
         self.conclude(cluster, &outcome, failure.as_deref());
     }
 
-    /// Asks the hook that may hold the deletion of a Cluster (DEL-01, HK-22); says whether the Cluster goes on.
+    /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22); returns whether the deletion continues.
     fn permit_deletion(&mut self, cluster: &ObjectKey, outcome: &mut Rollout) -> bool {
         let id = cluster_id(cluster);
         let Some(known) = self.machines.objects.get(&id).cloned() else { return true };
@@ -490,7 +492,7 @@ impl Simulation {
         }
     }
 
-    /// Writes what a topology decides about its Cluster: labels, annotations and references.
+    /// Writes the fields of a Cluster that its topology sets: labels, annotations and references.
     fn write_cluster(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), String> {
         let id = cluster_id(cluster);
         let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
@@ -528,7 +530,7 @@ impl Simulation {
         let _ = self.machines.update(None, &known, after);
     }
 
-    /// How it ended: which Clusters are not as they should be.
+    /// The end of a run, with the Clusters that did not converge.
     fn end(&self) -> End {
         let clusters = self.topologies.facts().cluster_keys();
         let stuck: BTreeMap<ObjectKey, String> =
@@ -536,13 +538,13 @@ impl Simulation {
         if stuck.is_empty() { End::Converged } else { End::Stuck(stuck) }
     }
 
-    /// Whether the topology of a Cluster could be computed the last time.
+    /// Whether the last computation of the topology of a Cluster succeeded.
     pub fn is_computed(&self, key: &ObjectKey) -> bool {
         !self.failures.contains_key(key)
     }
 }
 
-/// Tells which contracts the definitions of a kind name, and those of the kind that is cloned from it.
+/// Registers the contracts of a definition, and of the kind cloned from it.
 fn define(machines: &mut Machines, objects: &ObjectSet, object: &Object) {
     let kind = object.kind();
     for kind in [Some(kind), kind.strip_suffix("Template")].into_iter().flatten() {
@@ -559,7 +561,7 @@ fn cluster_id(key: &ObjectKey) -> ObjectId {
     ObjectId::core(Kind::Cluster.name(), &key.namespace, &key.name)
 }
 
-/// Whether a Cluster has changed in what topologies read: of its status, only two conditions.
+/// Whether a Cluster has changed in fields that topologies read: of its status, only two conditions.
 fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool {
     let (Some(before), Some(after)) = (before, after) else { return true };
     let of_metadata = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
@@ -569,8 +571,8 @@ fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool
     !is_same("spec") || !is_same_metadata || ["TopologyReconciled", "ControlPlaneInitialized"].into_iter().any(turns)
 }
 
-/// Whether an object is a Machine, has machines, or is a part of one. Topologies do not wait for these: the machine deployment or the
-/// control plane that has them changes as well.
+/// Whether an object is a Machine, has machines, or is a part of one. Topologies do not wait for these: their machine
+/// deployment or control plane changes as well.
 fn is_of_a_machine(object: &Object) -> bool {
     const KINDS: [&str; 2] = ["Machine", "MachineSet"];
     let is_one = |group: &str, kind: &str| group == GROUP && KINDS.contains(&kind);
@@ -580,7 +582,8 @@ fn is_of_a_machine(object: &Object) -> bool {
         || owners.into_iter().any(|owner| is_one(group_of(&text(owner, "apiVersion")), &text(owner, "kind")))
 }
 
-/// Whether an object has changed in nothing that a topology is computed from: in its conditions, or, of a health check, in its status.
+/// Whether an object has changed only in fields that topologies do not read: in conditions, or, for a health check, in
+/// the status.
 fn is_report(before: Option<&Object>, after: Option<&Object>) -> bool {
     let is_check = |object: &Object| GroupKind::for_object(object).is_core("MachineHealthCheck");
     before.zip(after).is_some_and(|(before, after)| match is_check(after) {
@@ -589,7 +592,7 @@ fn is_report(before: Option<&Object>, after: Option<&Object>) -> bool {
     })
 }
 
-/// A class of which nothing but its name is known.
+/// A class with a name only.
 fn named_class(key: &ObjectKey) -> Object {
     let class = json!({
         "apiVersion": API_VERSION, "kind": Kind::ClusterClass.name(),
@@ -598,7 +601,7 @@ fn named_class(key: &ObjectKey) -> Object {
     Object::try_from(class).unwrap_or_default()
 }
 
-/// Puts `value` at a path; maps of texts are merged with those that are there.
+/// Sets `value` at a path; maps of strings are merged with existing ones.
 fn merge(object: &mut Object, path: &str, value: Value) {
     let merged = match (object.at(path).cloned(), value) {
         (Some(Value::Object(mut known)), Value::Object(new)) if path.starts_with("metadata.") => {

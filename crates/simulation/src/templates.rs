@@ -1,4 +1,4 @@
-//! The templates that MachineDeployments and MachineSets leave behind, as the controllers of templates delete them.
+//! Deletion of templates that MachineDeployments and MachineSets leave behind, as by the template controllers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use machines::lifecycle::simulator::MachineSimulator;
 use machines::lifecycle::{GroupKind, ObjectId, set_field};
 use model::hub::{Object, ObjectKey, annotation, label};
 
-/// Gives a new object of a topology the finalizer that its controller gives it at once (DEL-05, MA-29.1).
+/// Adds the finalizer that the controller adds to a new object of a topology (DEL-05, MA-29.1).
 pub(super) fn protect(object: &mut Object) {
     let Some(maker) = Maker::of(object).filter(|_| object.label(label::OWNED).is_some()) else { return };
     let mut finalizers = finalizers(object);
@@ -32,7 +32,7 @@ pub(super) fn clean_up(machines: &mut MachineSimulator, leaving: &Object) {
     let mut finalizers = finalizers(leaving);
     let before = finalizers.len();
     finalizers.retain(|name| name != maker.finalizer());
-    // What cannot be read might be in use: the finalizer stays.
+    // Unreadable templates might be in use: the finalizer stays.
     let Some(templates) = left_behind(machines, maker, leaving).filter(|_| finalizers.len() < before) else { return };
     templates.iter().for_each(|template| machines.delete(template));
     if maker == Maker::Deployment {
@@ -45,19 +45,19 @@ pub(super) fn clean_up(machines: &mut MachineSimulator, leaving: &Object) {
     let _ = machines.update(None, leaving, after);
 }
 
-/// The objects of a Cluster that may have waited for it.
+/// Objects of a Cluster that may have waited for it.
 pub(super) fn leaving_of(machines: &MachineSimulator, cluster: &ObjectKey) -> Vec<Arc<Object>> {
     let of = |maker: Maker| machines.objects.of_cluster(&GroupKind::core(maker.kind()), cluster);
     Maker::ALL.into_iter().flat_map(of).filter(|object| object.is_being_deleted()).collect()
 }
 
-/// Whether a pause holds the deletion back.
+/// Whether a pause blocks the deletion.
 fn waits(machines: &MachineSimulator, leaving: &Object) -> bool {
     let cluster = cluster_of(leaving).and_then(|key| machines.objects.get(&cluster_id(&key)).cloned());
     leaving.annotation(annotation::PAUSED).is_some() || cluster.is_some_and(|cluster| is_paused(&cluster))
 }
 
-/// The templates that nothing uses any more; `None` if references cannot be read.
+/// Templates that are no longer used; `None` if references cannot be read.
 fn left_behind(machines: &MachineSimulator, maker: Maker, leaving: &Object) -> Option<Vec<ObjectId>> {
     let key = leaving.key();
     let name = match maker {

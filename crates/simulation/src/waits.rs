@@ -1,18 +1,18 @@
-//! What machines wait for before they are made: what the conditions of their objects say about other objects.
+//! What machines wait for before they are created, according to conditions of their objects.
 
 use engine::topology::upgrade::Held;
 use machines::lifecycle::GroupKind;
 use machines::lifecycle::conditions::{self, ConditionStatus};
 use model::hub::{Kind, Object};
 
-/// How the message of a MachineSet marks a check that keeps it from making machines (MA-17.2 to MA-17.5).
+/// Marker of preflight checks in the message of a MachineSet (MA-17.2 to MA-17.5).
 const CHECK: &str = "preflight check failed)";
-/// The reasons of the simulated provider that are about other objects (CT-18.3, CT-19.3).
+/// Reasons of the simulated provider that concern other objects (CT-18.3, CT-19.3).
 const REASONS: [&str; 2] = ["WaitingForClusterInfrastructure", "WaitingForControlPlaneInitialized"];
-/// The conditions of the infrastructure of a Machine, and of a pool, that have them.
+/// Conditions of machine and pool infrastructure with these reasons.
 const CONDITIONS: [&str; 2] = ["VMProvisioned", "Ready"];
 
-/// What an object waits for, or the Machine or pool that it belongs to.
+/// What an object, or its Machine or pool, waits for.
 pub(super) fn waits(object: &Object) -> Vec<Held> {
     if GroupKind::for_object(object).is_core(Kind::MachineSet.name()) {
         return of_checks(object);
@@ -25,7 +25,7 @@ pub(super) fn waits(object: &Object) -> Vec<Held> {
     reason.and_then(held).into_iter().collect()
 }
 
-/// The checks that keep a MachineSet from making machines which it lacks.
+/// Preflight checks that prevent a MachineSet from creating machines.
 fn of_checks(set: &Object) -> Vec<Held> {
     let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == ConditionStatus::True) else {
         return Vec::new();
@@ -39,7 +39,7 @@ fn of_checks(set: &Object) -> Vec<Held> {
     failing.map(held).collect()
 }
 
-/// The Machine or pool of which an object is a part.
+/// The Machine or pool of an object.
 fn machines_of(part: &Object) -> Option<(String, String)> {
     let owners = part.at("metadata.ownerReferences")?.as_array()?;
     let text = |owner: &serde_json::Value, field: &str| Some(owner.get(field)?.as_str()?.to_owned());

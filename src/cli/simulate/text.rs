@@ -3,7 +3,7 @@
 use super::report::{Group, Report, Wait, span, waits_of};
 use crate::cli::output::Text;
 use schema::field::counted;
-use simulation::timeline::{ClusterTimeline, Entry};
+use simulation::timeline::{ClusterTimeline, TimelineEvent};
 
 /// How many Clusters of a group, and how many events, are shown without --all.
 const NAMES: usize = 20;
@@ -112,8 +112,8 @@ fn add_events(text: &mut Text, timeline: &ClusterTimeline, all: bool) {
 }
 
 impl Row {
-    fn of(entry: &Entry) -> Self {
-        let Entry { t, kind, name, what, because } = entry;
+    fn of(entry: &TimelineEvent) -> Self {
+        let TimelineEvent { t, kind, name, what, because } = entry;
         Row { t: *t, subject: format!("{kind} {name}"), what: with_reason(what, because) }
     }
 }

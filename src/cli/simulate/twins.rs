@@ -81,10 +81,10 @@ pub(super) fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use simulation::timeline::{Entry, HeldSpan, MachineSpan};
+    use simulation::timeline::{HeldSpan, MachineSpan, TimelineEvent};
 
     fn timeline(reason: &str) -> ClusterTimeline {
-        let entry = Entry {
+        let entry = TimelineEvent {
             t: 0,
             kind: "Machine".into(),
             name: "blue-md-1".into(),

@@ -1,4 +1,4 @@
-//! Why a Cluster is not as its topology asks for when a simulation ends.
+//! Reasons why a Cluster is not in its desired state when a simulation ends.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use machines::lifecycle::{GroupKind, MachineCache, ObjectId, owner_name};
 use model::hub::deletion_hold::is_pause;
 use model::hub::{Object, ObjectKey, annotation};
 
-/// How many machines a simulation follows: each change of one is a step that looks at all those of its set.
+/// Maximum number of machines in a simulation: each change of one is a step over all machines of its set.
 const MOST_MACHINES: i64 = 10_000;
 
-/// What is said of a Cluster whose simulation was stopped.
+/// Message about a Cluster whose simulation was stopped.
 pub const STOPPED: &str = "its simulation was stopped before the end";
 
 impl Simulation {
-    /// Why a Cluster is not as it should be, if it is not.
+    /// The reason why a Cluster is not in its desired state, if it is not.
     pub(super) fn why_stuck(&self, key: &ObjectKey) -> Option<String> {
         if let Some(wanted) = self.too_many {
             return Some(format!("it asks for {wanted} machines, and a simulation follows {MOST_MACHINES} at most"));
@@ -31,7 +31,7 @@ impl Simulation {
             return Some(STOPPED.to_owned());
         }
         let symptom = self.exhausted().or_else(|| self.symptom(key))?;
-        // What holds an upgrade back is often a machine; the machine says more.
+        // A hold on an upgrade is often caused by a machine, whose message is more specific.
         let is_cause = self.is_exhausted || self.failures.contains_key(key) || self.is_paused(key);
         Some(if is_cause { symptom } else { self.bad_machine(key).unwrap_or(symptom) })
     }
@@ -65,12 +65,12 @@ impl Simulation {
         let bad = bad.find(|(_, found)| found.status != ConditionStatus::True);
         let bad =
             bad.map(|(name, found)| format!("{name} is {}: {}", found.status.name(), in_one_line(&found.message)));
-        // A Cluster with enough others is available without the machine.
+        // A Cluster with enough other machines is available without this one.
         bad.or_else(|| self.bad_machine(key))
     }
 
-    /// A machine of a Cluster that does not run, with the hook that holds its deletion, or with what its provider or its conditions
-    /// say. One whose provider waits for others before it removes its hook comes last.
+    /// A machine of a Cluster that does not run, with the hook that blocks its deletion, or the message of its provider
+    /// or conditions. Machines whose provider waits for others come last.
     fn bad_machine(&self, key: &ObjectKey) -> Option<String> {
         let machines = self.machines.objects.of_cluster(&GroupKind::core("Machine"), key);
         let is_bad = |machine: &&Arc<Object>| !conditions::is_true(machine, "Ready");
@@ -91,7 +91,7 @@ impl Simulation {
     }
 }
 
-/// A machine whose deletion a hook holds: who removes the hook, and since when it holds.
+/// Message about a machine whose deletion is blocked by a hook: who removes the hook, and since when it blocks.
 fn held(machine: &Object, hook: &HoldingHook<'_>) -> String {
     let HoldingHook { annotation, controller, since } = hook;
     let since = if since.is_empty() { String::new() } else { format!(" since {since}") };
@@ -105,7 +105,7 @@ fn held(machine: &Object, hook: &HoldingHook<'_>) -> String {
     }
 }
 
-/// How many machines worker sets, control planes and sets of no worker set ask for, if a simulation does not follow as many.
+/// The number of desired machines, if it exceeds the limit of a simulation.
 pub(super) fn too_many_machines(objects: &MachineCache) -> Option<i64> {
     let asks = |kind: &&GroupKind| {
         let is_worker_set = ["MachineDeployment", "MachinePool", "MachineSet"].iter().any(|name| kind.is_core(name));
@@ -117,13 +117,14 @@ pub(super) fn too_many_machines(objects: &MachineCache) -> Option<i64> {
     (wanted > MOST_MACHINES).then_some(wanted)
 }
 
-/// The parts of a message that say more than that nothing is reported yet; the whole message if there are none.
+/// The parts of a message that are more specific than that nothing is reported yet; the whole message if there are
+/// none.
 fn reported(message: &str) -> String {
     let parts: Vec<&str> = message.split("; ").filter(|part| !part.ends_with("not yet reported")).collect();
     if parts.is_empty() { message.to_owned() } else { parts.join("; ") }
 }
 
-/// The message of a condition, whose parts are lines, for one line.
+/// The message of a condition on one line.
 fn in_one_line(message: &str) -> String {
     let lines = message.lines().map(|line| line.trim().trim_start_matches("* ")).filter(|line| !line.is_empty());
     let mut text = String::new();

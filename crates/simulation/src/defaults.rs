@@ -1,4 +1,4 @@
-//! The defaults that the mutating webhook gives to objects of machines when they are created.
+//! Defaults that the mutating webhook adds to objects of machines on creation.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use engine::admission::{Operation, Phase, Question, Request, Settings};
 use model::hub::{GROUP, Kind, Object};
 use model::wire::WireVersion;
 
-/// Adds defaults to a new object. Clusters and ClusterClasses have theirs already.
+/// Adds defaults to a new object. Clusters and ClusterClasses have them already.
 pub(super) fn default(object: &mut Object) {
     let kind = Kind::OF_MACHINES.into_iter().find(|kind| object.group() == GROUP && object.kind() == kind.name());
     let Some(kind) = kind else { return };
@@ -24,7 +24,7 @@ pub(super) fn default(object: &mut Object) {
     let Ok(question) = Question::decode(&request) else { return };
     let patch = question.settle(&Arc::default(), &Settings::default()).patch;
     let mut value = object.as_ref().clone();
-    // It is a patch of this object.
+    // The patch was computed for this object.
     if json_patch::patch(&mut value, &patch).is_ok()
         && let Ok(defaulted) = Object::try_from(value)
     {
