@@ -167,6 +167,6 @@ impl<'a> Shown<'a> {
     fn add_to(&self, text: &mut Text) {
         let Shown { level, rule, field, message, way_out, .. } = self;
         text.line(format_args!("  {level} {rule}: {field}: {message}"));
-        text.line(format_args!("    Way out: {way_out}"));
+        text.line(format_args!("    help: {way_out}"));
     }
 }

@@ -344,7 +344,7 @@ fn text(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[RuleVerd
             None => text.line(format_args!("  kept {rule}: {message}")),
             Some(broken) => {
                 text.line(format_args!("  {} {rule}: {message}", broken.level));
-                text.line(format_args!("    Way out: {}", broken.remediation));
+                text.line(format_args!("    help: {}", broken.remediation));
             }
         }
     }

@@ -100,7 +100,7 @@ fn explained(group: &Group<'_>, names: &[String]) -> String {
         text += &format!("<p class=\"bad\">{}</p>\n", escaped(reason));
     }
     if let Some(way) = group.way_out {
-        text += &format!("<p>Way out: {}</p>\n", escaped(way));
+        text += &format!("<p>help: {}</p>\n", escaped(way));
     }
     if let [first, _, ..] = names {
         text += &format!("<p class=\"names\">{}</p>\n<p>The charts show {first}.</p>\n", names.join(", "));

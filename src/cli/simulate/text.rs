@@ -86,7 +86,7 @@ fn add_group(text: &mut Text, group: &Group<'_>, all: bool) {
         text.line(format_args!("  Stuck: {reason}"));
     }
     if let Some(way) = group.way_out {
-        text.line(format_args!("  Way out: {way}"));
+        text.line(format_args!("  help: {way}"));
     }
     add_events(text, group.timeline, all);
     add_waits(text, "  ", &waits_of(group.timeline), most);
