@@ -30,8 +30,8 @@ use axum::routing::post;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use topologist::telemetry::metrics::Metrics;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 use topologist::webhook::server::{Limits, Server};
 
 use support::budgets::{Budget, Budgets};
@@ -178,12 +178,12 @@ async fn load(
 
 /// What the yardstick does.
 fn bare_server(folder: &Path) {
-    let files = Files { certificate: folder.join("tls.crt"), key: folder.join("tls.key") };
+    let files = CertificateFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let metrics = Arc::new(Metrics::default());
-        let identity = Arc::new(Identity::new(None, metrics.clone()));
-        identity.take_on(&files.read().unwrap(), &files).unwrap();
+        let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+        identity.install(&files.read().unwrap(), &files).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(address, Some(identity), Limits::default(), metrics).await.unwrap();
         println!("https://{}", server.local_address().unwrap());

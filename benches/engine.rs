@@ -29,13 +29,13 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
-use topologist::openapi::Allowance;
+use topologist::openapi::SchemaAllowance;
 use topologist::telemetry::metrics::Metrics;
-use topologist::variables::{Library, Slot, Variables};
+use topologist::variables::{ClassCache, ClassSlot, CompiledVariables};
 use topologist::webhook::limits::Limits;
 use topologist::webhook::review::Handler;
 use topologist::webhook::routes::router;
-use topologist::wire::Version;
+use topologist::wire::WireVersion;
 use topologist::world::{Facts, Found};
 
 #[global_allocator]
@@ -70,7 +70,7 @@ fn cluster(i: usize, written: Written) -> Cluster {
 
 /// The HTTP handler, in a world of one class: of a server, only TLS and sockets are missing.
 fn handler(class: Value) -> Router {
-    let cache = Arc::new(Cache::new(Facts::of([], [serde_json::from_value(class).unwrap()])));
+    let cache = Arc::new(Cache::new(Facts::complete([], [serde_json::from_value(class).unwrap()])));
     let handler =
         Handler::new(Gatherer::new(cache), Settings::default(), Limits::default(), Arc::new(Metrics::default()));
     router(Arc::new(handler))
@@ -114,24 +114,26 @@ async fn post(router: &Router, path: &str, body: Bytes) -> Bytes {
 
 /// Classes are compiled once per content, and not by reviews (DEC-39).
 fn classes(budgets: &mut Budgets) {
-    let facts = Facts::of([], (0..50).map(|i| with_name(class(0), i)));
+    let facts = Facts::complete([], (0..50).map(|i| with_name(class(0), i)));
     let compiled = |i: usize| match facts.class(&ObjectKey::new(fleet::NAMESPACE, format!("class-{i}"))) {
         Found::Yes(class) => class.variables().unwrap().clone(),
         _ => unreachable!("it was put in"),
     };
     let first = compiled(0);
-    let is_other =
-        |variables: &Variables| variables.iter().zip(first.iter()).any(|(one, other)| !std::ptr::eq(one, other));
+    let is_other = |variables: &CompiledVariables| {
+        variables.iter().zip(first.iter()).any(|(one, other)| !std::ptr::eq(one, other))
+    };
     let others = (0..50).filter(|i| is_other(&compiled(*i))).count();
     budgets.note("50 classes of equal content: compiled", "times", Budget::AtMost(1.0), 1.0 + others as f64);
     let object = class(0);
     let definitions = object.status.variables.clone();
-    let cold = shortest(20, || drop(black_box(Variables::compile(&definitions, &mut Allowance::unlimited()))));
+    let cold =
+        shortest(20, || drop(black_box(CompiledVariables::compile(&definitions, &mut SchemaAllowance::unlimited()))));
     budgets.note("compiling the 20 variables of a class", "ms", Budget::None, millis(cold));
-    let library = Arc::new(Library::default());
-    let slot = Slot::of(&library);
-    slot.compile(&definitions, &mut Allowance::unlimited()).unwrap();
-    let hot = shortest(20, || drop(black_box(library.look_up(&definitions, &mut Allowance::unlimited()))));
+    let library = Arc::new(ClassCache::default());
+    let slot = ClassSlot::new(&library);
+    slot.compile(&definitions, &mut SchemaAllowance::unlimited()).unwrap();
+    let hot = shortest(20, || drop(black_box(library.look_up(&definitions, &mut SchemaAllowance::unlimited()))));
     budgets.note("finding them compiled", "ms", Budget::None, millis(hot));
     let (large, facts) = (fleet::large_class().to_string(), Arc::new(Facts::default()));
     let admit = || judge(Kind::ClusterClass, Phase::Validate, &large, None, &facts);
@@ -157,7 +159,7 @@ type Edit<'a> = &'a dyn Fn(&mut Value);
 /// What a change of a class means for the Clusters that use it (DEC-1).
 fn rechecks(budgets: &mut Budgets) {
     let clusters = (0..CLUSTERS).map(|i| cluster(i, Written::Completely));
-    let facts = Arc::new(Facts::of(clusters, [class(0)]));
+    let facts = Arc::new(Facts::complete(clusters, [class(0)]));
     let old = fleet::class(0);
     let schema = |class: &mut Value, name: &str, keyword: &str, value: Value| {
         let variables = class["spec"]["variables"].as_array_mut().unwrap();
@@ -208,12 +210,12 @@ fn judge(kind: Kind, phase: Phase, new: &str, old: Option<&str>, facts: &Arc<Fac
     let request = Request {
         phase,
         kind,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         operation: if old.is_some() { Operation::Update } else { Operation::Create },
         name: "bench",
         object: Some(new),
         old_object: old,
-        old_version: Version::V1Beta2,
+        old_version: WireVersion::V1Beta2,
     };
     match Question::decode(&request) {
         Ok(question) => question.settle(facts, &Settings::default()),
@@ -261,7 +263,7 @@ fn growth(budgets: &mut Budgets) {
     for (what, size, shape) in shapes {
         let measure = |size: usize| {
             let (class, cluster) = shape(size);
-            let facts = Arc::new(Facts::of([], [serde_json::from_value::<ClusterClass>(class).unwrap()]));
+            let facts = Arc::new(Facts::complete([], [serde_json::from_value::<ClusterClass>(class).unwrap()]));
             let text = cluster.to_string();
             let both = || {
                 for phase in [Phase::Default, Phase::Validate] {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use extension::{Extension, PatchRequest, Patches};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 
 const NAME: &str = "counting";
 const PATCHES: [&str; 2] = ["first", "second"];
@@ -28,7 +28,7 @@ impl Counting {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let (ca, calls) = (issued.authority.clone(), Arc::new(AtomicUsize::new(0)));
         let extension = PATCHES.into_iter().fold(Extension::new(), |extension, name| {
             let calls = calls.clone();

@@ -83,7 +83,8 @@ impl Drop for Process {
 
 /// Writes `ca.crt`, `tls.crt` and `tls.key` for loopback into a folder, and returns the first.
 pub fn certificates(folder: &Path) -> String {
-    let issued = topologist::tls::authority::Issued::make(&["localhost".into(), "127.0.0.1".into()], 1).unwrap();
+    let issued =
+        topologist::tls::authority::IssuedCertificate::generate(&["localhost".into(), "127.0.0.1".into()], 1).unwrap();
     std::fs::write(folder.join("tls.crt"), issued.certificate).unwrap();
     std::fs::write(folder.join("tls.key"), issued.key).unwrap();
     issued.authority

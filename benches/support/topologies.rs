@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use topologist::hub::{Cluster, ClusterClass, Object, ObjectKey};
 use topologist::topology::class_status;
-use topologist::wire::{Decode, Version};
-use topologist::world::{Facts, Objects, Record};
+use topologist::wire::{Decode, WireVersion};
+use topologist::world::{Facts, ObjectSet, Record};
 
 pub const NAMESPACE: &str = "fleet";
 
@@ -130,11 +130,11 @@ pub fn cluster(i: usize, size: Size) -> Value {
 /// A world of so many Clusters.
 pub fn facts(clusters: usize, size: Size) -> Facts {
     let (class, templates) = class_and_templates(size);
-    let mut objects = Objects::default();
+    let mut objects = ObjectSet::default();
     templates.into_iter().for_each(|template| objects.put(Arc::new(Object::try_from(template).unwrap())));
-    let class = ClusterClass::decode(Version::V1Beta2, &class_status::of_file(&class.to_string())).unwrap();
+    let class = ClusterClass::decode(WireVersion::V1Beta2, &class_status::of_file(&class.to_string())).unwrap();
     let clusters = (0..clusters).map(|i| serde_json::from_value(cluster(i, size)).unwrap());
-    Facts::of(clusters, [class]).with_objects(objects)
+    Facts::complete(clusters, [class]).with_objects(objects)
 }
 
 /// The same, with another number of machines in each Cluster.

@@ -11,7 +11,7 @@ use server::certificates::bundles::Services;
 use server::certificates::rotation::Policy;
 use server::certificates::self_managed::{Names, SelfManaged};
 use server::telemetry::metrics::Metrics;
-use tls::identity::Identity;
+use tls::identity::ServerIdentity;
 
 impl Flags {
     fn names(&self, namespace: String) -> Names {
@@ -32,7 +32,7 @@ pub(super) fn start(
     flags: &Flags,
     client: &kube::Client,
     leading: &Leading,
-    identity: Arc<Identity>,
+    identity: Arc<ServerIdentity>,
     metrics: &Arc<Metrics>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Arc<SelfManaged> {

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use super::args::Certs;
 use super::atomic_file;
 use super::output::{self, Text};
-use tls::authority::Issued;
+use tls::authority::IssuedCertificate;
 
 /// Writes the four files; keys are readable by their owner alone.
 pub(super) fn run(options: &Certs) -> Result<ExitCode> {
-    let issued = Issued::make(&options.hosts, options.days).context("cannot create certificates")?;
+    let issued = IssuedCertificate::generate(&options.hosts, options.days).context("cannot create certificates")?;
     fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot create the directory {}", options.out.display()))?;
     let files = [

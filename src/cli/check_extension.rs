@@ -27,7 +27,7 @@ use engine::sample_clusters::{self, Draft};
 use engine::topology::plan::Fold;
 use lab::{Expected, Lab};
 use model::hub::ObjectKey;
-use model::variables::Extent;
+use model::variables::SampleExtent;
 use model::world::{Facts, Found, Record};
 use report::Report;
 use server::extension_client::Client;
@@ -92,8 +92,9 @@ fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &Side) -> Result<Fold>
             continue;
         };
         let key = sample_clusters::key(class, &[facts]);
-        let drafts = Extent::EACH
-            .map(|extent| Draft::of(&found, &key, &version, extent, side.settings()).admitted(facts, side.settings()));
+        let drafts = SampleExtent::EACH.map(|extent| {
+            Draft::generate(&found, &key, &version, extent, side.settings()).admitted(facts, side.settings())
+        });
         match drafts.into_iter().reduce(Result::or) {
             Some(Ok(cluster)) => fold.facts_mut().put_cluster(key, Record::readable(cluster)),
             Some(Err(problem)) => {

@@ -13,7 +13,7 @@ use super::args::{CheckProvider, Output, Variables};
 use super::empty;
 use super::files::{Input, Reader};
 use super::output::{self, Text};
-use machines::provider_contract::{self, Checked, Finding, Level};
+use machines::provider_contract::{self, CheckedDefinition, ContractFinding, Level};
 use schema::field::{counted, enumerated};
 
 /// Prints the findings about each definition, or what objects of a running cluster do.
@@ -86,7 +86,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn of(input: &'a Input, all: &'a [Checked]) -> Self {
+    fn of(input: &'a Input, all: &'a [CheckedDefinition]) -> Self {
         let count = |level| all.iter().flat_map(|one| &one.findings).filter(|finding| finding.level == level).count();
         let not_checked = all.iter().filter(|one| one.role.is_none()).map(called);
         Report {
@@ -121,12 +121,12 @@ impl<'a> Report<'a> {
 }
 
 /// The kind, or the name of a definition that has only metadata.
-fn called(checked: &Checked) -> &str {
+fn called(checked: &CheckedDefinition) -> &str {
     if checked.kind.is_empty() { &checked.name } else { &checked.kind }
 }
 
 impl<'a> Row<'a> {
-    fn of(input: &'a Input, checked: &'a Checked) -> Option<Self> {
+    fn of(input: &'a Input, checked: &'a CheckedDefinition) -> Option<Self> {
         let (loaded, role) = (input.objects.get(checked.index)?, checked.role?);
         Some(Row {
             file: &loaded.file,
@@ -153,20 +153,20 @@ impl<'a> Row<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(finding: &'a Finding) -> Self {
+    fn of(finding: &'a ContractFinding) -> Self {
         Shown {
             level: finding.level.to_string(),
             rule: finding.rule,
             version: finding.version.as_deref(),
             field: &finding.field,
             message: &finding.message,
-            way_out: &finding.way_out,
+            way_out: &finding.remediation,
         }
     }
 
     fn add_to(&self, text: &mut Text) {
         let Shown { level, rule, field, message, way_out, .. } = self;
         text.line(format_args!("  {level} {rule}: {field}: {message}"));
-        text.line(format_args!("    Way out: {way_out}"));
+        text.line(format_args!("    help: {way_out}"));
     }
 }

@@ -12,7 +12,7 @@ use engine::topology::class_variables::Discovered;
 use engine::topology::plan::ExtensionServer;
 use golang::json;
 use model::hub::{ClusterClass, Kind, ObjectKey};
-use model::wire::{Decode, Version, as_hub_json};
+use model::wire::{Decode, WireVersion, as_hub_json};
 use model::world::Found;
 
 /// What calls extensions of files, for variables too.
@@ -26,7 +26,7 @@ pub(super) trait VariableServer: ExtensionServer {
 }
 
 /// The class as its controller would leave it; nothing if no extension defines variables, or if they are not known.
-pub(super) fn class(version: Version, text: &str, server: &dyn VariableServer) -> Option<ClusterClass> {
+pub(super) fn class(version: WireVersion, text: &str, server: &dyn VariableServer) -> Option<ClusterClass> {
     let class = ClusterClass::decode(version, text).ok()?;
     let mut discovered = Vec::new();
     for (patch, external) in class.spec.discovering_patches() {
@@ -43,7 +43,7 @@ pub(super) fn class(version: Version, text: &str, server: &dyn VariableServer) -
     }
     let value = as_hub_json(version, text, Kind::ClusterClass).or_else(|| json::value(text).ok())?;
     match class_status::of_file_with(value, &discovered) {
-        Ok(value) => ClusterClass::decode(Version::V1Beta2, &value.to_string()).ok(),
+        Ok(value) => ClusterClass::decode(WireVersion::V1Beta2, &value.to_string()).ok(),
         Err(problem) => {
             server.refuse(format!("ClusterClass {}: {problem}", class.metadata.key()));
             None

@@ -21,17 +21,17 @@ use super::state_dir::StateDir;
 use super::status_line::StatusLine;
 use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::server::{self, Server};
-use apiserver::http::front::{self, Token};
-use apiserver::{Embedded, Options, kubeconfig};
+use apiserver::http::front::{self, BearerToken};
+use apiserver::{ApiOptions, Embedded, kubeconfig};
 use engine::topology::class_status;
 use model::crd;
 use model::hub::contract::assumed_contract;
 use model::hub::contract::{definition_name, names_contracts, plural};
-use model::hub::{Definition, GROUP, Kind, group_of, version_of};
+use model::hub::{GROUP, Kind, ResourceDefinition, group_of, version_of};
 use model::wire::manifest::Manifest;
-use tls::authority::Issued;
-use tls::identity::Identity;
-use tls::pair::Files;
+use tls::authority::IssuedCertificate;
+use tls::identity::ServerIdentity;
+use tls::pair::CertificateFiles;
 
 /// How often an API without writes looks for changes and Events that are too old.
 const SWEEP_PERIOD: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ pub(super) struct Api {
     server: Server,
     /// The certificate that vouches for the server's, in PEM form.
     authority: String,
-    token: Token,
+    token: BearerToken,
     /// Where it listens.
     pub address: SocketAddr,
     /// What kubectl needs to know.
@@ -87,7 +87,7 @@ impl Api {
     /// # Errors
     /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state directory.
     pub(super) async fn bind(options: &Serve, progress: &StatusLine) -> Result<Api> {
-        let embedded = Embedded::new(Options::default());
+        let embedded = Embedded::new(ApiOptions::default());
         let loaded = seed(&embedded, &options.load, &options.links, progress)?;
         let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
         // What is counted are the callers of the webhook; these are others.
@@ -103,7 +103,7 @@ impl Api {
             embedded,
             server,
             authority,
-            token: Token::make()?,
+            token: BearerToken::generate()?,
             address,
             kubeconfig,
             _state: state,
@@ -144,15 +144,15 @@ pub(super) async fn while_sweeping(sweep: impl Fn(), serving: impl Future<Output
 }
 
 /// A certificate for the addresses, and the one that vouches for it.
-pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(Arc<Identity>, String)> {
+pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(Arc<ServerIdentity>, String)> {
     let mut names = BTreeSet::from(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
     let reachable = addresses.iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
     names.extend(reachable.map(IpAddr::to_string));
     let names: Vec<String> = names.into_iter().collect();
-    let issued = Issued::make(&names, 365)?;
-    let identity = Arc::new(Identity::new(None, metrics.clone()));
-    let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
-    identity.take_on(&issued.pair(), &files)?;
+    let issued = IssuedCertificate::generate(&names, 365)?;
+    let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+    let files = CertificateFiles { certificate: "the generated certificate".into(), key: "the generated key".into() };
+    identity.install(&issued.pair(), &files)?;
     Ok((identity, issued.authority))
 }
 
@@ -226,7 +226,7 @@ fn object(manifest: &Manifest) -> Value {
 /// Gives a provider's definition that names no contract, as those of `config/crd/bases` do, the labels that DEC-17
 /// assumes.
 fn label_with_contracts(definition: &mut Value) {
-    let is_labelled = Definition::of(definition).is_none_or(|read| names_contracts(&read.labels));
+    let is_labelled = ResourceDefinition::from_object(definition).is_none_or(|read| names_contracts(&read.labels));
     let text = |path: &str| definition.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
     if is_labelled || !group.ends_with(PROVIDERS) {

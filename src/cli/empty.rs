@@ -26,7 +26,7 @@ pub(super) enum Wanted {
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wanted::Judged => "nothing was judged: no Cluster and no ClusterClass was found",
+            Wanted::Judged => "nothing was checked: no Cluster and no ClusterClass was found",
             Wanted::Defaulted => "nothing was defaulted: no Cluster and no ClusterClass was found",
             Wanted::Rendered => "nothing was rendered: no Cluster with spec.topology was found",
             Wanted::Planned => "nothing was planned: no Cluster with spec.topology and no ClusterClass was found",

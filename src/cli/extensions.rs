@@ -42,7 +42,7 @@ use engine::extensions::{
 use engine::topology::plan::ExtensionServer;
 use golang::json::StringMap;
 use model::hub::{Hook, Object, ObjectKey, annotation};
-use model::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+use model::world::{Found, HookAnswer, HookCall, ObjectSet, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
 use server::extension_client::Client;
 use server::kubernetes::address::Resource;
 use server::kubernetes::port_forward::Forward;
@@ -154,7 +154,7 @@ impl Extensions {
     /// When a file cannot be read, or the Discovery of an extension fails that a flag names.
     pub(super) fn open(
         flags: &args::Extensions,
-        objects: impl Fn() -> Objects,
+        objects: impl Fn() -> ObjectSet,
         cluster: Option<&Connection>,
     ) -> Result<Option<Arc<Self>>> {
         if flags.extensions.is_empty() && cluster.is_none() {
@@ -175,7 +175,7 @@ impl Extensions {
     }
 
     /// Registers the extensions of a cluster; those that flags name take precedence.
-    fn register_cluster(&mut self, cluster: &Connection, objects: &Objects) {
+    fn register_cluster(&mut self, cluster: &Connection, objects: &ObjectSet) {
         let is_config = |object: &&Arc<Object>| (object.group(), object.kind()) == (CONFIG_GROUP, CONFIG_KIND);
         for config in objects.iter().filter(is_config) {
             let name = config.name().to_owned();
@@ -195,7 +195,7 @@ impl Extensions {
         }
     }
 
-    fn named(flags: &args::Extensions, objects: &Objects) -> Result<Self> {
+    fn named(flags: &args::Extensions, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let mut opened = Extensions {
             extensions: BTreeMap::new(),
@@ -225,7 +225,7 @@ impl Extensions {
     fn register(
         &self,
         named: &NamedExtension,
-        objects: &Objects,
+        objects: &ObjectSet,
         client: Option<&Client>,
     ) -> Result<(Extension, Option<Timestamp>)> {
         let (discovery, source, start) = match &named.source {
@@ -447,7 +447,7 @@ impl ExtensionServer for Extensions {
         }
     }
 
-    fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan> {
+    fn upgrade_plan(&self, call: &PlanCall) -> Found<PlannedVersions> {
         let name = &call.extension;
         let (extension, handler) = match self.asked(&call.to_string(), name, GENERATE_UPGRADE_PLAN, &call.cluster) {
             Ok(found) => found,
@@ -547,7 +547,7 @@ fn client(flags: &args::Extensions) -> Result<Option<Client>> {
 }
 
 /// The labels of all Namespaces of a cluster, in whose place those of files come.
-fn namespaces(cluster: &Connection, objects: &Objects) -> Result<BTreeMap<String, StringMap>, String> {
+fn namespaces(cluster: &Connection, objects: &ObjectSet) -> Result<BTreeMap<String, StringMap>, String> {
     const KIND: &str = "Namespace";
     let client = cluster.client();
     let stored = cluster
@@ -592,7 +592,7 @@ fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValu
 }
 
 /// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).
-pub(super) fn settings(objects: &Objects, name: &str) -> BTreeMap<String, String> {
+pub(super) fn settings(objects: &ObjectSet, name: &str) -> BTreeMap<String, String> {
     let (group, kind) = (CONFIG_GROUP, CONFIG_KIND);
     // An object of a file that names no namespace counts as one of the default namespace.
     let found = ["", "default"]

@@ -11,7 +11,7 @@ use super::args::{Links, Variables};
 use super::hints;
 use super::sources::{Refused, Sources};
 use super::substitution::{self, Lookup};
-use golang::yaml::{self, Repeated};
+use golang::yaml::{self, RepeatedKey};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest::{self, Manifest};
 
@@ -21,7 +21,7 @@ pub(super) struct Loaded {
     pub file: String,
     pub manifest: Manifest,
     /// Keys that come again in the document, said of its first object.
-    pub repeated: Vec<Repeated>,
+    pub repeated: Vec<RepeatedKey>,
 }
 
 /// A document or a file that cannot be read: `file:line:column: message`.

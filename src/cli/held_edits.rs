@@ -21,7 +21,7 @@ use engine::impact::{
 use engine::topology::Options;
 use model::hub::{Kind, Object, ObjectKey};
 use model::wire::manifest::Manifest;
-use model::world::{Facts, Objects, Record};
+use model::world::{Facts, ObjectSet, Record};
 use schema::budget::Stop;
 use server::kubernetes::sizes::worker_state;
 
@@ -83,7 +83,7 @@ pub(super) fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
         if !seen.insert((group.to_owned(), kind.to_owned(), key.clone())) || !is_of_a_class(stored, group, kind, &key) {
             return None;
         }
-        let find = |objects: &Objects| objects.in_any_version(group, kind, &key).cloned();
+        let find = |objects: &ObjectSet| objects.in_any_version(group, kind, &key).cloned();
         Some(Edit::Template { old: find(known)?, new: find(&changed)? })
     };
     templates.filter_map(edit).collect()

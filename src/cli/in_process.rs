@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use apiserver::{Admission, Asked, Phase, Webhook};
+use apiserver::{Admission, AdmissionAttributes, AdmissionPhase, Webhook};
 use engine::admission::{Hook, Phase as HookPhase, hooks};
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use model::hub::GROUP;
@@ -36,10 +36,10 @@ fn name(hook: &Hook) -> String {
 }
 
 /// Whether the hook is called for a write.
-fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
+fn matches(hook: &Hook, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> bool {
     let is_phase = match hook.phase {
-        HookPhase::Default => phase == Phase::Mutating,
-        HookPhase::Validate => phase == Phase::Validating,
+        HookPhase::Default => phase == AdmissionPhase::Mutating,
+        HookPhase::Validate => phase == AdmissionPhase::Validating,
     };
     is_phase
         && asked.group == GROUP
@@ -51,14 +51,14 @@ fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
 }
 
 /// The webhook for a write of an ExtensionConfig, as in `manifests/components/extensions`; none for a deletion.
-fn of_extension_config(phase: Phase, asked: &Asked<'_>) -> Option<Webhook> {
+fn of_extension_config(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
     let is_asked = asked.group == CONFIG_GROUP
         && asked.resource == plural(CONFIG_KIND)
         && asked.subresource.is_empty()
         && matches!(asked.operation, "CREATE" | "UPDATE");
     let (wanted, name) = match phase {
-        Phase::Mutating => (HookPhase::Default, "default.extensionconfig.topologist.dev"),
-        Phase::Validating => (HookPhase::Validate, "validation.extensionconfig.topologist.dev"),
+        AdmissionPhase::Mutating => (HookPhase::Default, "default.extensionconfig.topologist.dev"),
+        AdmissionPhase::Validating => (HookPhase::Validate, "validation.extensionconfig.topologist.dev"),
     };
     let mut end_points = extension_configs::END_POINTS.into_iter().filter(|_| is_asked);
     let (_, _, path) = end_points.find(|(phase, version, _)| (*phase, *version) == (wanted, asked.version))?;
@@ -66,8 +66,8 @@ fn of_extension_config(phase: Phase, asked: &Asked<'_>) -> Option<Webhook> {
 }
 
 /// The webhook for a write of what may be a template of a class, as in `manifests/components/templates`.
-fn of_template(phase: Phase, asked: &Asked<'_>) -> Option<Webhook> {
-    let is_template = phase == Phase::Validating
+fn of_template(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
+    let is_template = phase == AdmissionPhase::Validating
         && asked.subresource.is_empty()
         && !asked.namespace.is_empty()
         && asked.resource.ends_with("templates");
@@ -115,7 +115,7 @@ impl fmt::Debug for InProcess {
 }
 
 impl Admission for InProcess {
-    fn webhooks(&self, phase: Phase, asked: &Asked<'_>) -> Vec<Webhook> {
+    fn webhooks(&self, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Vec<Webhook> {
         let asked_for = self.hooks.iter().filter(|hook| matches(hook, phase, asked));
         let hooks =
             asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
@@ -196,13 +196,13 @@ mod tests {
     fn a_write_is_sent_to_the_webhooks_that_select_it() {
         let admission = InProcess::new(Router::new(), false);
         for (phase, version, resource, subresource, operation, want) in [
-            (Phase::Mutating, "v1beta2", "clusters", "", "CREATE", Some("default.cluster.topologist.dev")),
-            (Phase::Mutating, "v1beta1", "clusters", "", "UPDATE", Some("default.cluster.topologist.dev")),
-            (Phase::Mutating, "v1beta2", "clusters", "", "DELETE", None),
-            (Phase::Mutating, "v1beta2", "clusters", "status", "UPDATE", None),
-            (Phase::Mutating, "v1beta2", "clusterclasses", "", "CREATE", None),
+            (AdmissionPhase::Mutating, "v1beta2", "clusters", "", "CREATE", Some("default.cluster.topologist.dev")),
+            (AdmissionPhase::Mutating, "v1beta1", "clusters", "", "UPDATE", Some("default.cluster.topologist.dev")),
+            (AdmissionPhase::Mutating, "v1beta2", "clusters", "", "DELETE", None),
+            (AdmissionPhase::Mutating, "v1beta2", "clusters", "status", "UPDATE", None),
+            (AdmissionPhase::Mutating, "v1beta2", "clusterclasses", "", "CREATE", None),
             (
-                Phase::Mutating,
+                AdmissionPhase::Mutating,
                 "v1beta1",
                 "clusterclasses",
                 "",
@@ -210,16 +210,17 @@ mod tests {
                 Some("default.v1beta1.clusterclass.topologist.dev"),
             ),
             (
-                Phase::Validating,
+                AdmissionPhase::Validating,
                 "v1beta1",
                 "clusterclasses",
                 "",
                 "DELETE",
                 Some("validation.clusterclass.topologist.dev"),
             ),
-            (Phase::Validating, "v1beta2", "machines", "", "CREATE", None),
+            (AdmissionPhase::Validating, "v1beta2", "machines", "", "CREATE", None),
         ] {
-            let asked = Asked { group: GROUP, version, resource, subresource, operation, namespace: "default" };
+            let asked =
+                AdmissionAttributes { group: GROUP, version, resource, subresource, operation, namespace: "default" };
             let names: Vec<_> = admission.webhooks(phase, &asked).into_iter().map(|webhook| webhook.name).collect();
             assert_eq!(names, want.into_iter().collect::<Vec<_>>(), "{phase:?} {operation} {version} {resource}");
         }
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn machines_are_reviewed_if_the_lifecycle_is_on() {
         // MA-28
-        let asked = Asked {
+        let asked = AdmissionAttributes {
             group: GROUP,
             version: "v1beta2",
             resource: "machinedeployments",
@@ -238,7 +239,8 @@ mod tests {
         };
         for (lifecycle, want) in [(false, vec![]), (true, vec!["default.machinedeployment.topologist.dev"])] {
             let admission = InProcess::new(Router::new(), lifecycle);
-            let names: Vec<_> = admission.webhooks(Phase::Mutating, &asked).into_iter().map(|hook| hook.name).collect();
+            let names: Vec<_> =
+                admission.webhooks(AdmissionPhase::Mutating, &asked).into_iter().map(|hook| hook.name).collect();
             assert_eq!(names, want);
         }
     }

@@ -18,7 +18,7 @@ use super::args::Serve;
 use super::args::leading::{Controllers, Flags};
 use super::tasks::supervise;
 use engine::topology::{Options, SizeLimit};
-use machines::lifecycle::{GroupKind, Settings};
+use machines::lifecycle::{GroupKind, MachineSettings};
 use model::hub::Kind;
 use schema::budget::MemoryPool;
 use server::extension_client::Clients;
@@ -120,7 +120,7 @@ pub(super) struct Shared<'a> {
 /// What the machine controllers need besides what all controllers need.
 #[derive(Clone, Debug)]
 pub(super) struct Machines {
-    pub settings: Settings,
+    pub settings: MachineSettings,
     pub workloads: Arc<dyn WorkloadClusters>,
 }
 
@@ -201,7 +201,7 @@ fn controllers(
         let workers = options.leading.topology_concurrency;
         let deletions =
             Deletions { guard: options.deletion_guard(), hold_lifetime: options.leading.deletion_hold_time };
-        let limit = SizeLimit::of_text(options.rules.computation_limit).of_memory(memory.most());
+        let limit = SizeLimit::of_text(options.rules.computation_limit).of_memory(memory.capacity());
         let options = Options::new(runtime_sdk).within(limit);
         let memory = memory.clone();
         let one = TopologyController { setup: setup(), options, workers, awaits_finalizer, deletions, memory };

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use server::telemetry::metrics::Metrics;
 use server::webhook::server::{Limits, Server};
-use tls::identity::Identity;
+use tls::identity::ServerIdentity;
 
 /// How many ports after a default are tried.
 const NEXT_PORTS: u16 = 100;
@@ -38,7 +38,7 @@ impl Address {
     /// When the address cannot be bound, nor any port after it that may be taken instead.
     pub(super) async fn bind(
         self,
-        identity: Option<Arc<Identity>>,
+        identity: Option<Arc<ServerIdentity>>,
         limits: Limits,
         metrics: Arc<Metrics>,
     ) -> Result<Server> {
@@ -57,7 +57,7 @@ impl Address {
     async fn bind_port(
         &self,
         port: u16,
-        identity: Option<&Arc<Identity>>,
+        identity: Option<&Arc<ServerIdentity>>,
         limits: Limits,
         metrics: &Arc<Metrics>,
     ) -> io::Result<Server> {

@@ -29,13 +29,13 @@ use super::output;
 use engine::extensions::config;
 use engine::sample_clusters::with_samples;
 use engine::topology::{Computation, Options, class_status};
-use golang::yaml::Document;
+use golang::yaml::YamlDocument;
 use model::hub::contract::definition_name;
-use model::hub::names::Derived;
+use model::hub::names::DeterministicNames;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest;
-use model::wire::{Decode, Version};
-use model::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record, World, settle};
+use model::wire::{Decode, WireVersion};
+use model::world::{Answer, DefinitionName, Facts, Found, Need, ObjectSet, Record, World, settle};
 use server::kubernetes::address::Resource;
 use server::kubernetes::cache::Cache;
 use server::kubernetes::gather::Gatherer;
@@ -205,13 +205,13 @@ impl Reading {
         for (kind, object) in &self.stored {
             let text = object.to_string();
             let failure = match kind {
-                Kind::Cluster => Cluster::decode(Version::V1Beta2, &text).map(|cluster| clusters.push(cluster)),
+                Kind::Cluster => Cluster::decode(WireVersion::V1Beta2, &text).map(|cluster| clusters.push(cluster)),
                 // Only kinds that are always guarded are listed.
                 Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => Ok(()),
                 // Its controller may not have seen it yet; what it will say follows from the spec.
                 Kind::ClusterClass => {
                     let text = class_status::of_file(&text);
-                    ClusterClass::decode(Version::V1Beta2, &text).map(|class| classes.push(settled(class)))
+                    ClusterClass::decode(WireVersion::V1Beta2, &text).map(|class| classes.push(settled(class)))
                 }
             };
             if let Err(reason) = failure {
@@ -220,12 +220,12 @@ impl Reading {
                 self.undecoded.push(Undecoded { kind: *kind, key, reason });
             }
         }
-        Facts::of(clusters, classes)
+        Facts::complete(clusters, classes)
     }
 
     /// Notes the kinds of objects in files, whose definitions give them defaults.
     fn note_kinds(&mut self, files: &Facts) {
-        for object in files.objects().into_iter().flat_map(Objects::iter) {
+        for object in files.objects().into_iter().flat_map(ObjectSet::iter) {
             let kinds = [object.kind(), object.kind().trim_end_matches("Template")];
             self.definitions.extend(kinds.map(|kind| definition_name(object.group(), kind)));
         }
@@ -243,7 +243,7 @@ impl Reading {
                 continue;
             }
             // What is wrong is said by the plan, which computes the same again.
-            let compute = |world: &World| drop(Computation::of(&cluster, world, &mut Derived, &options));
+            let compute = |world: &World| drop(Computation::of(&cluster, world, &mut DeterministicNames, &options));
             let read = asked(World::new(facts.clone()), compute, files, &gatherer).await;
             read.and_then(|read| self.keep(&read)).with_context(|| format!("cannot read what Cluster {key} needs"))?;
         }
@@ -311,7 +311,7 @@ impl Reading {
             ..Input::default()
         };
         for value in values {
-            let objects = manifest::objects(Document { line: 1, value, repeated: Vec::new() })?;
+            let objects = manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() })?;
             input.objects.extend(objects.into_iter().map(|manifest| Loaded {
                 file: SOURCE.to_owned(),
                 manifest,
@@ -444,7 +444,7 @@ mod tests {
     async fn definitions_of_the_kinds_in_files_are_read() {
         let metadata = json!({"namespace": "ns", "name": "new"});
         let template = json!({"apiVersion": "g.io/v1", "kind": "ThingTemplate", "metadata": metadata});
-        let mut files = Objects::default();
+        let mut files = ObjectSet::default();
         files.put(Arc::new(Object::try_from(template).unwrap()));
         let mut reading = Reading::empty(Script::default().client(), Vec::new());
         reading.note_kinds(&Facts::default().with_objects(files));
@@ -476,7 +476,7 @@ mod tests {
             let metadata = json!({"namespace": "ns", "name": name});
             Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "ATemplate", "metadata": metadata})).unwrap()
         };
-        let mut files = Objects::default();
+        let mut files = ObjectSet::default();
         files.put(Arc::new(template("here")));
         let compute = |world: &World| {
             ["here", "there"].iter().for_each(|name| drop(world.object(&template(name).reference())));

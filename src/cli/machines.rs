@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::args::Serve;
 use super::output::{self, Text};
 use super::sources::{self, FILE_LIMIT};
-use machines::lifecycle::Settings;
-use machines::lifecycle::settings::{Endpoint, Provides, Timings, TimingsFile, read};
+use machines::lifecycle::MachineSettings;
+use machines::lifecycle::settings::{ProvidedKinds, ServerAddress, Timings, TimingsFile, read};
 use server::telemetry::metrics::{Metrics, PHASES, Phase};
 
 /// How often progress is told.
@@ -32,7 +32,7 @@ impl Serve {
     ///
     /// # Errors
     /// When the file of timings cannot be read, or a kind cannot be one.
-    pub(super) fn lifecycle_settings(&self, endpoint: Endpoint) -> Result<Settings> {
+    pub(super) fn lifecycle_settings(&self, endpoint: ServerAddress) -> Result<MachineSettings> {
         let TimingsFile { timings, failures, named: _ } = match &self.timings {
             // A person is waiting.
             None if self.embedded => TimingsFile { timings: Timings::quick(), ..TimingsFile::default() },
@@ -45,9 +45,17 @@ impl Serve {
             bail!("--external-kinds: {other:?} is no kind; write it as in manifests, such as DockerMachine");
         }
         let external = self.external_kinds.iter().cloned().collect();
-        let provides = if self.embedded { Provides::Everything } else { Provides::Embedded };
+        let provides = if self.embedded { ProvidedKinds::Everything } else { ProvidedKinds::Embedded };
         let runtime_hooks = self.rules.feature_gates.runtime_sdk;
-        Ok(Settings { timings, failures, external, provides, endpoint, runtime_hooks, ..Settings::default() })
+        Ok(MachineSettings {
+            timings,
+            failures,
+            external,
+            provides,
+            endpoint,
+            runtime_hooks,
+            ..MachineSettings::default()
+        })
     }
 }
 

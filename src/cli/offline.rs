@@ -25,14 +25,14 @@ use engine::topology::explanations;
 use engine::topology::refusals::completed;
 use engine::topology::worker::API_VERSION;
 use golang::json;
-use golang::yaml::Repeated;
+use golang::yaml::RepeatedKey;
 use model::crd;
 use model::hub::contract::definition_name;
-use model::hub::{Cluster, ClusterClass, Definition, Kind, Object, ObjectKey};
+use model::hub::{Cluster, ClusterClass, Kind, Object, ObjectKey, ResourceDefinition};
 use model::variables;
-use model::wire::conversion::{Versions, convert};
-use model::wire::{Decode, Version, as_hub_json};
-use model::world::{Facts, Found, Objects, Record};
+use model::wire::conversion::{KindVersions, convert};
+use model::wire::{Decode, WireVersion, as_hub_json};
+use model::world::{Facts, Found, ObjectSet, Record};
 use schema::field::{ErrorKind, FieldError, Findings, Path};
 
 /// What a command reads.
@@ -127,7 +127,7 @@ impl Case {
 
     /// Objects of all other kinds in their new state, with the defaults that an API server gives them when they are
     /// stored: what only the old files have is gone.
-    pub(super) fn objects(&self) -> Objects {
+    pub(super) fn objects(&self) -> ObjectSet {
         objects([&*self.crds, &*self.world, &*self.new])
     }
 
@@ -239,17 +239,17 @@ impl Case {
                 }
             }
         }
-        Facts::of(clusters, classes)
+        Facts::complete(clusters, classes)
     }
 }
 
 /// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one
 /// takes the place of an earlier one of the same name.
-pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: Clone>) -> Objects {
+pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: Clone>) -> ObjectSet {
     let inputs = inputs.into_iter();
-    let mut all = Objects::default();
+    let mut all = ObjectSet::default();
     for Loaded { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
-        if let Some(definition) = Definition::of(&manifest.value) {
+        if let Some(definition) = ResourceDefinition::from_object(&manifest.value) {
             all.put_definition(manifest.key.name.clone(), Arc::new(definition));
         }
     }
@@ -270,7 +270,7 @@ pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: 
     all
 }
 
-fn complete(all: &Objects, object: Object) -> Arc<Object> {
+fn complete(all: &ObjectSet, object: Object) -> Arc<Object> {
     let name = definition_name(object.group(), object.kind());
     let definition = if let Found::Yes(found) = all.definition(&name) { Some(found) } else { None };
     Arc::new(completed(object, definition.as_deref()))
@@ -302,7 +302,7 @@ fn hub_cluster(value: Value, key: &ObjectKey) -> Option<Object> {
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     kind: Kind,
-    version: Version,
+    version: WireVersion,
     text: String,
 }
 
@@ -413,7 +413,7 @@ impl<'a> Subject<'a> {
         let class = self.new.as_ref().filter(|new| new.kind == Kind::ClusterClass)?;
         let mut value = json::value(&class.text).ok()?;
         // One that cannot be converted is denied.
-        let _ = convert(Kind::ClusterClass, &mut value, Version::V1Beta2, &Versions::default());
+        let _ = convert(Kind::ClusterClass, &mut value, WireVersion::V1Beta2, &KindVersions::default());
         Some((self.loaded.manifest.key.clone(), value))
     }
 
@@ -492,7 +492,7 @@ impl<'a> Subject<'a> {
             warnings.extend(unresolved(&value));
             warnings.extend(misread(&value));
         }
-        for Repeated { line, key } in &self.loaded.repeated {
+        for RepeatedKey { line, key } in &self.loaded.repeated {
             let said = format!("the key {key:?} is repeated on line {line}; only the last value is used");
             match strict {
                 true => drop(found.run("DEC-32", |found| {
@@ -515,7 +515,7 @@ impl<'a> Subject<'a> {
 
     fn unknown_version(&self) -> Verdict {
         let manifest = &self.loaded.manifest;
-        let known = Version::ALL.map(Version::name).join(", ");
+        let known = WireVersion::ALL.map(WireVersion::name).join(", ");
         let reason = format!("unknown version {} of {}; known versions: {known}", manifest.api_version, manifest.kind);
         Verdict::plain(self.kind, &manifest.key.name, Outcome::Undecodable(reason))
     }
@@ -540,8 +540,8 @@ impl Review {
 }
 
 /// Checks the API schema; returns unknown fields, each with what the API server does with it (DEC-32).
-fn dropped(kind: Kind, version: Version, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
-    let wire = version.shape();
+fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
+    let wire = version.schema_version();
     let explain = |field: String| {
         let mut said = "which the API server drops".to_owned();
         if let Some(instead) = crd::instead(wire, &field) {

@@ -16,7 +16,7 @@ use engine::topology::plan::Fold;
 use engine::topology::refusals::Checks;
 use model::hub::contract::definition_name;
 use model::hub::{Kind, ObjectKey, ObjectRef, TemplateRef, group_of, version_of};
-use model::variables::Extent;
+use model::variables::SampleExtent;
 use model::world::{Class, Facts, Found, Record};
 
 /// Says once which kinds of objects were not checked.
@@ -86,8 +86,8 @@ impl<'a> Inspector<'a> {
     fn of_sample(&self, class: &ObjectKey, found: &Class) -> Option<Checks> {
         let version = sample_clusters::version(&[found])?;
         let key = sample_clusters::key(class, &[self.facts]);
-        Extent::EACH.into_iter().find_map(|extent| {
-            let draft = Draft::of(found, &key, &version, extent, self.settings);
+        SampleExtent::EACH.into_iter().find_map(|extent| {
+            let draft = Draft::generate(found, &key, &version, extent, self.settings);
             let cluster = draft.admitted(self.facts, self.settings).ok()?;
             let mut fold = self.fold.clone();
             fold.facts_mut().put_cluster(key.clone(), Record::readable(cluster));

@@ -43,7 +43,7 @@ use ::server::webhook::probes::{self, Health};
 use ::server::webhook::server::Server;
 use model::world::Facts;
 use schema::budget::MemoryPool;
-use tls::identity::Identity;
+use tls::identity::ServerIdentity;
 
 /// How often a computation that waits for memory looks again.
 const MEMORY_LOOK: Duration = Duration::from_millis(2);
@@ -112,21 +112,21 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
             memory::LEAST_FILES
         );
     }
-    let (shares, connections) =
+    let (memory_shares, connections) =
         (Shares::of(memory, processors), Connections::of(options.connections as usize, memory, files));
     info!(
-        bodies = shares.bodies,
-        conversions = shares.conversions,
-        classes = shares.classes,
-        schemas = shares.schemas,
-        templates = shares.templates,
-        computations = shares.computations,
-        threads = shares.threads,
+        bodies = memory_shares.bodies,
+        conversions = memory_shares.conversions,
+        classes = memory_shares.classes,
+        schemas = memory_shares.schemas,
+        templates = memory_shares.templates,
+        computations = memory_shares.computations,
+        threads = memory_shares.threads,
         connections = connections.reviews,
         files,
         "Computed memory budgets"
     );
-    Ok((shares, connections))
+    Ok((memory_shares, connections))
 }
 
 impl Running {
@@ -134,13 +134,15 @@ impl Running {
         options.check()?;
         let (metrics, mut tasks) = (Arc::<Metrics>::default(), JoinSet::new());
         let Source { client, leases, server, api } = Source::of(options, &progress, probe_runtime).await?;
-        let (shares, connections) = budgets(options)?;
-        let facts = Facts::not_listed(&watch::WATCHED).within(options.scope()?).keeping(shares.classes);
+        let (memory_shares, connections) = budgets(options)?;
+        let facts =
+            Facts::not_listed(&watch::WATCHED).within(options.scope()?).with_cache_capacity(memory_shares.classes);
         let cache = Arc::new(Cache::new(facts));
-        let memory = Arc::new(MemoryPool::new(shares.computations).pausing(|| std::thread::sleep(MEMORY_LOOK)));
+        let memory =
+            Arc::new(MemoryPool::new(memory_shares.computations).with_pause(|| std::thread::sleep(MEMORY_LOOK)));
         let shared = Shared { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
-        let watches = Watches::start(options, shares, &client, &cache, &metrics, &mut tasks);
-        let end_points = EndPoints::of(options, shares, &shared, &watches, &mut tasks);
+        let watches = Watches::start(options, memory_shares, &client, &cache, &metrics, &mut tasks);
+        let end_points = EndPoints::of(options, memory_shares, &shared, &watches, &mut tasks);
         if let Some(api) = &api {
             let reviews = InProcess::new(end_points.all.clone(), options.drives_machines());
             api.embedded.set_admission(Arc::new(reviews));
@@ -212,7 +214,7 @@ impl Running {
 
 /// What the probes look at: the caches, whether the serving certificate has expired, and the certificates that this
 /// process manages once it does.
-fn health(shared: &Shared<'_>, identity: &Arc<Identity>, managed: &Arc<OnceLock<Arc<SelfManaged>>>) -> Health {
+fn health(shared: &Shared<'_>, identity: &Arc<ServerIdentity>, managed: &Arc<OnceLock<Arc<SelfManaged>>>) -> Health {
     let (shown, managed) = (identity.clone(), managed.clone());
     Health::new(shared.cache.clone(), shared.metrics.clone())
         .with_memory(shared.memory.clone())
@@ -232,7 +234,7 @@ async fn lead(
     options: &Serve,
     shared: &Shared<'_>,
     machines: Option<Machines>,
-    (identity, managed): (Arc<Identity>, &OnceLock<Arc<SelfManaged>>),
+    (identity, managed): (Arc<ServerIdentity>, &OnceLock<Arc<SelfManaged>>),
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
     let leading = leading::start(options, shared, machines, tasks).await?;

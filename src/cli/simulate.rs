@@ -44,7 +44,7 @@ use engine::topology::equivalent_clusters::{EquivalentClusters, ungrouped};
 use engine::topology::plan::Fold;
 use golang::calendar::Moment;
 use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
-use machines::lifecycle::{GroupKind, ObjectId, Settings};
+use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
 use model::hub::{Object, ObjectKey};
 use model::world::{Found, Record};
 use schema::budget::Stop;
@@ -66,8 +66,15 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     let recorded = extensions.as_ref().filter(|_| !options.live).and_then(|extensions| extensions.recorded_start());
     let start = options.now.or(recorded).unwrap_or_else(Timestamp::now);
     let began = Some(Moment { seconds: start.as_second(), nanos: 0 });
-    let settings =
-        Settings { timings, fixed, failures, runtime_hooks, began, plays_managed: true, ..Settings::default() };
+    let settings = MachineSettings {
+        timings,
+        fixed,
+        failures,
+        runtime_hooks,
+        began,
+        plays_managed: true,
+        ..MachineSettings::default()
+    };
     let sides = sides.with_extensions(extensions.as_ref());
     if let Some(code) = sides.unusable(options)? {
         return Ok(ExitCode::from(code));
@@ -237,7 +244,7 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
 /// What happened to each Cluster, and why some are stuck; nothing when an object of the files is denied.
 ///
 /// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of an equivalent one.
-fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Option<Outcome>> {
+fn simulate(sides: &Sides, settings: &MachineSettings, options: &Simulate) -> Result<Option<Outcome>> {
     // What a cluster has stored is not judged again.
     if (sides.connection.is_none() && has_denials(&sides.before)?)
         || sides.after.as_ref().map_or(Ok(false), has_denials)?
@@ -261,12 +268,11 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
     keys.retain(|key| wanted.as_ref().is_none_or(|wanted| wanted.contains(key)));
     // Extensions are told the names of Clusters.
     let is_alone = keeps_objects || sides.before.case().extensions().is_some();
-    let groups = match is_alone {
-        true => ungrouped(keys),
-        false => {
-            let fold = |side: &Side| side.fold(&side.facts(&side.subjects()));
-            equivalent(keys, &fold(&sides.before), sides.after.as_ref().map(fold).as_ref(), settings)
-        }
+    let groups = if is_alone {
+        ungrouped(keys)
+    } else {
+        let fold = |side: &Side| side.fold(&side.facts(&side.subjects()));
+        equivalent(keys, &fold(&sides.before), sides.after.as_ref().map(fold).as_ref(), settings)
     };
     let (mut clusters, mut stuck, mut objects) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (key, end) in run.all(&groups)? {
@@ -277,7 +283,7 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
         stuck.extend(end.stuck.map(|end| (key, end)));
         objects.extend(end.objects);
     }
-    Ok(Some(Outcome { timeline: Timeline::of(clusters), stuck, objects }))
+    Ok(Some(Outcome { timeline: Timeline::merge(clusters), stuck, objects }))
 }
 
 /// What happened, the Clusters that are stuck, and the objects at the end if they are asked for.
@@ -356,7 +362,7 @@ fn taken(topologies: &mut Fold, cluster: &ObjectKey) -> Vec<Arc<Object>> {
 
 /// Where extensions are called, Clusters are among the objects.
 fn is_cluster(object: &Object) -> bool {
-    GroupKind::of(object).is_core("Cluster")
+    GroupKind::for_object(object).is_core("Cluster")
 }
 
 /// What differs on the other side.
@@ -420,7 +426,7 @@ impl Ended {
 struct Run<'a> {
     before: State,
     change: Option<Change>,
-    settings: &'a Settings,
+    settings: &'a MachineSettings,
     start: Moment,
     limit: Duration,
     /// Ends all simulations.

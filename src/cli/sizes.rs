@@ -8,7 +8,7 @@ use super::rollout;
 use engine::admission::{Edited, Settings};
 use engine::impact::{Edit, SizeRules, SizeVerdict};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
-use model::world::{Facts, Found, Objects};
+use model::world::{Facts, Found, ObjectSet};
 use server::webhook::breaking;
 
 /// An edit with the verdict on the sizes of topologies after it.
@@ -36,7 +36,7 @@ pub(super) fn sized_edits(case: &Case, subjects: &[Subject<'_>], facts: &Facts, 
     earlier.chain(later).filter(|sized| sized.verdict != SizeVerdict::default()).collect()
 }
 
-fn sized(edit: &Edit, facts: &Facts, templates: &Objects, settings: &Settings) -> SizedEdit {
+fn sized(edit: &Edit, facts: &Facts, templates: &ObjectSet, settings: &Settings) -> SizedEdit {
     let rules = SizeRules { limit: rollout::options(settings).limit, breaking: breaking(settings.dependents) };
     let template = |reference: &ObjectRef| -> Option<Arc<Object>> {
         if let Found::Yes(template) = templates.object(reference) { Some(template) } else { None }

@@ -233,7 +233,7 @@ fn text(rows: &[Row<'_>]) -> Text {
     }
     let denied = rows.iter().filter(|row| !row.allowed).count();
     if !rows.is_empty() {
-        text.line(format_args!("{} judged, {} allowed, {denied} denied", rows.len(), rows.len() - denied));
+        text.line(format_args!("{} checked, {} allowed, {denied} denied", rows.len(), rows.len() - denied));
     }
     text
 }

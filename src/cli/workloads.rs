@@ -13,9 +13,9 @@ use super::listen;
 use ::server::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
 use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::server::{self, Server};
-use apiserver::Options;
-use apiserver::workloads::Workloads;
-use machines::lifecycle::settings::Endpoint;
+use apiserver::ApiOptions;
+use apiserver::workloads::WorkloadApis;
+use machines::lifecycle::settings::ServerAddress;
 use model::hub::ObjectKey;
 
 /// The port where they listen by default.
@@ -34,7 +34,7 @@ pub(super) struct WorkloadServer {
 /// The workload clusters of this process.
 #[derive(Clone, Debug)]
 struct Handle {
-    workloads: Workloads,
+    workloads: WorkloadApis,
     /// What kubeconfigs name.
     address: SocketAddr,
     /// The certificate that vouches for the listener's, in PEM form.
@@ -58,7 +58,7 @@ impl WorkloadServer {
         let server = wanted.bind(Some(identity), limits, metrics).await?;
         let bound = server.local_address()?;
         let address = SocketAddr::new(named.unwrap_or(bound.ip()), bound.port());
-        let workloads = Workloads::new(Options::default())?;
+        let workloads = WorkloadApis::new(ApiOptions::default())?;
         let handle = Handle { workloads, address, authority: authority.into() };
         Ok(WorkloadServer { server, handle, address: bound, moved: wanted.moved(bound) })
     }
@@ -70,7 +70,7 @@ impl WorkloadServer {
     pub(super) fn machines(&self, options: &Serve) -> Result<Machines> {
         let address = self.handle.address;
         let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
-        let endpoint = Endpoint { host: ip.to_string(), port: address.port() };
+        let endpoint = ServerAddress { host: ip.to_string(), port: address.port() };
         Ok(Machines { settings: options.lifecycle_settings(endpoint)?, workloads: Arc::new(self.handle.clone()) })
     }
 

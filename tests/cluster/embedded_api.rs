@@ -9,7 +9,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::{Value, json};
-use topologist::embedded::{Embedded, Options};
+use topologist::embedded::{ApiOptions, Embedded};
 
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::wait;
@@ -200,7 +200,7 @@ impl Differential {
     async fn new(name: &str) -> Self {
         let kubernetes = Kubernetes::shared();
         let namespace = kubernetes.namespace(name).await;
-        let embedded = Embedded::new(Options::default());
+        let embedded = Embedded::new(ApiOptions::default());
         let ours = Side::new(embedded.client());
         let mut both = Differential {
             sides: [ours, Side::new(kubernetes.client())],

@@ -12,9 +12,9 @@ use topologist::admission::Settings;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 use topologist::webhook::limits::Limits;
 use topologist::webhook::review::Handler;
 use topologist::webhook::routes;
@@ -27,15 +27,15 @@ use crate::harness::wait::SOON;
 /// Serves without a single place for reviews; returns the address and the CA certificate.
 async fn overloaded() -> (String, String) {
     let metrics = Arc::new(Metrics::default());
-    let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
-    let identity = Arc::new(Identity::new(None, metrics.clone()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
+    let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
+    let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+    identity.install(&issued.pair(), &files).unwrap();
     let address = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(address, Some(identity), server::Limits::default(), metrics.clone()).await.unwrap();
     let address = server.local_address().unwrap().to_string();
     let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
-    let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::of([], []))));
+    let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::complete([], []))));
     let handler = Arc::new(Handler::new(gatherer, Settings::default(), limits, metrics));
     tokio::spawn(server.serve(routes::router(handler), CancellationToken::new()));
     (address, issued.authority)

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 
 use crate::harness::extension::{TestExtension, patched};
 use crate::harness::kubernetes::Kubernetes;
@@ -37,7 +37,7 @@ impl Node {
         let output = build.output().expect("tests/kubernetes/build needs bash");
         assert!(output.status.success(), "tests/kubernetes/build node failed; it says why on standard error");
         let printed = String::from_utf8(output.stdout).unwrap();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let [certificate, key] = [("tls.crt", &issued.certificate), ("tls.key", &issued.key)].map(|(name, text)| {
             fs::write(folder.join(name), text).unwrap();
             folder.join(name)

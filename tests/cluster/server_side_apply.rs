@@ -10,8 +10,8 @@ use http::Request;
 use kube::Client;
 use serde_json::{Map, Value, json};
 use topologist::ssa::{
-    self, Conflict, FieldPath, FieldSet, ManagedFields, Operation, Refused, Schema, managers_of_update,
-    same_but_for_times, with_managers,
+    self, ApplyRefused, Conflict, ElementPath, FieldSet, ManagedFields, ManagedOperation, MergeSchema,
+    managers_of_update, same_but_for_times, with_managers,
 };
 
 use crate::harness::kubernetes::Kubernetes;
@@ -71,7 +71,7 @@ struct Things {
     client: Client,
     namespace: String,
     plural: &'static str,
-    schemas: [(&'static str, Schema); 2],
+    schemas: [(&'static str, MergeSchema); 2],
 }
 
 impl Things {
@@ -79,7 +79,7 @@ impl Things {
     async fn install(plural: &'static str) -> Self {
         let kubernetes = Kubernetes::shared();
         kubernetes.apply_yaml(&Self::definition(plural, ["v1", "v2"].map(schema)).to_string()).await;
-        let schemas = ["v1", "v2"].map(|version| (version, Schema::of_definition(&schema(version))));
+        let schemas = ["v1", "v2"].map(|version| (version, MergeSchema::from_openapi(&schema(version))));
         Things { client: kubernetes.client(), namespace: kubernetes.namespace("ssa").await, plural, schemas }
     }
 
@@ -102,7 +102,7 @@ impl Things {
     }
 
     /// The object in another version, and the schema of that.
-    fn converted(&self, object: &Value, api_version: &str) -> ssa::Conversion {
+    fn converted(&self, object: &Value, api_version: &str) -> ssa::ConvertedObject {
         let (version, schema) = self.schemas.iter().find(|(version, _)| format!("{GROUP}/{version}") == api_version)?;
         let mut object = object.clone();
         object["apiVersion"] = json!(format!("{GROUP}/{version}"));
@@ -436,8 +436,8 @@ impl Write {
     /// What `ssa` says that the server answers, in the second in which it answered.
     fn predicted(&self, live: Option<&Value>, things: &Things, name: &str, now: &str) -> Value {
         let reset = match self.subresource {
-            "" => FieldSet::of([FieldPath::of(&["status"]).0.as_slice()]),
-            _ => FieldSet::of([FieldPath::of(&["spec"]).0.as_slice()]),
+            "" => FieldSet::from_paths([ElementPath::from_fields(&["status"]).0.as_slice()]),
+            _ => FieldSet::from_paths([ElementPath::from_fields(&["spec"]).0.as_slice()]),
         };
         let body = self.complete(things, name);
         let api_version = format!("{GROUP}/{}", self.version);
@@ -452,17 +452,17 @@ impl Write {
             }
             Ok(things.converted(&object, version))
         };
-        let request = ssa::Request {
+        let request = ssa::ApplyRequest {
             subresource: self.subresource,
             reset: &reset,
             convert: Some(&convert),
-            ..ssa::Request::new(self.manager, &api_version, now, &schema)
+            ..ssa::ApplyRequest::new(self.manager, &api_version, now, &schema)
         };
         let before = live.and_then(|live| ManagedFields::all_of(live).ok()).unwrap_or_default();
         let (object, managers) = match self.verb {
             Verb::Apply { force } => match ssa::apply(live, &before, &body, &request, force) {
                 Ok(applied) => (read(applied.object), applied.managers),
-                Err(Refused::Conflicts(conflicts)) => {
+                Err(ApplyRefused::Conflicts(conflicts)) => {
                     let causes = conflicts.iter().map(|conflict| (conflict.to_string(), conflict.path.to_string()));
                     return refused(&Conflict::message(&conflicts), causes.collect());
                 }
@@ -548,8 +548,8 @@ fn answered(object: &Value) -> Value {
 /// When the server says that the request was made.
 fn time_of(write: &Write, answer: &Value) -> String {
     let operation = match write.verb {
-        Verb::Apply { .. } => Operation::Apply,
-        Verb::Patch | Verb::Update => Operation::Update,
+        Verb::Apply { .. } => ManagedOperation::Apply,
+        Verb::Patch | Verb::Update => ManagedOperation::Update,
     };
     let is_own = |entry: &&Value| {
         entry["manager"] == write.manager
@@ -637,14 +637,16 @@ impl Comparison {
         let managers = ManagedFields::all_of(&live).unwrap();
         let own = |managers: &[ManagedFields]| {
             let is_own = |entry: &&ManagedFields| {
-                entry.manager == write.manager && entry.operation == Operation::Apply && entry.subresource.is_empty()
+                entry.manager == write.manager
+                    && entry.operation == ManagedOperation::Apply
+                    && entry.subresource.is_empty()
             };
             managers.iter().find(is_own).map(|entry| (entry.api_version.clone(), entry.fields.clone()))
         };
         let found = ssa::difference(
             &live,
             &desired,
-            &ssa::Comparing { manager: write.manager, schema: &schema, managers: &managers, uncompared: &[] },
+            &ssa::ComparisonContext { manager: write.manager, schema: &schema, managers: &managers, uncompared: &[] },
         );
         let (before, after) = (own(&managers), own(&ManagedFields::all_of(object).unwrap()));
         let content_changes = answered(&live)["content"] != answered(object)["content"];
@@ -794,7 +796,7 @@ async fn a_map_that_becomes_atomic_is_owned_as_a_whole() {
     hard["properties"]["spec"]["properties"]["entries"].as_object_mut().unwrap().remove("x-kubernetes-list-map-keys");
     let definition = Things::definition("hardened", [hard.clone(), schema("v2")]);
     Kubernetes::shared().apply_yaml(&definition.to_string()).await;
-    things.schemas[0].1 = Schema::of_definition(&hard);
+    things.schemas[0].1 = MergeSchema::from_openapi(&hard);
     let probe = apply("probe", json!({"spec": {"texts": {"a": "1"}}}));
     let is_hard = |answer: &Value| answer["managers"][0]["fieldsV1"]["f:spec"]["f:texts"] == json!({});
     let deadline = Instant::now() + SOON;

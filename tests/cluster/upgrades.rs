@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 
 use crate::admission::{Objects, causes, class, cluster, denial, dry, pairs, webhooks_elsewhere};
 use crate::harness::kubernetes::Kubernetes;
@@ -233,7 +233,7 @@ async fn a_silent_workload_cluster_delays_no_other_review() {
             open.push(stream);
         }
     });
-    let authority = STANDARD.encode(Issued::make(&["127.0.0.1".to_owned()], 1).unwrap().authority);
+    let authority = STANDARD.encode(IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap().authority);
     let kubeconfig = json!({
         "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         "clusters": [{"name": "x", "cluster": {"server": url, "certificate-authority-data": authority}}],

@@ -6,7 +6,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use topologist::admission::{Operation, Phase, Question, Request, Settings};
 use topologist::hub::{ClusterClass, Kind};
-use topologist::wire::{Decode, Version};
+use topologist::wire::{Decode, WireVersion};
 use topologist::world::Facts;
 
 use crate::admission::{Objects, causes, class, cluster, denial, pairs};
@@ -127,18 +127,18 @@ async fn concurrent_changes_of_a_class_and_a_cluster_are_denied_or_reported_late
 
 /// The rules by which the variables of a stored Cluster are refused, judged with the class as it is stored.
 fn judged(cluster: &DynamicObject, class: &DynamicObject) -> Vec<&'static str> {
-    let class = ClusterClass::decode(Version::V1Beta2, &serde_json::to_string(class).unwrap()).unwrap();
+    let class = ClusterClass::decode(WireVersion::V1Beta2, &serde_json::to_string(class).unwrap()).unwrap();
     let cluster = serde_json::to_string(cluster).unwrap();
     let request = Request {
         phase: Phase::Default,
         kind: Kind::Cluster,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         operation: Operation::Create,
         name: "",
         object: Some(&cluster),
         old_object: None,
-        old_version: Version::V1Beta2,
+        old_version: WireVersion::V1Beta2,
     };
-    let facts = Arc::new(Facts::of([], [class]));
+    let facts = Arc::new(Facts::complete([], [class]));
     Question::decode(&request).unwrap().settle(&facts, &Settings::default()).denied_by()
 }

@@ -10,9 +10,9 @@ use serde_json::Value;
 use topologist::admission::{Operation, Oversize, Phase, Question, Request, Settings, Verdict};
 use topologist::budget::Stop;
 use topologist::hub::{ClusterClass, Kind, ObjectKey};
-use topologist::template::{Functions, Limits, Template};
+use topologist::template::{Functions, RenderLimits, Template};
 use topologist::topology::class_status;
-use topologist::wire::{Decode, Version};
+use topologist::wire::{Decode, WireVersion};
 use topologist::world::{Facts, Found, Record};
 
 use crate::genes::Input;
@@ -76,12 +76,12 @@ fn verdict(phase: Phase, kind: Kind, text: &str, facts: &Arc<Facts>, stop: &Stop
     let request = Request {
         phase,
         kind,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         operation: Operation::Create,
         name: "one",
         object: Some(text),
         old_object: None,
-        old_version: Version::V1Beta2,
+        old_version: WireVersion::V1Beta2,
     };
     match Question::decode(&request) {
         Ok(question) => question.settle_until(facts, &Settings::default(), stop),
@@ -117,7 +117,7 @@ pub fn of(input: &Input) -> Cost {
         let unreadable = |reason: String| Record::Unreadable { reason: reason.into(), class: None };
         let record = match Oversize::of(&text) {
             Some(oversize) => unreadable(oversize.reason()),
-            None => ClusterClass::decode(Version::V1Beta2, &text).map_or_else(unreadable, Record::readable),
+            None => ClusterClass::decode(WireVersion::V1Beta2, &text).map_or_else(unreadable, Record::readable),
         };
         facts.put_class(ObjectKey::new("ns", "class"), record);
         Arc::new(facts)
@@ -141,6 +141,6 @@ pub fn of(input: &Input) -> Cost {
 
 fn render(text: &str, data: &Value) {
     if let Ok(template) = Template::parse("t", text, Functions::Sprig) {
-        let _ = template.render_value(data, Limits::default());
+        let _ = template.render_value(data, RenderLimits::default());
     }
 }

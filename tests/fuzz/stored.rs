@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::{Method, Request};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use topologist::embedded::{Embedded, Options};
+use topologist::embedded::{ApiOptions, Embedded};
 
 use crate::{ALLOCATOR, MEASURING};
 
@@ -44,7 +44,7 @@ async fn store_and_delete() {
     let seconds = Arc::new(AtomicI64::new(1_000_000));
     let clock = seconds.clone();
     let clock = Arc::new(move || Timestamp::from_second(clock.load(Ordering::Relaxed)).unwrap());
-    let api = Embedded::new(Options { clock, ..Options::default() });
+    let api = Embedded::new(ApiOptions { clock, ..ApiOptions::default() });
     api.load(vec![
         json!({"apiVersion": "example.com/v1", "kind": "Gauge", "metadata": {"name": "first", "namespace": "default"}}),
     ])

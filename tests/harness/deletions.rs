@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use topologist::calendar::Moment;
 use topologist::garbage::Propagation;
 use topologist::hub::{Object, ObjectKey};
-use topologist::lifecycle::fold::Fold;
-use topologist::lifecycle::{GroupKind, ObjectId, Settings};
+use topologist::lifecycle::simulator::MachineSimulator;
+use topologist::lifecycle::{GroupKind, MachineSettings, ObjectId};
 
 use Form::{Blocking, OtherKind, Plain, Renamed, UnknownKind};
 use Step::{Delete, Own, Release};
@@ -63,7 +63,7 @@ pub trait Store {
     /// The uid of a new object, or the reason why there is none.
     async fn create(&mut self, object: Value) -> Option<String>;
     async fn delete(&mut self, name: &str, policy: Option<Propagation>);
-    async fn get(&mut self, name: &str) -> Option<Value>;
+    async fn get(&self, name: &str) -> Option<Value>;
     /// Replaces a list of the metadata.
     async fn set(&mut self, name: &str, list: &str, entries: Value);
 }
@@ -129,7 +129,7 @@ impl<S: Store> Player<S> {
     }
 
     /// The objects that are left: whether they are being deleted, their finalizers, and the names of their owners.
-    pub async fn left(&mut self) -> Left {
+    pub async fn left(&self) -> Left {
         let mut left = Left::new();
         for name in self.uids.keys().copied().collect::<Vec<_>>() {
             let Some(object) = self.store.get(name).await else { continue };
@@ -147,16 +147,16 @@ impl<S: Store> Player<S> {
 }
 
 /// The store of simulations.
-pub struct VirtualClock(Fold);
+pub struct VirtualClock(MachineSimulator);
 
 impl VirtualClock {
     pub fn new() -> Self {
-        let now = Moment::read("2026-01-01T00:00:00Z").unwrap();
-        let mut fold = Fold::new(Settings::default(), now);
+        let now = Moment::parse("2026-01-01T00:00:00Z").unwrap();
+        let mut simulator = MachineSimulator::new(MachineSettings::default(), now);
         for kind in ["ConfigMap", "Secret"] {
-            fold.objects.set_listed(&GroupKind::new("", kind), None);
+            simulator.objects.set_listed(&GroupKind::new("", kind), None);
         }
-        VirtualClock(fold)
+        VirtualClock(simulator)
     }
 
     fn id(name: &str) -> ObjectId {
@@ -177,7 +177,7 @@ impl Store for VirtualClock {
         self.0.delete_with(&Self::id(name), policy);
     }
 
-    async fn get(&mut self, name: &str) -> Option<Value> {
+    async fn get(&self, name: &str) -> Option<Value> {
         self.0.objects.get(&Self::id(name)).map(|object| object.as_ref().as_ref().clone())
     }
 
@@ -232,7 +232,7 @@ impl Store for Server {
         }
     }
 
-    async fn get(&mut self, name: &str) -> Option<Value> {
+    async fn get(&self, name: &str) -> Option<Value> {
         self.api(name).get_opt(name).await.unwrap().map(|object| serde_json::to_value(object).unwrap())
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use topologist::extensions::openapi;
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 
 use super::tls_server::serve;
 
@@ -97,7 +97,7 @@ impl TestExtension {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&[host.to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&[host.to_owned()], 1).unwrap();
         let (ca, shared) = (issued.authority.clone(), Arc::new(Shared::default()));
         let router = Router::new().fallback(answer).with_state(shared.clone());
         runtime.spawn(async move { serve(TcpListener::from_std(listener).unwrap(), issued, router).await });

@@ -24,7 +24,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 
 use super::tls_server::serve;
 
@@ -72,7 +72,7 @@ impl Faulty {
             failures: AtomicUsize::new(0),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         cluster.server = Some(format!("https://{}", listener.local_addr().unwrap()));
         cluster.certificate_authority_data = Some(STANDARD.encode(&issued.authority));
         let path = folder.join("faulty.kubeconfig");

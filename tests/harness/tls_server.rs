@@ -8,20 +8,20 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 
 /// Shows a certificate, without a file from which it is read.
-pub fn identity(issued: &Issued) -> Arc<Identity> {
-    let identity = Identity::new(None, Arc::new(()));
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
+pub fn identity(issued: &IssuedCertificate) -> Arc<ServerIdentity> {
+    let identity = ServerIdentity::new(None, Arc::new(()));
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+    identity.install(&issued.pair(), &files).unwrap();
     Arc::new(identity)
 }
 
 /// Answers requests for as long as the runtime lasts.
-pub async fn serve(listener: TcpListener, issued: Issued, router: Router) {
+pub async fn serve(listener: TcpListener, issued: IssuedCertificate, router: Router) {
     let acceptor = TlsAcceptor::from(identity(&issued).config().unwrap());
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use topologist::admission::{Operation, Phase, Question, Request, Settings};
 use topologist::field::RuleId;
 use topologist::hub::Kind;
-use topologist::wire::Version;
+use topologist::wire::WireVersion;
 use topologist::world::Facts;
 
 /// Rule and path of every error of a new class with these parts of a spec, in order.
@@ -28,12 +28,12 @@ pub fn errors_of_class(parts: &Value) -> Vec<(RuleId, String)> {
     let request = Request {
         phase: Phase::Validate,
         kind: Kind::ClusterClass,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         operation: Operation::Create,
         name: "class",
         object: Some(&object),
         old_object: None,
-        old_version: Version::V1Beta2,
+        old_version: WireVersion::V1Beta2,
     };
     let question = Question::decode(&request).unwrap_or_else(|verdict| panic!("{verdict:?}"));
     let verdict = question.settle(&Arc::new(Facts::default()), &Settings::default());

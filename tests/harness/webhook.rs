@@ -10,9 +10,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use topologist::telemetry::metrics::Metrics;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 use topologist::webhook::server::{Limits, Server};
 
 /// A running recorder; it belongs to the runtime that started it.
@@ -45,11 +45,11 @@ impl Recorder {
 /// Serves a webhook on a free port, for as long as the runtime lasts; returns its address and the CA certificate of its
 /// callers.
 pub async fn serve(router: Router) -> (String, String) {
-    let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+    let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
     let metrics = Arc::new(Metrics::default());
-    let identity = Arc::new(Identity::new(None, metrics.clone()));
-    identity.take_on(&issued.pair(), &files).unwrap();
+    let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+    identity.install(&issued.pair(), &files).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
     let address = server.local_address().unwrap().to_string();

@@ -172,7 +172,7 @@ fn the_image_holds_the_binary_alone_and_serves_by_default() {
 fn files_are_judged_in_an_empty_root_directory() {
     let bundle = fs::read_to_string(repository().join("fixtures/quick-start/class.yaml")).unwrap();
     for (text_in, code, words) in
-        [(bundle.as_str(), 0, "1 judged, 1 allowed, 0 denied"), ("kind: Nothing\n", 2, "apiVersion")]
+        [(bundle.as_str(), 0, "1 checked, 1 allowed, 0 denied"), ("kind: Nothing\n", 2, "apiVersion")]
     {
         let container = Container::new();
         let mut command = container.command(&["validate", "-"]);

@@ -15,10 +15,10 @@ use serde_json::Value;
 use topologist::admission::{
     Dependents, Deprecated, Operation, Outcome, Phase, Question, Request, Settings, Verdict, catalogue,
 };
-use topologist::hub::{Cluster, ClusterClass, Definition, Kind};
+use topologist::hub::{Cluster, ClusterClass, Kind, ResourceDefinition};
 use topologist::wire::manifest::{self, Manifest};
-use topologist::wire::{Decode, Version};
-use topologist::world::{Answer, Facts, Found, Need, NodesOf, Objects, Record, World, settle_at_once};
+use topologist::wire::{Decode, WireVersion};
+use topologist::world::{Answer, Facts, Found, Need, NodesOf, ObjectSet, Record, World, settle_at_once};
 use topologist::yaml;
 
 /// What a fixture expects.
@@ -80,8 +80,8 @@ struct WantError {
 struct Fixture {
     name: String,
     kind: Kind,
-    new: Option<(Version, String)>,
-    old: Option<(Version, String)>,
+    new: Option<(WireVersion, String)>,
+    old: Option<(WireVersion, String)>,
     world: Vec<Manifest>,
     want: Want,
 }
@@ -121,8 +121,8 @@ impl Fixture {
             let documents = yaml::documents(&text.unwrap_or_default());
             documents.into_iter().flat_map(|document| manifest::objects(document.expect(&name)).expect(&name)).collect()
         };
-        let mut objects_of = |role: &str| -> Vec<(Version, String)> {
-            let of = |version: Version| {
+        let mut objects_of = |role: &str| -> Vec<(WireVersion, String)> {
+            let of = |version: WireVersion| {
                 // JSON goes in as it is, for what no YAML reader would let through.
                 if let Some(text) = files.remove(&format!("{role}.{version}.json")) {
                     return Some((version, text));
@@ -132,7 +132,7 @@ impl Fixture {
                 assert_eq!(manifest.version(), Some(version), "{name}: {role}");
                 Some((version, manifest.text()))
             };
-            Version::ALL.into_iter().filter_map(of).collect()
+            WireVersion::ALL.into_iter().filter_map(of).collect()
         };
         let (new, mut old) = (objects_of("new"), objects_of("old"));
         assert!(old.len() < 2, "{name} has old objects in several versions");
@@ -142,7 +142,7 @@ impl Fixture {
         let want = yaml::documents(&want).remove(0).unwrap().value;
         assert!(files.is_empty(), "{name} has files that nothing reads: {:?}", files.keys());
         assert!(!new.is_empty() || old.is_some(), "{name} has neither a new nor an old object");
-        let fixture = |new: Option<(Version, String)>| {
+        let fixture = |new: Option<(WireVersion, String)>| {
             let want = serde_json::from_value(want.clone()).unwrap_or_else(|error| panic!("{name}/want.yaml: {error}"));
             Fixture { name: name.clone(), kind, new, old: old.clone(), world: world.clone(), want }
         };
@@ -168,10 +168,10 @@ impl Fixture {
     }
 
     /// The objects of other kinds.
-    fn objects(&self) -> Objects {
-        let mut objects = Objects::default();
+    fn objects(&self) -> ObjectSet {
+        let mut objects = ObjectSet::default();
         for manifest in self.world.iter().filter(|manifest| manifest.admitted_kind().is_none()) {
-            match Definition::of(&manifest.value) {
+            match ResourceDefinition::from_object(&manifest.value) {
                 Some(definition) => objects.put_definition(manifest.key.name.clone(), Arc::new(definition)),
                 None => objects.put(Arc::new(manifest.object().unwrap())),
             }
@@ -186,7 +186,7 @@ impl Fixture {
         settle_at_once(World::new(facts.clone()), |world| question.answer(world, settings), answer).unwrap()
     }
 
-    fn gather(&self, need: &Need, facts: &Facts, objects: &Objects) -> Answer {
+    fn gather(&self, need: &Need, facts: &Facts, objects: &ObjectSet) -> Answer {
         let kind = match need {
             Need::Class(_) => return facts.answer(need),
             Need::Object(reference) => &*reference.kind,
@@ -309,7 +309,7 @@ fn object_name(text: &str) -> String {
     named.metadata["name"].as_str().unwrap_or_default().to_owned()
 }
 
-fn put(facts: &mut Facts, kind: Kind, version: Version, text: &str) {
+fn put(facts: &mut Facts, kind: Kind, version: WireVersion, text: &str) {
     let value: Value = serde_json::from_str(text).unwrap();
     let part = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let key = topologist::hub::ObjectKey::new(part("/metadata/namespace"), part("/metadata/name"));

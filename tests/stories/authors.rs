@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use topologist::template::{Functions, Limits, Template};
+use topologist::template::{Functions, RenderLimits, Template};
 use topologist::yaml;
 
 use crate::harness::server::command;
@@ -110,8 +110,8 @@ fn templates_render_what_the_guide_says() {
         let known: BTreeSet<&str> = ["template", "variables", "output", "value", "error"].into();
         assert!(example.as_object().unwrap().keys().all(|key| known.contains(&**key)), "line {}", block.line);
         let template = Template::parse("template", example["template"].as_str().unwrap(), Functions::Sprig).unwrap();
-        let output = template.render(&example["variables"], Limits::default());
-        let value = template.render_value(&example["variables"], Limits::default());
+        let output = template.render(&example["variables"], RenderLimits::default());
+        let value = template.render_value(&example["variables"], RenderLimits::default());
         match (output, example["error"].as_str()) {
             (Ok(output), None) => {
                 assert!(example.get("output").is_none_or(|want| *want == output), "line {}: {output:?}", block.line);

@@ -48,7 +48,7 @@ fn a_finding_has_place_rule_field_and_way_out() {
     assert_eq!(code, 1);
     assert!(out.starts_with("<stdin>:2: CustomResourceDefinition embeddedclusters."), "{out}");
     let finding = "  error CT-1.3: spec.scope: the scope is \"Cluster\", but objects are looked up in the namespace of the Cluster
-    Way out: set it to Namespaced\n";
+    help: set it to Namespaced\n";
     assert!(out.contains(finding), "{out}");
     assert!(out.ends_with("10 checked, 10 errors, 0 warnings\n"), "{out}");
 }

@@ -31,7 +31,7 @@ fn bundles_of_every_provider_shape_are_allowed() {
     for provider in ["aws", "azure", "docker", "in-memory", "vsphere"] {
         let (code, out, err) = run(&["validate", &format!("fixtures/providers/{provider}")]);
         assert_eq!((code, &*without_not_checked(&err)), (0, ""), "{provider}: {out}");
-        assert!(out.ends_with("2 judged, 2 allowed, 0 denied\n"), "{provider}: {out}");
+        assert!(out.ends_with("2 checked, 2 allowed, 0 denied\n"), "{provider}: {out}");
         assert!(!out.contains("warning"), "{provider}: {out}");
     }
     let (code, out, _) = run(&["validate", "fixtures/quick-start"]);
@@ -56,7 +56,7 @@ fn a_denied_object_is_shown_with_file_line_rule_and_path() {
   error CL-V-005: spec.clusterNetwork.pods.cidrBlocks[0]: Invalid value: \"10.0.0.0\": must be an address range in CIDR notation, such as 192.168.0.0/16 or fd00::/48
   error CL-V-013: spec.topology.version: Invalid value: \"v1.33\": must be a full semantic version such as v1.33.0: unexpected end of input while parsing minor version number
   warning: ClusterClass default/absent does not exist: the topology could not be fully validated. Create it before this Cluster is used
-1 judged, 0 allowed, 1 denied
+1 checked, 0 allowed, 1 denied
 ";
     assert_eq!(out, want);
 }
@@ -113,7 +113,7 @@ fn unreadable_input_exits_with_2_and_says_where() {
     for (path, words) in [
         (broken.clone(), format!("{broken}:5:")),
         (file("binary.yaml", b"\xff\xfe"), "is not text in UTF-8".to_owned()),
-        (file("empty.yaml", b""), "nothing was judged: no Cluster and no ClusterClass was found; the input holds no objects; use --allow-empty".to_owned()),
+        (file("empty.yaml", b""), "nothing was checked: no Cluster and no ClusterClass was found; the input holds no objects; use --allow-empty".to_owned()),
         (file("list.yaml", b"- 1\n"), "is not an object with apiVersion and kind".to_owned()),
         (file("kindless.yaml", b"a: 1\n"), "has no apiVersion or no kind".to_owned()),
         (folder.path().join("absent.yaml").display().to_string(), "No such file".to_owned()),
@@ -126,7 +126,7 @@ fn unreadable_input_exits_with_2_and_says_where() {
     let good = file("good.yaml", WRONG.as_bytes());
     let (code, out, _) = run(&["validate", &broken, &good]);
     assert_eq!(code, 2);
-    assert!(out.contains("1 judged, 0 allowed, 1 denied"), "{out}");
+    assert!(out.contains("1 checked, 0 allowed, 1 denied"), "{out}");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn other_kinds_are_skipped_and_unknown_versions_are_errors() {
     let mixed = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n---\n{WRONG}");
     let (code, out, err) = run_with_input(&["validate", "-"], &mixed);
     assert_eq!((code, &*err), (1, ""));
-    assert!(out.ends_with("1 judged, 0 allowed, 1 denied\n"), "{out}");
+    assert!(out.ends_with("1 checked, 0 allowed, 1 denied\n"), "{out}");
     let (code, out, _) = run_with_input(&["validate", "-"], &WRONG.replace("v1beta2", "v7"));
     assert_eq!(code, 1);
     assert!(out.contains("unknown version cluster.x-k8s.io/v7 of Cluster"), "{out}");

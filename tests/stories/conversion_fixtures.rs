@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use topologist::hub::Kind;
-use topologist::wire::Version;
+use topologist::wire::WireVersion;
 use topologist::wire::conversion::{convert, versions_needed};
 use topologist::yaml;
 
@@ -59,7 +59,7 @@ impl Fixture {
         Fixture { name, about, old, new, again }
     }
 
-    fn convert(&self, object: &Value, to: Version) -> Value {
+    fn convert(&self, object: &Value, to: WireVersion) -> Value {
         let kind = Kind::from_name(object["kind"].as_str().unwrap()).unwrap();
         let version = |group: &str, kind: &str| {
             self.about.versions.get(&format!("{kind}.{group}")).cloned().ok_or_else(|| "not in about.yaml".to_owned())
@@ -86,10 +86,10 @@ fn take_annotation(object: &mut Value) -> Option<Value> {
 fn every_object_converts_as_its_fixture_says_and_back() {
     for fixture in fixtures() {
         let name = &fixture.name;
-        let up = fixture.convert(&fixture.old, Version::V1Beta2);
+        let up = fixture.convert(&fixture.old, WireVersion::V1Beta2);
         assert_eq!(up, fixture.new, "{name}: up");
-        let mut down = fixture.convert(&up, Version::V1Beta1);
-        assert_eq!(fixture.convert(&down, Version::V1Beta2), fixture.new, "{name}: up again");
+        let mut down = fixture.convert(&up, WireVersion::V1Beta1);
+        assert_eq!(fixture.convert(&down, WireVersion::V1Beta2), fixture.new, "{name}: up again");
         // CONV-013
         let mut whole = fixture.new.clone();
         whole.as_object_mut().unwrap().remove("metadata");
@@ -98,7 +98,7 @@ fn every_object_converts_as_its_fixture_says_and_back() {
         take_annotation(&mut want);
         assert_eq!(down, want, "{name}: down");
         // Without the annotation, as a client may send it that knows nothing of it.
-        let mut bare = fixture.convert(&down, Version::V1Beta2);
+        let mut bare = fixture.convert(&down, WireVersion::V1Beta2);
         if fixture.about.rules.iter().any(|rule| rule == "CONV-013") {
             bare["spec"]["paused"] = json!(false);
         }

@@ -240,7 +240,7 @@ fn a_class_without_clusters_is_checked_by_a_sample() {
     let wrong = patched(WRONG);
     let class = &wrong[..wrong.rfind("---\n").unwrap()];
     let (code, text, _) = run("validate", class, &["--crds", &definitions()]);
-    assert!(code == 0 && text.contains("1 judged, 1 allowed"), "{text}");
+    assert!(code == 0 && text.contains("1 checked, 1 allowed"), "{text}");
     assert!(
         text.contains("extraMounts[1].hostPath: must be of type string") && text.contains("patch \"mounts\""),
         "{text}"

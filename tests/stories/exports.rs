@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use topologist::ssa::{Schema, as_applied, with_managers};
+use topologist::ssa::{MergeSchema, as_applied, with_managers};
 use topologist::yaml;
 
 use crate::harness::server::command;
@@ -59,7 +59,7 @@ fn exported(bundle: &[Value], owners: Owners) -> Vec<Value> {
         }
         object["metadata"]["uid"] = json!(format!("uid-of-{}", object["metadata"]["name"].as_str().unwrap()));
         if owners == Owners::Shown {
-            let entry = as_applied("capi-topology", &object, &Schema::unknown());
+            let entry = as_applied("capi-topology", &object, &MergeSchema::unknown());
             object = with_managers(object, &[entry]);
         }
         made.push(object);

@@ -16,7 +16,7 @@ use http::header::LOCATION;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 
 use crate::harness::server::command;
 use crate::harness::tls_server::serve;
@@ -60,7 +60,7 @@ impl Lab {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ca.crt"), &issued.authority).unwrap();
         let shared = Arc::new(Shared { mood, policy, requests: Mutex::default() });

@@ -5,14 +5,14 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::json;
-use topologist::embedded::{Embedded, Options};
+use topologist::embedded::{ApiOptions, Embedded};
 use topologist::garbage::Propagation;
 
 use crate::harness::deletions::{Form, Owner, Player, Server, Step, Store, VirtualClock, scenarios};
 
 /// An embedded API with the two namespaces of the scenarios.
 async fn embedded() -> Player<Server> {
-    let embedded = Embedded::new(Options::default());
+    let embedded = Embedded::new(ApiOptions::default());
     let client = embedded.client();
     for name in ["near", "far"] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});

@@ -139,9 +139,9 @@ fn input_with_nothing_to_work_on_is_an_error_unless_allow_empty_is_set() {
     let sampled = "no Cluster with spec.topology and no ClusterClass was found";
     let plan = ["plan", "--from", "others.yaml", "--to", "others.yaml"];
     for (arguments, missing, expected) in [
-        (&["validate", "others.yaml"][..], format!("judged: {subjects}"), ""),
-        (&["validate", "others.yaml", "--world", "cluster.yaml"], format!("judged: {subjects}"), ""),
-        (&["validate", "/dev/null", "--old", "others.yaml"], format!("judged: {subjects}"), ""),
+        (&["validate", "others.yaml"][..], format!("checked: {subjects}"), ""),
+        (&["validate", "others.yaml", "--world", "cluster.yaml"], format!("checked: {subjects}"), ""),
+        (&["validate", "/dev/null", "--old", "others.yaml"], format!("checked: {subjects}"), ""),
         (&["default", "others.yaml", "-o", "json"], format!("defaulted: {subjects}"), "Deployment"),
         (&["render", "others.yaml", "-o", "json"], format!("rendered: {topologies}"), "[]\n"),
         (&plan, format!("planned: {sampled}"), "0 Clusters, nothing changes\n"),

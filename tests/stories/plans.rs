@@ -384,7 +384,11 @@ fn the_embedded_class_is_valid_and_asks_for_every_kind_of_its_provider() {
     let folder = folder.to_str().unwrap();
     let output = command(&["validate", folder, "--strict", "--fail-on-warnings"]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!((output.status.code(), said.lines().last()), (Some(0), Some("2 judged, 2 allowed, 0 denied")), "{said}");
+    assert_eq!(
+        (output.status.code(), said.lines().last()),
+        (Some(0), Some("2 checked, 2 allowed, 0 denied")),
+        "{said}"
+    );
     let rendered = command(&["render", folder]).output().unwrap();
     let objects: Vec<Value> = yaml::documents(&String::from_utf8(rendered.stdout).unwrap())
         .into_iter()

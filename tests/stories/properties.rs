@@ -13,9 +13,9 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::budget::Stop;
 use topologist::field::{Findings, Path as FieldPath};
 use topologist::hub::{Cluster, ClusterClass, Kind};
-use topologist::openapi::{Allowance, Definition, Effort, FastAnswer, Schema, check};
+use topologist::openapi::{FastVerdict, Schema, SchemaAllowance, SchemaDefinition, ValidationEffort, check};
 use topologist::wire::review::AdmissionReview;
-use topologist::wire::{Decode, Version};
+use topologist::wire::{Decode, WireVersion};
 use topologist::world::Facts;
 use topologist::yaml;
 
@@ -121,8 +121,8 @@ fn disturbed(mut object: Value, oddities: &[(Index, Option<Value>)]) -> Value {
     object
 }
 
-fn version_of(object: &Value) -> Version {
-    Version::from_api_version(object["apiVersion"].as_str().unwrap()).unwrap()
+fn version_of(object: &Value) -> WireVersion {
+    WireVersion::from_api_version(object["apiVersion"].as_str().unwrap()).unwrap()
 }
 
 fn answer(phase: Phase, kind: Kind, new: &Value, old: Option<&Value>, facts: &Arc<Facts>) -> Verdict {
@@ -194,7 +194,7 @@ proptest! {
         let (new_class, new_cluster) = (disturbed(class.clone(), &of_class), disturbed(cluster.clone(), &of_cluster));
         let stored = ClusterClass::decode(version_of(&new_class), &new_class.to_string());
         let user = Cluster::decode(version_of(&cluster), &cluster.to_string()).unwrap();
-        let facts = Arc::new(Facts::of(vec![user], stored));
+        let facts = Arc::new(Facts::complete(vec![user], stored));
         for phase in [Phase::Default, Phase::Validate] {
             for (kind, new, old) in [(Kind::ClusterClass, &new_class, &class), (Kind::Cluster, &new_cluster, &cluster)] {
                 for old in [None, Some(old)] {
@@ -232,7 +232,7 @@ proptest! {
         if let Ok(review) = serde_json::from_slice::<AdmissionReview<'_>>(&review)
             && let Some(object) = review.request.and_then(|request| request.object)
         {
-            let _ = Cluster::decode(Version::V1Beta2, object.get());
+            let _ = Cluster::decode(WireVersion::V1Beta2, object.get());
         }
     }
 
@@ -242,9 +242,9 @@ proptest! {
         for (name, member) in schema.as_object().into_iter().flatten() {
             node[name] = member.clone();
         }
-        let Ok(definition) = serde_json::from_value::<Definition>(node) else { return Ok(()) };
+        let Ok(definition) = serde_json::from_value::<SchemaDefinition>(node) else { return Ok(()) };
         let mut found = Findings::default();
-        let checked = check(&definition, &FieldPath::of("schema"), &mut Allowance::unlimited(), &mut found);
+        let checked = check(&definition, &FieldPath::new("schema"), &mut SchemaAllowance::unlimited(), &mut found);
         prop_assert_eq!(checked.is_some(), found.error_count() == 0);
         let Ok(compiled) = Schema::compile(&definition) else { return Ok(()) };
         for value in [value.clone(), json!({"a": value, "b": [value, null]})] {
@@ -255,7 +255,7 @@ proptest! {
             prop_assert_eq!(&completed, &once, "defaults are applied once");
             let unknown = compiled.unknown_fields(&completed);
             compiled.meant_by(&completed, &unknown);
-            if compiled.fast_check(&completed.to_string(), &Effort::unlimited(&Stop::never())) == FastAnswer::Whole {
+            if compiled.fast_check(&completed.to_string(), &ValidationEffort::unlimited(&Stop::never())) == FastVerdict::Whole {
                 prop_assert!(unknown.is_empty() && compiled.violations(&completed).is_empty());
             }
             compiled.rule_violations(&completed, Some(&value));

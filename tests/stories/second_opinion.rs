@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use topologist::field::{Findings, Path};
-use topologist::openapi::{Allowance, Definition, Schema, check};
+use topologist::openapi::{Schema, SchemaAllowance, SchemaDefinition, check};
 
 const SCHEMAS: usize = 500;
 const VALUES_PER_SCHEMA: usize = 4;
@@ -158,7 +158,7 @@ impl Dice {
     }
 }
 
-fn definition(schema: &str) -> Definition {
+fn definition(schema: &str) -> SchemaDefinition {
     serde_json::from_str(schema).unwrap()
 }
 
@@ -190,7 +190,7 @@ fn a_definition_that_passes_every_check_can_be_used_and_no_other() {
     for _ in 0..SCHEMAS {
         let schema = dice.schema(1);
         let (definition, mut found) = (definition(&schema.to_string()), Findings::default());
-        let compiled = check(&definition, &Path::of("schema"), &mut Allowance::unlimited(), &mut found);
+        let compiled = check(&definition, &Path::new("schema"), &mut SchemaAllowance::unlimited(), &mut found);
         assert_eq!(compiled.is_some(), found.error_count() == 0, "{schema}");
         if compiled.is_some() {
             assert!(Schema::compile(&definition).is_ok(), "{schema}");

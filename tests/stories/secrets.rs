@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
 use topologist::hub::{ClusterClass, Kind};
-use topologist::wire::{Decode, Version};
+use topologist::wire::{Decode, WireVersion};
 use topologist::world::Facts;
 
 use crate::harness::server::command;
@@ -196,20 +196,20 @@ fn a_patch_is_printed_without_passwords_and_answered_with_them() {
 
 /// What the mutating end point says of a new Cluster of this class.
 fn defaulted(class: &Value, cluster: &Value) -> Verdict {
-    let class = ClusterClass::decode(Version::V1Beta2, &class.to_string()).unwrap();
+    let class = ClusterClass::decode(WireVersion::V1Beta2, &class.to_string()).unwrap();
     let cluster = cluster.to_string();
     let request = Request {
         phase: Phase::Default,
         kind: Kind::Cluster,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         operation: Operation::Create,
         name: "one",
         object: Some(&cluster),
         old_object: None,
-        old_version: Version::V1Beta2,
+        old_version: WireVersion::V1Beta2,
     };
     let question = Question::decode(&request).unwrap();
-    question.settle(&Arc::new(Facts::of(Vec::new(), vec![class])), &Settings::default())
+    question.settle(&Arc::new(Facts::complete(Vec::new(), vec![class])), &Settings::default())
 }
 
 #[test]

@@ -193,7 +193,7 @@ fn a_machine_that_fails_is_named_with_its_reason_and_a_way_out() {
         let stuck =
             told.out.lines().find(|line| line.trim().starts_with("Stuck: ")).unwrap_or_else(|| panic!("{}", told.out));
         assert!(stuck.contains("Machine blue-") && stuck.contains(reason), "{what}: {stuck}");
-        assert!(told.out.contains("Way out: "), "{}", told.out);
+        assert!(told.out.contains("help: "), "{}", told.out);
     }
 }
 
@@ -213,7 +213,7 @@ fn one_machine_that_never_runs_is_named_although_its_cluster_is_available() {
         let told = story.run(&[files, &["--timings", "timings.yaml", "--limit", "30m"]].concat());
         assert_eq!(told.code, 1, "{machine}: {}", told.out);
         assert!(told.out.contains("Stuck: Machine blue-"), "{machine}: {}", told.out);
-        assert!(told.out.contains("Way out: remove the failures from the file of --timings"), "{}", told.out);
+        assert!(told.out.contains("help: remove the failures from the file of --timings"), "{}", told.out);
     }
 }
 
@@ -302,7 +302,7 @@ fn a_class_that_does_not_exist_is_not_a_matter_of_time() {
     story.file("a.yaml", world(&[lost]));
     let told = story.run(&["a.yaml"]);
     assert_eq!(told.code, 1, "{}", told.out);
-    let way_out = "Way out: add the ClusterClass to the files, or correct spec.topology.classRef";
+    let way_out = "help: add the ClusterClass to the files, or correct spec.topology.classRef";
     assert!(told.out.contains("lost was not found") && told.out.contains(way_out), "{}", told.out);
     assert!(!told.out.contains("--limit"), "{}", told.out);
 }
@@ -316,7 +316,7 @@ fn a_paused_cluster_is_stuck_and_the_way_out_is_to_resume_it() {
     let told = story.run(&["a.yaml"]);
     assert_eq!(told.code, 1);
     assert!(told.out.contains("Stuck: Cluster blue: spec.paused is true"), "{}", told.out);
-    assert!(told.out.contains("Way out: remove spec.paused from the Cluster"), "{}", told.out);
+    assert!(told.out.contains("help: remove spec.paused from the Cluster"), "{}", told.out);
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn more_machines_than_a_simulation_follows_are_refused_at_once() {
         let told = story.run(arguments);
         assert_eq!(told.code, 1, "{arguments:?}: {}", told.err);
         assert!(told.out.contains("Stuck: it asks for 20") && told.out.contains(wanted), "{}", told.out);
-        assert!(told.out.contains("Way out: simulate the Cluster with fewer replicas"), "{}", told.out);
+        assert!(told.out.contains("help: simulate the Cluster with fewer replicas"), "{}", told.out);
     }
 }
 

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use topologist::budget::Stop;
 use topologist::hub::ClusterClass;
-use topologist::openapi::Allowance;
+use topologist::openapi::SchemaAllowance;
 use topologist::template::Template;
-use topologist::variables::{Variables, status_variables};
-use topologist::wire::{Decode, Version, manifest};
+use topologist::variables::{CompiledVariables, status_variables};
+use topologist::wire::{Decode, WireVersion, manifest};
 use topologist::yaml;
 
 use crate::harness::server::Topologist;
@@ -260,10 +260,10 @@ async fn a_class_in_v1beta1_meets_the_bounds_of_v1beta2_first() {
 
 /// What a class takes of each budget, in thousandths: compiled bytes, and bytes of defaults.
 fn shares(class: &ClusterClass) -> [usize; 2] {
-    let mut allowance = Allowance::new(Stop::never());
+    let mut allowance = SchemaAllowance::new(Stop::never());
     let templates: usize = class.spec.templates().map(Template::footprint).sum();
     allowance.compile(templates).unwrap();
-    Variables::compile(&status_variables(&class.spec), &mut allowance).unwrap();
+    CompiledVariables::compile(&status_variables(&class.spec), &mut allowance).unwrap();
     // All defaults are held against what one variable may have.
     [allowance.compiled_bytes() * 1000 / (32 << 20), allowance.default_bytes() * 1000 / (1 << 20)]
 }
@@ -284,7 +284,7 @@ fn bundles_of_every_provider_shape_take_less_than_a_tenth_of_their_budgets() {
             let objects =
                 yaml::documents(&text).into_iter().flat_map(|document| manifest::objects(document.unwrap()).unwrap());
             for manifest in objects.filter(|manifest| manifest.kind == "ClusterClass") {
-                let version = Version::from_api_version(&manifest.api_version).unwrap();
+                let version = WireVersion::from_api_version(&manifest.api_version).unwrap();
                 let class = ClusterClass::decode(version, &manifest.text()).unwrap();
                 let shares = shares(&class);
                 println!("{}: {shares:?} thousandths", path.display());

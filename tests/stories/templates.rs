@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use topologist::template::{Functions, Limits, Template};
+use topologist::template::{Functions, RenderLimits, Template};
 
 use crate::harness::verdicts::errors_of_class;
 
@@ -58,7 +58,7 @@ impl Case {
             (Err(error), None) => return Some(format!("does not parse: {error}")),
         };
         let template = if self.strict { template.with_missing_keys_as_errors() } else { template };
-        match (template.render(data, Limits::default()), &self.output, &self.exec) {
+        match (template.render(data, RenderLimits::default()), &self.output, &self.exec) {
             (Ok(output), Some(want), _) if output == *want => None,
             (Err(_), _, Some(_)) => None,
             (got, ..) => Some(format!("renders {got:?}, want {:?} or {:?}", self.output, self.exec)),

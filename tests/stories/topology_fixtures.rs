@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use topologist::hub::names::Derived;
-use topologist::hub::{Cluster, ClusterClass, ContractRef, Definition, Kind};
+use topologist::hub::names::DeterministicNames;
+use topologist::hub::{Cluster, ClusterClass, ContractRef, Kind, ResourceDefinition};
 use topologist::topology::desired::Desired;
 use topologist::topology::{Computation, Failure, Options, class_status, plan};
 use topologist::wire::Decode;
 use topologist::wire::manifest::{self, Manifest};
-use topologist::world::{Facts, Objects, World};
+use topologist::world::{Facts, ObjectSet, World};
 use topologist::yaml;
 
 const UPDATE: &str = "TOPOLOGIST_UPDATE_FIXTURES";
@@ -44,7 +44,7 @@ struct Fixture {
 
 /// What the fixtures show.
 fn compute(cluster: &Cluster, world: &World) -> Result<Computation, Failure> {
-    Computation::of(cluster, world, &mut Derived, &Options::new(false))
+    Computation::of(cluster, world, &mut DeterministicNames, &Options::new(false))
 }
 
 fn fixtures() -> Vec<Fixture> {
@@ -57,8 +57,9 @@ fn fixtures() -> Vec<Fixture> {
 
 fn documents(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let read =
-        |document: Result<yaml::Document, _>| document.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let read = |document: Result<yaml::YamlDocument, _>| {
+        document.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
     yaml::documents(&text).into_iter().map(|document| read(document).value).collect()
 }
 
@@ -80,7 +81,7 @@ impl Fixture {
         assert!(files.is_empty(), "{name} has files that nothing reads: {files:?}");
         let documents = of_world.iter().flat_map(|path| documents(path)).enumerate();
         let manifests = documents.flat_map(|(at, value)| {
-            let document = yaml::Document { line: at, value, repeated: Vec::new() };
+            let document = yaml::YamlDocument { line: at, value, repeated: Vec::new() };
             manifest::objects(document).unwrap_or_else(|error| panic!("{name}: {error}"))
         });
         let (cluster, facts) = facts(manifests.collect());
@@ -98,9 +99,9 @@ impl Fixture {
 
 /// The only Cluster, and everything that there is.
 fn facts(manifests: Vec<Manifest>) -> (Cluster, Facts) {
-    let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), Objects::default());
+    let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), ObjectSet::default());
     for manifest in manifests {
-        match (manifest.admitted_kind(), Definition::of(&manifest.value)) {
+        match (manifest.admitted_kind(), ResourceDefinition::from_object(&manifest.value)) {
             (Some(Kind::Cluster), _) => {
                 let mut cluster = Cluster::decode(manifest.version().unwrap(), &manifest.text()).unwrap();
                 cluster.metadata.uid = "uid-of-the-cluster".to_owned();
@@ -115,7 +116,7 @@ fn facts(manifests: Vec<Manifest>) -> (Cluster, Facts) {
         }
     }
     assert_eq!(clusters.len(), 1, "a fixture has one Cluster");
-    (clusters[0].clone(), Facts::of(clusters, classes).with_objects(objects))
+    (clusters[0].clone(), Facts::complete(clusters, classes).with_objects(objects))
 }
 
 fn shown(computation: Computation) -> Vec<Value> {

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topologist::embedded::workloads::Workloads;
-use topologist::embedded::{Embedded, Options};
+use topologist::embedded::workloads::WorkloadApis;
+use topologist::embedded::{ApiOptions, Embedded};
 use topologist::hub::ObjectKey;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 use topologist::webhook::server::{Limits, Server};
 use topologist::world::{Answer, Facts, Found, Need, NodesOf};
 
@@ -30,19 +30,19 @@ use crate::harness::kubectl::Kubectl;
 
 /// Workload clusters behind a listener with TLS.
 pub struct Served {
-    pub workloads: Workloads,
+    pub workloads: WorkloadApis,
     address: SocketAddr,
     authority: String,
 }
 
 impl Served {
     pub async fn start() -> Self {
-        let workloads = Workloads::new(Options::default()).unwrap();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let workloads = WorkloadApis::new(ApiOptions::default()).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let metrics = Arc::new(Metrics::default());
-        let identity = Arc::new(Identity::new(None, metrics.clone()));
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-        identity.take_on(&issued.pair(), &files).unwrap();
+        let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+        let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+        identity.install(&issued.pair(), &files).unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
         let address = server.local_address().unwrap();
@@ -128,7 +128,7 @@ fn kubectl_lists_describes_cordons_and_drains() {
 async fn live_checks_read_nodes_with_the_kubeconfig_of_the_cluster() {
     // DEC-40, DEC-54
     let served = Served::start().await;
-    let management = Embedded::new(Options::default());
+    let management = Embedded::new(ApiOptions::default());
     let metadata = json!({"name": "1e3-kubeconfig"});
     let data = json!({"value": STANDARD.encode(served.kubeconfig(&key()))});
     let secret: Secret = serde_json::from_value(json!({"metadata": metadata, "data": data})).unwrap();
@@ -167,7 +167,7 @@ fn a_thousand_workload_clusters_take_little_memory() {
 
 fn print_memory_of_an_api() {
     const CLUSTERS: usize = 1_000;
-    let workloads = Workloads::new(Options::default()).unwrap();
+    let workloads = WorkloadApis::new(ApiOptions::default()).unwrap();
     // The first one compiles the schemas that all of them share.
     workloads.open(&key()).unwrap();
     let before = private_bytes();

@@ -1,20 +1,20 @@
-//! The interface of admission: it is called before an object is written.
+//! Interface of admission, which is called before an object is written.
 
 use std::fmt;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// The two rounds of admission: first those who may change the object are asked, then those who only judge it.
+/// The two rounds of admission: mutating webhooks first, then validating ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum AdmissionPhase {
     Mutating,
     Validating,
 }
 
-/// What is about to be written.
+/// The attributes of a write.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AdmissionAttributes<'a> {
     pub group: &'a str,
     pub version: &'a str,
     /// The plural.
@@ -27,22 +27,22 @@ pub struct Asked<'a> {
     pub namespace: &'a str,
 }
 
-/// One end point that is asked.
+/// A webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
-    /// The name under which denials are reported.
+    /// Name of the webhook in denials.
     pub name: String,
-    /// Where reviews go, such as `/validate-cluster-x-k8s-io-v1beta2-cluster`.
+    /// URL path of reviews, such as `/validate-cluster-x-k8s-io-v1beta2-cluster`.
     pub path: String,
-    /// Whether a write goes through when the end point does not answer.
+    /// Whether a write is allowed if the webhook does not respond.
     pub ignores_failure: bool,
 }
 
 /// Admission webhooks.
 pub trait Admission: fmt::Debug + Send + Sync {
-    /// Which end points are asked about a write, in their order.
-    fn webhooks(&self, phase: Phase, asked: &Asked<'_>) -> Vec<Webhook>;
+    /// The webhooks for a write, in order.
+    fn webhooks(&self, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Vec<Webhook>;
 
-    /// Answers an `AdmissionReview` with one, or says why there is no answer.
+    /// Answers an `AdmissionReview`, or returns why there is no answer.
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>>;
 }

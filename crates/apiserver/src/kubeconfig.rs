@@ -1,4 +1,4 @@
-//! The kubeconfig of an API: its address, the certificate that vouches for it, and its token.
+//! The kubeconfig of an API: its address, its CA certificate, and its token.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,13 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use super::http::front::Token;
+use super::http::front::BearerToken;
 
-/// A kubeconfig with one context, of the namespace `default`.
+/// A kubeconfig with one context for the namespace `default`.
 ///
-/// `name` is that of the cluster, user and context; `server` the URL of the API; `authority` a certificate in PEM form.
-pub fn text(name: &str, server: &str, authority: &str, token: &Token) -> String {
-    // A name such as 1e3 is no number.
+/// `name` names cluster, user and context; `server` is the URL of the API; `authority` is a CA certificate in PEM form.
+pub fn text(name: &str, server: &str, authority: &str, token: &BearerToken) -> String {
+    // A name such as 1e3 must not become a number.
     let name = json!(name);
     let (authority, token) = (STANDARD.encode(authority), token.reveal());
     format!(
@@ -23,7 +23,7 @@ pub fn text(name: &str, server: &str, authority: &str, token: &Token) -> String 
     )
 }
 
-/// The URL of a listener for clients on this host.
+/// The URL of a listener for local clients.
 pub fn url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -47,13 +47,13 @@ mod tests {
         ] {
             assert_eq!(url(address.parse().unwrap()), want);
         }
-        let token = Token::make().unwrap();
+        let token = BearerToken::generate().unwrap();
         let file = text("1e3", "https://127.0.0.1:6443/clusters/ns/1e3", "authority", &token);
         let config = kube::config::Kubeconfig::from_yaml(&file).unwrap();
         let cluster = config.clusters[0].cluster.as_ref().unwrap();
         assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:6443/clusters/ns/1e3"));
         assert_eq!(config.current_context.as_deref(), Some("1e3"));
         assert_eq!(config.contexts[0].context.as_ref().unwrap().namespace.as_deref(), Some("default"));
-        assert_ne!(token.reveal(), Token::make().unwrap().reveal());
+        assert_ne!(token.reveal(), BearerToken::generate().unwrap().reveal());
     }
 }

@@ -1,4 +1,4 @@
-//! An in-memory Kubernetes API: the REST subset that the program and kubectl need, in the process itself.
+//! An in-memory Kubernetes API: the REST subset that the program and kubectl need.
 //!
 //! ```text
 //! http request ─► http/: request ─► read, watch ──────────────► answer
@@ -8,16 +8,15 @@
 //!                         └─► write ──┴─ decode ─► patch ─► managers ─► admit ─► structure
 //! ```
 //!
-//! [`Embedded`] is a handle; clones share one store. It is for trying, testing and simulating: nothing outlives the
-//! process. What a server leaves to controllers (namespaces, kinds, garbage) happens within the write from which it
-//! follows. Clusters, ClusterClasses and kinds of the embedded provider are converted as `/convert` does it, and Events
-//! have fields of other names in their newer group; between versions of any other kind nothing changes but
-//! `apiVersion`, even if its definition names a converter.
+//! [`Embedded`] is a handle; clones share one store. It is for trials, tests and simulations: nothing is persisted.
+//! Work of a server's controllers (namespaces, kinds, garbage collection) happens within the write that causes it.
+//! Clusters, ClusterClasses and kinds of the embedded provider are converted as by `/convert`, and Events have renamed
+//! fields in their newer group; versions of other kinds differ only in `apiVersion`, even if the definition names a
+//! converter.
 //!
-//! Answers are those of kube-apiserver: `tests/cluster/embedded_api.rs` sends both the same requests. Known to differ
-//! are the words behind a field error (its reason and its place do not), objects that are deleted as a consequence,
-//! which webhooks are not asked about, and watches from a version that is still to come, which are refused instead of
-//! waiting for it, so that clients of a process that was started anew begin anew as well.
+//! Responses match kube-apiserver: `tests/cluster/embedded_api.rs` sends the same requests to both. Known differences:
+//! texts of field errors (not their reason and place), webhooks are not called for cascading deletions, and watches
+//! from a future version are rejected instead of waiting, so that clients of a restarted process start over.
 
 mod admission;
 pub mod http;
@@ -35,76 +34,76 @@ use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-pub use admission::{Admission, Asked, Phase, Webhook};
-pub use storage::{Builtin, Column, LoadError, Registry, Resource, Retention, Scale, Structure};
+pub use admission::{Admission, AdmissionAttributes, AdmissionPhase, Webhook};
+pub use storage::{Builtin, KindRegistry, KindSchema, LoadError, PrinterColumn, Retention, ScalePaths, ServedResource};
 
-use storage::{State, make_namespaces, management_registry, workload_registry};
+use storage::{StoreState, make_namespaces, management_registry, workload_registry};
 
-/// What an in-memory API needs from outside.
+/// Dependencies of an in-memory API.
 #[derive(Clone)]
-pub struct Options {
-    /// What time it is.
+pub struct ApiOptions {
+    /// The current time.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub kept: Retention,
 }
 
-impl Default for Options {
+impl Default for ApiOptions {
     fn default() -> Self {
-        Options { clock: Arc::new(Timestamp::now), kept: Retention::default() }
+        ApiOptions { clock: Arc::new(Timestamp::now), kept: Retention::default() }
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ApiOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options").finish_non_exhaustive()
     }
 }
 
-/// An in-memory Kubernetes API; clones are handles of the same one.
+/// An in-memory Kubernetes API; clones share it.
 #[derive(Clone, Debug)]
-pub struct Embedded(Arc<Shared>);
+pub struct Embedded(Arc<ApiState>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    options: Options,
+struct ApiState {
+    state: Mutex<StoreState>,
+    options: ApiOptions,
     admission: ArcSwapOption<Arc<dyn Admission>>,
     closed: CancellationToken,
 }
 
 impl Embedded {
-    /// The API of a management cluster: with CustomResourceDefinitions, and with the namespaces that every server has.
-    pub fn new(options: Options) -> Self {
+    /// The API of a management cluster: with CustomResourceDefinitions and the initial namespaces of a server.
+    pub fn new(options: ApiOptions) -> Self {
         let kept = options.kept.clone();
         Self::serving(management_registry(), options, kept)
     }
 
-    /// The API of a workload cluster: Nodes, Pods and what belongs to them. All such APIs share one set of compiled
-    /// schemas. There are many, so each keeps a small part of what the API of a management cluster keeps.
-    pub fn workload(options: Options) -> Self {
+    /// The API of a workload cluster: Nodes, Pods and related kinds. All such APIs share compiled schemas. There may be
+    /// many, so each keeps less history than the API of a management cluster.
+    pub fn workload(options: ApiOptions) -> Self {
         let kept = options.kept.of_workload();
         Self::serving(workload_registry(), options, kept)
     }
 
-    fn serving(registry: Arc<Registry>, options: Options, kept: Retention) -> Self {
-        let state = Mutex::new(State::new(registry, options.clone(), kept));
+    fn serving(registry: Arc<KindRegistry>, options: ApiOptions, kept: Retention) -> Self {
+        let state = Mutex::new(StoreState::new(registry, options.clone(), kept));
         let closed = CancellationToken::new();
-        let embedded = Embedded(Arc::new(Shared { state, options, admission: ArcSwapOption::empty(), closed }));
+        let embedded = Embedded(Arc::new(ApiState { state, options, admission: ArcSwapOption::empty(), closed }));
         make_namespaces(&mut embedded.state(), &embedded.now());
         embedded
     }
 
-    /// Ends all watches, and refuses requests from now on.
+    /// Ends all watches, and rejects further requests.
     pub fn close(&self) {
         self.0.closed.cancel();
     }
 
-    /// Which kinds are served now.
-    pub fn registry(&self) -> Arc<Registry> {
+    /// The currently served kinds.
+    pub fn registry(&self) -> Arc<KindRegistry> {
         self.state().registry.clone()
     }
 
-    /// From now on every write is shown to these webhooks.
+    /// Sets the admission webhooks.
     pub fn set_admission(&self, admission: Arc<dyn Admission>) {
         self.0.admission.store(Some(Arc::new(admission)));
     }
@@ -113,13 +112,13 @@ impl Embedded {
         self.0.admission.load().as_ref().map(|admission| (**admission).clone())
     }
 
-    /// The store, for a moment: holders of the lock do not wait.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the store; the lock must not be held while waiting.
+    fn state(&self) -> MutexGuard<'_, StoreState> {
         // A panic while holding it leaves no partial write: writes are atomic.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops changes and Events that are too old. Writes do this as well; this is for an API without any.
+    /// Drops outdated changes and Events. Writes do this as well; this is for an idle API.
     pub fn sweep(&self) {
         let now = self.moment();
         self.state().sweep(now);
@@ -129,7 +128,7 @@ impl Embedded {
         (self.0.options.clock)()
     }
 
-    /// What time it is: RFC 3339, UTC, seconds.
+    /// The current time: RFC 3339, UTC, seconds.
     fn now(&self) -> String {
         self.moment().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }

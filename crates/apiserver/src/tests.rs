@@ -16,18 +16,18 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patc
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
-use super::storage::store::Part;
-use super::{Admission, Asked, Embedded, Options, Phase, Retention, Webhook};
+use super::storage::store::KeyRange;
+use super::{Admission, AdmissionAttributes, AdmissionPhase, ApiOptions, Embedded, Retention, Webhook};
 use model::hub::label::CLUSTER_NAME;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A server, and how to talk to it.
-struct Talk(Embedded);
+/// A server and a client.
+struct TestClient(Embedded);
 
-impl Talk {
+impl TestClient {
     fn new() -> Self {
-        Talk(Embedded::new(Options::default()))
+        TestClient(Embedded::new(ApiOptions::default()))
     }
 
     async fn send(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
@@ -78,7 +78,7 @@ fn owned_by(owners: &[&Value]) -> Value {
 
 #[tokio::test]
 async fn owned_objects_are_deleted_after_their_owner() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let root = talk.map("default", "root", json!({})).await;
     let other = talk.map("default", "other", json!({})).await;
     let middle = talk.map("default", "middle", owned_by(&[&root])).await;
@@ -92,7 +92,7 @@ async fn owned_objects_are_deleted_after_their_owner() {
 
 #[tokio::test]
 async fn owners_of_other_namespaces_and_unknown_owners_count_as_absent() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     talk.send(
         "POST",
         "/api/v1/namespaces",
@@ -117,7 +117,7 @@ async fn owners_of_other_namespaces_and_unknown_owners_count_as_absent() {
 
 #[tokio::test]
 async fn an_owner_waits_for_those_that_block_its_deletion() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let root = talk.map("default", "root", json!({})).await;
     let mut held = owned_by(&[&root]);
     held["finalizers"] = json!(["x/y"]);
@@ -141,7 +141,7 @@ async fn an_owner_waits_for_those_that_block_its_deletion() {
 
 #[tokio::test]
 async fn objects_deleted_as_orphans_stay() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let root = talk.map("default", "root", json!({"finalizers": ["x/y"]})).await;
     talk.map("default", "child", owned_by(&[&root])).await;
     talk.delete(&format!("{MAPS}/root"), "Orphan").await;
@@ -160,7 +160,7 @@ async fn events_go_an_hour_after_their_last_write() {
         let minutes = minutes.clone();
         Arc::new(move || Timestamp::from_second(60 * minutes.load(Ordering::Relaxed)).unwrap())
     };
-    let talk = Talk(Embedded::new(Options { clock, ..Options::default() }));
+    let talk = TestClient(Embedded::new(ApiOptions { clock, ..ApiOptions::default() }));
     let events = "/api/v1/namespaces/default/events";
     let write = async |name: &str, minute: i64| {
         minutes.store(minute, Ordering::Relaxed);
@@ -191,7 +191,7 @@ async fn events_go_an_hour_after_their_last_write() {
 
 #[tokio::test]
 async fn a_namespace_is_deleted_after_its_objects() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let namespace = "/api/v1/namespaces/n";
     let maps = "/api/v1/namespaces/n/configmaps";
     talk.send(
@@ -218,7 +218,7 @@ async fn a_namespace_is_deleted_after_its_objects() {
 
 #[tokio::test]
 async fn objects_created_in_a_namespace_or_kind_that_is_being_deleted_are_deleted_at_once() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
     talk.send("POST", "/api/v1/namespaces", namespace).await;
     talk.map("n", "held", json!({"finalizers": ["x/y"]})).await;
@@ -271,7 +271,7 @@ fn thing(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_definition_is_served_at_once_and_takes_its_objects_with_it() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     assert_eq!(talk.send("POST", DEFINITIONS, definition(&["v1", "v2"])).await.0, 201);
     let (_, made) = talk.get(&format!("{DEFINITIONS}/things.t.dev")).await;
     let conditions = made["status"]["conditions"].as_array().unwrap();
@@ -288,7 +288,7 @@ async fn a_definition_is_served_at_once_and_takes_its_objects_with_it() {
     let (_, other) = talk.get("/apis/t.dev/v2/namespaces/default/things/a").await;
     assert_eq!((&other["apiVersion"], &other["spec"]["size"]), (&json!("t.dev/v2"), &json!(1)));
 
-    // A new schema is seen in what is there already.
+    // A new schema applies to stored objects.
     let mut changed = definition(&["v1", "v2"]);
     let properties =
         &mut changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
@@ -307,26 +307,26 @@ async fn a_definition_is_served_at_once_and_takes_its_objects_with_it() {
     assert!(talk.0.registry().group("t.dev").next().is_none());
 }
 
-/// What a webhook answers to a request.
-type Answering = dyn Fn(&Webhook, &Value) -> Value + Send + Sync;
+/// The response of a webhook to a request.
+type WebhookHandler = dyn Fn(&Webhook, &Value) -> Value + Send + Sync;
 
-/// Webhooks that do what a function says, and note what they are asked.
-struct Scripted {
-    answer: Box<Answering>,
+/// Webhooks implemented by a function, which record requests.
+struct ScriptedWebhooks {
+    answer: Box<WebhookHandler>,
     asked: Mutex<Vec<Value>>,
 }
 
-impl std::fmt::Debug for Scripted {
+impl std::fmt::Debug for ScriptedWebhooks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Scripted")
     }
 }
 
-impl Admission for Scripted {
-    fn webhooks(&self, phase: Phase, asked: &Asked<'_>) -> Vec<Webhook> {
+impl Admission for ScriptedWebhooks {
+    fn webhooks(&self, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Vec<Webhook> {
         let name = match phase {
-            Phase::Mutating => "mutate.t.dev",
-            Phase::Validating => "validate.t.dev",
+            AdmissionPhase::Mutating => "mutate.t.dev",
+            AdmissionPhase::Validating => "validate.t.dev",
         };
         let is_asked = asked.resource == "configmaps";
         let webhook = Webhook { name: name.to_owned(), path: String::new(), ignores_failure: false };
@@ -342,15 +342,18 @@ impl Admission for Scripted {
     }
 }
 
-fn scripted(talk: &Talk, answer: impl Fn(&Webhook, &Value) -> Value + Send + Sync + 'static) -> Arc<Scripted> {
-    let scripted = Arc::new(Scripted { answer: Box::new(answer), asked: Mutex::default() });
+fn scripted(
+    talk: &TestClient,
+    answer: impl Fn(&Webhook, &Value) -> Value + Send + Sync + 'static,
+) -> Arc<ScriptedWebhooks> {
+    let scripted = Arc::new(ScriptedWebhooks { answer: Box::new(answer), asked: Mutex::default() });
     talk.0.set_admission(scripted.clone());
     scripted
 }
 
 #[tokio::test]
 async fn webhooks_change_warn_and_deny() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let scripted = scripted(&talk, |webhook, request| {
         let patch = json!([{"op": "add", "path": "/data", "value": {"by": "webhook"}}]).to_string();
         match (webhook.name.as_str(), request["name"].as_str().unwrap()) {
@@ -393,14 +396,14 @@ async fn webhooks_change_warn_and_deny() {
 
 #[tokio::test]
 async fn a_write_is_retried_when_the_object_changes_during_admission() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let object = talk.map("default", "a", json!({})).await;
     let embedded = talk.0.clone();
     let moves = Mutex::new(20);
     scripted(&talk, move |webhook, _| {
         let mut left = moves.lock().unwrap();
         if webhook.name == "validate.t.dev" && *left > 0 {
-            // A patch is tried for as long as it takes.
+            // A patch is retried.
             *left -= 1;
             let place = super::storage::store::StoreKey { kind: "configmaps".into(), key: "default/a".into() };
             let mut state = embedded.state();
@@ -415,14 +418,14 @@ async fn a_write_is_retried_when_the_object_changes_during_admission() {
         (code, &patched["data"], &patched["metadata"]["labels"]["x"]),
         (200, &json!({"moved": "0"}), &json!("y"))
     );
-    // Who says what the object must be like is told that it is not.
+    // A conditional update is rejected.
     let (code, refused) = talk.send("PUT", &format!("{MAPS}/a"), object).await;
     assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_sends_existing_objects_then_bookmarks_and_times_out() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     talk.map("default", "a", json!({})).await;
     let query =
         "watch=1&timeoutSeconds=90&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
@@ -440,7 +443,7 @@ async fn a_watch_sends_existing_objects_then_bookmarks_and_times_out() {
 #[tokio::test]
 async fn pages_and_watches_of_forgotten_versions_are_expired() {
     let kept = Retention { changes: 3, ..Retention::default() };
-    let talk = Talk(Embedded::new(Options { kept, ..Options::default() }));
+    let talk = TestClient(Embedded::new(ApiOptions { kept, ..ApiOptions::default() }));
     let first = talk.map("default", "a", json!({})).await;
     let (_, page) = talk.get("/api/v1/configmaps?limit=1").await;
     assert!(page["metadata"].get("continue").is_none(), "{page}");
@@ -470,17 +473,17 @@ async fn pages_and_watches_of_forgotten_versions_are_expired() {
 }
 
 /// An API whose clock the test sets, in seconds.
-fn with_clock(kept: Retention) -> (Talk, Arc<AtomicI64>) {
+fn with_clock(kept: Retention) -> (TestClient, Arc<AtomicI64>) {
     let seconds = Arc::new(AtomicI64::new(1_000_000));
     let clock = {
         let seconds = seconds.clone();
         Arc::new(move || Timestamp::from_second(seconds.load(Ordering::Relaxed)).unwrap())
     };
-    (Talk(Embedded::new(Options { clock, kept })), seconds)
+    (TestClient(Embedded::new(ApiOptions { clock, kept })), seconds)
 }
 
-/// The code with which a watch of ConfigMaps from a version begins.
-async fn watched_from(talk: &Talk, object: &Value) -> Value {
+/// Status code of a watch of ConfigMaps from a version.
+async fn watched_from(talk: &TestClient, object: &Value) -> Value {
     let version = object["metadata"]["resourceVersion"].as_str().unwrap();
     let (_, event) = talk.get(&format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={version}")).await;
     event["object"]["code"].clone()
@@ -488,7 +491,7 @@ async fn watched_from(talk: &Talk, object: &Value) -> Value {
 
 #[tokio::test]
 async fn changes_are_forgotten_when_they_take_much_memory_or_are_old() {
-    // Changes of a large object are forgotten, and those of small objects of other kinds are not.
+    // Changes of a large object are dropped, and those of small objects of other kinds are not.
     let (talk, _) = with_clock(Retention { change_bytes: 300_000, ..Retention::default() });
     let small = talk.map("default", "small", json!({"annotations": {"a": "b"}})).await;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "large"}});
@@ -508,7 +511,7 @@ async fn changes_are_forgotten_when_they_take_much_memory_or_are_old() {
     talk.map("default", "second", json!({})).await;
     assert_eq!(watched_from(&talk, &first).await, Value::Null);
     seconds.fetch_add(31, Ordering::Relaxed);
-    // A write of another kind is enough.
+    // A write of another kind suffices.
     talk.send(
         "POST",
         "/api/v1/namespaces",
@@ -542,11 +545,11 @@ async fn old_changes_and_events_go_without_a_write() {
 #[tokio::test]
 async fn objects_that_are_nested_too_deeply_are_refused() {
     const FREE: &str = "/apis/x.dev/v1/namespaces/default/frees/f";
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let nested = |levels: usize| (0..levels).fold(json!({}), |inside, _| json!({"a": inside}));
     let free = json!({"apiVersion": "x.dev/v1", "kind": "Free", "metadata": {"name": "f", "namespace": "default"}, "spec": nested(80)});
     talk.0.load(vec![free]).unwrap();
-    // Each patch is shallow enough to be read, and what they make together would not be.
+    // Each patch is within the nesting limit, and their combination is not.
     for (levels, want) in [(10, 200), (100, 400)] {
         let deepest = format!("/spec{}", "/a".repeat(80));
         let patch = json!([{"op": "add", "path": deepest, "value": nested(levels)}]);
@@ -578,7 +581,7 @@ fn listed(list: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn the_objects_of_a_cluster_are_listed_by_the_label_that_they_have_now() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let label = |cluster: &str| json!({"labels": {CLUSTER_NAME: cluster}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}});
     talk.send("POST", "/api/v1/namespaces", namespace).await;
@@ -628,17 +631,17 @@ async fn the_objects_of_a_cluster_are_listed_by_the_label_that_they_have_now() {
 
 #[tokio::test]
 async fn a_list_of_the_objects_of_a_cluster_looks_at_no_others() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     for i in 0..20 {
         talk.map("default", &format!("m{i}"), json!({"labels": {CLUSTER_NAME: format!("c{}", i % 4)}})).await;
     }
-    let size = |cluster| talk.0.state().objects_of("configmaps", Part { prefix: "default/", cluster }).size();
+    let size = |cluster| talk.0.state().objects_of("configmaps", KeyRange { prefix: "default/", cluster }).size();
     assert_eq!((size(Some("c1")), size(Some("c9")), size(None)), (5, 0, 20));
 }
 
 #[tokio::test]
 async fn future_resource_versions_are_rejected() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     for query in ["resourceVersion=999999", "watch=1&resourceVersion=999999"] {
         let (code, answer) = talk.get(&format!("{MAPS}?{query}")).await;
         assert_eq!((code, &answer["reason"]), (504, &json!("Timeout")), "{answer}");
@@ -648,7 +651,7 @@ async fn future_resource_versions_are_rejected() {
 
 #[tokio::test]
 async fn the_ordinary_client_works_on_it() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     talk.0.load(vec![definition(&["v1"]), thing("loaded")]).unwrap();
     let client = talk.0.client();
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("t.dev", "v1", "Thing"), "things");
@@ -683,7 +686,7 @@ async fn the_ordinary_client_works_on_it() {
 #[tokio::test]
 async fn names_that_cannot_be_part_of_a_path_are_rejected_and_not_found() {
     // DEC-45
-    let talk = Talk::new();
+    let talk = TestClient::new();
     for (pointer, value, field) in [
         ("/spec/group", "T.dev", "spec.group"),
         ("/spec/names/plural", "things.x", "spec.names.plural"),
@@ -718,7 +721,7 @@ async fn names_that_cannot_be_part_of_a_path_are_rejected_and_not_found() {
 
 #[tokio::test]
 async fn a_schema_restricts_the_name_in_metadata_and_nothing_else() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
     let name = json!({"name": {"type": "string", "maxLength": 20}});
     let described = json!({"type": "object", "description": "Its name."});
@@ -741,7 +744,7 @@ async fn a_schema_restricts_the_name_in_metadata_and_nothing_else() {
             assert_eq!(status["details"]["causes"], json!([cause]), "{case}: {status}");
         }
     }
-    // Schemas that differ are reported by version.
+    // Schemas that differ are reported per version.
     let mut definition = definition(&["v1", "v2"]);
     definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = described;
     let (_, status) = talk.send("POST", DEFINITIONS, definition).await;
@@ -752,7 +755,7 @@ async fn a_schema_restricts_the_name_in_metadata_and_nothing_else() {
 
 #[test]
 fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
-    let embedded = Embedded::new(Options::default());
+    let embedded = Embedded::new(ApiOptions::default());
     let free = json!({"apiVersion": "x.dev/v1beta1", "kind": "FreePolicy", "metadata": {"name": "f", "namespace": "made"},
         "spec": {"any": [1]}, "status": {"kept": true}});
     embedded.load(vec![free, thing("a"), definition(&["v1"])]).unwrap();
@@ -791,7 +794,7 @@ fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
 
 #[tokio::test]
 async fn malformed_requests_get_an_error() {
-    let talk = Talk::new();
+    let talk = TestClient::new();
     talk.0.load(vec![definition(&["v1"])]).unwrap();
     assert_eq!(talk.send("POST", MAPS, json!("x".repeat(3 * 1024 * 1024))).await.0, 413);
     let bodies = [

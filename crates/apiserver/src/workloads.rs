@@ -1,11 +1,11 @@
-//! The APIs of workload clusters: one for each Cluster, all behind one listener (DEC-54).
+//! APIs of workload clusters: one per Cluster, behind one listener (DEC-54).
 //!
 //! ```text
 //! /clusters/<namespace>/<name>/api/v1/nodes ─► the token of that Cluster? ─► its API: /api/v1/nodes
 //! ```
 //!
-//! An API holds objects only, and all of them share the compiled schemas of their kinds: one with nothing but its
-//! namespaces takes about 20 KB, which a test in `tests/stories/workload_clusters.rs` measures.
+//! The APIs share the compiled schemas of their kinds: an empty one takes about 20 KB, measured by a test in
+//! `tests/stories/workload_clusters.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,51 +18,51 @@ use axum::response::Response;
 use http::{StatusCode, Uri};
 use tokio_util::sync::CancellationToken;
 
-use super::http::front::{Front, Issuer, Token, TokenError, refused, router_of, unauthorized};
-use super::storage::status::Failure;
-use super::{Embedded, Options, kubeconfig};
+use super::http::front::{ApiFrontend, BearerToken, Issuer, TokenError, refused, router_of, unauthorized};
+use super::storage::status::ApiError;
+use super::{ApiOptions, Embedded, kubeconfig};
 use model::hub::ObjectKey;
 
-/// Where the paths of all workload clusters begin.
+/// Path prefix of all workload clusters.
 const PREFIX: &str = "/clusters/";
 
-/// The APIs of workload clusters, by the namespace and name of their Cluster; clones are handles of the same ones.
+/// The APIs of workload clusters, by Cluster; clones share them.
 #[derive(Clone)]
-pub struct Workloads(Arc<Shared>);
+pub struct WorkloadApis(Arc<WorkloadState>);
 
-struct Shared {
-    options: Options,
+struct WorkloadState {
+    options: ApiOptions,
     issuer: Issuer,
     apis: Mutex<BTreeMap<ObjectKey, WorkloadApi>>,
 }
 
-/// The API of a workload cluster; clones are handles of the same one.
+/// The API of a workload cluster; clones share it.
 #[derive(Clone)]
 pub struct WorkloadApi {
-    /// The API itself; its `client` needs no token.
+    /// The API; its in-process `client` needs no token.
     pub embedded: Embedded,
-    /// What clients on the listener show.
-    pub token: Token,
+    /// The token for clients of the listener.
+    pub token: BearerToken,
 }
 
-impl Workloads {
-    /// No APIs yet; each will have these options.
+impl WorkloadApis {
+    /// Creates an empty set; `options` apply to each API.
     ///
     /// # Errors
-    /// When the system has no random numbers to give.
-    pub fn new(options: Options) -> Result<Self, TokenError> {
-        Ok(Workloads(Arc::new(Shared { options, issuer: Issuer::make()?, apis: Mutex::default() })))
+    /// When the system has no random numbers.
+    pub fn new(options: ApiOptions) -> Result<Self, TokenError> {
+        Ok(WorkloadApis(Arc::new(WorkloadState { options, issuer: Issuer::make()?, apis: Mutex::default() })))
     }
 
     fn apis(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, WorkloadApi>> {
-        // Holders of the lock only look up, insert and remove, so that a panic leaves nothing half done.
+        // The lock is only held for lookups, insertions and removals, so a panic leaves consistent data.
         self.0.apis.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The API of a Cluster; made, with a credential of its own, if there is none.
+    /// The API of a Cluster; created with a new credential if absent.
     ///
     /// # Errors
-    /// When the system has no random numbers to give.
+    /// When the system has no random numbers.
     pub fn open(&self, cluster: &ObjectKey) -> Result<WorkloadApi, TokenError> {
         let mut apis = self.apis();
         if let Some(api) = apis.get(cluster) {
@@ -74,12 +74,12 @@ impl Workloads {
         Ok(api)
     }
 
-    /// The API of a Cluster, if there is one.
+    /// The API of a Cluster, if it exists.
     pub fn get(&self, cluster: &ObjectKey) -> Option<WorkloadApi> {
         self.apis().get(cluster).cloned()
     }
 
-    /// Drops the API of a Cluster with all its objects: watches end, clients in the process get 503, others 404.
+    /// Drops the API of a Cluster with all objects: watches end, in-process clients get 503, others 404.
     pub fn forget(&self, cluster: &ObjectKey) {
         let api = self.apis().remove(cluster);
         if let Some(api) = api {
@@ -93,13 +93,13 @@ impl Workloads {
         apis.values().for_each(|api| api.embedded.close());
     }
 
-    /// Drops changes and Events of all APIs that are too old.
+    /// Drops outdated changes and Events of all APIs.
     pub fn sweep(&self) {
         let apis: Vec<Embedded> = self.apis().values().map(|api| api.embedded.clone()).collect();
         apis.iter().for_each(Embedded::sweep);
     }
 
-    /// How many APIs there are.
+    /// Number of APIs.
     pub fn len(&self) -> usize {
         self.apis().len()
     }
@@ -109,10 +109,10 @@ impl Workloads {
         self.apis().is_empty()
     }
 
-    /// All APIs as one router, below `/clusters/<namespace>/<name>/`. Watches end when `stop` is cancelled.
+    /// All APIs as one router below `/clusters/<namespace>/<name>/`. Watches end when `stop` is cancelled.
     ///
-    /// A token opens the API that it was made for, and no other. Only the token of a Cluster whose API is gone is
-    /// answered with 404; all others get 401, so that callers cannot find out which Clusters exist.
+    /// A token is valid for its API only. The token of a removed Cluster is answered with 404; all others get 401, so
+    /// that callers cannot find out which Clusters exist.
     pub fn router(&self, stop: CancellationToken) -> Router {
         let workloads = self.clone();
         router_of(move |request: Request| async move { workloads.answer(request, stop).await })
@@ -125,11 +125,11 @@ impl Workloads {
             return if was_issued { refused(&gone(&cluster)) } else { unauthorized() };
         };
         *request.uri_mut() = rest;
-        Front { embedded, token, stop }.answer(request).await
+        ApiFrontend { embedded, token, stop }.answer(request).await
     }
 
-    /// The kubeconfig for the API of a Cluster, if there is one. `address` is that of the listener, `authority` the
-    /// certificate in PEM form that vouches for the listener's.
+    /// The kubeconfig for the API of a Cluster, if it exists. `address` is that of the listener, `authority` is its CA
+    /// certificate in PEM form.
     pub fn kubeconfig(&self, cluster: &ObjectKey, address: SocketAddr, authority: &str) -> Option<String> {
         let api = self.get(cluster)?;
         let server = format!("{}{}", kubeconfig::url(address), path(cluster));
@@ -137,13 +137,13 @@ impl Workloads {
     }
 }
 
-/// Where the API of a Cluster is on the listener, such as `/clusters/default/demo`. Namespaces and names of Clusters
+/// The path of the API of a Cluster on the listener, such as `/clusters/default/demo`. Names of namespaces and Clusters
 /// need no escapes.
 fn path(cluster: &ObjectKey) -> String {
     format!("{PREFIX}{}/{}", cluster.namespace, cluster.name)
 }
 
-/// The Cluster that a URI names, and the URI within its API.
+/// The Cluster of a URI, and the URI within its API.
 fn split(uri: &Uri) -> Option<(ObjectKey, Uri)> {
     let (namespace, rest) = uri.path().strip_prefix(PREFIX)?.split_once('/')?;
     let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
@@ -152,11 +152,11 @@ fn split(uri: &Uri) -> Option<(ObjectKey, Uri)> {
     Some((ObjectKey::new(namespace, name), within))
 }
 
-fn gone(cluster: &ObjectKey) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, "NotFound", format!("Cluster {cluster} has no API server"))
+fn gone(cluster: &ObjectKey) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("Cluster {cluster} has no API server"))
 }
 
-impl fmt::Debug for Workloads {
+impl fmt::Debug for WorkloadApis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.apis().keys()).finish()
     }

@@ -14,8 +14,8 @@ use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, V
 use crate::topology::plan::uid;
 use golang::json;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
-use model::variables::{self, Extent, Sample};
-use model::wire::{Decode, Version};
+use model::variables::{self, SampleExtent, SampleValues};
+use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
 /// The Kubernetes version of samples, where the class lists none.
@@ -62,10 +62,10 @@ pub struct Draft {
 
 impl Draft {
     /// Variables are set to that extent, and every worker class is used once.
-    pub fn of(class: &Class, key: &ObjectKey, version: &str, extent: Extent, settings: &Settings) -> Self {
+    pub fn generate(class: &Class, key: &ObjectKey, version: &str, extent: SampleExtent, settings: &Settings) -> Self {
         let definitions = variables::current(class).unwrap_or_default();
         let compiled = class.variables().unwrap_or_default();
-        let Sample { values, missing } = Sample::of(&definitions, &compiled, extent);
+        let SampleValues { values, missing } = SampleValues::generate(&definitions, &compiled, extent);
         let set: Vec<Value> = values.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         let mut topology = json!({
             "classRef": {"name": class.metadata.name},
@@ -77,7 +77,7 @@ impl Draft {
             topology["controlPlane"] = json!({"replicas": CONTROL_PLANE});
         }
         let value = json!({
-            "apiVersion": format!("{GROUP}/{}", Version::V1Beta2), "kind": "Cluster",
+            "apiVersion": format!("{GROUP}/{}", WireVersion::V1Beta2), "kind": "Cluster",
             "metadata": {"namespace": key.namespace, "name": key.name},
             "spec": {"clusterNetwork": network(), "topology": topology},
         });
@@ -120,7 +120,7 @@ fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<
         Err(denied) => *denied,
     };
     let errors: Vec<String> = defaulted.iter().chain([&validated]).flat_map(errors).collect();
-    match Cluster::decode(Version::V1Beta2, &text) {
+    match Cluster::decode(WireVersion::V1Beta2, &text) {
         Ok(cluster) if errors.is_empty() => Ok(cluster),
         _ => Err(errors),
     }
@@ -131,12 +131,12 @@ fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> Request<'a> {
     Request {
         phase,
         kind: Kind::Cluster,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         operation: Operation::Create,
         name,
         object: Some(cluster),
         old_object: None,
-        old_version: Version::V1Beta2,
+        old_version: WireVersion::V1Beta2,
     }
 }
 
@@ -199,8 +199,8 @@ pub fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
         let Found::Yes(found) = facts.class(class) else { continue };
         let Some(version) = version(&[&found]).filter(|_| !is_used) else { continue };
         let key = key(class, &[&facts, files]);
-        let draft = Draft::of(&found, &key, &version, Extent::Whole, &settings);
-        if let Ok(cluster) = Cluster::decode(Version::V1Beta2, &draft.value.to_string()) {
+        let draft = Draft::generate(&found, &key, &version, SampleExtent::Whole, &settings);
+        if let Ok(cluster) = Cluster::decode(WireVersion::V1Beta2, &draft.value.to_string()) {
             facts.put_cluster(key, Record::readable(identified(cluster)));
         }
     }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(key(&class, &[]), ObjectKey::new("ns", "sample-x"));
         let mut taken = Cluster::default();
         (taken.metadata.namespace, taken.metadata.name) = ("ns".to_owned(), "sample-x".to_owned());
-        let facts = Facts::of([taken], []);
+        let facts = Facts::complete([taken], []);
         assert_eq!(key(&class, &[&facts]), ObjectKey::new("ns", "sample-2-x"));
     }
 

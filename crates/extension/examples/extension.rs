@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use topologist_extension::{
-    Decision, Extension, Hook, LifecycleRequest, PatchRequest, Patches, UpgradePlan, UpgradePlanRequest,
+    Decision, Extension, Hook, LifecycleRequest, PatchRequest, Patches, PlannedVersions, UpgradePlanRequest,
 };
 
 /// The variable that this extension defines.
@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     let listener = TcpListener::bind(next("address")?).await?;
     println!("listening on {}", listener.local_addr()?);
     let stop = async {
-        // Without a signal handler nothing stops the server but a kill.
+        // Without a signal handler, only a kill stops the server.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -47,13 +47,13 @@ fn extension() -> Extension {
         .lifecycle(Hook::BeforeClusterUpgrade, "hold", |request| Ok(hold(request)))
 }
 
-/// Its definition, as a class would have it.
+/// The definition, as in a class.
 fn variable() -> Value {
     let schema = json!({"type": "string", "default": "ubuntu-24.04", "description": "The image of all machines."});
     json!({"name": IMAGE, "required": false, "schema": {"openAPIV3Schema": schema}})
 }
 
-/// Writes the image into the templates of machines whose kind is known; others stay as they are.
+/// Writes the image into machine templates of known kinds; others are unchanged.
 fn images(request: &PatchRequest, patches: &mut Patches) -> Result<(), String> {
     for item in &request.items {
         let variables = request.variables_of(item);
@@ -82,9 +82,9 @@ fn allowed(request: &PatchRequest) -> Result<(), String> {
     }
 }
 
-/// Stops the control plane at the first release of every minor version on the way. Without steps of their own, workers follow in as few
-/// steps as possible.
-fn plan(request: &UpgradePlanRequest) -> Result<UpgradePlan, String> {
+/// Stops the control plane at the first release of every minor version on the way. Workers without explicit steps
+/// follow in as few steps as possible.
+fn plan(request: &UpgradePlanRequest) -> Result<PlannedVersions, String> {
     let (from, to) = (&request.from_control_plane_kubernetes_version, &request.to_kubernetes_version);
     let minor = |version: &str| version.split('.').nth(1)?.parse::<u32>().ok();
     let (Some(first), Some(last)) = (minor(from), minor(to)) else {
@@ -92,7 +92,7 @@ fn plan(request: &UpgradePlanRequest) -> Result<UpgradePlan, String> {
     };
     let between = (first + 1..last).map(|minor| format!("v1.{minor}.0"));
     let control_plane = if from == to { Vec::new() } else { between.chain([to.clone()]).collect() };
-    Ok(UpgradePlan { control_plane, workers: Vec::new() })
+    Ok(PlannedVersions { control_plane, workers: Vec::new() })
 }
 
 /// Holds an upgrade while the Cluster has the annotation.

@@ -59,31 +59,31 @@ pub use serve::ServeError;
 use model::hooks::{FailurePolicy, GROUP, MAX_BODY, VERSION};
 pub use model::hub::Hook;
 use model::hub::naming;
-pub use model::world::UpgradePlan;
+pub use model::world::PlannedVersions;
 
-/// The longest timeout of a handler, in seconds (RH-6.4).
+/// Maximum timeout of a handler, in seconds (RH-6.4).
 const MAX_TIMEOUT: u32 = 30;
 
-/// What a handler does: from the body of a request to the members of the answer, or a message.
-type Answer = Arc<dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync>;
+/// A handler function: from the body of a request to the members of the response, or an error message.
+type HandlerFn = Arc<dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync>;
 
 /// A handler of one hook.
 #[derive(Clone)]
-struct Handler {
+struct RegisteredHandler {
     name: String,
     hook: &'static str,
     timeout_seconds: Option<u32>,
     failure_policy: FailurePolicy,
-    answer: Answer,
+    answer: HandlerFn,
 }
 
-/// An extension in the making.
+/// Builder for an extension.
 #[derive(Clone, Default)]
 pub struct Extension {
-    handlers: Vec<Handler>,
+    handlers: Vec<RegisteredHandler>,
 }
 
-/// What is wrong with the handlers of an extension (RH-6.4).
+/// Errors in the handlers of an extension (RH-6.4).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the extension is invalid: {}", .0.join("; "))]
 pub struct InvalidExtension(Vec<String>);
@@ -100,7 +100,7 @@ impl Extension {
         Extension::default()
     }
 
-    /// A handler that changes the templates of a topology. An error refuses the topology with its message.
+    /// Adds a handler that changes the templates of a topology. An error refuses the topology with its message.
     #[must_use]
     pub fn generate_patches(
         self,
@@ -114,7 +114,8 @@ impl Extension {
         })
     }
 
-    /// A handler that checks the templates of a topology after all patches. An error refuses the topology with its message.
+    /// Adds a handler that checks the templates of a topology after all patches. An error refuses the topology with its
+    /// message.
     #[must_use]
     pub fn validate_topology(
         self,
@@ -124,7 +125,8 @@ impl Extension {
         self.on("ValidateTopology", name, move |request: &PatchRequest| handler(request).map(|()| json!({})))
     }
 
-    /// A handler that defines variables for the classes whose patches name it: `{name, required, schema: {openAPIV3Schema}}` each.
+    /// Adds a handler that defines variables for the classes whose patches name it: `{name, required, schema:
+    /// {openAPIV3Schema}}` each.
     #[must_use]
     pub fn discover_variables(
         self,
@@ -136,22 +138,23 @@ impl Extension {
         })
     }
 
-    /// A handler that plans the versions of an upgrade.
+    /// Adds a handler that plans the versions of an upgrade.
     #[must_use]
     pub fn generate_upgrade_plan(
         self,
         name: &str,
-        handler: impl Fn(&UpgradePlanRequest) -> Result<UpgradePlan, String> + Send + Sync + 'static,
+        handler: impl Fn(&UpgradePlanRequest) -> Result<PlannedVersions, String> + Send + Sync + 'static,
     ) -> Self {
         self.on("GenerateUpgradePlan", name, move |request: &UpgradePlanRequest| {
             let steps =
                 |versions: &[String]| -> Value { versions.iter().map(|version| json!({"version": version})).collect() };
-            let UpgradePlan { control_plane, workers } = handler(request)?;
+            let PlannedVersions { control_plane, workers } = handler(request)?;
             Ok(json!({"controlPlaneUpgrades": steps(&control_plane), "workersUpgrades": steps(&workers)}))
         })
     }
 
-    /// A handler of a lifecycle hook. It is called again after a crash of the caller, so it must be idempotent (RH-18.6).
+    /// Adds a handler of a lifecycle hook. It is called again after a crash of the caller, so it must be idempotent
+    /// (RH-18.6).
     #[must_use]
     pub fn lifecycle(
         self,
@@ -162,7 +165,7 @@ impl Extension {
         self.on(hook.name(), name, move |request: &LifecycleRequest| Ok(handler(request)?.into_members()))
     }
 
-    /// How long calls of the last handler may take, in seconds: at most 30, and 10 without this (RH-6.3).
+    /// Sets the timeout of the last handler in seconds: at most 30, by default 10 (RH-6.3).
     #[must_use]
     pub fn timeout_seconds(mut self, seconds: u32) -> Self {
         if let Some(last) = self.handlers.last_mut() {
@@ -171,7 +174,7 @@ impl Extension {
         self
     }
 
-    /// Calls of the last handler that fail count as answers that ask for nothing (RH-7.3).
+    /// Ignores failed calls of the last handler, as if it had answered without an effect (RH-7.3).
     #[must_use]
     pub fn ignoring_failures(mut self) -> Self {
         if let Some(last) = self.handlers.last_mut() {
@@ -190,7 +193,7 @@ impl Extension {
             let request = serde_json::from_slice(body).map_err(|error| format!("the request is invalid: {error}"))?;
             handler(&request)
         };
-        self.handlers.push(Handler {
+        self.handlers.push(RegisteredHandler {
             name: name.to_owned(),
             hook,
             timeout_seconds: None,
@@ -200,25 +203,25 @@ impl Extension {
         self
     }
 
-    /// The paths of Discovery and of all handlers (RH-4.3, RH-23.1).
+    /// The router with the paths of Discovery and of all handlers (RH-4.3, RH-23.1).
     ///
     /// # Errors
-    /// When names are no DNS labels or are repeated, or timeouts are too long (RH-6.4).
+    /// When names are not DNS labels or are repeated, or timeouts are too long (RH-6.4).
     pub fn router(self) -> Result<Router, InvalidExtension> {
         self.check()?;
         let base = format!("/{GROUP}/{VERSION}");
-        let listed: Vec<Value> = self.handlers.iter().map(Handler::listed).collect();
-        let discovery: Answer = Arc::new(move |_: &[u8]| Ok(json!({"handlers": listed})));
-        let mut router = Router::new().route(&format!("{base}/discovery"), post(answering("Discovery", discovery)));
-        for Handler { name, hook, answer, .. } in self.handlers {
-            router = router.route(&format!("{base}/{}/{name}", hook.to_lowercase()), post(answering(hook, answer)));
+        let listed: Vec<Value> = self.handlers.iter().map(RegisteredHandler::discovery_entry).collect();
+        let discovery: HandlerFn = Arc::new(move |_: &[u8]| Ok(json!({"handlers": listed})));
+        let mut router = Router::new().route(&format!("{base}/discovery"), post(respond("Discovery", discovery)));
+        for RegisteredHandler { name, hook, answer, .. } in self.handlers {
+            router = router.route(&format!("{base}/{}/{name}", hook.to_lowercase()), post(respond(hook, answer)));
         }
         Ok(router)
     }
 
     fn check(&self) -> Result<(), InvalidExtension> {
         let (mut problems, mut names) = (Vec::new(), BTreeMap::new());
-        for Handler { name, hook, timeout_seconds, .. } in &self.handlers {
+        for RegisteredHandler { name, hook, timeout_seconds, .. } in &self.handlers {
             problems
                 .extend(naming::dns_label_faults(name).into_iter().map(|fault| format!("handler {name:?} {fault}")));
             if let Some(other) = names.insert(name, hook) {
@@ -232,9 +235,9 @@ impl Extension {
     }
 }
 
-impl Handler {
-    /// How Discovery lists it (RH-6.2).
-    fn listed(&self) -> Value {
+impl RegisteredHandler {
+    /// The entry of the handler in Discovery (RH-6.2).
+    fn discovery_entry(&self) -> Value {
         let mut listed = json!({
             "name": self.name,
             "requestHook": {"apiVersion": format!("{GROUP}/{VERSION}"), "hook": self.hook},
@@ -247,19 +250,19 @@ impl Handler {
     }
 }
 
-/// Answers requests with the code 200, also those that fail (RH-23.2 to RH-23.4).
-fn answering(
+/// Responds with the code 200, also to requests that fail (RH-23.2 to RH-23.4).
+fn respond(
     hook: &'static str,
-    answer: Answer,
+    answer: HandlerFn,
 ) -> impl Fn(Request) -> BoxFuture<'static, Response> + Clone + Send + Sync + 'static {
     move |request| {
         let answer = answer.clone();
-        async move { response(hook, outcome(request, answer).await) }.boxed()
+        async move { response(hook, call_handler(request, answer).await) }.boxed()
     }
 }
 
-/// Runs a handler on a thread for blocking work. If it panics, that is an error like any other.
-async fn outcome(request: Request, answer: Answer) -> Result<Value, String> {
+/// Calls a handler on a thread for blocking work. A panic becomes an error.
+async fn call_handler(request: Request, answer: HandlerFn) -> Result<Value, String> {
     let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
     let work = tokio::task::spawn_blocking(move || catch_unwind(AssertUnwindSafe(|| answer(&body))));

@@ -1,14 +1,14 @@
-//! Requests of hooks as extensions get them. Unknown fields are ignored (RH-4.10).
+//! Requests of hooks as extensions receive them. Unknown fields are ignored (RH-4.10).
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// Settings of the ExtensionConfig, of which those of the patch replace some (RH-5.6).
+/// Settings of the ExtensionConfig, overridden by those of the patch (RH-5.6).
 pub type Settings = BTreeMap<String, String>;
 
-/// A request with nothing but settings.
+/// A request with settings only.
 #[derive(Debug, Deserialize)]
 pub(super) struct SettingsOnly {
     #[serde(default)]
@@ -20,7 +20,7 @@ pub(super) struct SettingsOnly {
 pub struct PatchRequest {
     #[serde(default)]
     pub settings: Settings,
-    /// Those that are the same for all items.
+    /// Variables that are the same for all items.
     #[serde(default)]
     pub variables: Vec<Variable>,
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct Item {
     /// Empty in requests of ValidateTopology.
     #[serde(default)]
     pub uid: String,
-    /// The object of the topology that refers to what the template is for.
+    /// The object of the topology that refers to the object of this template.
     pub holder_reference: HolderReference,
     /// The template.
     pub object: Value,
@@ -43,7 +43,7 @@ pub struct Item {
     pub variables: Vec<Variable>,
 }
 
-/// What refers to the product of a template, and where. Test kind and path rather than the version (RH-10.4).
+/// The reference to the object of a template, and its field. Compare kind and path rather than the version (RH-10.4).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub struct HolderReference {
     pub kind: String,
     pub namespace: String,
     pub name: String,
-    /// Such as `spec.template.spec.infrastructureRef`.
+    /// Field path such as `spec.template.spec.infrastructureRef`.
     pub field_path: String,
 }
 
@@ -65,7 +65,8 @@ pub struct Variable {
 }
 
 impl PatchRequest {
-    /// The variables of an item: its own replace those of the same name, and `builtin` is merged member by member (RH-11.5).
+    /// The variables of an item: item variables override those of the request, and `builtin` is merged member by member
+    /// (RH-11.5).
     pub fn variables_of(&self, item: &Item) -> Map<String, Value> {
         let mut all: Map<String, Value> =
             self.variables.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect();
@@ -90,7 +91,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// The request of a lifecycle hook (RH-18.1, RH-18.2). What a hook is not told is empty.
+/// The request of a lifecycle hook (RH-18.1, RH-18.2). Fields that a hook does not use are empty.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LifecycleRequest {
@@ -123,11 +124,12 @@ pub struct UpgradePlanRequest {
     pub to_kubernetes_version: String,
 }
 
-/// What a handler of a lifecycle hook decides (RH-5.5).
+/// The decision of a lifecycle hook (RH-5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     Proceed,
-    /// Ask again after this time. The message is shown in a condition of the Cluster, so it should not change with every call.
+    /// Call again after this time. The message is part of a condition of the Cluster, so it should be stable between
+    /// calls.
     Wait {
         seconds: u32,
         message: String,
@@ -135,7 +137,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Ask again after so many seconds, of which there is at least one.
+    /// Wait for a number of seconds, at least one.
     pub fn wait(seconds: u32, message: impl Into<String>) -> Self {
         Decision::Wait { seconds: seconds.max(1), message: message.into() }
     }

@@ -1,4 +1,4 @@
-//! Patches by comparing an object before and after (RH-23.6).
+//! Patches computed by comparing an object before and after a change (RH-23.6).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::Item;
 
-/// The patches of an answer.
+/// The patches of a response.
 #[derive(Clone, Debug, Default)]
 pub struct Patches(Vec<Value>);
 
 impl Patches {
-    /// Changes a template. If nothing changes, there is no patch; otherwise it is a JSON patch (RFC 6902) of the difference.
+    /// Changes a template. The patch is a JSON patch (RFC 6902) of the difference; without a difference there is none.
     pub fn change(&mut self, item: &Item, change: impl FnOnce(&mut Value)) {
         let mut after = item.object.clone();
         change(&mut after);
@@ -21,7 +21,7 @@ impl Patches {
         }
     }
 
-    /// Applies a JSON merge patch (RFC 7386). If it changes nothing, it is left out.
+    /// Applies a JSON merge patch (RFC 7386), which is omitted if it has no effect.
     pub fn merge(&mut self, item: &Item, patch: &Value) {
         let mut after = item.object.clone();
         json_patch::merge(&mut after, patch);

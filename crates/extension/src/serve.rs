@@ -15,17 +15,17 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::{Extension, InvalidExtension};
-use tls::identity::Identity;
-use tls::pair::{Files, TlsError};
+use tls::identity::ServerIdentity;
+use tls::pair::{CertificateFiles, TlsError};
 
-/// How often the files of the certificate are read.
+/// Interval of reading the certificate files.
 const RELOAD: Duration = Duration::from_secs(10);
-/// How long a handshake may take.
+/// Timeout of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long open requests may go on after the end.
+/// Time for open requests after the server is stopped.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Why an extension cannot be served.
+/// Reasons why an extension cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
@@ -35,11 +35,11 @@ pub enum ServeError {
 }
 
 impl Extension {
-    /// Serves until `stop` is ready; open requests are answered. The files of the certificate are in PEM form, and are read again when
-    /// they change.
+    /// Serves until `stop` is ready, then finishes open requests. The certificate files are in PEM form, and are
+    /// reloaded when they change.
     ///
     /// # Errors
-    /// When the extension is not valid, or the certificate cannot be used.
+    /// When the extension is invalid, or the certificate is unusable.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -48,9 +48,9 @@ impl Extension {
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let router = self.router()?;
-        let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
-        let identity = Identity::new(None, Arc::new(()));
-        identity.take_on(&files.read()?, &files)?;
+        let files = CertificateFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+        let identity = ServerIdentity::new(None, Arc::new(()));
+        identity.install(&files.read()?, &files)?;
         let open = TaskTracker::new();
         tokio::select! {
             () = stop => {}
@@ -66,12 +66,12 @@ impl Extension {
     }
 }
 
-async fn accept(listener: &TcpListener, router: &Router, identity: &Identity, open: &TaskTracker) {
+async fn accept(listener: &TcpListener, router: &Router, identity: &ServerIdentity, open: &TaskTracker) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Such as too many open files: it passes.
+                // A temporary error, such as too many open files.
                 warn!(%error, "Failed to accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -90,15 +90,15 @@ async fn accept(listener: &TcpListener, router: &Router, identity: &Identity, op
     }
 }
 
-/// Takes on the certificate of the files each time it is another one that can be used.
-async fn keep_current(files: &Files, identity: &Identity) {
+/// Installs the certificate of the files whenever it changes to a usable one.
+async fn keep_current(files: &CertificateFiles, identity: &ServerIdentity) {
     let mut last = files.read().ok().map(|pair| (pair.certificate, pair.key));
     loop {
         tokio::time::sleep(RELOAD).await;
         let Ok(pair) = files.read() else { continue };
         let read = Some((pair.certificate.clone(), pair.key.clone()));
         if read != last {
-            match identity.take_on(&pair, files) {
+            match identity.install(&pair, files) {
                 Ok(()) => last = read,
                 Err(error) => warn!(%error, "Failed to reload the certificate"),
             }

@@ -7,8 +7,8 @@
 //!  garbage ──► hub                            which objects a deletion takes with it
 //! ```
 //!
-//! It decides nothing: rules are in the engine, steps of controllers in `machines`. It has no sockets, files, clocks or random
-//! sources.
+//! Nothing is decided here: rules are in the engine, controller steps in `machines`. There are no sockets, files,
+//! clocks or random sources.
 
 pub mod garbage;
 pub mod hooks;

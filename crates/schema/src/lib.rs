@@ -7,8 +7,8 @@
 //!  field ◄─────────────┴── ssa          server-side apply
 //! ```
 //!
-//! It knows objects and schemas as JSON and no kind of Cluster API. It has no sockets, files, clocks or random sources: a computation
-//! that has to end by some time asks a [`Stop`](budget::Stop).
+//! It handles objects and schemas as JSON and no kind of Cluster API. It has no sockets, files, clocks or random
+//! sources: a computation with a deadline polls a [`Stop`](budget::Stop).
 
 pub mod field;
 pub mod budget;

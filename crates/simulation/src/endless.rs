@@ -1,7 +1,7 @@
-//! Rollouts that never come to an end: machines that are replaced again and again, and steps without number.
+//! Detection of rollouts that never end: repeated replacement of machines, and unlimited steps.
 //!
-//! Without this a Cluster of five machines could be simulated for minutes: a `certificatesExpiryDays` beyond the validity of new
-//! certificates replaces the machines of a control plane every few seconds until the time of `--limit` is over.
+//! Otherwise a Cluster of five machines could be simulated for minutes: a `certificatesExpiryDays` beyond the validity
+//! of new certificates replaces control plane machines every few seconds until the time of `--limit` is over.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,14 +9,14 @@ use super::Simulation;
 use super::reasons::StuckReason;
 use super::timeline::owner_of;
 use golang::calendar::{Moment, SECOND};
-use machines::lifecycle::fold::StoredChange;
 use machines::lifecycle::objects::cluster_of;
+use machines::lifecycle::simulator::StoredChange;
 use model::hub::ObjectKey;
 
-/// How often a rollout may replace each machine of an owner. The chain of an upgrade from one minor version to the next replaces each
-/// machine of a control plane once for a version.
+/// Maximum number of replacements of each machine of an owner. An upgrade chain replaces each control plane machine
+/// once per version.
 const ROUNDS: usize = 12;
-/// How many machines an owner may make besides, such as those that health checks ask for.
+/// Maximum number of further machines of an owner, such as those replaced by health checks.
 const SPARE: usize = 60;
 /// The number of machines whose mean interval is reported.
 const LAST: usize = 20;
@@ -34,36 +34,36 @@ pub struct StepLimit {
 }
 
 impl Default for StepLimit {
-    /// A machine that is created, runs and is replaced takes some hundred steps of its own and of the objects around it, and some plans, in
-    /// each of the rounds above.
+    /// Creating, running and replacing a machine takes some hundred steps, including objects around it, and some plans,
+    /// in each of the rounds above.
     fn default() -> Self {
         StepLimit { base: 500_000, of_a_machine: 20_000 }
     }
 }
 
 impl StepLimit {
-    fn of(self, machines: usize) -> u64 {
+    fn for_machines(self, machines: usize) -> u64 {
         let machines = u64::try_from(machines).unwrap_or(u64::MAX);
         machines.saturating_mul(self.of_a_machine).saturating_add(self.base)
     }
 }
 
-/// The machines that each owner has made in a run.
+/// Machines created by each owner in a run.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
-    owners: BTreeMap<(ObjectKey, String), Made>,
+    owners: BTreeMap<(ObjectKey, String), MachineTally>,
 }
 
-/// The machines of an owner: how many there are, were at most, and were made, and when the last ones were.
+/// Machines of an owner: current, maximum and total number, and the latest creation times.
 #[derive(Debug, Default)]
-struct Made {
+struct MachineTally {
     current: usize,
     peak: usize,
     made: usize,
     last: VecDeque<Moment>,
 }
 
-impl Made {
+impl MachineTally {
     fn note(&mut self, now: Moment) {
         self.current += 1;
         self.peak = self.peak.max(self.current);
@@ -78,7 +78,7 @@ impl Made {
         self.made > SPARE + self.peak * (1 + ROUNDS)
     }
 
-    /// The mean time between two of the last machines.
+    /// Mean time between the latest creations.
     fn interval(&self) -> i64 {
         let between = self.last.front().zip(self.last.back()).and_then(|(first, last)| last.since(*first));
         let pauses = i64::try_from(self.last.len().saturating_sub(1)).unwrap_or(1).max(1);
@@ -87,7 +87,7 @@ impl Made {
 }
 
 impl Replacements {
-    /// Notes a machine that is created or gone.
+    /// Records a machine that is created or deleted.
     pub(super) fn note(&mut self, change: &StoredChange, now: Moment) {
         let StoredChange { id, before, after } = change;
         let Some(machine) = after.as_ref().or(before.as_ref()) else { return };
@@ -102,11 +102,11 @@ impl Replacements {
         }
     }
 
-    /// Counts from now on.
+    /// Resets the counts.
     pub(super) fn restart(&mut self) {
         self.owners.retain(|_, made| made.current > 0);
         for made in self.owners.values_mut() {
-            *made = Made { current: made.current, peak: made.current, ..Made::default() };
+            *made = MachineTally { current: made.current, peak: made.current, ..MachineTally::default() };
         }
     }
 
@@ -121,19 +121,19 @@ impl Replacements {
 }
 
 impl Simulation {
-    /// Notes whether the run would never come to an end, or has to stop.
+    /// Records whether the run would never end, or must stop.
     pub(super) fn look_for_cycles(&mut self) {
         self.endless = self.replacements.endless();
-        self.is_exhausted = self.steps() > self.step_limit.of(self.timeline.peak_machines);
+        self.is_exhausted = self.steps() > self.step_limit.for_machines(self.timeline.peak_machines);
         self.is_stopped = self.stop.is_due();
     }
 
-    /// The number of steps of the run; a plan takes as long as a hundred of them.
+    /// Number of steps of the run; a plan counts as a hundred.
     pub(super) fn steps(&self) -> u64 {
         self.machines.steps().saturating_sub(self.steps_before).saturating_add(self.plans.saturating_mul(100))
     }
 
-    /// Whether the run ends here although something is left to do.
+    /// Whether the run ends early although objects are due.
     pub(super) fn is_cut_short(&self) -> bool {
         self.is_stopped || self.is_exhausted || !self.endless.is_empty()
     }
@@ -164,10 +164,10 @@ mod tests {
         });
         let machine = Arc::new(Object::try_from(machine).unwrap());
         let (before, after) = if is_made { (None, Some(machine.clone())) } else { (Some(machine.clone()), None) };
-        StoredChange { id: ObjectId::of(&machine), before, after }
+        StoredChange { id: ObjectId::for_object(&machine), before, after }
     }
 
-    /// Makes as many machines, and then replaces each of them so often, one after the other.
+    /// Creates machines, and then replaces each of them repeatedly, one after another.
     fn replaced(machines: usize, rounds: usize, seconds: i64) -> Replacements {
         let (mut all, mut now) = (Replacements::default(), 0);
         for round in 0..=rounds {
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn the_bound_of_steps_follows_from_the_number_of_machines() {
         let limit = StepLimit::default();
-        assert_eq!([0, 1, 10_000].map(|machines| limit.of(machines)), [500_000, 520_000, 200_500_000]);
-        assert_eq!(limit.of(usize::MAX), u64::MAX);
+        assert_eq!([0, 1, 10_000].map(|machines| limit.for_machines(machines)), [500_000, 520_000, 200_500_000]);
+        assert_eq!(limit.for_machines(usize::MAX), u64::MAX);
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use engine::topology::plan::Fold;
 use golang::json::RawJson;
-use machines::lifecycle::{STARTUP_JITTER, Settings};
+use machines::lifecycle::{MachineSettings, STARTUP_JITTER};
 use model::hub::{Cluster, ClusterClass, JsonPatch, Object, ObjectKey};
-use model::world::{Found, Objects};
-use schema::openapi::Definition;
+use model::world::{Found, ObjectSet};
+use schema::openapi::SchemaDefinition;
 use serde_json::Value;
 
 use crate::timeline::ClusterTimeline;
@@ -20,7 +20,7 @@ pub fn equivalent(
     keys: Vec<ObjectKey>,
     before: &Fold,
     after: Option<&Fold>,
-    settings: &Settings,
+    settings: &MachineSettings,
 ) -> Vec<EquivalentClusters> {
     if !settings.failures.is_empty() || has_jitter(before) || after.is_some_and(has_jitter) {
         return ungrouped(keys);
@@ -32,7 +32,7 @@ pub fn equivalent(
 /// follows from their uids.
 fn has_jitter(fold: &Fold) -> bool {
     let facts = fold.facts();
-    let mut objects = facts.objects().into_iter().flat_map(Objects::iter);
+    let mut objects = facts.objects().into_iter().flat_map(ObjectSet::iter);
     let mut classes = facts.class_keys().filter_map(|key| match facts.class(key) {
         Found::Yes(class) => Some(class),
         _ => None,
@@ -58,8 +58,8 @@ fn value_has_jitter(value: &Value) -> bool {
     }
 }
 
-fn raw_has_jitter(value: &Option<RawJson>) -> bool {
-    value.as_ref().is_some_and(|value| value.get().contains(STARTUP_JITTER))
+fn raw_has_jitter(value: Option<&RawJson>) -> bool {
+    value.is_some_and(|value| value.get().contains(STARTUP_JITTER))
 }
 
 /// Whether patches or variables of a class write the field.
@@ -68,17 +68,17 @@ fn class_has_jitter(class: &ClusterClass) -> bool {
     let mut patches = patches.flat_map(|definition| &*definition.json_patches);
     let of_patch = |JsonPatch { path, value, value_from, .. }: &JsonPatch| {
         let template = value_from.as_ref().is_some_and(|from| from.template.contains(STARTUP_JITTER));
-        template || path.contains(STARTUP_JITTER) || raw_has_jitter(value)
+        template || path.contains(STARTUP_JITTER) || raw_has_jitter(value.as_ref())
     };
     let mut variables = class.spec.variables.iter();
     patches.any(of_patch) || variables.any(|variable| schema_has_jitter(&variable.schema.open_api_v3_schema))
 }
 
 /// Whether values of a schema may have the field.
-fn schema_has_jitter(schema: &Definition) -> bool {
-    let mut properties = schema.properties.iter().flat_map(|all| all.iter());
+fn schema_has_jitter(schema: &SchemaDefinition) -> bool {
+    let mut properties = schema.properties.iter().flat_map(golang::json::Members::iter);
     let mut below = schema.additional_properties.iter().chain(&schema.items).map(|one| &**one);
-    raw_has_jitter(&schema.default)
+    raw_has_jitter(schema.default.as_ref())
         || properties.any(|(name, one)| name == STARTUP_JITTER || schema_has_jitter(one))
         || below.any(schema_has_jitter)
         || schema.r#enum.iter().any(|value| value.get().contains(STARTUP_JITTER))
@@ -93,7 +93,7 @@ fn cluster_has_jitter(cluster: &Cluster) -> bool {
         .chain(workers.machine_deployments.iter().map(|set| &set.variables))
         .chain(workers.machine_pools.iter().map(|set| &set.variables));
     let mut values = topology.variables.iter().chain(overrides.flat_map(|one| &*one.overrides));
-    values.any(|variable| raw_has_jitter(&variable.value))
+    values.any(|variable| raw_has_jitter(variable.value.as_ref()))
 }
 
 /// The timeline of a Cluster as that of an equivalent one; `None` if it says the name of the Cluster in other places than names of objects.
@@ -134,10 +134,10 @@ pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<Clust
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::{Entry, HeldSpan, MachineSpan};
+    use crate::timeline::{HeldSpan, MachineSpan, TimelineEvent};
 
     fn timeline(reason: &str) -> ClusterTimeline {
-        let entry = Entry {
+        let entry = TimelineEvent {
             t: 0,
             kind: "Machine".into(),
             name: "blue-md-1".into(),

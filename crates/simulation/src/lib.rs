@@ -1,20 +1,21 @@
-//! A rollout on a virtual clock: topologies and machines together, from files to the last Node.
+//! Simulation of rollouts on a virtual clock: topologies and machines together, from files to the last Node.
 //!
 //! ```text
-//!            ┌─ topology::plan::Fold: one plan of a Cluster ─► its steps
-//! Cluster ───┤        ▲ objects, as they are                     │ writes
-//!            ├─ lifecycle::fold::Fold: steps of all objects ◄────┤        nothing left to do ─► the clock goes on
-//!            ├─ templates.rs: templates that nothing uses   ◄────┘
-//!                     └─► timeline.rs: what happened when, and how many machines there were; stuck.rs, reasons.rs: why it goes no further
+//!            ┌─ topology::plan::Fold: one plan of a Cluster ────► its steps
+//! Cluster ───┤        ▲ current objects                             │ writes
+//!            ├─ lifecycle::simulator: steps of all objects ◄────────┤     nothing is due ─► the clock advances
+//!            ├─ templates.rs: unused templates ◄────────────────────┘
+//!            └─► timeline.rs: events and machine counts; diagnosis.rs: reasons of Clusters that do not converge
 //! ```
 //!
-//! It is the computation of the controllers, with providers that take the times of [`machines::lifecycle::settings::Timings`].
+//! It runs the computation of the controllers, with providers whose delays are
+//! [`machines::lifecycle::settings::Timings`].
 
-mod admitted;
+mod defaults;
 mod endless;
 pub mod equivalent_clusters;
 mod reasons;
-mod stuck;
+mod diagnosis;
 mod templates;
 pub mod timeline;
 mod waits;
@@ -36,17 +37,17 @@ use engine::topology::worker::API_VERSION;
 use engine::topology::{Failure, status};
 use golang::calendar::Moment;
 use machines::lifecycle::conditions;
-use machines::lifecycle::fold::{Fold as Machines, StoreError, StoredChange};
+use machines::lifecycle::dependents::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
 use machines::lifecycle::objects::cluster_of;
-use machines::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
-use machines::lifecycle::{GroupKind, ObjectId, Settings};
+use machines::lifecycle::simulator::{MachineSimulator as Machines, StoreError, StoredChange};
+use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
 use model::hub::contract::{definition_name, names_contracts};
 use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
-use model::wire::{Decode, Version};
-use model::world::{Found, Objects, Record};
+use model::wire::{Decode, WireVersion};
+use model::world::{Found, ObjectSet, Record};
 use schema::budget::Stop;
 
-/// After how many runs of a topology at one time a simulation ends: it would go on for ever.
+/// Maximum number of runs of a topology at one time; beyond it, the simulation would not end.
 const RUNS: usize = 10_000;
 /// How a simulation ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +58,7 @@ pub enum End {
     Stuck(BTreeMap<ObjectKey, StuckReason>),
 }
 
-/// Topologies and machines, and the time.
+/// A simulation of topologies and machines.
 #[derive(Debug)]
 pub struct Simulation {
     machines: Machines,
@@ -72,7 +73,7 @@ pub struct Simulation {
     pub timeline: Timeline,
     /// Whether the last run ended because its time was over.
     pub ran_out: bool,
-    /// How many machines are asked for, if they are too many.
+    /// Number of desired machines, if it exceeds the limit.
     too_many: Option<i64>,
     replacements: Replacements,
     /// The Clusters whose machines are replaced without end.
@@ -81,7 +82,7 @@ pub struct Simulation {
     steps_before: u64,
     plans: u64,
     step_limit: StepLimit,
-    /// Whether the run has taken too many steps.
+    /// Whether the run has exceeded its step limit.
     is_exhausted: bool,
     stop: Stop,
     /// Whether the run was stopped.
@@ -89,23 +90,23 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A world with the classes, templates and definitions of `topologies`, at a point in time; Clusters are added by
-    /// [`Simulation::put_cluster`].
-    pub fn new(topologies: Topologies, settings: Settings, now: Moment) -> Self {
+    /// A simulation with the classes, templates and definitions of `topologies`, at a point in time; Clusters are added
+    /// by [`Simulation::put_cluster`].
+    pub fn new(topologies: Topologies, settings: MachineSettings, now: Moment) -> Self {
         let mut machines = Machines::new(settings, now);
         machines.admit = |object| {
-            admitted::default(object);
+            defaults::default(object);
             templates::protect(object);
         };
         if let Some(objects) = topologies.facts().objects() {
             for object in objects.iter() {
                 define(&mut machines, objects, object);
-                // Two files do not have the same object: the facts have it once.
+                // The facts contain each object once, even if several files do.
                 let _ = machines.create(None, Object::clone(object));
             }
         }
         for key in topologies.facts().class_keys() {
-            // The controllers of machines ask only whether it exists, unless the caller puts the whole class.
+            // The controllers of machines only check that it exists, unless the caller adds the whole class.
             let _ = machines.create(None, named_class(key));
         }
         let mut simulation = Simulation {
@@ -131,54 +132,54 @@ impl Simulation {
         simulation
     }
 
-    /// The same, whose runs end when `stop` is due: what is not done then is stuck.
+    /// Ends runs when `stop` is due; unfinished Clusters are then stuck.
     #[must_use]
     pub fn until(self, stop: Stop) -> Self {
         Simulation { stop, ..self }
     }
 
-    /// The same, with another bound of steps.
+    /// Sets another step limit.
     #[must_use]
     #[cfg(test)]
     pub(crate) fn with_step_limit(self, step_limit: StepLimit) -> Self {
         Simulation { step_limit, ..self }
     }
 
-    /// What time it is.
+    /// The current time.
     pub fn now(&self) -> Moment {
         self.machines.now()
     }
 
-    /// The Clusters as they are now.
+    /// The current Clusters.
     pub fn clusters(&self) -> impl Iterator<Item = ObjectKey> {
         let all: Vec<ObjectKey> = self.topologies.facts().cluster_keys().cloned().collect();
         all.into_iter()
     }
 
-    /// All objects as they are now.
-    pub fn objects(&self) -> &machines::lifecycle::Objects {
+    /// The current objects.
+    pub fn objects(&self) -> &machines::lifecycle::MachineCache {
         &self.machines.objects
     }
 
-    /// The topologies, to change classes as users would. Their Clusters are due.
+    /// The topologies, mutable, to change classes like a user. Their Clusters become due.
     pub fn topologies_mut(&mut self) -> &mut Topologies {
         self.due.extend(self.topologies.facts().cluster_keys().cloned());
         &mut self.topologies
     }
 
-    /// Creates a Cluster in the shape of v1beta2, or gives it another spec, as a user would.
+    /// Creates a Cluster in the v1beta2 form, or updates its spec, like a user.
     ///
     /// # Errors
     /// When the object is not a Cluster.
     pub fn put_cluster(&mut self, cluster: &Object) -> Result<(), StoreError> {
-        let id = ObjectId::of(cluster);
+        let id = ObjectId::for_object(cluster);
         match self.machines.objects.get(&id).cloned() {
             None => drop(self.machines.create(None, cluster.clone())?),
             Some(known) => {
                 let mut after = (*known).clone();
                 for part in ["spec.topology", "metadata.labels", "metadata.annotations", "spec.paused"] {
                     let value = cluster.at(part).cloned().unwrap_or(Value::Null);
-                    // What the topology has written stays.
+                    // Fields written by the topology are kept.
                     merge(&mut after, part, value);
                 }
                 self.machines.update(None, &known, after)?;
@@ -188,8 +189,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Takes over a Cluster in the shape of v1beta2 and its objects, as a running management cluster has them. What other providers
-    /// have brought up, the simulated ones go on with.
+    /// Adopts a Cluster in the v1beta2 form and its objects from a running management cluster. The simulated providers
+    /// continue from the state of the real ones.
     ///
     /// # Errors
     /// When there is such an object already.
@@ -207,19 +208,19 @@ impl Simulation {
         Ok(())
     }
 
-    /// Creates or changes an object that is no Cluster, as a user would.
+    /// Creates or updates an object other than a Cluster, like a user.
     ///
     /// # Errors
     /// When it is not stored.
     pub fn put(&mut self, object: &Object) -> Result<(), StoreError> {
-        let known = self.machines.objects.get(&ObjectId::of(object)).cloned();
+        let known = self.machines.objects.get(&ObjectId::for_object(object)).cloned();
         match known {
             None => drop(self.machines.create(None, object.clone())?),
             Some(known) => {
                 let mut after = object.clone();
                 for kept in ["metadata.uid", "metadata.resourceVersion", "metadata.creationTimestamp", "status"] {
                     if let Some(value) = known.at(kept).cloned() {
-                        machines::lifecycle::put_at(&mut after, kept, value);
+                        machines::lifecycle::set_field(&mut after, kept, value);
                     }
                 }
                 self.machines.update(None, &known, after)?;
@@ -229,13 +230,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// Deletes an object, as a user would.
+    /// Deletes an object, like a user.
     pub fn delete(&mut self, id: &ObjectId) {
         self.machines.delete(id);
         self.notice();
     }
 
-    /// Runs until nothing is left to do, at most for so long in virtual time. `progress` is told of each new time.
+    /// Runs until nothing is due, or for `most` in virtual time. `progress` is called with each new time.
     pub fn run(&mut self, most: Duration, mut progress: impl FnMut(Moment)) -> End {
         let end = machines::lifecycle::later(self.now(), most);
         (self.ran_out, self.is_exhausted, self.is_stopped) = (false, false, false);
@@ -254,11 +255,11 @@ impl Simulation {
         self.end()
     }
 
-    /// Runs what is due at this time; says whether that came to an end.
+    /// Runs everything that is due at this time; returns whether it settled.
     fn settle(&mut self) -> bool {
         let clusters = self.topologies.facts().cluster_keys().len();
         for _ in 0..RUNS.saturating_mul(1 + clusters) {
-            self.too_many = stuck::too_many_machines(&self.machines.objects);
+            self.too_many = diagnosis::too_many_machines(&self.machines.objects);
             if self.too_many.is_some() {
                 return false;
             }
@@ -281,7 +282,7 @@ impl Simulation {
         false
     }
 
-    /// Takes over what has changed: topologies see it, the timeline notes it, and templates that nothing uses go.
+    /// Processes changes: updates topologies and the timeline, and deletes unused templates.
     fn notice(&mut self) {
         loop {
             let changes = self.machines.take_changes();
@@ -300,7 +301,8 @@ impl Simulation {
         }
     }
 
-    /// Deletes the templates of what goes; a Cluster that is not paused any more lets what waited for it go (DEL-05).
+    /// Deletes the templates of deleted objects; when a Cluster is resumed, also those of objects that waited for it
+    /// (DEL-05).
     fn clean_up_templates(&mut self, change: &StoredChange) {
         let goes_on = |cluster: &Option<Arc<Object>>| cluster.as_deref().is_some_and(|cluster| !is_paused(cluster));
         if !change.id.kind.is_core(Kind::Cluster.name()) {
@@ -317,7 +319,7 @@ impl Simulation {
         }
     }
 
-    /// Counts time and machines from now on. What waits now, waits from the beginning.
+    /// Resets time and machine counts. Current waits start at the beginning.
     pub fn restart(&mut self) {
         let now = self.now();
         self.timeline.restart(now);
@@ -327,17 +329,17 @@ impl Simulation {
         waits.iter().for_each(|(cluster, all)| self.timeline.note_held(cluster, all, now));
     }
 
-    /// Notes what the machines of an object wait for now.
+    /// Records what the machines of an object wait for.
     fn note_waits_of_machines(&mut self, change: &StoredChange) {
         let StoredChange { id, before, after } = change;
-        // A Cluster has what its topology says, under its own id.
+        // The topology uses the id of the Cluster.
         let part = after.as_ref().or(before.as_ref()).filter(|_| !id.kind.is_core(Kind::Cluster.name()));
         let Some(cluster) = part.and_then(|object| cluster_of(object)) else { return };
         let waits = after.as_deref().map(waits::waits).unwrap_or_default();
         self.note_waits(&cluster, id, waits);
     }
 
-    /// Notes what an object of a Cluster waits for now, or the Cluster itself.
+    /// Records what an object of a Cluster, or the Cluster itself, waits for.
     fn note_waits(&mut self, cluster: &ObjectKey, id: &ObjectId, waits: Vec<Held>) {
         let known = self.waits.get(cluster).and_then(|all| all.get(id));
         if known.map(Vec::as_slice).unwrap_or_default() == waits {
@@ -352,7 +354,7 @@ impl Simulation {
         self.timeline.note_held(cluster, &all, self.machines.now());
     }
 
-    /// Shows topologies an object as it is now, and wakes the Cluster that it is about.
+    /// Updates an object in the topologies, and makes its Cluster due.
     fn mirror(&mut self, change: &StoredChange) {
         let StoredChange { id, before, after } = change;
         if id.kind.is_core(Kind::Cluster.name()) {
@@ -380,7 +382,7 @@ impl Simulation {
     }
 
     fn mirror_cluster(&mut self, key: &ObjectKey, after: Option<&Object>) {
-        // Extensions are sent Clusters as they are.
+        // Extensions receive Clusters as they are.
         let is_sent = self.topologies.calls_extensions();
         let facts = self.topologies.facts_mut();
         if let Some(objects) = facts.objects_mut().filter(|_| is_sent) {
@@ -389,14 +391,14 @@ impl Simulation {
                 None => objects.remove(&ObjectRef::new(API_VERSION, Kind::Cluster.name(), key.clone())),
             }
         }
-        let decoded = after.map(|cluster| Cluster::decode(Version::V1Beta2, &cluster.as_ref().to_string()));
+        let decoded = after.map(|cluster| Cluster::decode(WireVersion::V1Beta2, &cluster.as_ref().to_string()));
         match decoded {
             Some(Ok(cluster)) => facts.put_cluster(key.clone(), Record::readable(cluster)),
             _ => facts.remove_cluster(key),
         }
     }
 
-    /// One run for the topology of a Cluster (RS-07).
+    /// Runs the topology of a Cluster (RS-07).
     fn plan(&mut self, cluster: &ObjectKey) {
         self.plans += 1;
         let mut outcome = Rollout::default();
@@ -412,7 +414,7 @@ impl Simulation {
             }
         };
         let is_being_deleted = self.machines.objects.get(&cluster_id(cluster)).is_some_and(|it| it.is_being_deleted());
-        // A deletion holds everything else; it is an event, and nothing that a Cluster waits for.
+        // A deletion blocks everything else; it is an event, and not a wait of the Cluster.
         let held = if is_being_deleted { Vec::new() } else { outcome.held.clone() };
         self.note_waits(cluster, &cluster_id(cluster), held);
         self.held.insert(cluster.clone(), outcome.held.clone());
@@ -430,7 +432,7 @@ impl Simulation {
         };
     }
 
-    /// Asks the hook that may hold the deletion of a Cluster (DEL-01, HK-22); says whether the Cluster goes on.
+    /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22); returns whether the deletion continues.
     fn permit_deletion(&mut self, cluster: &ObjectKey, outcome: &mut Rollout) -> bool {
         let id = cluster_id(cluster);
         let Some(known) = self.machines.objects.get(&id).cloned() else { return true };
@@ -484,7 +486,7 @@ impl Simulation {
             Some(known) => {
                 let mut after = Object::clone(&written);
                 if let Some(version) = known.at("metadata.resourceVersion").cloned() {
-                    machines::lifecycle::put_at(&mut after, "metadata.resourceVersion", version);
+                    machines::lifecycle::set_field(&mut after, "metadata.resourceVersion", version);
                 }
                 self.machines.update(None, &known, after)?;
             }
@@ -498,7 +500,7 @@ impl Simulation {
         let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
         let mut after = (*known).clone();
         for part in ["metadata.labels", "metadata.annotations", "spec.infrastructureRef", "spec.controlPlaneRef"] {
-            machines::lifecycle::put_at(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
+            machines::lifecycle::set_field(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
         }
         Ok(self.machines.update(None, &known, after)?)
     }
@@ -525,12 +527,12 @@ impl Simulation {
         let now = Moment { nanos: 0, ..self.machines.now() }.to_string();
         let status = status::reconciled(Object::as_ref(&known), &run, &now);
         let mut after = (*known).clone();
-        machines::lifecycle::put_at(&mut after, "status", status);
+        machines::lifecycle::set_field(&mut after, "status", status);
         // It was just read.
         let _ = self.machines.update(None, &known, after);
     }
 
-    /// How it ended: which Clusters are not as they should be.
+    /// The end of a run, with the Clusters that did not converge.
     fn end(&self) -> End {
         let clusters = self.topologies.facts().cluster_keys();
         let stuck: BTreeMap<ObjectKey, StuckReason> =
@@ -538,14 +540,14 @@ impl Simulation {
         if stuck.is_empty() { End::Converged } else { End::Stuck(stuck) }
     }
 
-    /// Whether the topology of a Cluster could be computed the last time.
+    /// Whether the last computation of the topology of a Cluster succeeded.
     pub fn is_computed(&self, key: &ObjectKey) -> bool {
         !self.failures.contains_key(key)
     }
 }
 
-/// Tells which contracts the definitions of a kind name, and those of the kind that is cloned from it.
-fn define(machines: &mut Machines, objects: &Objects, object: &Object) {
+/// Registers the contracts of a definition, and of the kind cloned from it.
+fn define(machines: &mut Machines, objects: &ObjectSet, object: &Object) {
     let kind = object.kind();
     for kind in [Some(kind), kind.strip_suffix("Template")].into_iter().flatten() {
         let name = definition_name(object.group(), kind);
@@ -561,7 +563,7 @@ fn cluster_id(key: &ObjectKey) -> ObjectId {
     ObjectId::core(Kind::Cluster.name(), &key.namespace, &key.name)
 }
 
-/// Whether a Cluster has changed in what topologies read: of its status, only two conditions.
+/// Whether a Cluster has changed in fields that topologies read: of its status, only two conditions.
 fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool {
     let (Some(before), Some(after)) = (before, after) else { return true };
     let of_metadata = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
@@ -571,8 +573,8 @@ fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool
     !is_same("spec") || !is_same_metadata || ["TopologyReconciled", "ControlPlaneInitialized"].into_iter().any(turns)
 }
 
-/// Whether an object is a Machine, has machines, or is a part of one. Topologies do not wait for these: the machine deployment or the
-/// control plane that has them changes as well.
+/// Whether an object is a Machine, has machines, or is a part of one. Topologies do not wait for these: their machine
+/// deployment or control plane changes as well.
 fn is_of_a_machine(object: &Object) -> bool {
     const KINDS: [&str; 2] = ["Machine", "MachineSet"];
     let is_one = |group: &str, kind: &str| group == GROUP && KINDS.contains(&kind);
@@ -582,16 +584,17 @@ fn is_of_a_machine(object: &Object) -> bool {
         || owners.into_iter().any(|owner| is_one(group_of(&text(owner, "apiVersion")), &text(owner, "kind")))
 }
 
-/// Whether an object has changed in nothing that a topology is computed from: in its conditions, or, of a health check, in its status.
+/// Whether an object has changed only in fields that topologies do not read: in conditions, or, for a health check, in
+/// the status.
 fn is_report(before: Option<&Object>, after: Option<&Object>) -> bool {
-    let is_check = |object: &Object| GroupKind::of(object).is_core("MachineHealthCheck");
+    let is_check = |object: &Object| GroupKind::for_object(object).is_core("MachineHealthCheck");
     before.zip(after).is_some_and(|(before, after)| match is_check(after) {
         true => differ_in_status_alone(before, after),
         false => differ_in_conditions_alone(before, after),
     })
 }
 
-/// A class of which nothing but its name is known.
+/// A class with a name only.
 fn named_class(key: &ObjectKey) -> Object {
     let class = json!({
         "apiVersion": API_VERSION, "kind": Kind::ClusterClass.name(),
@@ -600,7 +603,7 @@ fn named_class(key: &ObjectKey) -> Object {
     Object::try_from(class).unwrap_or_default()
 }
 
-/// Puts `value` at a path; maps of texts are merged with those that are there.
+/// Sets `value` at a path; maps of strings are merged with existing ones.
 fn merge(object: &mut Object, path: &str, value: Value) {
     let merged = match (object.at(path).cloned(), value) {
         (Some(Value::Object(mut known)), Value::Object(new)) if path.starts_with("metadata.") => {
@@ -610,7 +613,7 @@ fn merge(object: &mut Object, path: &str, value: Value) {
         (Some(known), Value::Null) if path.starts_with("metadata.") => known,
         (_, value) => value,
     };
-    machines::lifecycle::put_at(object, path, merged);
+    machines::lifecycle::set_field(object, path, merged);
 }
 
 #[cfg(test)]

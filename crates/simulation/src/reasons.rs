@@ -2,15 +2,17 @@
 
 use std::fmt;
 
-use super::stuck::MOST_MACHINES;
 use engine::topology::Failure;
 use engine::topology::held::Held;
-use golang::calendar::of_seconds;
+use golang::calendar::format_seconds;
 use machines::lifecycle::ObjectId;
-use machines::lifecycle::conditions::Status;
-use machines::lifecycle::fold::StoreError;
+use machines::lifecycle::conditions::ConditionStatus;
 use machines::lifecycle::hooks;
+use machines::lifecycle::simulator::StoreError;
 use model::hub::ObjectRef;
+
+/// Maximum number of machines in a simulation: each change of one is a step over all machines of its set.
+pub(super) const MOST_MACHINES: i64 = 10_000;
 
 /// Why a Cluster is not as its topology asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +32,7 @@ pub enum StuckReason {
     /// A step of an object fails.
     Step { id: ObjectId, failure: String },
     /// A condition of the Cluster is not true.
-    Condition { name: &'static str, status: Status, message: String },
+    Condition { name: &'static str, status: ConditionStatus, message: String },
     /// A Machine does not run; the message is that of its provider or of its conditions.
     Machine { name: String, message: String },
     /// A hook holds the deletion of a Machine. The controller that has set it is empty where it is not known, and so is the time.
@@ -96,7 +98,7 @@ impl fmt::Display for StuckReason {
                 write!(f, "the machines of {owner} are replaced at once, without end")
             }
             StuckReason::EndlessReplacement { owner, seconds } => {
-                write!(f, "the machines of {owner} are replaced every {}, without end", of_seconds(*seconds))
+                write!(f, "the machines of {owner} are replaced every {}, without end", format_seconds(*seconds))
             }
             StuckReason::Stopped => f.write_str("its simulation was stopped before the end"),
             StuckReason::Exhausted { steps } => {

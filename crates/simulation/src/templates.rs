@@ -1,4 +1,4 @@
-//! The templates that MachineDeployments and MachineSets leave behind, as the controllers of templates delete them.
+//! Deletion of templates that MachineDeployments and MachineSets leave behind, as by the template controllers.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use super::cluster_id;
 use engine::topology::templates_in_use::{Maker, deployment_of, unused};
-use machines::lifecycle::fold::Fold;
+use machines::lifecycle::dependents::is_paused;
 use machines::lifecycle::objects::cluster_of;
-use machines::lifecycle::wake::is_paused;
-use machines::lifecycle::{GroupKind, ObjectId, put_at};
+use machines::lifecycle::simulator::MachineSimulator;
+use machines::lifecycle::{GroupKind, ObjectId, set_field};
 use model::hub::{Object, ObjectKey, annotation, label};
 
-/// Gives a new object of a topology the finalizer that its controller gives it at once (DEL-05, MA-29.1).
+/// Adds the finalizer that the controller adds to a new object of a topology (DEL-05, MA-29.1).
 pub(super) fn protect(object: &mut Object) {
     let Some(maker) = Maker::of(object).filter(|_| object.label(label::OWNED).is_some()) else { return };
     let mut finalizers = finalizers(object);
     finalizers.push(json!(maker.finalizer()));
-    put_at(object, "metadata.finalizers", finalizers.into());
+    set_field(object, "metadata.finalizers", finalizers.into());
 }
 
 fn finalizers(object: &Object) -> Vec<Value> {
@@ -25,14 +25,14 @@ fn finalizers(object: &Object) -> Vec<Value> {
 }
 
 /// Deletes the templates of an object that is being deleted, and then its finalizer (DEL-06, DEL-07).
-pub(super) fn clean_up(machines: &mut Fold, leaving: &Object) {
+pub(super) fn clean_up(machines: &mut MachineSimulator, leaving: &Object) {
     let Some(maker) = Maker::of(leaving).filter(|_| leaving.is_being_deleted() && !waits(machines, leaving)) else {
         return;
     };
     let mut finalizers = finalizers(leaving);
     let before = finalizers.len();
     finalizers.retain(|name| name != maker.finalizer());
-    // What cannot be read might be in use: the finalizer stays.
+    // Unreadable templates might be in use: the finalizer stays.
     let Some(templates) = left_behind(machines, maker, leaving).filter(|_| finalizers.len() < before) else { return };
     templates.iter().for_each(|template| machines.delete(template));
     if maker == Maker::Deployment {
@@ -40,25 +40,25 @@ pub(super) fn clean_up(machines: &mut Fold, leaving: &Object) {
         machines.delete(&ObjectId::core("MachineHealthCheck", &key.namespace, &key.name));
     }
     let mut after = leaving.clone();
-    put_at(&mut after, "metadata.finalizers", finalizers.into());
+    set_field(&mut after, "metadata.finalizers", finalizers.into());
     // It was just read.
     let _ = machines.update(None, leaving, after);
 }
 
-/// The objects of a Cluster that may have waited for it.
-pub(super) fn leaving_of(machines: &Fold, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+/// Objects of a Cluster that may have waited for it.
+pub(super) fn leaving_of(machines: &MachineSimulator, cluster: &ObjectKey) -> Vec<Arc<Object>> {
     let of = |maker: Maker| machines.objects.of_cluster(&GroupKind::core(maker.kind()), cluster);
     Maker::ALL.into_iter().flat_map(of).filter(|object| object.is_being_deleted()).collect()
 }
 
-/// Whether a pause holds the deletion back.
-fn waits(machines: &Fold, leaving: &Object) -> bool {
+/// Whether a pause blocks the deletion.
+fn waits(machines: &MachineSimulator, leaving: &Object) -> bool {
     let cluster = cluster_of(leaving).and_then(|key| machines.objects.get(&cluster_id(&key)).cloned());
     leaving.annotation(annotation::PAUSED).is_some() || cluster.is_some_and(|cluster| is_paused(&cluster))
 }
 
-/// The templates that nothing uses any more; `None` if references cannot be read.
-fn left_behind(machines: &Fold, maker: Maker, leaving: &Object) -> Option<Vec<ObjectId>> {
+/// Templates that are no longer used; `None` if references cannot be read.
+fn left_behind(machines: &MachineSimulator, maker: Maker, leaving: &Object) -> Option<Vec<ObjectId>> {
     let key = leaving.key();
     let name = match maker {
         Maker::Deployment => key.name.clone(),
@@ -69,6 +69,7 @@ fn left_behind(machines: &Fold, maker: Maker, leaving: &Object) -> Option<Vec<Ob
     let deployment = machines.objects.get(&ObjectId::core(Maker::Deployment.kind(), &key.namespace, &name));
     let deployment = deployment.filter(|_| maker == Maker::Set);
     let all = unused(leaving, sets.map(Arc::as_ref), deployment.map(Arc::as_ref)).ok()?;
-    let id = |template| ObjectId::new(GroupKind::to(template), ObjectKey::new(&key.namespace, &template.name));
+    let id =
+        |template| ObjectId::new(GroupKind::for_reference(template), ObjectKey::new(&key.namespace, &template.name));
     Some(all.iter().map(id).collect())
 }

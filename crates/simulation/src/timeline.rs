@@ -1,33 +1,33 @@
-//! What happened when in a simulation, and how many machines there were.
+//! Timeline of a simulation: events, and numbers of machines.
 
 use std::collections::BTreeMap;
 
 use engine::topology::held::Held;
 use engine::topology::plan::{Action, Part, Step};
 use golang::calendar::{Moment, SECOND};
-use machines::lifecycle::conditions::{self, Status};
-use machines::lifecycle::fold::StoredChange;
+use machines::lifecycle::conditions::{self, ConditionStatus};
 use machines::lifecycle::objects::cluster_of;
+use machines::lifecycle::simulator::StoredChange;
 use machines::lifecycle::{PoolInstance, instances};
 use model::hub::{Object, ObjectKey};
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TimelineEvent {
     /// Seconds since the beginning.
     pub t: i64,
     pub kind: String,
     pub name: String,
     pub what: String,
-    /// Why; empty when it follows from what is above.
+    /// The reason; empty if it follows from earlier events.
     pub because: String,
 }
 
-/// The life of a machine, in seconds since the beginning.
+/// Lifetime of a machine, in seconds since the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSpan {
     pub version: String,
-    /// The name of its machine deployment or pool in the topology, or of the object that owns it.
+    /// Topology name of its machine deployment or pool, or the name of its owner.
     pub owner: String,
     pub is_control_plane: bool,
     /// `None` if the machine existed at the beginning.
@@ -37,24 +37,25 @@ pub struct MachineSpan {
     pub gone: Option<i64>,
 }
 
-/// What happened to one Cluster.
+/// The timeline of one Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterTimeline {
-    pub events: Vec<Entry>,
+    pub events: Vec<TimelineEvent>,
     pub machines: BTreeMap<String, MachineSpan>,
-    /// How many machines it has ever had, before the beginning too: the highest number by which a failure can name one.
+    /// Number of machines it has ever had, including before the beginning: the highest number that an injected failure
+    /// can refer to.
     pub machines_ever: usize,
     pub current_machines: usize,
     pub peak_machines: usize,
-    /// What is held back, since when, and until when.
+    /// Held changes with start and end.
     pub held: Vec<HeldSpan>,
-    /// When the last thing happened.
+    /// Time of the last event.
     pub last: i64,
     /// Whether the Cluster has been deleted.
     pub is_gone: bool,
 }
 
-/// A time in which something was held back.
+/// A period in which a change was held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSpan {
     pub kind: String,
@@ -64,24 +65,24 @@ pub struct HeldSpan {
     pub until: Option<i64>,
 }
 
-/// What happened to all Clusters.
+/// The timelines of all Clusters.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     began: Moment,
     pub clusters: BTreeMap<ObjectKey, ClusterTimeline>,
-    /// The machines of all Clusters, now and at most at one time.
+    /// Current and maximum number of machines of all Clusters.
     current_machines: usize,
     pub peak_machines: usize,
 }
 
 impl Timeline {
-    /// Nothing has happened at this time.
+    /// An empty timeline that starts at a time.
     pub fn new(began: Moment) -> Self {
         Timeline { began, clusters: BTreeMap::new(), current_machines: 0, peak_machines: 0 }
     }
 
-    /// The timelines of Clusters that were simulated apart, from the same beginning.
-    pub fn of(clusters: BTreeMap<ObjectKey, ClusterTimeline>) -> Self {
+    /// Merges the timelines of Clusters that were simulated separately, with the same beginning.
+    pub fn merge(clusters: BTreeMap<ObjectKey, ClusterTimeline>) -> Self {
         let mut changes: BTreeMap<i64, (usize, usize)> = BTreeMap::new();
         for machine in clusters.values().flat_map(|cluster| cluster.machines.values()) {
             changes.entry(machine.made.unwrap_or(0)).or_default().1 += 1;
@@ -89,7 +90,7 @@ impl Timeline {
                 changes.entry(gone).or_default().0 += 1;
             }
         }
-        // A machine that is gone makes room for the one that is made in the same second.
+        // A deleted machine makes room for one created in the same second.
         let (mut now, mut peak) = (0_usize, 0);
         for (gone, made) in changes.into_values() {
             now = now.saturating_sub(gone) + made;
@@ -99,11 +100,11 @@ impl Timeline {
         Timeline { began: Moment { seconds: 0, nanos: 0 }, clusters, current_machines: now, peak_machines: peak }
     }
 
-    /// Counts from now on.
+    /// Resets the counts.
     pub fn restart(&mut self, now: Moment) {
         self.began = now;
         self.peak_machines = self.current_machines;
-        // A Cluster that is gone has no machines and no place in what follows.
+        // A deleted Cluster has no machines and no further events.
         self.clusters.retain(|_, timeline| !timeline.is_gone);
         for timeline in self.clusters.values_mut() {
             let (current, ever) = (timeline.current_machines, timeline.machines_ever);
@@ -179,7 +180,7 @@ impl Timeline {
         }
         let (kind, name) = (step.object.kind.clone(), step.object.key.name.clone());
         let timeline = self.clusters.entry(cluster.clone()).or_default();
-        timeline.push(Entry { t, kind, name, what: what.to_owned(), because: reason_of(step) });
+        timeline.push(TimelineEvent { t, kind, name, what: what.to_owned(), because: reason_of(step) });
     }
 
     pub(super) fn note_held(&mut self, cluster: &ObjectKey, held: &[Held], now: Moment) {
@@ -198,7 +199,7 @@ impl Timeline {
             if timeline.held.iter().any(|span| span.until.is_none() && is_same(span, &one)) {
                 continue;
             }
-            timeline.push(Entry {
+            timeline.push(TimelineEvent {
                 t,
                 kind: one.kind.clone(),
                 name: one.name.clone(),
@@ -219,7 +220,7 @@ impl HeldSpan {
 }
 
 impl ClusterTimeline {
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: TimelineEvent) {
         self.last = self.last.max(entry.t);
         self.events.push(entry);
     }
@@ -239,7 +240,7 @@ impl ClusterTimeline {
             _ => return,
         };
         let (kind, name) = ("Cluster".to_owned(), object.name().to_owned());
-        self.push(Entry { t, kind, name, what, because: String::new() });
+        self.push(TimelineEvent { t, kind, name, what, because: String::new() });
     }
 
     fn note_instances(&mut self, t: i64, owner: &str, before: &[PoolInstance], after: &[PoolInstance]) {
@@ -276,7 +277,7 @@ impl ClusterTimeline {
 
     fn push_machine(&mut self, t: i64, name: &str, what: &str, because: &str) {
         let (kind, name) = ("Machine".to_owned(), name.to_owned());
-        self.push(Entry { t, kind, name, what: what.to_owned(), because: because.to_owned() });
+        self.push(TimelineEvent { t, kind, name, what: what.to_owned(), because: because.to_owned() });
     }
 
     fn note_machine(&mut self, t: i64, before: Option<&Object>, after: Option<&Object>) {
@@ -299,7 +300,7 @@ impl ClusterTimeline {
             };
             self.machines.insert(name.clone(), span);
             let (kind, name) = ("Machine".to_owned(), name.clone());
-            self.push(Entry { t, kind, name, what: "created".to_owned(), because: version });
+            self.push(TimelineEvent { t, kind, name, what: "created".to_owned(), because: version });
         }
         let span = self.machines.entry(name.clone()).or_default();
         let what = match after {
@@ -316,27 +317,29 @@ impl ClusterTimeline {
             }
             Some(_) => return,
         };
-        // The Node of a machine goes with it, which makes the machine unhealthy too: what counts is why the deletion began.
+        // The Node of a machine is deleted with it, which makes the machine unhealthy too: the reason of the deletion
+        // counts.
         let began = || self.events.iter().rev().find(|event| event.name == name && event.what == "Deleting");
         let because = match &*what {
             "Deleting" => sickness(object).unwrap_or_default(),
             "gone" => began().map(|event| event.because.clone()).unwrap_or_default(),
             _ => String::new(),
         };
-        self.push(Entry { t, kind: "Machine".to_owned(), name, what, because });
+        self.push(TimelineEvent { t, kind: "Machine".to_owned(), name, what, because });
     }
 }
 
-/// What a health check says of a machine that it has found unhealthy.
+/// Message of a health check about an unhealthy machine.
 fn sickness(machine: &Object) -> Option<String> {
-    let found = conditions::get(machine, "HealthCheckSucceeded").filter(|found| found.status == Status::False)?;
+    let found =
+        conditions::get(machine, "HealthCheckSucceeded").filter(|found| found.status == ConditionStatus::False)?;
     Some(format!("unhealthy: {}", found.message.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
-/// How many changed fields are named.
+/// Maximum number of named changed fields.
 const FIELDS: usize = 3;
 
-/// The reason of a step; for a change in place, the version or the fields that change. Other values may be secret (DEC-34).
+/// The reason of a step; for a change in place, the version or the changed fields. Other values may be secret (DEC-34).
 fn reason_of(step: &Step) -> String {
     let text = |value: &Option<serde_json::Value>| value.as_ref().and_then(|it| it.as_str().map(str::to_owned));
     let version = step.changes.iter().find(|change| change.path.ends_with("spec.version") && !change.is_sensitive);
@@ -354,7 +357,7 @@ fn reason_of(step: &Step) -> String {
     format!("{}{more}", fields.join(", "))
 }
 
-/// What a machine belongs to: its worker set in the topology, its machine deployment, or its controller.
+/// Owner of a machine: its worker set in the topology, its machine deployment, or its controller.
 pub(super) fn owner_of(machine: &Object) -> String {
     use model::hub::label::{DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_NAME, POOL_NAME};
     let named =
@@ -393,7 +396,7 @@ mod tests {
     }
 
     fn note(timeline: &mut Timeline, t: i64, before: Option<Object>, after: Option<Object>) {
-        let id = ObjectId::of(after.as_ref().or(before.as_ref()).unwrap());
+        let id = ObjectId::for_object(after.as_ref().or(before.as_ref()).unwrap());
         timeline.note(&StoredChange { id, before: before.map(Arc::new), after: after.map(Arc::new) }, at(t));
     }
 
@@ -436,7 +439,11 @@ mod tests {
         note(&mut timeline, 2, Some(machine("one", "")), None);
         note(&mut timeline, 3, None, Some(machine("three", "")));
         let mut other = machine("four", "");
-        machines::lifecycle::put_at(&mut other, "metadata.labels", json!({"cluster.x-k8s.io/cluster-name": "green"}));
+        machines::lifecycle::set_field(
+            &mut other,
+            "metadata.labels",
+            json!({"cluster.x-k8s.io/cluster-name": "green"}),
+        );
         note(&mut timeline, 4, None, Some(other));
         assert_eq!(timeline.clusters[&key()].peak_machines, 2);
         assert_eq!(timeline.peak_machines, 3, "of all Clusters together");
@@ -467,7 +474,7 @@ mod tests {
         let blue = cluster(&[(None, Some(10)), (Some(10), None)]);
         let green = cluster(&[(Some(5), Some(8)), (Some(6), None)]);
         let clusters = [("blue", blue), ("green", green)].map(|(name, one)| (ObjectKey::new("default", name), one));
-        assert_eq!(Timeline::of(clusters.into()).peak_machines, 3);
+        assert_eq!(Timeline::merge(clusters.into()).peak_machines, 3);
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! What machines wait for before they are made: what the conditions of their objects say about other objects.
+//! What machines wait for before they are created, according to conditions of their objects.
 
 use engine::topology::held::{Held, HeldReason};
-use machines::lifecycle::conditions::{self, Status};
+use machines::lifecycle::conditions::{self, ConditionStatus};
 use machines::lifecycle::{CHECK_FAILED, GroupKind};
 use model::hub::{Kind, Object};
 
 /// The reasons of the simulated provider that are about other objects (CT-18.3, CT-19.3).
 const REASONS: [&str; 2] = ["WaitingForClusterInfrastructure", "WaitingForControlPlaneInitialized"];
-/// The conditions of the infrastructure of a Machine, and of a pool, that have them.
+/// Conditions of machine and pool infrastructure with these reasons.
 const CONDITIONS: [&str; 2] = ["VMProvisioned", "Ready"];
 
-/// What an object waits for, or the Machine or pool that it belongs to.
+/// What an object, or its Machine or pool, waits for.
 pub(super) fn waits(object: &Object) -> Vec<Held> {
-    if GroupKind::of(object).is_core(Kind::MachineSet.name()) {
+    if GroupKind::for_object(object).is_core(Kind::MachineSet.name()) {
         return of_checks(object);
     }
     let reason = CONDITIONS.into_iter().find_map(|name| {
-        let found = conditions::get(object, name).filter(|found| found.status == Status::False)?;
+        let found = conditions::get(object, name).filter(|found| found.status == ConditionStatus::False)?;
         REASONS.contains(&&*found.reason).then_some(found.message)
     });
     let held = |message| {
@@ -25,9 +25,9 @@ pub(super) fn waits(object: &Object) -> Vec<Held> {
     reason.and_then(held).into_iter().collect()
 }
 
-/// The checks that keep a MachineSet from making machines which it lacks.
+/// Preflight checks that prevent a MachineSet from creating machines.
 fn of_checks(set: &Object) -> Vec<Held> {
-    let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == Status::True) else {
+    let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == ConditionStatus::True) else {
         return Vec::new();
     };
     let failing = scaling.message.lines().filter(|line| line.ends_with(CHECK_FAILED));
@@ -39,7 +39,7 @@ fn of_checks(set: &Object) -> Vec<Held> {
     failing.map(held).collect()
 }
 
-/// The Machine or pool of which an object is a part.
+/// The Machine or pool of an object.
 fn machines_of(part: &Object) -> Option<(String, String)> {
     let owners = part.at("metadata.ownerReferences")?.as_array()?;
     let text = |owner: &serde_json::Value, field: &str| Some(owner.get(field)?.as_str()?.to_owned());

@@ -1,6 +1,6 @@
-//! Certificate authorities: how they are created, how they are read back, and the certificates that they issue.
+//! Certificate authorities: creation, parsing, and the certificates that they issue.
 //!
-//! Time is an argument everywhere except in `Issued`, so that tests can let years pass.
+//! Time is an argument everywhere except in `IssuedCertificate`, so that tests can simulate years.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,9 +20,9 @@ use rustls::server::ParsedCertificate;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-use crate::pair::{Pair, TlsError};
+use crate::pair::{CertificatePair, TlsError};
 
-/// From when until when a certificate is valid, to the second.
+/// The validity period of a certificate, in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     pub begins: SystemTime,
@@ -30,19 +30,19 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Whether `now` is within.
-    pub fn has(&self, now: SystemTime) -> bool {
+    /// Whether `now` is within the period.
+    pub fn contains(&self, now: SystemTime) -> bool {
         self.begins <= now && now <= self.ends
     }
 
-    /// When two thirds are over and a successor is due.
+    /// The time at which two thirds of the period have passed and a successor is due.
     pub fn two_thirds(&self) -> SystemTime {
         let life = self.ends.duration_since(self.begins).unwrap_or_default();
         self.begins + life * 2 / 3
     }
 }
 
-/// A certificate that parses.
+/// A parsed certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     der: CertificateDer<'static>,
@@ -50,7 +50,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The certificates in a text that parse; everything else is skipped.
+    /// The certificates in a PEM text; anything that does not parse is skipped.
     pub fn read_all(pem: &str) -> Vec<Certificate> {
         CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(|der| Certificate::read(der.ok()?)).collect()
     }
@@ -62,18 +62,18 @@ impl Certificate {
         Some(Certificate { der, validity })
     }
 
-    /// When it is valid.
+    /// The validity period.
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// Whether a client that trusts only this certificate accepts a server with that chain under each of these names,
+    /// Whether a client that trusts only this certificate accepts a server with this chain under each of these names,
     /// as kube-apiserver does with a caBundle.
-    pub fn vouches_for(&self, chain: &[Certificate], names: &[String], now: SystemTime) -> bool {
+    pub fn verifies(&self, chain: &[Certificate], names: &[String], now: SystemTime) -> bool {
         let Some((leaf, intermediates)) = chain.split_first() else { return false };
         let Ok(parsed) = ParsedCertificate::try_from(&leaf.der) else { return false };
         let mut roots = RootCertStore::empty();
-        if roots.add(self.der.clone()).is_err() || !self.validity.has(now) {
+        if roots.add(self.der.clone()).is_err() || !self.validity.contains(now) {
             return false;
         }
         let intermediates: Vec<_> = intermediates.iter().map(|certificate| certificate.der.clone()).collect();
@@ -92,7 +92,7 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// Certificates in PEM form, one after the other.
+/// Concatenated certificates in PEM form.
 pub fn bundle<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> String {
     let mut text = String::new();
     for certificate in certificates {
@@ -117,11 +117,11 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new authority with a new key.
+    /// Generates an authority with a new key.
     ///
     /// # Errors
-    /// When `name` cannot stand in a certificate.
-    pub fn make(name: &str, validity: Validity) -> Result<Self, TlsError> {
+    /// When `name` is not allowed in a certificate.
+    pub fn generate(name: &str, validity: Validity) -> Result<Self, TlsError> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -134,10 +134,10 @@ impl Authority {
         Ok(Authority { certificate, issuer: Issuer::new(params, key) })
     }
 
-    /// Reads an authority from its certificate and its key, both in PEM form.
+    /// Parses an authority from its certificate and key in PEM form.
     ///
     /// # Errors
-    /// When one of them does not parse, they do not belong together, or the certificate is not a CA certificate.
+    /// When one of them does not parse, they do not match, or the certificate is not a CA certificate.
     pub fn read(certificate: &str, key: &str) -> Result<Self, TlsError> {
         let all = Certificate::read_all(certificate);
         let [certificate] = all.as_slice() else { return Err(unusable("it must hold exactly one certificate")) };
@@ -153,7 +153,7 @@ impl Authority {
         Ok(Authority { certificate: certificate.clone(), issuer })
     }
 
-    /// The certificate that others have to trust.
+    /// The CA certificate, which clients trust.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
@@ -163,11 +163,12 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// A serving certificate for `names` (DNS names and IP addresses), valid for no longer than the authority itself.
+    /// Issues a serving certificate for `names` (DNS names and IP addresses), at most as long as the authority is
+    /// valid.
     ///
     /// # Errors
-    /// When a name cannot stand in a certificate.
-    pub fn issue(&self, names: &[String], validity: Validity) -> Result<Pair, TlsError> {
+    /// When a name is not allowed in a certificate.
+    pub fn issue(&self, names: &[String], validity: Validity) -> Result<CertificatePair, TlsError> {
         let mut params = CertificateParams::new(names.to_vec())?;
         params.distinguished_name.push(DnType::CommonName, "topologist");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -177,7 +178,7 @@ impl Authority {
         params.not_after = validity.ends.min(self.certificate.validity.ends).into();
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Pair { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+        Ok(CertificatePair { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
     }
 }
 
@@ -187,28 +188,28 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// A certificate authority and a certificate that it issued, all in PEM form.
+/// A certificate authority and a certificate issued by it, in PEM form.
 #[derive(Clone)]
-pub struct Issued {
+pub struct IssuedCertificate {
     pub authority: String,
     pub authority_key: String,
     pub certificate: String,
     pub key: String,
 }
 
-impl Issued {
-    /// Makes an authority and a serving certificate for `names` (DNS names and IP addresses), valid for `days`.
+impl IssuedCertificate {
+    /// Generates an authority and a serving certificate for `names` (DNS names and IP addresses), valid for `days`.
     ///
     /// # Errors
-    /// When a name cannot stand in a certificate.
-    pub fn make(names: &[String], days: u32) -> Result<Self, TlsError> {
+    /// When a name is not allowed in a certificate.
+    pub fn generate(names: &[String], days: u32) -> Result<Self, TlsError> {
         let now = SystemTime::now();
         let ends = now + Duration::from_secs(u64::from(days) * 86_400);
         let validity = Validity { begins: now - Duration::from_mins(5), ends };
-        let authority = Authority::make("topologist development CA", validity)?;
-        let Pair { certificate, key } = authority.issue(names, validity)?;
+        let authority = Authority::generate("topologist development CA", validity)?;
+        let CertificatePair { certificate, key } = authority.issue(names, validity)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Issued {
+        Ok(IssuedCertificate {
             authority: bundle([authority.certificate()]),
             authority_key: authority.key(),
             certificate: text(certificate),
@@ -217,12 +218,12 @@ impl Issued {
     }
 
     /// The serving certificate with its key.
-    pub fn pair(&self) -> Pair {
-        Pair { certificate: self.certificate.clone().into_bytes(), key: self.key.clone().into_bytes() }
+    pub fn pair(&self) -> CertificatePair {
+        CertificatePair { certificate: self.certificate.clone().into_bytes(), key: self.key.clone().into_bytes() }
     }
 }
 
-impl fmt::Debug for Issued {
+impl fmt::Debug for IssuedCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issued").field("authority", &self.authority).finish_non_exhaustive()
     }
@@ -250,34 +251,35 @@ mod tests {
         vec!["topologist.topologist-system.svc".to_owned(), "127.0.0.1".to_owned()]
     }
 
-    fn chain(pair: &Pair) -> Vec<Certificate> {
+    fn chain(pair: &CertificatePair) -> Vec<Certificate> {
         Certificate::read_all(str::from_utf8(&pair.certificate).unwrap())
     }
 
     #[test]
     fn an_authority_accepts_its_certificates_while_names_and_validity_match() {
-        let (ours, other) = (Authority::make("one", days(30)).unwrap(), Authority::make("two", days(30)).unwrap());
+        let (ours, other) =
+            (Authority::generate("one", days(30)).unwrap(), Authority::generate("two", days(30)).unwrap());
         let leaf = chain(&ours.issue(&names(), days(10)).unwrap());
         let ca = ours.certificate();
-        assert!(ca.vouches_for(&leaf, &names(), now() + DAY));
-        assert!(!other.certificate().vouches_for(&leaf, &names(), now() + DAY));
-        assert!(!ca.vouches_for(&leaf, &["another.svc".to_owned()], now() + DAY));
-        assert!(!ca.vouches_for(&leaf, &names(), now() + 11 * DAY));
-        assert!(!ca.vouches_for(&leaf, &names(), now() - DAY));
-        assert!(!ca.vouches_for(&[], &names(), now()));
+        assert!(ca.verifies(&leaf, &names(), now() + DAY));
+        assert!(!other.certificate().verifies(&leaf, &names(), now() + DAY));
+        assert!(!ca.verifies(&leaf, &["another.svc".to_owned()], now() + DAY));
+        assert!(!ca.verifies(&leaf, &names(), now() + 11 * DAY));
+        assert!(!ca.verifies(&leaf, &names(), now() - DAY));
+        assert!(!ca.verifies(&[], &names(), now()));
         let long = chain(&ours.issue(&names(), days(90)).unwrap());
         assert_eq!(long[0].validity().ends, ca.validity().ends, "not longer than the authority");
     }
 
     #[test]
     fn an_authority_that_was_read_back_issues_as_before() {
-        let made = Authority::make("one", days(30)).unwrap();
+        let made = Authority::generate("one", days(30)).unwrap();
         let (certificate, key) = (bundle([made.certificate()]), made.key());
         let read = Authority::read(&certificate, &key).unwrap();
         let leaf = chain(&read.issue(&names(), days(10)).unwrap());
-        assert!(made.certificate().vouches_for(&leaf, &names(), now()));
+        assert!(made.certificate().verifies(&leaf, &names(), now()));
 
-        let other = Authority::make("two", days(30)).unwrap();
+        let other = Authority::generate("two", days(30)).unwrap();
         let leaf = made.issue(&names(), days(1)).unwrap();
         let (leaf, leaf_key) = (String::from_utf8(leaf.certificate).unwrap(), String::from_utf8(leaf.key).unwrap());
         for (certificate, key, words) in [
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_bundle_is_read_as_it_was_written_and_garbage_is_skipped() {
-        let (one, two) = (Authority::make("one", days(1)).unwrap(), Authority::make("two", days(2)).unwrap());
+        let (one, two) = (Authority::generate("one", days(1)).unwrap(), Authority::generate("two", days(2)).unwrap());
         let both = [one.certificate().clone(), two.certificate().clone()];
         let text = bundle(&both);
         assert_eq!(Certificate::read_all(&text), both);
@@ -307,10 +309,10 @@ mod tests {
 
     #[test]
     fn an_authority_comes_with_every_certificate() {
-        let issued = Issued::make(&["localhost".into(), "127.0.0.1".into()], 30).unwrap();
+        let issued = IssuedCertificate::generate(&["localhost".into(), "127.0.0.1".into()], 30).unwrap();
         for pem in [&issued.authority, &issued.certificate] {
             assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
         }
-        assert!(Issued::make(&["ä".into()], 1).is_err());
+        assert!(IssuedCertificate::generate(&["ä".into()], 1).is_err());
     }
 }

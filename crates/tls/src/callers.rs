@@ -1,7 +1,7 @@
-//! Accepted client certificates: those of a given CA, with given names.
+//! Accepted client certificates: issued by a given CA, with given names.
 //!
-//! kube-apiserver shows one to webhooks when its AdmissionConfiguration says so. The check is part of the handshake, so
-//! a client that fails it gets no HTTP response.
+//! kube-apiserver presents one to webhooks if its AdmissionConfiguration says so. The check is part of the handshake,
+//! so a client that fails it gets no HTTP response.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::pair::TlsError;
 
-/// Where the authority of callers stands, and how they may be called.
+/// The file of the client CA, and the accepted names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerSource {
-    /// Certificates in PEM form; one that was issued by any of them is accepted.
+    /// Certificates in PEM form; client certificates issued by any of them are accepted.
     pub file: PathBuf,
-    /// Common names or DNS names; empty: any.
+    /// Accepted common names or DNS names; empty accepts any.
     pub names: Vec<String>,
 }
 
@@ -32,15 +32,15 @@ impl CallerSource {
     /// Reads the file.
     ///
     /// # Errors
-    /// Names the file that cannot be read.
+    /// When the file cannot be read; names the file.
     pub fn read(&self) -> Result<Vec<u8>, TlsError> {
         fs::read(&self.file).map_err(|source| TlsError::Read { path: self.file.clone(), source })
     }
 
-    /// What the bytes of the file say.
+    /// Parses the contents of the file.
     ///
     /// # Errors
-    /// When they hold no certificate, or one that cannot be an authority.
+    /// When they contain no certificate, or one that is not a CA certificate.
     pub fn callers(&self, bytes: &[u8]) -> Result<Callers, TlsError> {
         let malformed = |reason: String| TlsError::Malformed { path: self.file.clone(), reason };
         let mut roots = RootCertStore::empty();
@@ -59,7 +59,8 @@ impl CallerSource {
     }
 }
 
-/// Callers who show a certificate of a known authority, valid now, for client authentication, and with a known name.
+/// Verifier of client certificates: issued by a known authority, currently valid, for client authentication, and with
+/// an accepted name.
 #[derive(Debug)]
 pub struct Callers {
     chain: Arc<dyn ClientCertVerifier>,
@@ -71,8 +72,8 @@ impl Callers {
         self.clone()
     }
 
-    /// Whether the common name or a DNS name of a certificate is one of ours.
-    fn knows(&self, certificate: &CertificateDer<'_>) -> bool {
+    /// Whether the common name or a DNS name of a certificate is accepted.
+    fn has_known_name(&self, certificate: &CertificateDer<'_>) -> bool {
         let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
         let is_common = |name: &String| {
             certificate.subject().iter_common_name().any(|common| common.as_str().is_ok_and(|text| text == name))
@@ -99,7 +100,7 @@ impl ClientCertVerifier for Callers {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.chain.verify_client_cert(end_entity, intermediates, now)?;
-        if self.knows(end_entity) {
+        if self.has_known_name(end_entity) {
             Ok(verified)
         } else {
             Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))

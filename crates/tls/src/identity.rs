@@ -1,7 +1,7 @@
-//! The certificate that the server presents in TLS handshakes. It is replaced while the server runs.
+//! The certificate that the server presents in TLS handshakes. It can be replaced while the server runs.
 //!
-//! Mounted Secrets change by a swap of symbolic links, which watches of files miss. So the files are read every few seconds,
-//! and their bytes are compared. A new pair that cannot be used is reported, and the current pair stays in use.
+//! Mounted Secrets are updated by swapping symbolic links, which file watches miss. So the files are read every few
+//! seconds and compared. If a new pair is unusable, that is reported and the current pair stays in use.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,51 +16,51 @@ use rustls::sign::CertifiedKey;
 use tracing::{error, info};
 
 use crate::callers::{CallerSource, Callers};
-use crate::pair::{Files, Pair, TlsError, Usable};
+use crate::pair::{CertificateFiles, CertificatePair, LoadedPair, TlsError};
 
-/// What the server shows in handshakes, and whom it asks for a certificate in return.
+/// The certificate presented in handshakes, and the accepted client certificates.
 #[derive(Debug)]
-pub struct Identity {
-    parts: Mutex<Parts>,
+pub struct ServerIdentity {
+    parts: Mutex<ConfigInputs>,
     config: ArcSwapOption<ServerConfig>,
-    /// The same without a question for the caller's certificate.
-    for_anyone: ArcSwapOption<ServerConfig>,
-    /// When the certificate expires, in seconds of Unix time; zero while there is none.
+    /// The configuration without client authentication.
+    without_client_auth: ArcSwapOption<ServerConfig>,
+    /// Expiry of the certificate in seconds of Unix time; zero without a certificate.
     expires: AtomicI64,
     observer: Arc<dyn Observer>,
 }
 
-/// Sees what happens to an identity, for metrics.
+/// Receives events of an identity, for metrics.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// Another certificate is presented, which expires at that time, in seconds of Unix time.
+    /// A new certificate is presented; `expires` in seconds of Unix time.
     fn presented(&self, expires: i64);
 
-    /// A file has changed: it is used now, or it cannot be used.
+    /// A file has changed, and its contents are used or unusable.
     fn reloaded(&self, is_used: bool);
 }
 
-/// Counts nothing.
+/// An observer that ignores all events.
 impl Observer for () {
     fn presented(&self, _: i64) {}
 
     fn reloaded(&self, _: bool) {}
 }
 
-/// What a configuration is made of; the two change independently.
+/// The inputs of a configuration, which change independently.
 #[derive(Clone, Debug, Default)]
-struct Parts {
+struct ConfigInputs {
     key: Option<Arc<CertifiedKey>>,
     callers: Option<Arc<Callers>>,
 }
 
-impl Identity {
-    /// An identity with nothing to show yet: handshakes fail until it takes on a pair.
+impl ServerIdentity {
+    /// An identity without a certificate: handshakes fail until one is installed.
     ///
-    /// With `callers`, those who connect have to show a certificate too.
+    /// With `callers`, clients must present a certificate as well.
     pub fn new(callers: Option<Arc<Callers>>, observer: Arc<dyn Observer>) -> Self {
-        let parts = Mutex::new(Parts { key: None, callers });
+        let parts = Mutex::new(ConfigInputs { key: None, callers });
         let (config, for_anyone) = (ArcSwapOption::empty(), ArcSwapOption::empty());
-        Identity { parts, config, for_anyone, expires: AtomicI64::new(0), observer }
+        ServerIdentity { parts, config, without_client_auth: for_anyone, expires: AtomicI64::new(0), observer }
     }
 
     /// The configuration for the next handshake, once there is a certificate.
@@ -68,29 +68,29 @@ impl Identity {
         self.config.load_full()
     }
 
-    /// The configuration for the next handshake with a caller who is not asked for a certificate.
+    /// The configuration for handshakes without client authentication.
     ///
-    /// kube-apiserver never presents one for conversions.
-    pub fn config_for_anyone(&self) -> Option<Arc<ServerConfig>> {
-        self.for_anyone.load_full()
+    /// kube-apiserver never presents a certificate for conversions.
+    pub fn config_without_client_auth(&self) -> Option<Arc<ServerConfig>> {
+        self.without_client_auth.load_full()
     }
 
-    /// Shows this pair from the next handshake on; `files` say in errors where it came from.
+    /// Presents this pair from the next handshake on; `files` are named in errors.
     ///
     /// # Errors
-    /// When the pair cannot be used; the previous pair stays in use then.
-    pub fn take_on(&self, pair: &Pair, files: &Files) -> Result<(), TlsError> {
-        let usable = Usable::check(pair, files, SystemTime::now())?;
+    /// When the pair is unusable; the previous pair stays in use.
+    pub fn install(&self, pair: &CertificatePair, files: &CertificateFiles) -> Result<(), TlsError> {
+        let usable = LoadedPair::check(pair, files, SystemTime::now())?;
         self.change(|parts| parts.key = Some(Arc::new(usable.key)))?;
         self.expires.store(usable.expires, Ordering::Relaxed);
         self.observer.presented(usable.expires);
         Ok(())
     }
 
-    /// Whether clients that check certificates accept the one that is shown, if there is one.
+    /// Whether the presented certificate, if any, is still valid.
     ///
     /// # Errors
-    /// Says when it expired.
+    /// The time at which it expired.
     pub fn is_valid_at(&self, now: SystemTime) -> Result<(), String> {
         let expires = self.expires.load(Ordering::Relaxed);
         let now = now
@@ -102,29 +102,29 @@ impl Identity {
         Err(format!("the serving certificate expired {} ago", age(now - expires)))
     }
 
-    /// Asks other callers from the next handshake on.
-    fn ask(&self, callers: Arc<Callers>) -> Result<(), TlsError> {
+    /// Replaces the accepted client certificates from the next handshake on.
+    fn set_callers(&self, callers: Arc<Callers>) -> Result<(), TlsError> {
         self.change(|parts| parts.callers = Some(callers))
     }
 
-    fn change(&self, change: impl FnOnce(&mut Parts)) -> Result<(), TlsError> {
+    fn change(&self, change: impl FnOnce(&mut ConfigInputs)) -> Result<(), TlsError> {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = parts.clone();
         change(&mut next);
-        let for_anyone = Parts { callers: None, ..next.clone() }.config()?.map(Arc::new);
+        let for_anyone = ConfigInputs { callers: None, ..next.clone() }.config()?.map(Arc::new);
         if for_anyone.is_some() {
             let config = if next.callers.is_some() { next.config()?.map(Arc::new) } else { for_anyone.clone() };
             self.config.store(config);
-            self.for_anyone.store(for_anyone);
+            self.without_client_auth.store(for_anyone);
         }
         *parts = next;
         Ok(())
     }
 
-    /// Reads `files` every `interval` and takes on what changed; never ends.
-    pub async fn follow(self: Arc<Self>, files: Files, current: Pair, interval: Duration) {
-        let take_on = |pair: &Pair| {
-            self.take_on(pair, &files)?;
+    /// Reads `files` every `interval` and installs changed contents; never returns.
+    pub async fn watch_files(self: Arc<Self>, files: CertificateFiles, current: CertificatePair, interval: Duration) {
+        let take_on = |pair: &CertificatePair| {
+            self.install(pair, &files)?;
             info!(certificate = %files.certificate.display(), "Loaded a new certificate");
             Ok(())
         };
@@ -133,10 +133,10 @@ impl Identity {
         self.poll(current, interval, || files.read(), take_on, refused).await;
     }
 
-    /// Reads the authority of callers every `interval` and goes by what changed; never ends.
-    pub async fn follow_callers(self: Arc<Self>, source: CallerSource, current: Vec<u8>, interval: Duration) {
+    /// Reads the client CA every `interval` and installs changed contents; never returns.
+    pub async fn watch_callers(self: Arc<Self>, source: CallerSource, current: Vec<u8>, interval: Duration) {
         let take_on = |bytes: &Vec<u8>| {
-            self.ask(Arc::new(source.callers(bytes)?))?;
+            self.set_callers(Arc::new(source.callers(bytes)?))?;
             info!(file = %source.file.display(), "Loaded a new CA for client certificates");
             Ok(())
         };
@@ -146,7 +146,8 @@ impl Identity {
         self.poll(current, interval, || source.read(), take_on, refused).await;
     }
 
-    /// Reads something every `interval` and takes on what changed; reports what cannot be used, and keeps the old.
+    /// Reads a source every `interval` and installs changed contents; reports unusable contents and keeps the current
+    /// ones.
     async fn poll<T: PartialEq>(
         &self,
         mut current: T,
@@ -155,7 +156,8 @@ impl Identity {
         take_on: impl Fn(&T) -> Result<(), TlsError>,
         refused: impl Fn(&str),
     ) {
-        // Files may be written one after the other, so a fault counts once it has been there twice, and only once.
+        // Files may be written one after another, so an error is reported when it occurs the second time, and only
+        // once.
         let (mut fault, mut times) = (String::new(), 0_u32);
         loop {
             tokio::time::sleep(interval).await;
@@ -192,7 +194,7 @@ fn age(seconds: i64) -> String {
     }
 }
 
-impl Parts {
+impl ConfigInputs {
     fn config(&self) -> Result<Option<ServerConfig>, TlsError> {
         let Some(key) = &self.key else { return Ok(None) };
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -201,10 +203,10 @@ impl Parts {
             Some(callers) => builder.with_client_cert_verifier(callers.verifier()),
             None => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_cert_resolver(Arc::new(Shown(key.clone())));
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertificate(key.clone())));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         if self.callers.is_some() {
-            // A resumed session would not show its certificate again, even after it has expired.
+            // A resumed session would skip the certificate check, even after the certificate has expired.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
@@ -212,11 +214,11 @@ impl Parts {
     }
 }
 
-/// The one certificate that all clients get.
+/// Resolver that presents one certificate to all clients.
 #[derive(Debug)]
-struct Shown(Arc<CertifiedKey>);
+struct SingleCertificate(Arc<CertifiedKey>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for SingleCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.clone())
     }
@@ -225,20 +227,20 @@ impl ResolvesServerCert for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authority::Issued;
+    use crate::authority::IssuedCertificate;
 
     #[test]
     fn a_certificate_that_expired_meanwhile_is_reported() {
-        let identity = Identity::new(None, Arc::new(()));
+        let identity = ServerIdentity::new(None, Arc::new(()));
         let (now, day) = (SystemTime::now(), Duration::from_hours(24));
         assert_eq!(identity.is_valid_at(now), Ok(()), "there is none, which is reported elsewhere");
-        let issued = Issued::make(&["localhost".to_owned()], 1).unwrap();
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-        identity.take_on(&issued.pair(), &files).unwrap();
+        let issued = IssuedCertificate::generate(&["localhost".to_owned()], 1).unwrap();
+        let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+        identity.install(&issued.pair(), &files).unwrap();
         assert_eq!(identity.is_valid_at(now), Ok(()));
         let error = identity.is_valid_at(now + 4 * day).unwrap_err();
         assert!(error.starts_with("the serving certificate expired ") && error.ends_with("d ago"), "{error}");
-        identity.take_on(&Issued::make(&["localhost".to_owned()], 9).unwrap().pair(), &files).unwrap();
+        identity.install(&IssuedCertificate::generate(&["localhost".to_owned()], 9).unwrap().pair(), &files).unwrap();
         assert_eq!(identity.is_valid_at(now + 4 * day), Ok(()), "it was renewed");
     }
 }

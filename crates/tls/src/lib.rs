@@ -5,7 +5,7 @@
 //!           callers ──┘          the certificates that clients have to show
 //! ```
 //!
-//! The server and the library for Runtime Extensions read the same files in the same way. Kubernetes is not known here.
+//! The server and the library for Runtime Extensions load files in the same way. Nothing here depends on Kubernetes.
 
 #[cfg(any(test, feature = "authority"))]
 pub mod authority;

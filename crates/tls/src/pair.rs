@@ -1,4 +1,4 @@
-//! A certificate chain and its key: read from files, and checked.
+//! A certificate chain and its key: read from files, and validated.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Why a certificate cannot be used.
+/// Reasons why a certificate is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("cannot read {path}: {source}")]
@@ -43,51 +43,52 @@ pub enum TlsError {
     Make(#[from] rcgen::Error),
 }
 
-/// Where a certificate chain and its key stand.
+/// Paths of a certificate chain and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
+pub struct CertificateFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
-/// Bytes of a certificate chain and its key, in PEM form.
+/// A certificate chain and its key, in PEM form.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertificatePair {
     pub certificate: Vec<u8>,
     pub key: Vec<u8>,
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for CertificatePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pair").finish_non_exhaustive()
     }
 }
 
-impl Files {
+impl CertificateFiles {
     /// Reads both files.
     ///
     /// # Errors
-    /// Names the file that cannot be read.
-    pub fn read(&self) -> Result<Pair, TlsError> {
+    /// When a file cannot be read; names the file.
+    pub fn read(&self) -> Result<CertificatePair, TlsError> {
         let read = |path: &Path| fs::read(path).map_err(|source| TlsError::Read { path: path.to_owned(), source });
-        Ok(Pair { certificate: read(&self.certificate)?, key: read(&self.key)? })
+        Ok(CertificatePair { certificate: read(&self.certificate)?, key: read(&self.key)? })
     }
 }
 
-/// A pair that can be presented.
+/// A validated pair.
 #[derive(Debug)]
-pub struct Usable {
+pub struct LoadedPair {
     pub key: CertifiedKey,
-    /// When the certificate expires, in seconds of Unix time.
+    /// Expiry of the certificate in seconds of Unix time.
     pub expires: i64,
 }
 
-impl Usable {
-    /// Checks that the pair can be presented at a time; `files` are named in errors.
+impl LoadedPair {
+    /// Validates a pair at a time; `files` are named in errors.
     ///
     /// # Errors
-    /// When the certificate or the key cannot be read, they do not belong together, or the certificate is not valid at that time.
-    pub fn check(pair: &Pair, files: &Files, now: SystemTime) -> Result<Self, TlsError> {
+    /// When the certificate or the key cannot be parsed, they do not match, or the certificate is not valid at that
+    /// time.
+    pub fn check(pair: &CertificatePair, files: &CertificateFiles, now: SystemTime) -> Result<Self, TlsError> {
         let path = &files.certificate;
         let malformed = |reason: String| TlsError::Malformed { path: path.clone(), reason };
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pair.certificate)
@@ -106,11 +107,14 @@ impl Usable {
         let expires = expires.timestamp();
         let key = CertifiedKey::new(chain, signing_key(pair, files)?);
         key.keys_match().map_err(|_| TlsError::Mismatch { certificate: path.clone(), key: files.key.clone() })?;
-        Ok(Usable { key, expires })
+        Ok(LoadedPair { key, expires })
     }
 }
 
-fn signing_key(pair: &Pair, files: &Files) -> Result<Arc<dyn rustls::sign::SigningKey>, TlsError> {
+fn signing_key(
+    pair: &CertificatePair,
+    files: &CertificateFiles,
+) -> Result<Arc<dyn rustls::sign::SigningKey>, TlsError> {
     let der = PrivateKeyDer::from_pem_slice(&pair.key)
         .map_err(|error| TlsError::NoKey { path: files.key.clone(), reason: error.to_string() })?;
     ring::sign::any_supported_type(&der)
@@ -122,27 +126,28 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::authority::Issued;
+    use crate::authority::IssuedCertificate;
 
-    fn files() -> Files {
-        Files { certificate: "tls.crt".into(), key: "tls.key".into() }
+    fn files() -> CertificateFiles {
+        CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() }
     }
 
-    fn issued() -> Issued {
-        Issued::make(&["localhost".into(), "127.0.0.1".into()], 30).unwrap()
+    fn issued() -> IssuedCertificate {
+        IssuedCertificate::generate(&["localhost".into(), "127.0.0.1".into()], 30).unwrap()
     }
 
-    fn check(pair: &Pair, days_from_now: i64) -> Result<(), String> {
+    fn check(pair: &CertificatePair, days_from_now: i64) -> Result<(), String> {
         let shift = Duration::from_secs(days_from_now.unsigned_abs() * 86_400);
         let now = if days_from_now < 0 { SystemTime::now() - shift } else { SystemTime::now() + shift };
-        Usable::check(pair, &files(), now).map(drop).map_err(|error| error.to_string())
+        LoadedPair::check(pair, &files(), now).map(drop).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_pair_that_cannot_serve_is_refused_with_its_reason() {
         let good = issued().pair();
         assert_eq!(check(&good, 0), Ok(()));
-        let with = |certificate: &[u8], key: &[u8]| Pair { certificate: certificate.to_vec(), key: key.to_vec() };
+        let with =
+            |certificate: &[u8], key: &[u8]| CertificatePair { certificate: certificate.to_vec(), key: key.to_vec() };
         for (pair, days, words) in [
             (with(b"", &good.key), 0, "tls.crt holds no certificate in PEM form"),
             (

@@ -22,7 +22,9 @@ use engine::topology::class_variables::{Discovered, Variables};
 use engine::topology::plan::ExtensionServer;
 use engine::topology::upgrade;
 use model::hub::{Hook, ObjectKey};
-use model::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PatchHook, PlanCall, UpgradePlan};
+use model::world::{
+    Found, HookAnswer, HookCall, ObjectSet, PatchAnswer, PatchCall, PatchHook, PlanCall, PlannedVersions,
+};
 use schema::field::{Level, enumerated};
 use server::extension_client::Client;
 
@@ -94,7 +96,7 @@ impl Lab {
     ///
     /// # Errors
     /// When Discovery fails, or a name is repeated.
-    pub(super) fn discover(extensions: &[RunningExtension], client: Client, objects: &Objects) -> Result<Self> {
+    pub(super) fn discover(extensions: &[RunningExtension], client: Client, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let mut lab = Lab { runtime, client, extensions: Vec::new(), state: Mutex::default() };
         for RunningExtension { name, address } in extensions {
@@ -302,7 +304,7 @@ impl ExtensionServer for Lab {
         Found::Absent
     }
 
-    fn upgrade_plan(&self, _: &PlanCall) -> Found<UpgradePlan> {
+    fn upgrade_plan(&self, _: &PlanCall) -> Found<PlannedVersions> {
         Found::Unreadable("plans are checked without a topology".to_owned())
     }
 }
@@ -352,7 +354,7 @@ fn upgrade_request() -> Value {
 }
 
 /// What is wrong with a plan, if anything.
-fn no_plan(plan: &UpgradePlan) -> Option<Finding> {
+fn no_plan(plan: &PlannedVersions) -> Option<Finding> {
     let (from, to) = UPGRADE;
     let problem = upgrade::check_plan(from, to, plan).err()?;
     Some(Finding {

@@ -83,7 +83,7 @@ impl Shown {
         text.line(format_args!("{name} ({hook}): {done}"));
         for ShownFinding { level, rule, message, way_out } in findings {
             text.line(format_args!("  {level} {rule}: {message}"));
-            text.line(format_args!("    Way out: {way_out}"));
+            text.line(format_args!("    help: {way_out}"));
         }
     }
 }

@@ -22,8 +22,8 @@ use self::surroundings::look_around;
 use crate::cli::args::{CheckProvider, KindAndName, Output};
 use crate::cli::live::{Connection, list};
 use crate::cli::output::{self, Text};
-use machines::provider_contract::behavior::{Change, Surroundings, Verdict, judge, shown};
-use machines::provider_contract::{Level, Role, order};
+use machines::provider_contract::behavior::{ObservedChange, RelatedObjects, RuleVerdict, check_change, shown};
+use machines::provider_contract::{Level, ProviderRole, order};
 use model::hub::contract::Contract;
 use model::hub::contract::chosen;
 use model::hub::{Object, ObjectKey};
@@ -54,7 +54,7 @@ pub(super) fn run(wanted: &KindAndName, options: &CheckProvider) -> Result<ExitC
 /// What is followed.
 struct Target {
     kind: String,
-    role: Role,
+    role: ProviderRole,
     contract: Contract,
     resource: Resource,
     /// None for all of the kind.
@@ -105,7 +105,7 @@ struct Provided<'a> {
     group: &'a str,
     kind: &'a str,
     definition: &'a Value,
-    role: Role,
+    role: ProviderRole,
     contract: Contract,
     version: String,
 }
@@ -120,7 +120,7 @@ impl<'a> Provided<'a> {
             labels.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
         let (contract, version) = chosen(&labels)?;
         let contract = if contract == "v1beta1" { Contract::V1Beta1 } else { Contract::V1Beta2 };
-        let (role, version) = (Role::of(group, kind)?, version.to_owned());
+        let (role, version) = (ProviderRole::for_kind(group, kind)?, version.to_owned());
         Some(Provided { name: text("/metadata/name"), group, kind, definition, role, contract, version })
     }
 
@@ -136,7 +136,7 @@ impl<'a> Provided<'a> {
 /// An object with its surroundings.
 struct Known {
     object: Object,
-    around: Surroundings,
+    around: RelatedObjects,
 }
 
 /// The objects, and the counts of the rules.
@@ -254,17 +254,17 @@ impl Following {
         what: &str,
         before: Option<&Known>,
         after: Option<&Object>,
-        now: &Surroundings,
+        now: &RelatedObjects,
     ) -> Result<()> {
         let Target { role, contract, .. } = self.target;
         let surroundings = [before.map_or(now, |known| &known.around), now];
         let before = before.map(|known| &known.object);
-        let verdicts = judge(&Change { role, contract, before, after, surroundings });
+        let verdicts = check_change(&ObservedChange { role, contract, before, after, surroundings });
         self.tell(key, what, &verdicts)
     }
 
     /// Prints a change, and counts what it says.
-    fn tell(&mut self, key: &ObjectKey, what: &str, verdicts: &[Verdict]) -> Result<()> {
+    fn tell(&mut self, key: &ObjectKey, what: &str, verdicts: &[RuleVerdict]) -> Result<()> {
         self.steps += 1;
         for verdict in verdicts {
             let count = self.counts.entry(verdict.rule).or_default();
@@ -336,24 +336,24 @@ impl Following {
 }
 
 /// A change, and what it says.
-fn text(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[Verdict]) -> Text {
+fn text(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[RuleVerdict]) -> Text {
     let mut text = Text::default();
     text.line(format_args!("{now} {kind} {key}: {what}"));
-    for Verdict { rule, broken, message } in verdicts {
+    for RuleVerdict { rule, broken, message } in verdicts {
         match broken {
             None => text.line(format_args!("  kept {rule}: {message}")),
             Some(broken) => {
                 text.line(format_args!("  {} {rule}: {message}", broken.level));
-                text.line(format_args!("    Way out: {}", broken.way_out));
+                text.line(format_args!("    help: {}", broken.remediation));
             }
         }
     }
     text
 }
 
-fn row(verdict: &Verdict) -> Value {
+fn row(verdict: &RuleVerdict) -> Value {
     let level = verdict.broken.as_ref().map(|broken| broken.level.to_string());
-    let way_out = verdict.broken.as_ref().map(|broken| broken.way_out);
+    let way_out = verdict.broken.as_ref().map(|broken| broken.remediation);
     json!({"rule": verdict.rule, "kept": verdict.broken.is_none(), "level": level, "message": verdict.message,
         "wayOut": way_out})
 }

@@ -15,7 +15,12 @@ use server::webhook::probes::Health;
 
 /// Prints the announcement; with --embedded once everything is ready.
 /// On a terminal, the machines of the embedded API follow.
-pub(super) async fn greet(health: Arc<Health>, embedded: Option<Arc<Metrics>>, progress: StatusLine, announcement: Text) {
+pub(super) async fn greet(
+    health: Arc<Health>,
+    embedded: Option<Arc<Metrics>>,
+    progress: StatusLine,
+    announcement: Text,
+) {
     if embedded.is_some() {
         until_ready(&health).await;
     }

@@ -28,7 +28,7 @@ pub(super) struct EndPoints {
 impl EndPoints {
     pub(super) fn of(
         options: &Serve,
-        shares: Shares,
+        memory_shares: Shares,
         shared: &Shared<'_>,
         watches: &Watches,
         tasks: &mut JoinSet<&'static str>,
@@ -36,8 +36,8 @@ impl EndPoints {
         let Shared { client, cache, metrics, memory, .. } = *shared;
         let versions = ApiVersions::of_cluster(client.clone());
         let conversion_limits = conversion::Limits {
-            held: shares.conversions,
-            blocking: shares.converting,
+            held: memory_shares.conversions,
+            blocking: memory_shares.converting,
             ..conversion::Limits::default()
         };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
@@ -48,8 +48,8 @@ impl EndPoints {
         };
         supervise(tasks, "the connections to workload clusters", gatherer.follow_clusters());
         let limits = Limits {
-            blocking: shares.threads,
-            held: shares.bodies,
+            blocking: memory_shares.threads,
+            held: memory_shares.bodies,
             impact: options.impact_time,
             max_replaced_machines: options.max_replaced_machines,
             unknown_impact: options.impact_unknown,

@@ -10,17 +10,17 @@ use crate::cli::args::Serve;
 use crate::cli::atomic_file;
 use crate::cli::tasks::supervise;
 use server::telemetry::metrics::Metrics;
-use tls::authority::Issued;
+use tls::authority::IssuedCertificate;
 use tls::callers::CallerSource;
-use tls::identity::Identity;
-use tls::pair::{Files, Pair};
+use tls::identity::ServerIdentity;
+use tls::pair::{CertificateFiles, CertificatePair};
 
 /// The certificate to serve with, and where the CA certificate is if one was made for the occasion.
 pub(super) fn identity(
     options: &Serve,
     metrics: &Arc<Metrics>,
     tasks: &mut JoinSet<&'static str>,
-) -> Result<(Arc<Identity>, Option<String>)> {
+) -> Result<(Arc<ServerIdentity>, Option<String>)> {
     let identity = asking(options, metrics, tasks)?;
     let Some((certificate, key)) = options.tls_cert.clone().zip(options.tls_key.clone()) else {
         if options.certificates.manage_certificates {
@@ -34,32 +34,32 @@ pub(super) fn identity(
         let authority = make_certificate(&options.state_dir, &identity)?;
         return Ok((identity, Some(authority)));
     };
-    let files = Files { certificate, key };
-    let pair: Pair = files.read()?;
-    identity.take_on(&pair, &files)?;
-    supervise(tasks, "the certificate watch", identity.clone().follow(files, pair, options.tls_poll));
+    let files = CertificateFiles { certificate, key };
+    let pair: CertificatePair = files.read()?;
+    identity.install(&pair, &files)?;
+    supervise(tasks, "the certificate watch", identity.clone().watch_files(files, pair, options.tls_poll));
     Ok((identity, None))
 }
 
 /// A TLS identity without a certificate yet. With --client-ca it requires client certificates.
-fn asking(options: &Serve, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Result<Arc<Identity>> {
-    let Some(file) = options.client_ca.clone() else { return Ok(Arc::new(Identity::new(None, metrics.clone()))) };
+fn asking(options: &Serve, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Result<Arc<ServerIdentity>> {
+    let Some(file) = options.client_ca.clone() else { return Ok(Arc::new(ServerIdentity::new(None, metrics.clone()))) };
     let source = CallerSource { file, names: options.client_names.clone() };
     let bytes = source.read()?;
     let callers = Arc::new(source.callers(&bytes)?);
-    let identity = Arc::new(Identity::new(Some(callers), metrics.clone()));
-    let watch = identity.clone().follow_callers(source, bytes, options.tls_poll);
+    let identity = Arc::new(ServerIdentity::new(Some(callers), metrics.clone()));
+    let watch = identity.clone().watch_callers(source, bytes, options.tls_poll);
     supervise(tasks, "the watch of the client authority", watch);
     Ok(identity)
 }
 
 /// Shows a certificate for this host alone; returns where its CA certificate is.
-fn make_certificate(folder: &Path, identity: &Identity) -> Result<String> {
+fn make_certificate(folder: &Path, identity: &ServerIdentity) -> Result<String> {
     let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-    let issued = Issued::make(&names, 365)?;
+    let issued = IssuedCertificate::generate(&names, 365)?;
     let path = folder.join("ca.crt");
     atomic_file::write(&path, &issued.authority, 0o644).with_context(|| format!("cannot write {}", path.display()))?;
-    let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
-    identity.take_on(&issued.pair(), &files)?;
+    let files = CertificateFiles { certificate: "the generated certificate".into(), key: "the generated key".into() };
+    identity.install(&issued.pair(), &files)?;
     Ok(path.display().to_string())
 }

@@ -21,7 +21,7 @@ use crate::cli::memory::Connections;
 use crate::cli::workloads::WorkloadServer;
 use server::telemetry::metrics::Metrics;
 use server::webhook::server::{Limits, Server};
-use tls::identity::Identity;
+use tls::identity::ServerIdentity;
 
 /// How long open conversions may go on after everything else has stopped.
 const CONVERSION_DRAIN: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ impl Listeners {
         options: &Serve,
         api: Option<Api>,
         connections: &Connections,
-        identity: &Arc<Identity>,
+        identity: &Arc<ServerIdentity>,
         metrics: &Arc<Metrics>,
         probe_runtime: &Handle,
     ) -> Result<(Listeners, Server)> {

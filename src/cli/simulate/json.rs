@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::report::{Report, TimelineGroup};
 use model::hub::ObjectKey;
-use simulation::timeline::{ClusterTimeline, Entry, HeldSpan, MachineSpan};
+use simulation::timeline::{ClusterTimeline, HeldSpan, MachineSpan, TimelineEvent};
 
 /// The report as JSON.
 pub(super) fn value(report: &Report<'_>) -> Value {
@@ -72,6 +72,6 @@ fn machine((name, machine): (&String, &MachineSpan)) -> Value {
     })
 }
 
-fn event(Entry { t, kind, name, what, because }: &Entry) -> Value {
+fn event(TimelineEvent { t, kind, name, what, because }: &TimelineEvent) -> Value {
     json!({"t": t, "kind": kind, "name": name, "what": what, "because": because})
 }

@@ -101,7 +101,7 @@ fn explained(group: &TimelineGroup<'_>, names: &[String]) -> String {
         text += &format!("<p class=\"bad\">{}</p>\n", escaped(&reason.to_string()));
     }
     if let Some(way) = group.way_out {
-        text += &format!("<p>Way out: {}</p>\n", escaped(way));
+        text += &format!("<p>help: {}</p>\n", escaped(way));
     }
     if let [first, _, ..] = names {
         text += &format!("<p class=\"names\">{}</p>\n<p>The charts show {first}.</p>\n", names.join(", "));
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
     use model::hub::ObjectKey;
-    use simulation::timeline::{Entry, HeldSpan, MachineSpan, Timeline};
+    use simulation::timeline::{HeldSpan, MachineSpan, Timeline, TimelineEvent};
 
     /// A text that would be read as HTML.
     fn strange(what: &str) -> String {
@@ -148,13 +148,13 @@ mod tests {
         let timeline = ClusterTimeline {
             machines: [(strange("machine"), machine)].into(),
             held: vec![held],
-            events: vec![Entry { t: 3, kind, name, what, because }],
+            events: vec![TimelineEvent { t: 3, kind, name, what, because }],
             last: 3,
             ..ClusterTimeline::default()
         };
         let clusters =
             ["blue", "green"].map(|name| (ObjectKey::new(strange("space"), strange(name)), timeline.clone()));
-        let timeline = Timeline::of(clusters.into());
+        let timeline = Timeline::merge(clusters.into());
         let page = page(&Report::of(&timeline, &BTreeMap::new(), false));
         assert!(!page.contains("<i>") && !page.contains("&\""), "{page}");
         for what in ["space", "blue", "green", "machine", "owner", "version", "kind", "name", "reason"] {

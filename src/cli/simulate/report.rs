@@ -222,11 +222,11 @@ pub(super) fn span(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use simulation::timeline::{Entry, MachineSpan};
+    use simulation::timeline::{MachineSpan, TimelineEvent};
 
     fn timeline(cluster: &str, set: &str, running: i64) -> ClusterTimeline {
         let machine = format!("{cluster}-{set}-abcde");
-        let event = |t, kind: &str, name: &str, what: &str, because: &str| Entry {
+        let event = |t, kind: &str, name: &str, what: &str, because: &str| TimelineEvent {
             t,
             kind: kind.to_owned(),
             name: name.to_owned(),

@@ -3,7 +3,7 @@
 use super::report::{Report, TimelineGroup, Wait, span, waits_of};
 use crate::cli::output::Text;
 use schema::field::counted;
-use simulation::timeline::{ClusterTimeline, Entry};
+use simulation::timeline::{ClusterTimeline, TimelineEvent};
 
 /// How many Clusters of a group, and how many events, are shown without --all.
 const NAMES: usize = 20;
@@ -87,7 +87,7 @@ fn add_group(text: &mut Text, group: &TimelineGroup<'_>, all: bool) {
         text.line(format_args!("  Stuck: {reason}"));
     }
     if let Some(way) = group.way_out {
-        text.line(format_args!("  Way out: {way}"));
+        text.line(format_args!("  help: {way}"));
     }
     add_events(text, group.timeline, all);
     add_waits(text, "  ", &waits_of(group.timeline), most);
@@ -113,8 +113,8 @@ fn add_events(text: &mut Text, timeline: &ClusterTimeline, all: bool) {
 }
 
 impl Row {
-    fn of(entry: &Entry) -> Self {
-        let Entry { t, kind, name, what, because } = entry;
+    fn of(entry: &TimelineEvent) -> Self {
+        let TimelineEvent { t, kind, name, what, because } = entry;
         Row { t: *t, subject: format!("{kind} {name}"), what: with_reason(what, because) }
     }
 }

@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use topologist::telemetry::metrics::Metrics;
-use topologist::tls::authority::Issued;
-use topologist::tls::identity::Identity;
-use topologist::tls::pair::Files;
+use topologist::tls::authority::IssuedCertificate;
+use topologist::tls::identity::ServerIdentity;
+use topologist::tls::pair::CertificateFiles;
 use topologist::webhook::server::{Limits, Server};
 
 const SIZE: &str = "/spec/template/spec/size";
 
 /// Serves, and returns what leads to it from the templates of topologies in a namespace.
 pub async fn webhook(namespace: &str) -> Value {
-    let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+    let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
     let metrics = Arc::new(Metrics::default());
-    let identity = Arc::new(Identity::new(None, metrics.clone()));
-    identity.take_on(&issued.pair(), &files).unwrap();
+    let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+    identity.install(&issued.pair(), &files).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
     let url = format!("https://{}/normalize", server.local_address().unwrap());

@@ -10,14 +10,14 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, P
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use topologist::hub::contract::plural;
-use topologist::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, group_of, version_of};
+use topologist::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, ResourceDefinition, group_of, version_of};
 use topologist::kubernetes::apply::{AppliedPlan, Applier, Run};
 use topologist::kubernetes::dry_run::DryRuns;
 use topologist::reconciler::names::LiveNames;
 use topologist::telemetry::metrics::Metrics;
 use topologist::topology::plan::{Applied, Plan};
 use topologist::topology::{Computation, Failure, Options};
-use topologist::wire::{Decode, Version};
+use topologist::wire::{Decode, WireVersion};
 use topologist::world::{Answer, DefinitionName, Facts, Found, Need, World, settle};
 use topologist::yaml;
 use tower::service_fn;
@@ -358,14 +358,14 @@ impl Stage {
     /// Cluster and class as they are; the class is ready.
     async fn facts(&self) -> (Cluster, ClusterClass, Facts) {
         let cluster = self.cluster().await.to_string();
-        let cluster = Cluster::decode(Version::V1Beta2, &cluster).unwrap();
+        let cluster = Cluster::decode(WireVersion::V1Beta2, &cluster).unwrap();
         let mut class = serde_json::to_value(self.api(CORE, "ClusterClass").get("forge").await.unwrap()).unwrap();
         let status = json!({"observedGeneration": class["metadata"]["generation"],
             "conditions": [{"type": "VariablesReady", "status": "True"}], "variables": [{"name": "size",
             "definitions": [{"from": "inline", "required": false, "schema": {"openAPIV3Schema": {"type": "string"}}}]}]});
         class["status"] = status;
-        let class = ClusterClass::decode(Version::V1Beta2, &class.to_string()).unwrap();
-        (cluster.clone(), class.clone(), Facts::of([cluster], [class]))
+        let class = ClusterClass::decode(WireVersion::V1Beta2, &class.to_string()).unwrap();
+        (cluster.clone(), class.clone(), Facts::complete([cluster], [class]))
     }
 
     /// What is to be done as everything is now.
@@ -412,8 +412,9 @@ impl Stage {
                     .find(|(api_version, kind)| format!("{}.{}", plural(kind), group_of(api_version)) == **name)
                     .map_or((0, None), |kind| (1, Some(*kind)));
                 // Only metadata is read, and so without schemas.
-                let definition = kind.map(|kind| Definition::of(&definition(kind)).unwrap());
-                let metadata = definition.map(|one| Definition { labels: one.labels, ..Definition::default() });
+                let definition = kind.map(|kind| ResourceDefinition::from_object(&definition(kind)).unwrap());
+                let metadata =
+                    definition.map(|one| ResourceDefinition { labels: one.labels, ..ResourceDefinition::default() });
                 Answer::Definition(metadata.map_or(Found::Absent, |one| Found::Yes(Arc::new(one))))
             }
             Need::DryRun(call) => self.dry_runs.answer(call, Instant::now() + Duration::from_secs(20)).await.unwrap(),

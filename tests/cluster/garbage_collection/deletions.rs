@@ -1,7 +1,5 @@
 //! kube-controller-manager deletes what simulations and the embedded API delete (`tests/stories/garbage.rs`).
 
-use std::cell::RefCell;
-
 use super::story::Story;
 use crate::harness::deletions::{Player, Server, Step, VirtualClock, scenarios};
 use crate::harness::wait::{SOON, until_async};
@@ -32,9 +30,8 @@ async fn play(
         }
         let expected = clock.left().await;
         let fact = format!("{name}, after step {number}, {step:?}: the server has {expected:#?}");
-        let server = RefCell::new(&mut server);
-        let left = async || server.borrow_mut().left().await;
-        until_async(&fact, 3 * SOON, async || left().await == expected, async || format!("{:#?}", left().await)).await;
+        let state = async || format!("{:#?}", server.left().await);
+        until_async(&fact, 3 * SOON, async || server.left().await == expected, state).await;
     }
     (server, clock)
 }
@@ -47,7 +44,7 @@ async fn kube_controller_manager_deletes_what_simulations_delete() {
     let played = futures::future::join_all(plays).await;
     // It has looked at everything that happened before an object that is garbage now.
     controller_manager.collects_garbage(client.clone(), "default").await;
-    for ((name, _), (mut server, mut clock)) in scenarios.iter().zip(played) {
+    for ((name, _), (server, clock)) in scenarios.iter().zip(played) {
         assert_eq!(server.left().await, clock.left().await, "{name}");
     }
 }

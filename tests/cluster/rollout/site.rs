@@ -64,7 +64,7 @@ impl Deref for Site {
 impl Site {
     /// A namespace on the in-memory API.
     pub(crate) async fn embedded() -> Self {
-        let embedded = Embedded::new(embedded::Options::default());
+        let embedded = Embedded::new(embedded::ApiOptions::default());
         embedded.load(topologist::crd::definitions()).unwrap();
         let client = embedded.client();
         Site { collects_garbage: true, ..Site::on(client, "rollout".to_owned()).await }

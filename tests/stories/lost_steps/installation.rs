@@ -10,13 +10,13 @@ use std::time::Duration;
 use kube::api::{Api, DynamicObject};
 use serde_json::json;
 use topologist::budget::MemoryPool;
-use topologist::embedded::workloads::Workloads;
-use topologist::embedded::{Embedded, Options};
+use topologist::embedded::workloads::WorkloadApis;
+use topologist::embedded::{ApiOptions, Embedded};
 use topologist::hub::ObjectKey;
 use topologist::kubernetes::contract::Definitions;
 use topologist::kubernetes::extensions::Extensions;
 use topologist::kubernetes::lease::Candidacy;
-use topologist::lifecycle::Settings;
+use topologist::lifecycle::MachineSettings;
 use topologist::lifecycle::settings::Timings;
 use topologist::reconciler::controller::ClassController;
 use topologist::reconciler::extensions::ExtensionController;
@@ -43,7 +43,7 @@ pub(super) struct Installation {
     /// The objects as the test reads and writes them, which does not use the wire.
     objects: Objects,
     pub wire: Arc<Wire>,
-    workloads: Workloads,
+    workloads: WorkloadApis,
     controllers: Controllers,
 }
 
@@ -57,7 +57,7 @@ impl Deref for Installation {
 
 /// The workload clusters, reached over the wire.
 struct Remote {
-    workloads: Workloads,
+    workloads: WorkloadApis,
     wire: Arc<Wire>,
 }
 
@@ -92,10 +92,10 @@ impl WorkloadClusters for Remote {
 impl Installation {
     /// Answers to writes are delayed by this.
     pub(super) async fn start(delay: Duration) -> Self {
-        let embedded = Embedded::new(Options::default());
+        let embedded = Embedded::new(ApiOptions::default());
         embedded.load(crd::definitions()).unwrap();
         let wire = Wire::new(delay);
-        let workloads = Workloads::new(Options::default()).unwrap();
+        let workloads = WorkloadApis::new(ApiOptions::default()).unwrap();
         let remote = Arc::new(Remote { workloads: workloads.clone(), wire: wire.clone() });
         let candidacy = Candidacy::new(NAMESPACE, "topologist", LEASE);
         let client = wire.client(&embedded.client());
@@ -185,7 +185,7 @@ struct Term {
 
 impl Term {
     fn new(setup: &Setup, workloads: Arc<Remote>, extensions: Arc<Extensions>) -> Self {
-        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
+        let settings = MachineSettings { timings: Timings::NONE, runtime_hooks: false, ..MachineSettings::default() };
         let topologies = TopologyController {
             setup: setup.clone(),
             options: topology::Options::new(false),

@@ -16,7 +16,7 @@ use crate::workload_clusters::Served;
 /// A server with a control plane of the story, and API servers for its workload cluster.
 struct Scene {
     server: TestServer,
-    served: Served,
+    workloads: Served,
     _runtime: Runtime,
 }
 
@@ -24,13 +24,13 @@ impl Scene {
     /// The control plane of the Cluster with so many workers is initialized, and its Secret has this kubeconfig.
     fn start(workers_of_it: usize, kubeconfig: impl FnOnce(&Served) -> String) -> Self {
         let runtime = Runtime::new().unwrap();
-        let served = runtime.block_on(Served::start());
+        let workloads = runtime.block_on(Served::start());
         let server = TestServer::start(&["--external-kinds", "EmbeddedControlPlane"]);
-        let scene = Scene { server, served, _runtime: runtime };
+        let scene = Scene { server, workloads, _runtime: runtime };
         let server = &scene.server;
         server.kubectl.give(&cluster(1, &json!([workers("a", workers_of_it)]), &json!([])), &["create"]);
         server.until("the control plane waits for its provider", || server.list("embeddedcontrolplanes").len() == 1);
-        scene.write_secret("create", &kubeconfig(&scene.served));
+        scene.write_secret("create", &kubeconfig(&scene.workloads));
         let control_plane = format!("embeddedcontrolplane/{}", server.names("embeddedcontrolplanes")[0]);
         let numbers = json!({"version": "v1.32.0", "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
             "upToDateReplicas": 1, "externalManagedControlPlane": true, "initialization": {"controlPlaneInitialized": true}});
@@ -47,7 +47,7 @@ impl Scene {
     /// kubectl for one of the API servers.
     fn workload(&self, server: &str) -> Kubectl {
         let path = self.server.path(&format!("{server}.kubeconfig"));
-        std::fs::write(&path, self.served.kubeconfig(&key(server))).unwrap();
+        std::fs::write(&path, self.workloads.kubeconfig(&key(server))).unwrap();
         Kubectl::new(path.into())
     }
 
@@ -94,7 +94,7 @@ fn pod(node: &str) -> Value {
 #[test]
 fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_kubeconfig() {
     // MA-2.6, MA-8.1, MA-8.2, MA-8.5, MA-10.6, MA-27.12
-    let scene = Scene::start(2, |served| served.kubeconfig(&key("one")));
+    let scene = Scene::start(2, |workloads| workloads.kubeconfig(&key("one")));
     let machines = scene.until_running(2);
     scene.until_probe("True", "");
     let one = scene.workload("one");
@@ -106,7 +106,7 @@ fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_ku
     let machine_of = |node: &Value| node["metadata"]["annotations"]["cluster.x-k8s.io/machine"].clone();
     assert!(nodes.iter().all(|node| machines.iter().any(|one| machine_of(node) == name(one))), "{nodes:#?}");
     let data = scene.server.kubectl.field("secret/demo-kubeconfig", ".data.value");
-    assert_eq!(data, STANDARD.encode(scene.served.kubeconfig(&key("one"))), "topologist publishes nothing");
+    assert_eq!(data, STANDARD.encode(scene.workloads.kubeconfig(&key("one"))), "topologist publishes nothing");
 
     let drained = &machines[0];
     let node = drained["status"]["nodeRef"]["name"].as_str().unwrap();
@@ -117,7 +117,7 @@ fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_ku
     let machines = scene.until_running(2);
 
     // Another API server with the same Nodes, of another version.
-    scene.served.kubeconfig(&key("two"));
+    scene.workloads.kubeconfig(&key("two"));
     let two = scene.workload("two");
     for machine in &machines {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine["status"]["nodeRef"]["name"]},
@@ -125,7 +125,7 @@ fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_ku
             "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.32.9"}}});
         two.give(&node, &["create"]);
     }
-    scene.write_secret("apply", &scene.served.kubeconfig(&key("two")));
+    scene.write_secret("apply", &scene.workloads.kubeconfig(&key("two")));
     scene.server.until("the Machines have what the other API server says", || {
         let kubelet = |machine: &Value| machine["status"]["nodeInfo"]["kubeletVersion"] == "v1.32.9";
         scene.server.list("machines").iter().all(kubelet)
@@ -137,12 +137,12 @@ fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_ku
 #[test]
 fn a_kubeconfig_that_is_refused_or_leads_nowhere_is_shown_on_the_cluster() {
     // MA-8.2, MA-27.12, DEC-40
-    let scene = Scene::start(1, |served| {
-        served.kubeconfig(&key("one")).replace("token:", "exec: {command: touch}\n    token:")
+    let scene = Scene::start(1, |workloads| {
+        workloads.kubeconfig(&key("one")).replace("token:", "exec: {command: touch}\n    token:")
     });
     scene.until_probe("False", "exec is not allowed: external programs are not run");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let good = scene.served.kubeconfig(&key("one"));
+    let good = scene.workloads.kubeconfig(&key("one"));
     let server =
         good.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap().trim_matches('"').to_owned();
     scene.write_secret("apply", &good.replace(&server, &format!("https://{silent}")));

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
 use serde_json::{Value, json};
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 
 use super::offline::Folder;
 use crate::machines::server::{TestServer, cluster, workers};
@@ -51,7 +51,7 @@ impl Drop for Running {
 
 fn start() -> Running {
     let folder = tempfile::tempdir().unwrap();
-    let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+    let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
     let files = [("tls.crt", &issued.certificate), ("tls.key", &issued.key)].map(|(name, text)| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();

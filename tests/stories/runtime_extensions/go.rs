@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use topologist::tls::authority::Issued;
+use topologist::tls::authority::IssuedCertificate;
 use topologist::yaml;
 
 use crate::harness::server::command;
@@ -50,7 +50,7 @@ impl Drop for Extension {
 impl Extension {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         for (name, text) in [("tls.crt", &issued.certificate), ("tls.key", &issued.key), ("ca.crt", &issued.authority)]
         {
             std::fs::write(folder.path().join(name), text).unwrap();

@@ -307,7 +307,7 @@ fn a_check_reports_an_order_that_has_an_effect_and_a_handler_that_dies() {
     for words in [
         "warning RH-10.10: the result depends on the order of the patches: EmbeddedConfigTemplate",
         "error RH-23.4: without the variable \"format\", the call failed: no answer within 2s",
-        "    Way out: answer Failure with a message",
+        "    help: answer Failure with a message",
         "3 handlers checked, ",
     ] {
         assert!(out.contains(words), "{words}: {out}");

@@ -31,7 +31,7 @@ fn certificates_that_expire_before_they_are_issued_do_not_replace_machines_for_e
     let stuck = told.out.lines().find(|line| line.contains("Stuck: ")).unwrap_or_else(|| panic!("{}", told.out));
     assert!(stuck.contains("the machines of demo-") && stuck.ends_with(", without end"), "{stuck}");
     assert!(stuck.contains(" are replaced every "), "{stuck}");
-    assert!(told.out.contains("Way out: look at health checks that no machine passes"), "{}", told.out);
+    assert!(told.out.contains("help: look at health checks that no machine passes"), "{}", told.out);
     let told = story.run(&["class.yaml", "cluster.yaml", "templates.yaml", "-o", "json"]);
     assert!(made(&told) < 200, "{}", made(&told));
 }
@@ -73,7 +73,7 @@ fn a_time_limit_stops_a_simulation() {
     assert_eq!(told.code, 1, "{}{}", told.out, told.err);
     for line in [
         "  Stuck: its simulation was stopped before the end",
-        "  Way out: the time of --time-limit is over; a longer one may be enough",
+        "  help: the time of --time-limit is over; a longer one may be enough",
     ] {
         assert!(told.out.lines().any(|found| found == line), "{line}: {}", told.out);
     }

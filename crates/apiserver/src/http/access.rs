@@ -1,21 +1,21 @@
-//! Authorization: every authenticated client may do everything. kubectl and tools with a user interface ask for their
-//! permissions first.
+//! Authorization: every authenticated client may do everything. kubectl and graphical tools ask for their permissions
+//! first.
 //!
-//! Such reviews are answered and not stored, and discovery does not list them.
+//! Access reviews are answered and not stored, and discovery does not list them.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
 use super::decode;
-use super::request::Call;
-use crate::storage::status::Failure;
+use super::request::ApiRequest;
+use super::response::ApiResponse;
+use crate::storage::status::ApiError;
 
-/// Answers a review of what the caller may do; none for any other request.
+/// Answers an access review; `None` for other requests.
 ///
 /// # Errors
-/// When the body cannot be read.
-pub(super) fn answer(call: &Call) -> Result<Option<Answer>, Failure> {
+/// When the body cannot be parsed.
+pub(super) fn answer(call: &ApiRequest) -> Result<Option<ApiResponse>, ApiError> {
     let segments: Vec<&str> = call.path.split('/').filter(|segment| !segment.is_empty()).collect();
     let (kind, status) = match (&call.method, segments.as_slice()) {
         (&Method::POST, ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"]) => (
@@ -35,12 +35,12 @@ pub(super) fn answer(call: &Call) -> Result<Option<Answer>, Failure> {
         _ => return Ok(None),
     };
     let Value::Object(mut review) = decode::body(call)?.value else {
-        return Err(Failure::bad_request("the body is no object"));
+        return Err(ApiError::bad_request("the body is no object"));
     };
     let group = segments.get(1).copied().unwrap_or_default();
     review.insert("apiVersion".to_owned(), json!(format!("{group}/v1")));
     review.insert("kind".to_owned(), json!(kind));
     review.entry("metadata").or_insert_with(|| json!({}));
     review.insert("status".to_owned(), status);
-    Ok(Some(Answer::of(StatusCode::CREATED, &Value::Object(review))))
+    Ok(Some(ApiResponse::from_json(StatusCode::CREATED, &Value::Object(review))))
 }

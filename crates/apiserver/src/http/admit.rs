@@ -1,38 +1,38 @@
-//! The rounds of admission of one write.
+//! The admission rounds of one write.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::admission::{Admission, Asked, Phase, Webhook};
+use crate::admission::{Admission, AdmissionAttributes, AdmissionPhase, Webhook};
 use crate::storage::random;
-use crate::storage::registry::{Resource, api_version};
-use crate::storage::status::Failure;
+use crate::storage::registry::{ServedResource, api_version};
+use crate::storage::status::ApiError;
 
-/// What is asked about one write.
-pub(super) struct Review<'a> {
-    pub asked: &'a Asked<'a>,
-    pub resource: &'a Resource,
+/// The admission review of one write.
+pub(super) struct WriteReview<'a> {
+    pub asked: &'a AdmissionAttributes<'a>,
+    pub resource: &'a ServedResource,
     pub name: &'a str,
-    /// The object as it is; none for a creation.
+    /// The current object; `None` for a creation.
     pub old: Option<&'a Value>,
     pub is_dry_run: bool,
     /// `CreateOptions`, `UpdateOptions`, `PatchOptions` or `DeleteOptions`.
     pub options: &'a str,
 }
 
-impl Review<'_> {
-    /// Lets the first round change the object; says whether it did.
+impl WriteReview<'_> {
+    /// Runs the mutating webhooks; returns whether they changed the object.
     pub(super) async fn mutate(
         &self,
         admission: Option<&dyn Admission>,
         object: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, ApiError> {
         let Some(admission) = admission else { return Ok(false) };
         let mut changed = false;
-        for webhook in admission.webhooks(Phase::Mutating, self.asked) {
+        for webhook in admission.webhooks(AdmissionPhase::Mutating, self.asked) {
             let Some(answer) = self.ask(admission, &webhook, object, warnings).await? else { continue };
             let Some(patch) = answer.get("patch").and_then(Value::as_str) else { continue };
             let failed = |why: String| failed(&webhook, &why);
@@ -44,28 +44,28 @@ impl Review<'_> {
         Ok(changed)
     }
 
-    /// Lets the second round judge the object; the old one is judged when it is deleted.
+    /// Runs the validating webhooks; a deletion is validated with the old object.
     pub(super) async fn validate(
         &self,
         admission: Option<&dyn Admission>,
         object: &Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ApiError> {
         let Some(admission) = admission else { return Ok(()) };
-        for webhook in admission.webhooks(Phase::Validating, self.asked) {
+        for webhook in admission.webhooks(AdmissionPhase::Validating, self.asked) {
             self.ask(admission, &webhook, object, warnings).await?;
         }
         Ok(())
     }
 
-    /// The response of a webhook that allows the write; none of one that may fail and did.
+    /// The response of a webhook that allows the write; `None` if it failed and failures are ignored.
     async fn ask(
         &self,
         admission: &dyn Admission,
         webhook: &Webhook,
         object: &Value,
         warnings: &mut Vec<String>,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Value>, ApiError> {
         let uid = random::uid();
         let answer = match admission.review(webhook, self.question(&uid, object)).await {
             Ok(answer) => answer,
@@ -108,12 +108,12 @@ impl Review<'_> {
     }
 }
 
-fn failed(webhook: &Webhook, why: &str) -> Failure {
-    Failure::internal(format!("failed calling webhook {:?}: {why}", webhook.name))
+fn failed(webhook: &Webhook, why: &str) -> ApiError {
+    ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))
 }
 
-/// A denial, with the code, the reason and the causes of who denied.
-fn denied(webhook: &Webhook, response: &Value) -> Failure {
+/// A denial with the code, reason and causes of the webhook.
+fn denied(webhook: &Webhook, response: &Value) -> ApiError {
     let status = response.get("status").cloned().unwrap_or_default();
     let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default();
     let code = status.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
@@ -125,14 +125,14 @@ fn denied(webhook: &Webhook, response: &Value) -> Failure {
         (message, _) => format!(": {message}"),
     };
     let message = format!("admission webhook {:?} denied the request{words}", webhook.name);
-    let mut failure = Failure::new(code, reason(text("reason")), message);
+    let mut failure = ApiError::new(code, reason(text("reason")), message);
     if let Some(Value::Object(details)) = status.get("details") {
         failure.details = details.clone();
     }
     failure
 }
 
-/// A reason that clients know.
+/// A reason known to clients.
 fn reason(text: &str) -> &'static str {
     const KNOWN: [&str; 14] = [
         "AlreadyExists",

@@ -1,18 +1,18 @@
 //! Ages in the format of kubectl's tables.
 
 /// A unit and its letter.
-type Unit = (i64, char);
-type Step = (i64, Unit, Option<Unit>);
+type TimeUnit = (i64, char);
+type AgeStep = (i64, TimeUnit, Option<TimeUnit>);
 
-/// A duration in its two largest units, the smaller one only while it matters: `90s`, `5m30s`, `45m`, `3h5m`, `30h`,
-/// `3d4h`, `40d`, `2y40d`, `9y`. Clocks differ, so the next second counts as now; what lies further ahead is no age.
+/// A duration in its two largest units, the smaller one only where significant: `90s`, `5m30s`, `45m`, `3h5m`, `30h`,
+/// `3d4h`, `40d`, `2y40d`, `9y`. Clocks differ, so the next second counts as now; later times have no age.
 pub(crate) fn age(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;
     const YEAR: i64 = 365 * DAY;
-    /// Below the limit: so many of a unit, and what is left over in a smaller one.
-    const STEPS: [Step; 9] = [
+    /// Below each limit: the unit, and a smaller one for the remainder.
+    const STEPS: [AgeStep; 9] = [
         (2 * MINUTE, (1, 's'), None),
         (10 * MINUTE, (MINUTE, 'm'), Some((1, 's'))),
         (3 * HOUR, (MINUTE, 'm'), None),

@@ -1,4 +1,4 @@
-//! Bodies as objects of a kind: read, pruned, completed, and strict where the client asks for it.
+//! Request bodies as objects of a kind: parsed, pruned, defaulted, and validated strictly on request.
 
 use std::fmt;
 
@@ -6,37 +6,37 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::protobuf::{self, ProtobufError};
-use super::request::{Call, FieldValidation};
-use crate::storage::registry::Resource;
+use super::request::{ApiRequest, FieldValidation};
+use crate::storage::kind_schema::ObjectFault;
+use crate::storage::registry::ServedResource;
 use crate::storage::shape;
-use crate::storage::status::Failure;
-use crate::storage::structure::Fault;
-use schema::field::{ErrorKind, Shown};
+use crate::storage::status::ApiError;
+use schema::field::{ErrorKind, ErrorValue};
 
-/// How many complaints about one body are kept.
+/// Maximum number of complaints about one body.
 const KEPT: usize = 100;
 
-/// A body as it was sent.
+/// A parsed body.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct DecodedBody {
     pub value: Value,
-    /// What is wrong with it in the eyes of a strict reader.
+    /// Errors that only strict validation reports.
     pub complaints: Vec<String>,
 }
 
-/// Reads a body as JSON, or as YAML where the media type says so.
+/// Parses a body as JSON, or as YAML if the media type says so.
 ///
 /// # Errors
-/// 400 for what cannot be read.
-pub(super) fn body(call: &Call) -> Result<Body, Failure> {
+/// 400 for an invalid body.
+pub(super) fn body(call: &ApiRequest) -> Result<DecodedBody, ApiError> {
     if call.content_type == protobuf::MEDIA_TYPE {
         return match protobuf::object(&call.body) {
-            Ok(value) => Ok(Body { value, complaints: Vec::new() }),
+            Ok(value) => Ok(DecodedBody { value, complaints: Vec::new() }),
             Err(ProtobufError::UnknownKind(_)) => Err(unsupported_media_type(&ACCEPTED)),
-            Err(error) => Err(Failure::bad_request(error.to_string())),
+            Err(error) => Err(ApiError::bad_request(error.to_string())),
         };
     }
-    let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("the body is not UTF-8"))?;
+    let text = std::str::from_utf8(&call.body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
     match call.content_type.as_str() {
         "" | "application/json" | "*/*" => json_body(text),
         "application/yaml" | "application/apply-patch+yaml" => yaml_body(text),
@@ -47,69 +47,69 @@ pub(super) fn body(call: &Call) -> Result<Body, Failure> {
 /// Media types of objects.
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", protobuf::MEDIA_TYPE];
 
-pub(super) fn unsupported_media_type(accepted: &[&str]) -> Failure {
+pub(super) fn unsupported_media_type(accepted: &[&str]) -> ApiError {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {}",
         accepted.join(", ")
     );
-    Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
 }
 
-/// Reads JSON; keys that come twice are complaints.
-pub(super) fn json_body(text: &str) -> Result<Body, Failure> {
+/// Parses JSON; repeated keys are complaints.
+pub(super) fn json_body(text: &str) -> Result<DecodedBody, ApiError> {
     let read = golang::json::value_and_repeats(text);
-    let (value, repeated) = read.map_err(|error| Failure::bad_request(format!("error decoding JSON: {error}")))?;
+    let (value, repeated) = read.map_err(|error| ApiError::bad_request(format!("error decoding JSON: {error}")))?;
     let complaints = repeated.iter().map(|place| format!("duplicate field {place:?}")).collect();
-    Ok(Body { value, complaints })
+    Ok(DecodedBody { value, complaints })
 }
 
-fn yaml_body(text: &str) -> Result<Body, Failure> {
+fn yaml_body(text: &str) -> Result<DecodedBody, ApiError> {
     if text.trim_start().starts_with('{')
         && let Ok(body) = json_body(text)
     {
         return Ok(body);
     }
-    let wrong = |error: &dyn fmt::Display| Failure::bad_request(format!("error decoding YAML: {error}"));
+    let wrong = |error: &dyn fmt::Display| ApiError::bad_request(format!("error decoding YAML: {error}"));
     let document = golang::yaml::documents(text).into_iter().next().ok_or_else(|| wrong(&"there is no document"))?;
     let document = document.map_err(|error| wrong(&error))?;
     let complaints = document.repeated.iter();
     let complaints = complaints.map(|again| format!("line {}: key {:?} already set in map", again.line, again.key));
-    Ok(Body { complaints: complaints.collect(), value: document.value })
+    Ok(DecodedBody { complaints: complaints.collect(), value: document.value })
 }
 
 /// An object of a kind from a request body; warnings are added to `warnings`.
 ///
 /// # Errors
-/// 400 for an object of another kind, for metadata that are none, and for what a strict reader does not take.
+/// 400 for an object of another kind, for invalid metadata, and for violations of strict validation.
 pub(super) fn object(
-    resource: &Resource,
-    mut body: Body,
+    resource: &ServedResource,
+    mut body: DecodedBody,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
-) -> Result<Value, Failure> {
+) -> Result<Value, ApiError> {
     of_kind(resource, &body.value)?;
     let unknown = shape::shaped(resource, &mut body.value)?;
     complain(resource, body.complaints, unknown, validation, warnings)?;
     Ok(body.value)
 }
 
-fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
+fn of_kind(resource: &ServedResource, object: &Value) -> Result<(), ApiError> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     if !object.is_object() || text("kind").is_empty() {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiError::bad_request(format!(
             "Object 'Kind' is missing in '{}'",
             schema::field::shortened(&object.to_string())
         )));
     }
     let (given, wanted) = (text("apiVersion"), resource.api_version());
     if given != wanted {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiError::bad_request(format!(
             "the API version in the data ({given}) does not match the expected API version ({wanted})"
         )));
     }
     if text("kind") != resource.kind {
         if resource.builtin.is_some() {
-            return Err(Failure::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "{} in version {:?} cannot be handled as a {}: converting ({}) to ({}): unknown conversion",
                 text("kind"),
                 resource.version,
@@ -118,32 +118,32 @@ fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
                 resource.kind
             )));
         }
-        let fault = Fault {
+        let fault = ObjectFault {
             kind: ErrorKind::Invalid,
             field: "kind".to_owned(),
-            value: Shown::from(text("kind")),
+            value: ErrorValue::from(text("kind")),
             detail: format!("must be {}", resource.kind),
         };
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        return Err(Failure::invalid(&resource.group, text("kind"), name, vec![fault]));
+        return Err(ApiError::invalid(&resource.group, text("kind"), name, vec![fault]));
     }
     Ok(())
 }
 
-/// What the client wants to know about unknown and repeated fields.
+/// Handling of unknown and repeated fields.
 pub(super) fn complain(
-    resource: &Resource,
+    resource: &ServedResource,
     repeated: Vec<String>,
     unknown: Vec<String>,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), ApiError> {
     let unknown = unknown.into_iter().take(KEPT).map(|place| format!("unknown field {place:?}"));
     let all: Vec<String> = repeated.into_iter().chain(unknown).collect();
     match validation {
         FieldValidation::Warn => warnings.extend(all),
         FieldValidation::Strict if !all.is_empty() => {
-            return Err(Failure::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
                 resource.version,
                 all.join(", "),

@@ -1,4 +1,4 @@
-//! Deletions of one object and of many.
+//! Deletion of one object and of collections.
 
 use std::sync::Arc;
 
@@ -6,51 +6,51 @@ use http::StatusCode;
 use model::garbage::Propagation;
 use serde_json::{Value, json};
 
-use super::admit::Review;
-use super::answer::{Answer, Form};
+use super::admit::WriteReview;
 use super::decode;
 use super::read::{list_metadata, selected};
-use super::request::{Call, Target};
-use super::selector::Selector;
+use super::request::{ApiRequest, RequestTarget};
+use super::response::{ApiResponse, ResponseForm};
+use super::selector::ObjectSelector;
 use crate::Embedded;
-use crate::admission::Asked;
+use crate::admission::AdmissionAttributes;
 use crate::storage::builtin::Builtin;
 use crate::storage::collect::marked;
 use crate::storage::definition::text;
-use crate::storage::registry::Resource;
+use crate::storage::kind_schema;
+use crate::storage::registry::ServedResource;
 use crate::storage::shape::viewed;
-use crate::storage::status::{Failure, deleted};
+use crate::storage::status::{ApiError, deleted};
 use crate::storage::store::StoreKey;
-use crate::storage::stored::Stored;
-use crate::storage::structure;
+use crate::storage::stored::StoredEntry;
 
-/// How often a deletion is tried while others write the object.
+/// Maximum number of attempts while the object changes concurrently.
 const ATTEMPTS: usize = 6;
 
-/// How to delete objects.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default)]
-struct Options {
+struct DeleteOptions {
     propagation: Option<Propagation>,
     uid: String,
     version: String,
     is_dry_run: bool,
 }
 
-impl Options {
-    /// Reads the options from the body, or else from the query.
-    fn parse(call: &Call) -> Result<Self, Failure> {
+impl DeleteOptions {
+    /// Parses the options from the body, or else from the query.
+    fn parse(call: &ApiRequest) -> Result<Self, ApiError> {
         let body = if call.body.is_empty() { None } else { Some(decode::body(call)?.value) };
-        Options::of(call, body.as_ref())
+        DeleteOptions::from_body(call, body.as_ref())
     }
 
-    /// The options in a body, or else in the query.
-    fn of(call: &Call, body: Option<&Value>) -> Result<Self, Failure> {
-        let mut options = Options { is_dry_run: call.is_dry_run()?, ..Options::default() };
+    /// The options of a body, or else of the query.
+    fn from_body(call: &ApiRequest, body: Option<&Value>) -> Result<Self, ApiError> {
+        let mut options = DeleteOptions { is_dry_run: call.is_dry_run()?, ..DeleteOptions::default() };
         let mut propagation = call.query.text("propagationPolicy").to_owned();
         let mut orphans = call.query.has("orphanDependents").then(|| call.query.flag("orphanDependents"));
         if let Some(body) = body {
             if !body.is_object() {
-                return Err(Failure::bad_request("the body of a deletion holds its options"));
+                return Err(ApiError::bad_request("the body of a deletion holds its options"));
             }
             text(body, "/preconditions/uid").clone_into(&mut options.uid);
             text(body, "/preconditions/resourceVersion").clone_into(&mut options.version);
@@ -66,32 +66,32 @@ impl Options {
             "Foreground" => Some(Propagation::Foreground),
             "Orphan" => Some(Propagation::Orphan),
             other => {
-                let fault = structure::Fault {
+                let fault = kind_schema::ObjectFault {
                     kind: schema::field::ErrorKind::NotSupported,
                     field: "propagationPolicy".to_owned(),
-                    value: schema::field::Shown::from(other),
+                    value: schema::field::ErrorValue::from(other),
                     detail: "supported values: \"Foreground\", \"Background\", \"Orphan\"".to_owned(),
                 };
-                return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", vec![fault]));
+                return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", vec![fault]));
             }
         };
         Ok(options)
     }
 }
 
-/// What a deletion is carried out with.
-struct Deletion<'a> {
+/// A deletion in progress.
+struct DeleteOperation<'a> {
     embedded: &'a Embedded,
-    call: &'a Call,
-    resource: &'a Arc<Resource>,
-    options: Options,
+    call: &'a ApiRequest,
+    resource: &'a Arc<ServedResource>,
+    options: DeleteOptions,
     now: String,
     warnings: Vec<String>,
 }
 
-/// What has become of an object.
+/// Result of a deletion.
 struct Deleted {
-    /// As it was, or as it is while something holds it.
+    /// The deleted object, or the object with finalizers.
     object: Value,
     is_gone: bool,
 }
@@ -99,66 +99,68 @@ struct Deleted {
 /// Deletes an object.
 pub(super) async fn one(
     embedded: &Embedded,
-    call: &Call,
-    target: &Target,
-    resource: &Arc<Resource>,
-) -> Result<Answer, Failure> {
-    let options = Options::parse(call)?;
-    let place = StoreKey::of(resource, &target.namespace, &target.name);
-    let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
+    call: &ApiRequest,
+    target: &RequestTarget,
+    resource: &Arc<ServedResource>,
+) -> Result<ApiResponse, ApiError> {
+    let options = DeleteOptions::parse(call)?;
+    let place = StoreKey::new(resource, &target.namespace, &target.name);
+    let mut deletion = DeleteOperation { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
     let outcome = deletion.delete(&place, &target.name).await?;
     let is_returned = resource.builtin.is_some_and(Builtin::is_returned_when_deleted);
     let answer = match outcome {
         Deleted { object, is_gone: true } if !is_returned => {
-            Answer::of(StatusCode::OK, &deleted(resource, &target.name, text(&object, "/metadata/uid")))
+            ApiResponse::from_json(StatusCode::OK, &deleted(resource, &target.name, text(&object, "/metadata/uid")))
         }
-        Deleted { object, .. } => Answer::of(StatusCode::OK, &Form::of(call).object(resource, object)),
+        Deleted { object, .. } => {
+            ApiResponse::from_json(StatusCode::OK, &ResponseForm::negotiate(call).object(resource, object))
+        }
     };
     Ok(answer.with_warnings(deletion.warnings))
 }
 
-/// Evicts a Pod: deletes it at once, since no budget is kept (CT-19.11).
+/// Evicts a Pod: deletes it immediately, since disruption budgets are not supported (CT-19.11).
 pub(super) async fn evict(
     embedded: &Embedded,
-    call: &Call,
-    target: &Target,
-    resource: &Arc<Resource>,
-) -> Result<Answer, Failure> {
+    call: &ApiRequest,
+    target: &RequestTarget,
+    resource: &Arc<ServedResource>,
+) -> Result<ApiResponse, ApiError> {
     if call.method != http::Method::POST {
-        return Err(Failure::method_not_allowed());
+        return Err(ApiError::method_not_allowed());
     }
     let eviction = decode::body(call)?.value;
-    // The path says what the body is, so that it need not.
+    // The path determines the kind, so the body may omit it.
     if !matches!(text(&eviction, "/kind"), "" | "Eviction") {
-        return Err(Failure::bad_request("the body of an eviction holds an Eviction of policy/v1"));
+        return Err(ApiError::bad_request("the body of an eviction holds an Eviction of policy/v1"));
     }
     if !matches!(text(&eviction, "/metadata/name"), name if name.is_empty() || name == target.name) {
-        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
-    let options = Options::of(call, eviction.get("deleteOptions").filter(|options| !options.is_null()))?;
-    let place = StoreKey::of(resource, &target.namespace, &target.name);
-    let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
+    let options = DeleteOptions::from_body(call, eviction.get("deleteOptions").filter(|options| !options.is_null()))?;
+    let place = StoreKey::new(resource, &target.namespace, &target.name);
+    let mut deletion = DeleteOperation { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
     deletion.delete(&place, &target.name).await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(Answer::of(StatusCode::CREATED, &status).with_warnings(deletion.warnings))
+    Ok(ApiResponse::from_json(StatusCode::CREATED, &status).with_warnings(deletion.warnings))
 }
 
-/// Deletes all objects that are selected, and answers with a list of them as they were.
+/// Deletes all selected objects, and responds with the list of them.
 pub(super) async fn many(
     embedded: &Embedded,
-    call: &Call,
-    target: &Target,
-    resource: &Arc<Resource>,
-) -> Result<Answer, Failure> {
-    let selector = Selector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
-    let options = Options::parse(call)?;
+    call: &ApiRequest,
+    target: &RequestTarget,
+    resource: &Arc<ServedResource>,
+) -> Result<ApiResponse, ApiError> {
+    let selector = ObjectSelector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
+    let options = DeleteOptions::parse(call)?;
     let (places, version, registry) = {
         let state = embedded.state();
         let places = selected(&state, resource, &target.namespace, &selector);
         (places, state.version, state.registry.clone())
     };
-    let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
-    let mut list = Form::of(call).list(&registry, resource);
+    let mut deletion = DeleteOperation { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
+    let mut list = ResponseForm::negotiate(call).list(&registry, resource);
     for place in places {
         let name = place.key.rsplit('/').next().unwrap_or_default().to_owned();
         match deletion.delete(&place, &name).await {
@@ -170,12 +172,12 @@ pub(super) async fn many(
     Ok(list.into_answer(list_metadata(resource, version)).with_warnings(deletion.warnings))
 }
 
-impl Deletion<'_> {
-    async fn delete(&mut self, place: &StoreKey, name: &str) -> Result<Deleted, Failure> {
+impl DeleteOperation<'_> {
+    async fn delete(&mut self, place: &StoreKey, name: &str) -> Result<Deleted, ApiError> {
         for _ in 0..ATTEMPTS {
             let (live, registry) = {
                 let state = self.embedded.state();
-                let live = state.get(place).cloned().ok_or_else(|| Failure::not_found(self.resource, name))?;
+                let live = state.get(place).cloned().ok_or_else(|| ApiError::not_found(self.resource, name))?;
                 (live, state.registry.clone())
             };
             let view = viewed(&registry, self.resource, &live);
@@ -199,12 +201,12 @@ impl Deletion<'_> {
             let is_gone = object.is_none();
             return Ok(Deleted { object: object.unwrap_or(view), is_gone });
         }
-        Err(Failure::modified(self.resource, name))
+        Err(ApiError::modified(self.resource, name))
     }
 
-    /// Whether the object is the one that the client means.
-    fn expected(&self, live: &Stored, name: &str) -> Result<(), Failure> {
-        let Options { uid, version, .. } = &self.options;
+    /// Whether the object satisfies the preconditions of the client.
+    fn expected(&self, live: &StoredEntry, name: &str) -> Result<(), ApiError> {
+        let DeleteOptions { uid, version, .. } = &self.options;
         let why = if !uid.is_empty() && **uid != *live.uid {
             format!(
                 "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
@@ -220,24 +222,24 @@ impl Deletion<'_> {
         } else {
             return Ok(());
         };
-        // A server names the kind here, not its plural.
+        // A server uses the kind here instead of the plural.
         let mut kind = (**self.resource).clone();
         kind.plural.clone_from(&kind.kind);
-        Err(Failure::conflict(&kind, name, &why))
+        Err(ApiError::conflict(&kind, name, &why))
     }
 
-    /// Namespaces without which there is no server.
-    fn forbidden(&self, name: &str) -> Result<(), Failure> {
+    /// Namespaces that cannot be deleted.
+    fn forbidden(&self, name: &str) -> Result<(), ApiError> {
         let is_lasting = matches!(name, "default" | "kube-system" | "kube-public");
         if self.resource.builtin == Some(Builtin::Namespace) && is_lasting {
-            return Err(Failure::forbidden(self.resource, name, "this namespace may not be deleted"));
+            return Err(ApiError::forbidden(self.resource, name, "this namespace may not be deleted"));
         }
         Ok(())
     }
 
-    async fn review(&mut self, place: &StoreKey, name: &str, old: &Value) -> Result<(), Failure> {
+    async fn review(&mut self, place: &StoreKey, name: &str, old: &Value) -> Result<(), ApiError> {
         let Some(admission) = self.embedded.admission() else { return Ok(()) };
-        let asked = Asked {
+        let asked = AdmissionAttributes {
             group: &self.resource.group,
             version: &self.resource.version,
             resource: &self.resource.plural,
@@ -246,7 +248,7 @@ impl Deletion<'_> {
             namespace: place.namespace(),
         };
         let options = self.call.options_kind();
-        let review = Review {
+        let review = WriteReview {
             asked: &asked,
             resource: self.resource,
             name,

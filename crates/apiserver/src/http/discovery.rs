@@ -1,23 +1,23 @@
-//! What is served, as clients ask for it: groups, versions and kinds, in one piece or document by document; and whether
-//! the server is well, which it is.
+//! Discovery: groups, versions and kinds, aggregated or as separate documents; and health endpoints, which always
+//! succeed.
 
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
-use super::groups::{Groups, RELEASE, group_versions, groups, versions};
+use super::groups::{GroupFilter, RELEASE, group_versions, groups, versions};
 use super::openapi;
 use crate::storage::builtin::Builtin;
-use crate::storage::registry::{Registry, Resource, api_version};
+use crate::storage::registry::{KindRegistry, ServedResource, api_version};
 
-/// An answer that is no object.
+/// A response that is not an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct RawDocument {
     pub content_type: &'static str,
     pub body: String,
 }
 
-impl Answer {
+impl RawDocument {
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::from(self.body));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
@@ -27,31 +27,32 @@ impl Answer {
 
 const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// How kubectl asks for version 2 when version 3 has no document for a kind.
+/// Media type of OpenAPI v2, which kubectl requests if v3 has no document for a kind.
 const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The same type as an answer has it: a media type has no `@` (RFC 2045).
+/// The media type in responses, where `@` is not allowed (RFC 2045).
 const OPENAPI_PROTOBUF_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers a path that is no path of an object; none for a path that is not served.
-pub(super) fn answer(registry: &Registry, path: &str, accept: &str) -> Option<Answer> {
+/// Answers a path that is not a resource path; `None` if it is not served.
+pub(super) fn answer(registry: &KindRegistry, path: &str, accept: &str) -> Option<RawDocument> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    let json = |value: Value| Some(Answer { content_type: JSON, body: value.to_string() });
-    let aggregated = |groups| Some(Answer { content_type: AGGREGATED, body: aggregated(registry, groups).to_string() });
+    let json = |value: Value| Some(RawDocument { content_type: JSON, body: value.to_string() });
+    let aggregated =
+        |groups| Some(RawDocument { content_type: AGGREGATED, body: aggregated(registry, groups).to_string() });
     let all_in_one = wants_aggregated(accept);
     match *segments.as_slice() {
-        ["healthz" | "readyz" | "livez", ..] => Some(Answer { content_type: TEXT, body: "ok".to_owned() }),
+        ["healthz" | "readyz" | "livez", ..] => Some(RawDocument { content_type: TEXT, body: "ok".to_owned() }),
         ["version"] => json(version()),
-        ["api"] if all_in_one => aggregated(Groups::Core),
-        ["apis"] if all_in_one => aggregated(Groups::Named),
+        ["api"] if all_in_one => aggregated(GroupFilter::Core),
+        ["apis"] if all_in_one => aggregated(GroupFilter::Named),
         ["api"] => json(json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
         ["apis"] => {
-            let groups: Vec<Value> = groups(registry, Groups::Named).map(|name| group(registry, name)).collect();
+            let groups: Vec<Value> = groups(registry, GroupFilter::Named).map(|name| group(registry, name)).collect();
             json(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
         }
         ["api", version] => json(resources(registry, "", version)?),
         ["apis", name] => {
-            let found = groups(registry, Groups::Named).find(|group| *group == name)?;
+            let found = groups(registry, GroupFilter::Named).find(|group| *group == name)?;
             let mut group = group(registry, found);
             group["kind"] = json!("APIGroup");
             group["apiVersion"] = json!("v1");
@@ -63,7 +64,7 @@ pub(super) fn answer(registry: &Registry, path: &str, accept: &str) -> Option<An
         ["openapi", "v3", "apis", group, version] => json(described(registry, group, version)?),
         ["openapi", "v2"] if accepts_json(accept) => json(openapi::whole(registry)),
         ["openapi", "v2"] if accept.contains(OPENAPI_PROTOBUF) => {
-            Some(Answer { content_type: OPENAPI_PROTOBUF_ANSWER, body: openapi::without_schemas() })
+            Some(RawDocument { content_type: OPENAPI_PROTOBUF_ANSWER, body: openapi::without_schemas() })
         }
         _ => None,
     }
@@ -76,7 +77,7 @@ fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64"})
 }
 
-/// Whether a client would take everything in one piece.
+/// Whether a client accepts aggregated discovery.
 fn wants_aggregated(accept: &str) -> bool {
     media_types(accept).any(|parameters| {
         let has = |name: &str, value: &str| parameters.contains(&(name, value));
@@ -84,7 +85,7 @@ fn wants_aggregated(accept: &str) -> bool {
     })
 }
 
-/// The parameters of the media types that a client accepts.
+/// The parameters of the accepted media types.
 fn media_types(accept: &str) -> impl Iterator<Item = Vec<(&str, &str)>> {
     accept.split(',').map(|media| {
         let parameters = media.split(';').skip(1);
@@ -100,11 +101,11 @@ fn accepts_json(accept: &str) -> bool {
     types.any(|media| matches!(media, "" | "*/*" | "application/*" | JSON))
 }
 
-fn described(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+fn described(registry: &KindRegistry, group: &str, version: &str) -> Option<Value> {
     group_versions(registry).contains(&(group, version)).then(|| openapi::document(registry, group, version))
 }
 
-fn group(registry: &Registry, name: &str) -> Value {
+fn group(registry: &KindRegistry, name: &str) -> Value {
     let version = |version: &str| json!({"groupVersion": api_version(name, version), "version": version});
     let versions: Vec<Value> = versions(registry, name).into_iter().map(version).collect();
     let preferred = versions.first().cloned().unwrap_or_default();
@@ -114,14 +115,14 @@ fn group(registry: &Registry, name: &str) -> Value {
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// A part of a kind: its name, and the group, version and kind of what is read and written there.
+/// A subresource: its name, and the group, version and kind of its objects.
 struct Subresource {
     name: &'static str,
     verbs: &'static [&'static str],
     kind: (String, String, String),
 }
 
-fn subresources(resource: &Resource) -> impl Iterator<Item = Subresource> {
+fn subresources(resource: &ServedResource) -> impl Iterator<Item = Subresource> {
     let own = (resource.group.clone(), resource.version.clone(), resource.kind.clone());
     let part = |name, verbs, kind| Subresource { name, verbs, kind };
     let of = |names: [&str; 3]| names.map(str::to_owned).into();
@@ -133,8 +134,8 @@ fn subresources(resource: &Resource) -> impl Iterator<Item = Subresource> {
     [eviction, scale, status].into_iter().flatten()
 }
 
-/// The kinds of a group in a version (`/apis/G/V`).
-fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+/// The kinds of a group version (`/apis/G/V`).
+fn resources(registry: &KindRegistry, group: &str, version: &str) -> Option<Value> {
     let served: Vec<_> = registry.group(group).filter(|resource| resource.version == version).collect();
     if served.is_empty() {
         return None;
@@ -144,7 +145,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
         "resources": listed}))
 }
 
-fn entries(resource: &Resource) -> Vec<Value> {
+fn entries(resource: &ServedResource) -> Vec<Value> {
     let mut main = json!({"name": resource.plural, "singularName": resource.singular, "kind": resource.kind,
         "namespaced": resource.is_namespaced, "verbs": VERBS});
     name_more(&mut main, resource);
@@ -160,8 +161,8 @@ fn entries(resource: &Resource) -> Vec<Value> {
     [main].into_iter().chain(subresources(resource).map(subresource)).collect()
 }
 
-/// Adds the other names of a kind, where it has any.
-fn name_more(entry: &mut Value, resource: &Resource) {
+/// Adds the other names of a kind, if any.
+fn name_more(entry: &mut Value, resource: &ServedResource) {
     for (field, names) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
         if !names.is_empty() {
             entry[field] = json!(names);
@@ -169,10 +170,10 @@ fn name_more(entry: &mut Value, resource: &Resource) {
     }
 }
 
-/// Everything in one piece.
-fn aggregated(registry: &Registry, which: Groups) -> Value {
+/// Aggregated discovery.
+fn aggregated(registry: &KindRegistry, which: GroupFilter) -> Value {
     let kind = |(group, version, kind): (&str, &str, &str)| json!({"group": group, "version": version, "kind": kind});
-    let resource = |resource: &Resource| {
+    let resource = |resource: &ServedResource| {
         let subresource = |Subresource { name, verbs, kind: (group, version, name_of_kind) }: Subresource| {
             json!({"subresource": name, "responseKind": kind((&group, &version, &name_of_kind)),
                 "verbs": verbs})
@@ -207,17 +208,17 @@ fn aggregated(registry: &Registry, which: Groups) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::registry::Scale;
+    use crate::storage::registry::ScalePaths;
     use crate::storage::sample;
 
-    fn registry() -> Registry {
-        let mut registry = Registry::default();
-        let mut things: Vec<Resource> = ["v1alpha1", "v2", "v1beta1"]
+    fn registry() -> KindRegistry {
+        let mut registry = KindRegistry::default();
+        let mut things: Vec<ServedResource> = ["v1alpha1", "v2", "v1beta1"]
             .map(|version| sample::resource("example.com", version, "Thing", "things"))
             .into();
         let paths = [".spec.replicas", ".status.replicas", ""].map(str::to_owned);
         let [spec_replicas, status_replicas, label_selector] = paths;
-        things[1].scale = Some(Scale { spec_replicas, status_replicas, label_selector });
+        things[1].scale = Some(ScalePaths { spec_replicas, status_replicas, label_selector });
         things[1].has_status = true;
         things[1].short_names = vec!["th".to_owned()];
         things[1].categories = vec!["all".to_owned()];

@@ -1,4 +1,4 @@
-//! The API on a socket: authentication, the size limit of requests, and the end of watches at shutdown.
+//! The API on a socket: authentication, request size limits, and the end of watches on shutdown.
 
 use std::fmt;
 use std::pin::Pin;
@@ -24,39 +24,39 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::Embedded;
-use crate::storage::status::Failure;
+use crate::storage::status::ApiError;
 
-/// The largest body in bytes, as of kube-apiserver.
+/// Maximum body size in bytes, as in kube-apiserver.
 const LIMIT: usize = 3 * 1024 * 1024;
-/// How long a body may take to arrive.
+/// Timeout for receiving a body.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The credential of clients: a bearer token that is generated at random.
+/// The credential of clients: a random bearer token.
 #[derive(Clone)]
-pub struct Token(String);
+pub struct BearerToken(String);
 
-impl Token {
-    /// A new token.
+impl BearerToken {
+    /// Generates a token.
     ///
     /// # Errors
-    /// When the system has no random numbers to give.
-    pub fn make() -> Result<Self, TokenError> {
+    /// When the system has no random numbers.
+    pub fn generate() -> Result<Self, TokenError> {
         let mut bytes = [0_u8; 32];
         SystemRandom::new().fill(&mut bytes).map_err(|_| TokenError)?;
-        Ok(Token(URL_SAFE_NO_PAD.encode(bytes)))
+        Ok(BearerToken(URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    /// The token itself, for a kubeconfig.
+    /// The token text, for a kubeconfig.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The same token, signed: the issuer recognises its tokens although it does not keep them.
+    /// A signed form of the token: the issuer verifies tokens without storing them.
     fn signed(self, signature: &str) -> Self {
-        Token(format!("{}.{signature}", self.0))
+        BearerToken(format!("{}.{signature}", self.0))
     }
 
-    /// Whether a request shows the token. Hashes are compared, so that the time which that takes tells nothing.
+    /// Whether a request has the token. Hashes are compared, so that timing reveals nothing.
     fn is_shown_by(&self, headers: &HeaderMap) -> bool {
         let hash = |text: &str| digest(&SHA256, text.as_bytes());
         shown(headers).is_some_and(|token| hash(token).as_ref() == hash(&self.0).as_ref())
@@ -70,29 +70,29 @@ fn shown(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim())
 }
 
-/// Issues tokens for subjects, and recognises them.
+/// Issues and verifies tokens for subjects.
 pub(crate) struct Issuer(hmac::Key);
 
 impl Issuer {
-    /// An issuer with a key of its own.
+    /// An issuer with a random key.
     ///
     /// # Errors
-    /// When the system has no random numbers to give.
+    /// When the system has no random numbers.
     pub(crate) fn make() -> Result<Self, TokenError> {
         hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map(Issuer).map_err(|_| TokenError)
     }
 
-    /// A new token for a subject.
+    /// Issues a token for a subject.
     ///
     /// # Errors
-    /// When the system has no random numbers to give.
-    pub(crate) fn issue(&self, subject: &str) -> Result<Token, TokenError> {
-        let token = Token::make()?;
+    /// When the system has no random numbers.
+    pub(crate) fn issue(&self, subject: &str) -> Result<BearerToken, TokenError> {
+        let token = BearerToken::generate()?;
         let signature = hmac::sign(&self.0, content(subject, token.reveal()).as_bytes());
         Ok(token.signed(&URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Whether a request shows a token that was issued for a subject at some time.
+    /// Whether a request has a token issued for a subject.
     pub(crate) fn is_shown(&self, subject: &str, headers: &HeaderMap) -> bool {
         let Some((token, signature)) = shown(headers).and_then(|token| token.split_once('.')) else { return false };
         let Ok(signature) = URL_SAFE_NO_PAD.decode(signature) else { return false };
@@ -104,45 +104,45 @@ fn content(subject: &str, token: &str) -> String {
     format!("{token} {subject}")
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }
 }
 
-/// There are no random numbers.
+/// The system has no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system gives no random numbers")]
 pub struct TokenError;
 
-/// The API as a router, for those who show the token. Watches end when `stop` is cancelled.
-pub fn router(embedded: Embedded, token: Token, stop: CancellationToken) -> Router {
-    let front = Arc::new(Front { embedded, token, stop });
+/// The API as a router that requires the token. Watches end when `stop` is cancelled.
+pub fn router(embedded: Embedded, token: BearerToken, stop: CancellationToken) -> Router {
+    let front = Arc::new(ApiFrontend { embedded, token, stop });
     router_of(move |request: Request| {
         let front = front.clone();
         async move { front.answer(request).await }
     })
 }
 
-/// Every request goes to `answer`, and a panic becomes an answer.
+/// Routes every request to `answer`, and converts panics to responses.
 pub(crate) fn router_of<A, F>(answer: A) -> Router
 where
     A: FnOnce(Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
 {
-    let panicked = |_| refused(&Failure::internal("the request could not be handled; see the log of topologist"));
+    let panicked = |_| refused(&ApiError::internal("the request could not be handled; see the log of topologist"));
     Router::new().fallback(answer).layer(CatchPanicLayer::custom(panicked))
 }
 
-/// An API for those who show its token.
+/// An API that requires a token.
 #[derive(Clone)]
-pub(crate) struct Front {
+pub(crate) struct ApiFrontend {
     pub embedded: Embedded,
-    pub token: Token,
+    pub token: BearerToken,
     pub stop: CancellationToken,
 }
 
-impl Front {
+impl ApiFrontend {
     pub(crate) async fn answer(&self, request: Request) -> Response {
         let (head, body) = request.into_parts();
         if !self.token.is_shown_by(&head.headers) {
@@ -159,29 +159,29 @@ impl Front {
     }
 }
 
-/// The answer to a request without the right token.
+/// The response to a request without a valid token.
 pub(crate) fn unauthorized() -> Response {
-    refused(&Failure::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"))
+    refused(&ApiError::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"))
 }
 
-async fn read(body: Body) -> Result<Bytes, Failure> {
+async fn read(body: Body) -> Result<Bytes, ApiError> {
     match tokio::time::timeout(PATIENCE, Limited::new(body, LIMIT).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let message = format!("Request entity too large: limit is {LIMIT}");
-            Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message))
+            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message))
         }
-        Ok(Err(error)) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
-        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the request body did not arrive in time")),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!("the body could not be read: {error}"))),
+        Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the request body did not arrive in time")),
     }
 }
 
-pub(crate) fn refused(failure: &Failure) -> Response {
+pub(crate) fn refused(failure: &ApiError) -> Response {
     let body = failure.to_value().to_string();
     (failure.code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// A body that ends early, in good order, when the server stops.
+/// A body that ends early, without an error, when the server stops.
 struct UntilStopped {
     body: Body,
     stopped: BoxFuture<'static, ()>,
@@ -196,7 +196,7 @@ impl HttpBody for UntilStopped {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
-            // What is there goes out; only waiting for more comes to an end.
+            // Available data is sent; only waiting ends.
             Poll::Pending => self.stopped.as_mut().poll(context).map(|()| None),
             ready @ Poll::Ready(_) => ready,
         }
@@ -218,11 +218,11 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::Options;
+    use crate::ApiOptions;
 
-    fn front(stop: &CancellationToken) -> (Router, Token) {
-        let token = Token::make().unwrap();
-        (router(Embedded::new(Options::default()), token.clone(), stop.clone()), token)
+    fn front(stop: &CancellationToken) -> (Router, BearerToken) {
+        let token = BearerToken::generate().unwrap();
+        (router(Embedded::new(ApiOptions::default()), token.clone(), stop.clone()), token)
     }
 
     async fn get(router: &Router, path: &str, authorization: Option<String>) -> Response {

@@ -1,34 +1,34 @@
 //! JSON paths of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`,
 //! `.metadata.labels['a/b']`, `.items[-1]`, `.items[*].name`.
 //!
-//! This is the part of kubectl's dialect that a path to one value can make use of: no recursion, ranges or templates.
+//! The part of kubectl's dialect that paths to single values use: no recursion, ranges or templates.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// A path that was read.
+/// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JsonPath(Vec<Step>);
+pub(crate) struct JsonPath(Vec<JsonPathStep>);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum JsonPathStep {
     Field(String),
-    /// From the end when it is negative.
+    /// From the end if negative.
     Index(i64),
     All,
     Filter(Filter),
 }
 
-/// `?(@.type=="Ready")`, or `?(@.type)` for elements with such a field.
+/// `?(@.type=="Ready")`, or `?(@.type)` for elements with that field.
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     path: JsonPath,
-    condition: Option<(Comparison, Value)>,
+    condition: Option<(ComparisonOperator, Value)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Comparison {
+enum ComparisonOperator {
     Equal,
     Unequal,
     Less,
@@ -37,21 +37,21 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Longer comparisons first: `<=` begins with `<`.
-const COMPARISONS: [(&str, Comparison); 6] = [
-    ("==", Comparison::Equal),
-    ("!=", Comparison::Unequal),
-    ("<=", Comparison::LessOrEqual),
-    (">=", Comparison::GreaterOrEqual),
-    ("<", Comparison::Less),
-    (">", Comparison::Greater),
+/// Longer operators first: `<=` starts with `<`.
+const COMPARISONS: [(&str, ComparisonOperator); 6] = [
+    ("==", ComparisonOperator::Equal),
+    ("!=", ComparisonOperator::Unequal),
+    ("<=", ComparisonOperator::LessOrEqual),
+    (">=", ComparisonOperator::GreaterOrEqual),
+    ("<", ComparisonOperator::Less),
+    (">", ComparisonOperator::Greater),
 ];
 
-/// How many filters may stand within each other.
+/// Maximum nesting of filters.
 const DEPTH: usize = 8;
 
 impl JsonPath {
-    /// Reads a path; `None` for what is none, or needs more than is understood.
+    /// Parses a path; `None` if it is invalid or unsupported.
     pub(crate) fn parse(text: &str) -> Option<JsonPath> {
         let text = text.trim();
         let text = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
@@ -71,24 +71,24 @@ impl JsonPath {
         Some(JsonPath(steps))
     }
 
-    /// The first value that the path leads to.
+    /// The first value at the path.
     pub(crate) fn first<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         Self::follow(&self.0, value)
     }
 
-    fn follow<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
+    fn follow<'a>(steps: &[JsonPathStep], value: &'a Value) -> Option<&'a Value> {
         let Some((step, rest)) = steps.split_first() else { return Some(value) };
         let go_on = |value| Self::follow(rest, value);
         match (step, value) {
-            (Step::Field(name), Value::Object(members)) => Self::follow(rest, members.get(name)?),
-            (Step::Index(index), Value::Array(elements)) => {
+            (JsonPathStep::Field(name), Value::Object(members)) => Self::follow(rest, members.get(name)?),
+            (JsonPathStep::Index(index), Value::Array(elements)) => {
                 let from_start = usize::try_from(*index).ok();
                 let from_end = || elements.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?);
                 Self::follow(rest, elements.get(from_start.or_else(from_end)?)?)
             }
-            (Step::All, Value::Array(elements)) => elements.iter().find_map(go_on),
-            (Step::All, Value::Object(members)) => members.values().find_map(go_on),
-            (Step::Filter(filter), Value::Array(elements)) => {
+            (JsonPathStep::All, Value::Array(elements)) => elements.iter().find_map(go_on),
+            (JsonPathStep::All, Value::Object(members)) => members.values().find_map(go_on),
+            (JsonPathStep::Filter(filter), Value::Array(elements)) => {
                 elements.iter().filter(|element| filter.holds(element)).find_map(go_on)
             }
             _ => None,
@@ -96,8 +96,8 @@ impl JsonPath {
     }
 }
 
-/// A field, without the dot before it; a backslash takes the meaning from what follows it. A dot alone is where one is.
-fn field(text: &str) -> Option<(Option<Step>, &str)> {
+/// A field name after the dot; a backslash escapes the next character. A dot alone refers to the current value.
+fn field(text: &str) -> Option<(Option<JsonPathStep>, &str)> {
     let (mut name, mut rest) = (String::new(), text);
     let mut is_quoted = false;
     for (at, c) in text.char_indices() {
@@ -119,31 +119,31 @@ fn field(text: &str) -> Option<(Option<Step>, &str)> {
     match &*name {
         "" if rest.is_empty() || rest.starts_with('[') => Some((None, rest)),
         "" => None,
-        "*" => Some((Some(Step::All), rest)),
-        _ => Some((Some(Step::Field(name)), rest)),
+        "*" => Some((Some(JsonPathStep::All), rest)),
+        _ => Some((Some(JsonPathStep::Field(name)), rest)),
     }
 }
 
-/// What stands in brackets, without the first one.
-fn bracket(text: &str, depth: usize) -> Option<(Option<Step>, &str)> {
+/// The contents of brackets after the opening one.
+fn bracket(text: &str, depth: usize) -> Option<(Option<JsonPathStep>, &str)> {
     if let Some(inner) = text.strip_prefix("?(") {
         let end = closing(inner)?;
         let rest = inner[end + 1..].trim_start().strip_prefix(']')?;
-        return Some((Some(Step::Filter(Filter::parse(&inner[..end], depth.checked_sub(1)?)?)), rest));
+        return Some((Some(JsonPathStep::Filter(Filter::parse(&inner[..end], depth.checked_sub(1)?)?)), rest));
     }
     if let Some(quote) = text.chars().next().filter(|c| matches!(c, '\'' | '"')) {
         let (name, rest) = quoted(&text[1..], quote)?;
-        return Some((Some(Step::Field(name)), rest.strip_prefix(']')?));
+        return Some((Some(JsonPathStep::Field(name)), rest.strip_prefix(']')?));
     }
     let (inner, rest) = text.split_once(']')?;
     let step = match inner.trim() {
-        "*" => Step::All,
-        number => Step::Index(number.parse().ok()?),
+        "*" => JsonPathStep::All,
+        number => JsonPathStep::Index(number.parse().ok()?),
     };
     Some((Some(step), rest))
 }
 
-/// Where the parenthesis that is open ends, texts passed over.
+/// The position of the closing parenthesis, skipping strings.
 fn closing(text: &str) -> Option<usize> {
     let (mut open, mut quote, mut is_quoted) = (1_usize, None, false);
     for (at, c) in text.char_indices() {
@@ -165,7 +165,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// A text up to its closing quote, and what follows it.
+/// A string up to its closing quote, and the rest.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let (mut content, mut is_quoted) = (String::new(), false);
     for (at, c) in text.char_indices() {
@@ -199,18 +199,18 @@ impl Filter {
         };
         let order = compare(found, wanted);
         match comparison {
-            Comparison::Equal => order == Some(Ordering::Equal),
-            Comparison::Unequal => order.is_some_and(Ordering::is_ne),
-            Comparison::Less => order.is_some_and(Ordering::is_lt),
-            Comparison::LessOrEqual => order.is_some_and(Ordering::is_le),
-            Comparison::Greater => order.is_some_and(Ordering::is_gt),
-            Comparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
+            ComparisonOperator::Equal => order == Some(Ordering::Equal),
+            ComparisonOperator::Unequal => order.is_some_and(Ordering::is_ne),
+            ComparisonOperator::Less => order.is_some_and(Ordering::is_lt),
+            ComparisonOperator::LessOrEqual => order.is_some_and(Ordering::is_le),
+            ComparisonOperator::Greater => order.is_some_and(Ordering::is_gt),
+            ComparisonOperator::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
         }
     }
 }
 
-/// Splits at the first comparison outside of brackets and texts.
-fn comparison(text: &str) -> Option<(&str, Comparison, &str)> {
+/// Splits at the first operator outside brackets and strings.
+fn comparison(text: &str) -> Option<(&str, ComparisonOperator, &str)> {
     let (mut quote, mut open) = (None, 0_usize);
     for (at, c) in text.char_indices() {
         match (quote, c) {

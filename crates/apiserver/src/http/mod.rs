@@ -1,5 +1,5 @@
-//! Requests and their answers, as the [Kubernetes API
-//! concepts](https://kubernetes.io/docs/reference/using-api/api-concepts/) describe them.
+//! HTTP requests and responses, as described by the [Kubernetes API
+//! concepts](https://kubernetes.io/docs/reference/using-api/api-concepts/).
 //!
 //! ```text
 //! front.rs (a socket) ─► serve.rs ─► request.rs ─► read.rs, watch.rs ──────────────► answer.rs ─► table.rs
@@ -11,7 +11,7 @@
 mod access;
 mod admit;
 mod age;
-mod answer;
+mod response;
 mod cells;
 mod decode;
 mod delete;

@@ -1,20 +1,20 @@
-//! The schemas of all kinds for kubectl: OpenAPI v3, one document for each group and version, and v2 in
-//! one piece for older clients.
+//! OpenAPI schemas of all kinds for kubectl: v3 with one document per group version, and v2 in one document for older
+//! clients.
 //!
-//! kubectl explains fields from it, and looks in the parameters of patches whether the server validates fields and can
-//! be asked without effect.
+//! `kubectl explain` reads fields from it, and kubectl checks the parameters of patches for field validation and dry
+//! runs.
 
 use ring::digest;
 use serde_json::{Map, Value, json};
 
 use super::groups::{RELEASE, group_versions};
-use crate::storage::registry::{Registry, Resource, api_version};
+use crate::storage::registry::{KindRegistry, ServedResource, api_version};
 
-/// Where everything that objects have in common is described.
+/// Name prefix of common schemas.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// Which documents there are (`/openapi/v3`). The hash in an address changes with its document.
-pub(super) fn index(registry: &Registry) -> Value {
+/// List of documents (`/openapi/v3`). The hash in a URL changes with its document.
+pub(super) fn index(registry: &KindRegistry) -> Value {
     let entry = |(group, version): (&str, &str)| {
         let path = root(group, version);
         let hash = digest::digest(&digest::SHA256, document(registry, group, version).to_string().as_bytes());
@@ -25,8 +25,8 @@ pub(super) fn index(registry: &Registry) -> Value {
     json!({"paths": group_versions(registry).into_iter().map(entry).collect::<Map<_, _>>()})
 }
 
-/// The document of a group in a version (`/openapi/v3/apis/G/V`); without paths if there is no such thing.
-pub(super) fn document(registry: &Registry, group: &str, version: &str) -> Value {
+/// The document of a group version (`/openapi/v3/apis/G/V`); without paths if it does not exist.
+pub(super) fn document(registry: &KindRegistry, group: &str, version: &str) -> Value {
     let (mut paths, mut schemas) = (Map::new(), common());
     for resource in registry.group(group).filter(|resource| resource.version == version) {
         paths.extend(paths_of(resource));
@@ -40,16 +40,15 @@ pub(super) fn document(registry: &Registry, group: &str, version: &str) -> Value
     })
 }
 
-/// All schemas in one document of version 2 (`/openapi/v2`).
-pub(super) fn whole(registry: &Registry) -> Value {
+/// All schemas in one v2 document (`/openapi/v2`).
+pub(super) fn whole(registry: &KindRegistry) -> Value {
     let mut definitions = common();
     definitions.extend(registry.iter().flat_map(|resource| schemas_of(resource)));
     definitions.values_mut().for_each(older);
     json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": definitions})
 }
 
-/// A document of version 2 in protobuf with a title and a version alone: without it kubectl cannot say that it knows no
-/// such kind.
+/// A v2 document in protobuf with title and version only: without it kubectl cannot report an unknown kind.
 ///
 /// Its fields are `swagger` (1), and `info` (2) with `title` (1) and `version` (2).
 pub(super) fn without_schemas() -> String {
@@ -70,7 +69,7 @@ fn root(group: &str, version: &str) -> String {
     format!("/{}/{}", if group.is_empty() { "api" } else { "apis" }, api_version(group, version))
 }
 
-fn kind_of(resource: &Resource) -> Value {
+fn kind_of(resource: &ServedResource) -> Value {
     json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
 }
 
@@ -78,9 +77,9 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// The name of the schema of a kind: the group backwards, as Go packages would be called.
-fn schema_name(resource: &Resource, kind: &str) -> String {
-    let Resource { group, version, builtin, .. } = resource;
+/// Schema name of a kind: the reversed group, in the style of Go packages.
+fn schema_name(resource: &ServedResource, kind: &str) -> String {
+    let ServedResource { group, version, builtin, .. } = resource;
     match (group.split_once('.'), builtin) {
         (None, Some(_)) => format!("io.k8s.api.{}.{version}.{kind}", if group.is_empty() { "core" } else { group }),
         (Some(("apiextensions", _)), Some(_)) => {
@@ -95,7 +94,7 @@ fn schema_name(resource: &Resource, kind: &str) -> String {
 }
 
 /// The schemas of a kind and of its list.
-fn schemas_of(resource: &Resource) -> [(String, Value); 2] {
+fn schemas_of(resource: &ServedResource) -> [(String, Value); 2] {
     let (kind, list_kind) = (&resource.kind, &resource.list_kind);
     let name = schema_name(resource, kind);
     let mut schema = match &resource.schema {
@@ -127,7 +126,7 @@ const API_VERSION: &str = "The group and version of the schema that this object 
 const KIND: &str = "The kind of the object, in CamelCase.";
 const METADATA: &str = "Standard metadata of objects: name, labels, owners and more.";
 
-/// Adds the fields that every object has, also to objects that are embedded in others.
+/// Adds the fields of every object, also to embedded objects.
 fn as_resource(schema: &mut Value) {
     embed(schema);
     let own = schema.pointer("/properties/metadata/description").and_then(Value::as_str).unwrap_or(METADATA).to_owned();
@@ -148,7 +147,7 @@ fn as_resource(schema: &mut Value) {
     }
 }
 
-/// Completes the schemas of objects within.
+/// Completes schemas of embedded objects.
 fn embed(schema: &mut Value) {
     let Some(keywords) = schema.as_object_mut() else { return };
     if let Some(properties) = keywords.get_mut("properties").and_then(Value::as_object_mut) {
@@ -171,8 +170,8 @@ fn embed_node(node: &mut Value) {
     }
 }
 
-/// The paths of a kind, those of its subresources included.
-fn paths_of(resource: &Resource) -> Vec<(String, Value)> {
+/// The paths of a kind and its subresources.
+fn paths_of(resource: &ServedResource) -> Vec<(String, Value)> {
     let root = root(&resource.group, &resource.version);
     let all = format!("{root}/{}", resource.plural);
     let collection = match resource.is_namespaced {
@@ -199,12 +198,12 @@ fn paths_of(resource: &Resource) -> Vec<(String, Value)> {
 
 /// Operations on one kind.
 struct Operations<'a> {
-    resource: &'a Resource,
-    /// The name of the schema of the object that is read and written.
+    resource: &'a ServedResource,
+    /// Name of the schema of the request and response object.
     name: String,
 }
 
-/// Media types of patches, with those that other kinds than built-in ones take.
+/// Media types of patches; built-in kinds support one more.
 const PATCHES: [&str; 3] =
     ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
 
@@ -293,7 +292,7 @@ impl Operations<'_> {
     }
 }
 
-/// Schemas that all documents share.
+/// Common schemas of all documents.
 fn common() -> Map<String, Value> {
     let list = object(
         "Metadata of a list.",
@@ -431,7 +430,7 @@ fn time(description: &str) -> Value {
     json!({"type": "string", "format": "date-time", "description": description})
 }
 
-/// Rewrites a schema of OpenAPI v3 for v2, which has fewer keywords.
+/// Rewrites an OpenAPI v3 schema for v2, which has fewer keywords.
 fn older(schema: &mut Value) {
     if let Some(Value::String(address)) = schema.get_mut("$ref") {
         *address = address.replace("#/components/schemas/", "#/definitions/");
@@ -459,11 +458,11 @@ fn older(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::registry::Scale;
+    use crate::storage::kind_schema::KindSchema;
+    use crate::storage::registry::ScalePaths;
     use crate::storage::sample;
-    use crate::storage::structure::Structure;
 
-    fn registry() -> Registry {
+    fn registry() -> KindRegistry {
         let schema = json!({"type": "object", "description": "A thing.", "properties": {
             "metadata": {"type": "object"},
             "spec": {"type": "object", "properties": {
@@ -475,12 +474,12 @@ mod tests {
             }},
         }});
         let mut thing = sample::resource("example.com", "v1", "Thing", "things");
-        thing.schema = Some(Structure::compile(schema).unwrap().into());
+        thing.schema = Some(KindSchema::compile(schema).unwrap().into());
         thing.has_status = true;
         let paths = [".spec.replicas", ".status.replicas", ""].map(str::to_owned);
         let [spec_replicas, status_replicas, label_selector] = paths;
-        thing.scale = Some(Scale { spec_replicas, status_replicas, label_selector });
-        let mut registry = Registry::default();
+        thing.scale = Some(ScalePaths { spec_replicas, status_replicas, label_selector });
+        let mut registry = KindRegistry::default();
         registry.replace("example.com", "things", vec![thing]);
         registry.replace("", "others", vec![sample::resource("", "v1", "Other", "others")]);
         registry

@@ -1,12 +1,12 @@
-//! Objects in the binary form of Kubernetes, which clients choose for kinds that every server has: `kubectl create
-//! namespace` does. They are read; answers are always JSON, which those clients take as well.
+//! Objects in the protobuf form of Kubernetes, which clients choose for built-in kinds, as in `kubectl create
+//! namespace`. Only requests are decoded; responses are always JSON, which those clients accept as well.
 //!
 //! ```text
 //! "k8s\0" ─► Unknown { typeMeta { apiVersion, kind }, raw } ─► the message of that kind ─► JSON
 //! ```
 //!
-//! Numbers of fields are those of the published `generated.proto` files. Go writes fields that are not optional even
-//! when they are empty, so that an empty value means an absent one, except where a field tells the two apart.
+//! Field numbers are those of the published `generated.proto` files. Go writes non-optional fields even when empty, so
+//! an empty value counts as absent, except where a field is optional.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ pub(super) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Why bytes are no object.
+/// Reasons why bytes are not an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProtobufError {
     #[error("the body does not begin as a protobuf body of Kubernetes does")]
@@ -31,54 +31,54 @@ pub(super) enum ProtobufError {
 
 /// A field of a message.
 #[derive(Clone, Copy)]
-struct Field {
+struct MessageField {
     number: u64,
     name: &'static str,
-    r#type: Type,
-    /// Whether it may come several times.
+    r#type: FieldKind,
+    /// Whether it may be repeated.
     is_list: bool,
-    /// Whether a value that is empty differs from none.
+    /// Whether an empty value differs from an absent one.
     is_optional: bool,
 }
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Clone, Copy)]
-enum Type {
+enum FieldKind {
     Text,
     Bytes,
     Number,
     Flag,
-    /// A moment; the flag says whether to the microsecond.
+    /// A timestamp; the flag selects microseconds.
     Time(bool),
-    Message(&'static [Field]),
-    /// Keys and values, the values texts or bytes.
-    Map(&'static [Field]),
+    Message(&'static [MessageField]),
+    /// A map with strings or bytes as values.
+    Map(&'static [MessageField]),
     /// JSON in the only field of a message.
     Json,
 }
 
-use Type::{Bytes, Flag, Json, Message, Number, Text, Time};
+use FieldKind::{Bytes, Flag, Json, Message, Number, Text, Time};
 
-const fn field(number: u64, name: &'static str, r#type: Type) -> Field {
-    Field { number, name, r#type, is_list: false, is_optional: false }
+const fn field(number: u64, name: &'static str, r#type: FieldKind) -> MessageField {
+    MessageField { number, name, r#type, is_list: false, is_optional: false }
 }
 
-const fn optional(number: u64, name: &'static str, r#type: Type) -> Field {
-    Field { is_optional: true, ..field(number, name, r#type) }
+const fn optional(number: u64, name: &'static str, r#type: FieldKind) -> MessageField {
+    MessageField { is_optional: true, ..field(number, name, r#type) }
 }
 
-const fn list(number: u64, name: &'static str, r#type: Type) -> Field {
-    Field { is_list: true, ..field(number, name, r#type) }
+const fn list(number: u64, name: &'static str, r#type: FieldKind) -> MessageField {
+    MessageField { is_list: true, ..field(number, name, r#type) }
 }
 
-/// The object that a body holds.
+/// Decodes the object in a body.
 ///
 /// # Errors
-/// When the body is none, or of a kind that is not sent in this format.
+/// When the body is invalid, or its kind has no protobuf form.
 pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
     let wrapped = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
     let (mut kind, mut raw) = (Map::new(), &[][..]);
-    for item in Items(wrapped) {
+    for item in MessageFields(wrapped) {
         match item? {
             (1, Wire::Bytes(bytes)) => kind = message(bytes, TYPE_META)?,
             (2, Wire::Bytes(bytes)) => raw = bytes,
@@ -105,19 +105,19 @@ pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::Object(object))
 }
 
-/// A value as it is on the wire.
+/// A value in wire format.
 #[derive(Clone, Copy)]
 enum Wire<'b> {
     Number(u64),
     Bytes(&'b [u8]),
-    /// Of a type that no field here has.
+    /// A wire type that is not used here.
     Other,
 }
 
-/// The fields of a message, one after the other.
-struct Items<'b>(&'b [u8]);
+/// Iterator over the fields of a message.
+struct MessageFields<'b>(&'b [u8]);
 
-impl<'b> Items<'b> {
+impl<'b> MessageFields<'b> {
     fn number(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -153,7 +153,7 @@ impl<'b> Items<'b> {
     }
 }
 
-impl<'b> Iterator for Items<'b> {
+impl<'b> Iterator for MessageFields<'b> {
     type Item = Result<(u64, Wire<'b>), ProtobufError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -168,12 +168,12 @@ impl<'b> Iterator for Items<'b> {
     }
 }
 
-fn message(bytes: &[u8], fields: &[Field]) -> Result<Map<String, Value>, ProtobufError> {
+fn message(bytes: &[u8], fields: &[MessageField]) -> Result<Map<String, Value>, ProtobufError> {
     let mut members = Map::new();
-    for item in Items(bytes) {
+    for item in MessageFields(bytes) {
         let (number, wire) = item?;
         let Some(field) = fields.iter().find(|field| field.number == number) else { continue };
-        if let (Type::Map(entry), Wire::Bytes(bytes)) = (field.r#type, wire) {
+        if let (FieldKind::Map(entry), Wire::Bytes(bytes)) = (field.r#type, wire) {
             let mut entry = message(bytes, entry)?;
             let key = entry.remove("key").and_then(|key| key.as_str().map(str::to_owned)).unwrap_or_default();
             members.entry(field.name).or_insert_with(|| json!({}))[key] =
@@ -204,7 +204,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 #[allow(clippy::cast_possible_wrap, reason = "negative numbers are sent as their two's complement")]
-fn value(field: &Field, wire: Wire<'_>) -> Result<Value, ProtobufError> {
+fn value(field: &MessageField, wire: Wire<'_>) -> Result<Value, ProtobufError> {
     Ok(match (field.r#type, wire) {
         (Text, Wire::Bytes(bytes)) => json!(str::from_utf8(bytes).map_err(|_| ProtobufError::Broken)?),
         (Bytes, Wire::Bytes(bytes)) => json!(STANDARD.encode(bytes)),
@@ -214,7 +214,7 @@ fn value(field: &Field, wire: Wire<'_>) -> Result<Value, ProtobufError> {
         (Time(micros), Wire::Bytes(bytes)) => json!(moment(&message(bytes, MOMENT)?, micros)?),
         (Message(fields), Wire::Bytes(bytes)) => Value::Object(message(bytes, fields)?),
         (Json, Wire::Bytes(bytes)) => {
-            let raw = Items(bytes).find_map(|item| match item {
+            let raw = MessageFields(bytes).find_map(|item| match item {
                 Ok((1, Wire::Bytes(raw))) => Some(raw),
                 _ => None,
             });
@@ -232,12 +232,12 @@ fn moment(parts: &Map<String, Value>, micros: bool) -> Result<String, ProtobufEr
     Ok(moment.strftime(format).to_string())
 }
 
-const TYPE_META: &[Field] = &[field(1, "apiVersion", Text), field(2, "kind", Text)];
-const MOMENT: &[Field] = &[field(1, "seconds", Number), field(2, "nanos", Number)];
-const TEXTS: Type = Type::Map(&[optional(1, "key", Text), optional(2, "value", Text)]);
-const DATA: Type = Type::Map(&[optional(1, "key", Text), optional(2, "value", Bytes)]);
+const TYPE_META: &[MessageField] = &[field(1, "apiVersion", Text), field(2, "kind", Text)];
+const MOMENT: &[MessageField] = &[field(1, "seconds", Number), field(2, "nanos", Number)];
+const TEXTS: FieldKind = FieldKind::Map(&[optional(1, "key", Text), optional(2, "value", Text)]);
+const DATA: FieldKind = FieldKind::Map(&[optional(1, "key", Text), optional(2, "value", Bytes)]);
 
-const METADATA: Type = Message(&[
+const METADATA: FieldKind = Message(&[
     field(1, "name", Text),
     field(2, "generateName", Text),
     field(3, "namespace", Text),
@@ -253,7 +253,7 @@ const METADATA: Type = Message(&[
     list(14, "finalizers", Text),
     list(17, "managedFields", MANAGED),
 ]);
-const OWNER: Type = Message(&[
+const OWNER: FieldKind = Message(&[
     field(5, "apiVersion", Text),
     field(1, "kind", Text),
     field(3, "name", Text),
@@ -261,7 +261,7 @@ const OWNER: Type = Message(&[
     optional(6, "controller", Flag),
     optional(7, "blockOwnerDeletion", Flag),
 ]);
-const MANAGED: Type = Message(&[
+const MANAGED: FieldKind = Message(&[
     field(1, "manager", Text),
     field(2, "operation", Text),
     field(3, "apiVersion", Text),
@@ -270,7 +270,7 @@ const MANAGED: Type = Message(&[
     field(7, "fieldsV1", Json),
     field(8, "subresource", Text),
 ]);
-const REFERENCE: Type = Message(&[
+const REFERENCE: FieldKind = Message(&[
     field(1, "kind", Text),
     field(2, "namespace", Text),
     field(3, "name", Text),
@@ -280,33 +280,33 @@ const REFERENCE: Type = Message(&[
     field(7, "fieldPath", Text),
 ]);
 
-const NAMESPACE: &[Field] = &[
+const NAMESPACE: &[MessageField] = &[
     field(1, "metadata", METADATA),
     field(2, "spec", Message(&[list(1, "finalizers", Text)])),
     field(3, "status", Message(&[field(1, "phase", Text)])),
 ];
-const CONFIG_MAP: &[Field] = &[
+const CONFIG_MAP: &[MessageField] = &[
     field(1, "metadata", METADATA),
     field(2, "data", TEXTS),
     field(3, "binaryData", DATA),
     optional(4, "immutable", Flag),
 ];
-const SECRET: &[Field] = &[
+const SECRET: &[MessageField] = &[
     field(1, "metadata", METADATA),
     field(2, "data", DATA),
     field(3, "type", Text),
     field(4, "stringData", TEXTS),
     optional(5, "immutable", Flag),
 ];
-const SERVICE_ACCOUNT: &[Field] = &[
+const SERVICE_ACCOUNT: &[MessageField] = &[
     field(1, "metadata", METADATA),
     list(2, "secrets", REFERENCE),
     list(3, "imagePullSecrets", Message(&[field(1, "name", Text)])),
     optional(4, "automountServiceAccountToken", Flag),
 ];
-const SERIES: Type = Message(&[field(1, "count", Number), field(2, "lastObservedTime", Time(true))]);
-const SOURCE: Type = Message(&[field(1, "component", Text), field(2, "host", Text)]);
-const EVENT: &[Field] = &[
+const SERIES: FieldKind = Message(&[field(1, "count", Number), field(2, "lastObservedTime", Time(true))]);
+const SOURCE: FieldKind = Message(&[field(1, "component", Text), field(2, "host", Text)]);
+const EVENT: &[MessageField] = &[
     field(1, "metadata", METADATA),
     field(2, "involvedObject", REFERENCE),
     field(3, "reason", Text),
@@ -323,7 +323,7 @@ const EVENT: &[Field] = &[
     field(14, "reportingComponent", Text),
     field(15, "reportingInstance", Text),
 ];
-const NEWER_EVENT: &[Field] = &[
+const NEWER_EVENT: &[MessageField] = &[
     field(1, "metadata", METADATA),
     field(2, "eventTime", Time(true)),
     field(3, "series", SERIES),
@@ -340,7 +340,7 @@ const NEWER_EVENT: &[Field] = &[
     field(14, "deprecatedLastTimestamp", Time(false)),
     field(15, "deprecatedCount", Number),
 ];
-const LEASE: &[Field] = &[
+const LEASE: &[MessageField] = &[
     field(1, "metadata", METADATA),
     field(
         2,
@@ -356,7 +356,7 @@ const LEASE: &[Field] = &[
         ]),
     ),
 ];
-const ACCESS_REVIEW: &[Field] = &[field(
+const ACCESS_REVIEW: &[MessageField] = &[field(
     2,
     "spec",
     Message(&[
@@ -376,8 +376,8 @@ const ACCESS_REVIEW: &[Field] = &[field(
         field(2, "nonResourceAttributes", Message(&[field(1, "path", Text), field(2, "verb", Text)])),
     ]),
 )];
-const RULES_REVIEW: &[Field] = &[field(2, "spec", Message(&[field(1, "namespace", Text)]))];
-const DELETE_OPTIONS: &[Field] = &[
+const RULES_REVIEW: &[MessageField] = &[field(2, "spec", Message(&[field(1, "namespace", Text)]))];
+const DELETE_OPTIONS: &[MessageField] = &[
     optional(1, "gracePeriodSeconds", Number),
     field(2, "preconditions", Message(&[optional(1, "uid", Text), optional(2, "resourceVersion", Text)])),
     optional(3, "orphanDependents", Flag),
@@ -398,7 +398,7 @@ mod tests {
         vec![field << 3, value]
     }
 
-    /// A field with a number of several bytes.
+    /// A field with a multi-byte number.
     fn large(field: u8, mut value: u64) -> Vec<u8> {
         let mut bytes = vec![field << 3];
         while value > 0x7f {

@@ -1,4 +1,4 @@
-//! Reads of objects and lists, current or of an earlier resourceVersion.
+//! Reads of objects and lists, at the current or an earlier resourceVersion.
 
 use std::sync::Arc;
 
@@ -7,35 +7,35 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, Form};
-use super::request::{Call, Target};
-use super::selector::Selector;
+use super::request::{ApiRequest, RequestTarget};
+use super::response::{ApiResponse, ResponseForm};
+use super::selector::ObjectSelector;
 use crate::Embedded;
-use crate::storage::registry::{Registry, Resource};
+use crate::storage::registry::{KindRegistry, ServedResource};
 use crate::storage::shape::viewed;
-use crate::storage::status::Failure;
-use crate::storage::store::{self, Objects, Part, State, StoreKey, within};
+use crate::storage::status::ApiError;
+use crate::storage::store::{self, KeyRange, StoreKey, StoreState, StoredObjects, within};
 
-/// Why a page cannot be read any more.
+/// Message for an expired page.
 const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
     start a new list without the continue parameter, or use the continue token in this response to retrieve the \
     remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// The version that a request names; 0 for any.
-pub(super) fn version_of(text: &str) -> Result<u64, Failure> {
+/// The requested version; 0 for any.
+pub(super) fn version_of(text: &str) -> Result<u64, ApiError> {
     if text.is_empty() {
         return Ok(0);
     }
     text.parse().map_err(|_| {
         let message = format!("Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
-        Failure::bad_request(format!("resourceVersion: {message}"))
+        ApiError::bad_request(format!("resourceVersion: {message}"))
     })
 }
 
-/// A version that is still to come.
-pub(super) fn too_new(wanted: u64, current: u64) -> Failure {
-    let mut failure = Failure::new(
+/// The error for a version in the future.
+pub(super) fn too_new(wanted: u64, current: u64) -> ApiError {
+    let mut failure = ApiError::new(
         StatusCode::GATEWAY_TIMEOUT,
         "Timeout",
         format!("Timeout: Too large resource version: {wanted}, current: {current}"),
@@ -47,33 +47,38 @@ pub(super) fn too_new(wanted: u64, current: u64) -> Failure {
 }
 
 /// Answers with an object.
-pub(super) fn get(embedded: &Embedded, call: &Call, target: &Target, resource: &Resource) -> Result<Answer, Failure> {
+pub(super) fn get(
+    embedded: &Embedded,
+    call: &ApiRequest,
+    target: &RequestTarget,
+    resource: &ServedResource,
+) -> Result<ApiResponse, ApiError> {
     let wanted = version_of(call.query.text("resourceVersion"))?;
-    let place = StoreKey::of(resource, &target.namespace, &target.name);
+    let place = StoreKey::new(resource, &target.namespace, &target.name);
     let (stored, registry) = {
         let state = embedded.state();
         if wanted > state.version {
             return Err(too_new(wanted, state.version));
         }
-        let stored = state.get(&place).cloned().ok_or_else(|| Failure::not_found(resource, &target.name))?;
+        let stored = state.get(&place).cloned().ok_or_else(|| ApiError::not_found(resource, &target.name))?;
         (stored, state.registry.clone())
     };
     if target.subresource == "scale" {
         let scale = super::scale::shown(resource, &viewed(&registry, resource, &stored))?;
-        return Ok(Answer::of(StatusCode::OK, &scale));
+        return Ok(ApiResponse::from_json(StatusCode::OK, &scale));
     }
-    Ok(Answer::from_text(StatusCode::OK, Form::of(call).text(&registry, resource, &stored)))
+    Ok(ApiResponse::from_text(StatusCode::OK, ResponseForm::negotiate(call).text(&registry, resource, &stored)))
 }
 
-/// Where the next page begins.
+/// Position of the next page.
 struct Continue {
-    /// None when pages need not fit together.
+    /// `None` if pages need not be consistent.
     version: Option<u64>,
     after: String,
 }
 
 impl Continue {
-    fn parse(text: &str) -> Result<Option<Self>, Failure> {
+    fn parse(text: &str) -> Result<Option<Self>, ApiError> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -86,7 +91,7 @@ impl Continue {
         };
         read()
             .map(Some)
-            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
+            .ok_or_else(|| ApiError::bad_request("continue key is not valid: it was not made by this server"))
     }
 
     fn text(&self) -> String {
@@ -96,32 +101,32 @@ impl Continue {
     }
 }
 
-/// The objects of a kind at a version, or the part of them that a request is about.
+/// The objects of a kind at a version, or the requested range of them.
 struct Snapshot {
-    objects: Objects,
+    objects: StoredObjects,
     version: u64,
-    registry: Arc<Registry>,
+    registry: Arc<KindRegistry>,
 }
 
-/// Answers with a list of objects. `state` is asked for a snapshot and not held.
+/// Responds with a list of objects. The lock of `state` is held only for taking a snapshot.
 pub(super) fn list(
-    state: impl FnOnce(&mut dyn FnMut(&State)),
-    call: &Call,
-    target: &Target,
-    resource: &Resource,
-) -> Result<Answer, Failure> {
-    let selector = Selector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
+    state: impl FnOnce(&mut dyn FnMut(&StoreState)),
+    call: &ApiRequest,
+    target: &RequestTarget,
+    resource: &ServedResource,
+) -> Result<ApiResponse, ApiError> {
+    let selector = ObjectSelector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
     let page = Continue::parse(call.query.text("continue"))?;
     let wanted = version_of(call.query.text("resourceVersion"))?;
     let is_exact = call.query.text("resourceVersionMatch") == "Exact";
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
-    let part = Part { prefix: &prefix, cluster: selector.cluster() };
-    let mut snapshot = Err(Failure::internal("there is no snapshot"));
+    let part = KeyRange { prefix: &prefix, cluster: selector.cluster() };
+    let mut snapshot = Err(ApiError::internal("there is no snapshot"));
     state(&mut |state| snapshot = snapshot_of(state, resource, part, page.as_ref(), wanted, is_exact));
     let snapshot = snapshot?;
     let limit = call.query.number("limit").and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let after = page.as_ref().map_or("", |page| &page.after);
-    let mut items = Form::of(call).list(&snapshot.registry, resource);
+    let mut items = ResponseForm::negotiate(call).list(&snapshot.registry, resource);
     let mut metadata = list_metadata(resource, snapshot.version);
     let mut last: Option<&Arc<str>> = None;
     let from = if after > &*prefix { after } else { &prefix };
@@ -146,8 +151,8 @@ pub(super) fn list(
     Ok(items.into_answer(metadata))
 }
 
-/// The metadata of a list; those of custom kinds always have a token, be it an empty one.
-pub(super) fn list_metadata(resource: &Resource, version: u64) -> Map<String, Value> {
+/// The metadata of a list; lists of custom kinds always have a continue token, which may be empty.
+pub(super) fn list_metadata(resource: &ServedResource, version: u64) -> Map<String, Value> {
     let mut metadata = Map::from_iter([("resourceVersion".to_owned(), json!(version.to_string()))]);
     if resource.builtin.is_none() {
         metadata.insert("continue".to_owned(), json!(""));
@@ -156,13 +161,13 @@ pub(super) fn list_metadata(resource: &Resource, version: u64) -> Map<String, Va
 }
 
 fn snapshot_of(
-    state: &State,
-    resource: &Resource,
-    part: Part<'_>,
+    state: &StoreState,
+    resource: &ServedResource,
+    part: KeyRange<'_>,
     page: Option<&Continue>,
     wanted: u64,
     is_exact: bool,
-) -> Result<Snapshot, Failure> {
+) -> Result<Snapshot, ApiError> {
     let kind = resource.store_name();
     let snapshot = |objects, version| Ok(Snapshot { objects, version, registry: state.registry.clone() });
     let now = || snapshot(state.objects_of(&kind, part), state.version);
@@ -174,25 +179,30 @@ fn snapshot_of(
         if let Some(objects) = state.objects_at(&kind, version) {
             return snapshot(objects, version);
         }
-        let mut failure = Failure::expired(PAGE_EXPIRED);
+        let mut failure = ApiError::expired(PAGE_EXPIRED);
         let inconsistent = Continue { version: None, after: page.after.clone() };
         failure.metadata = json!({"continue": inconsistent.text()});
         return Err(failure);
     }
     if is_exact && wanted > 0 {
         let objects = state.objects_at(&kind, wanted).ok_or_else(|| {
-            Failure::expired(format!("The resourceVersion for the provided list is too old: {wanted}"))
+            ApiError::expired(format!("The resourceVersion for the provided list is too old: {wanted}"))
         })?;
         return snapshot(objects, wanted);
     }
     now()
 }
 
-/// Objects of a kind that are selected, as places: what a deletion of many is about.
-pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, selector: &Selector) -> Vec<StoreKey> {
+/// The keys of the selected objects of a kind, for deleting a collection.
+pub(super) fn selected(
+    state: &StoreState,
+    resource: &ServedResource,
+    namespace: &str,
+    selector: &ObjectSelector,
+) -> Vec<StoreKey> {
     let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let kind: Arc<str> = resource.store_name().into();
-    let objects = state.objects_of(&kind, Part { prefix: &prefix, cluster: selector.cluster() });
+    let objects = state.objects_of(&kind, KeyRange { prefix: &prefix, cluster: selector.cluster() });
     within(&objects, &prefix)
         .filter(|(_, stored)| selector.selects(&state.registry, resource, stored))
         .map(|(key, _)| StoreKey { kind: kind.clone(), key: key.clone() })

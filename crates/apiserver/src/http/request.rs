@@ -1,13 +1,13 @@
-//! The parsed request: path, query and headers.
+//! Parsed requests: path, query and headers.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 
-use crate::storage::status::Failure;
+use crate::storage::status::ApiError;
 
-/// What is done with which kind of object.
+/// Operations on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Get,
@@ -20,15 +20,15 @@ pub(super) enum Verb {
     DeleteCollection,
 }
 
-/// A path to objects.
+/// A parsed resource path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     pub group: String,
     pub version: String,
     pub plural: String,
-    /// Empty for all namespaces and for objects without one.
+    /// Empty for all namespaces and for cluster-scoped objects.
     pub namespace: String,
-    /// Empty for all objects.
+    /// Empty for collections.
     pub name: String,
     /// Empty for the object itself.
     pub subresource: String,
@@ -36,9 +36,9 @@ pub(super) struct Target {
     pub is_watch: bool,
 }
 
-impl Target {
-    /// Reads a path; none when it does not lead to objects. A segment that is several once it is decoded, or that means
-    /// another place, leads nowhere (DEC-45).
+impl RequestTarget {
+    /// Parses a path; `None` if it is not a resource path. A segment that decodes to several segments, or to a relative
+    /// one, is invalid (DEC-45).
     pub(super) fn parse(path: &str) -> Option<Self> {
         let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decoded).collect();
         if segments.iter().any(|segment| segment.contains('/') || matches!(&**segment, "." | "..")) {
@@ -55,7 +55,7 @@ impl Target {
             rest => (false, rest),
         };
         let (namespace, rest) = match rest {
-            // A namespace is an object too: its own subresources are no kinds within it.
+            // Subresources of a namespace are not kinds within it.
             ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => ("", rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
             rest => ("", rest),
@@ -67,7 +67,7 @@ impl Target {
             _ => return None,
         };
         let owned = str::to_owned;
-        Some(Target {
+        Some(RequestTarget {
             group: owned(group),
             version: owned(version),
             plural: owned(plural),
@@ -79,7 +79,7 @@ impl Target {
     }
 }
 
-/// The parameters of a request.
+/// Query parameters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Query(BTreeMap<String, String>);
 
@@ -97,7 +97,7 @@ impl Query {
         Query(query)
     }
 
-    /// A parameter; empty when it is not given.
+    /// A parameter; empty if absent.
     pub(super) fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
@@ -106,7 +106,7 @@ impl Query {
         self.0.contains_key(name)
     }
 
-    /// A switch; given without a value it is on.
+    /// A boolean parameter; true without a value.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|value| !matches!(value.as_str(), "0" | "false" | "False" | "FALSE" | "f" | "F"))
     }
@@ -116,7 +116,7 @@ impl Query {
     }
 }
 
-/// What to do with unknown and repeated fields.
+/// Handling of unknown and repeated fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -124,24 +124,24 @@ pub(super) enum FieldValidation {
     Strict,
 }
 
-/// A request without the path to its objects.
+/// Method, query and headers of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct ApiRequest {
     pub method: Method,
     pub path: String,
     pub query: Query,
     pub accept: String,
-    /// The media type of the body, without parameters.
+    /// Media type of the body, without parameters.
     pub content_type: String,
     pub user_agent: String,
     pub body: Bytes,
 }
 
-impl Call {
+impl ApiRequest {
     pub(super) fn new(head: &http::request::Parts, body: Bytes) -> Self {
         let text = |name: header::HeaderName| text(&head.headers, name);
         let content_type = text(header::CONTENT_TYPE);
-        Call {
+        ApiRequest {
             method: head.method.clone(),
             path: head.uri.path().to_owned(),
             query: Query::parse(head.uri.query().unwrap_or_default()),
@@ -152,26 +152,26 @@ impl Call {
         }
     }
 
-    /// What the method does to the target.
-    pub(super) fn verb(&self, target: &Target, is_custom: bool) -> Result<Verb, Failure> {
+    /// The operation of the method on the target.
+    pub(super) fn verb(&self, target: &RequestTarget, is_custom: bool) -> Result<Verb, ApiError> {
         let watches = target.is_watch || self.query.flag("watch");
         let has_name = !target.name.is_empty();
         Ok(match self.method.as_str() {
             "GET" if watches => Verb::Watch,
             "GET" if has_name => Verb::Get,
             "GET" => Verb::List,
-            // A name in the path of a creation is not looked at.
+            // A name in the path of a creation is ignored.
             "POST" if !has_name || (is_custom && target.subresource.is_empty()) => Verb::Create,
             "PUT" if has_name => Verb::Update,
             "PATCH" if has_name => Verb::Patch,
             "DELETE" if has_name => Verb::Delete,
             "DELETE" => Verb::DeleteCollection,
-            _ => return Err(Failure::method_not_allowed()),
+            _ => return Err(ApiError::method_not_allowed()),
         })
     }
 
     /// Whether this is a dry run.
-    pub(super) fn is_dry_run(&self) -> Result<bool, Failure> {
+    pub(super) fn is_dry_run(&self) -> Result<bool, ApiError> {
         match self.query.text("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
@@ -179,7 +179,7 @@ impl Call {
         }
     }
 
-    pub(super) fn field_validation(&self) -> Result<FieldValidation, Failure> {
+    pub(super) fn field_validation(&self) -> Result<FieldValidation, ApiError> {
         match self.query.text("fieldValidation") {
             "Ignore" => Ok(FieldValidation::Ignore),
             "" | "Warn" => Ok(FieldValidation::Warn),
@@ -190,7 +190,7 @@ impl Call {
         }
     }
 
-    /// The kind of options that a write has.
+    /// Kind of the options of a write.
     pub(super) fn options_kind(&self) -> String {
         let verb = match self.method.as_str() {
             "POST" => "Create",
@@ -201,7 +201,7 @@ impl Call {
         format!("{verb}Options")
     }
 
-    /// Who writes: the parameter, or the program that the user agent names.
+    /// The field manager: the parameter, or the program in the user agent.
     pub(super) fn manager(&self) -> String {
         let given = self.query.text("fieldManager");
         if !given.is_empty() {
@@ -212,9 +212,9 @@ impl Call {
     }
 }
 
-fn unsupported(field: &str, value: &str, supported: &str, kind: &str) -> Failure {
+fn unsupported(field: &str, value: &str, supported: &str, kind: &str) -> ApiError {
     let message = format!("Unsupported value: {value:?}: supported values: {supported}");
-    let mut failure = Failure::new(
+    let mut failure = ApiError::new(
         http::StatusCode::UNPROCESSABLE_ENTITY,
         "Invalid",
         format!("{kind}.meta.k8s.io \"\" is invalid: {field}: {message}"),
@@ -232,7 +232,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> String {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
 }
 
-/// A text without percent signs; what stands for no UTF-8 is replaced.
+/// Decodes percent escapes; invalid UTF-8 is replaced.
 fn decoded(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn paths_lead_to_kinds_namespaces_objects_and_subresources() {
         let parsed = |path: &str| {
-            let target = Target::parse(path)?;
+            let target = RequestTarget::parse(path)?;
             Some(format!(
                 "{}|{}|{}|{}|{}|{}|{}",
                 target.group,

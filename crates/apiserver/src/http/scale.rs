@@ -1,14 +1,14 @@
-//! The scale subresource: the number of replicas of an object, as an object of its own.
+//! The scale subresource: the replicas of an object as a separate object.
 
 use serde_json::{Map, Value, json};
 
-use crate::storage::registry::{Resource, at_path, steps};
-use crate::storage::status::Failure;
-use crate::storage::structure::Fault;
-use schema::field::{ErrorKind, Shown};
+use crate::storage::kind_schema::ObjectFault;
+use crate::storage::registry::{ServedResource, at_path, steps};
+use crate::storage::status::ApiError;
+use schema::field::{ErrorKind, ErrorValue};
 
-/// The scale of an object; none when its kind has none.
-pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
+/// The scale of an object; `None` if its kind has none.
+pub(super) fn read_scale(resource: &ServedResource, object: &Value) -> Option<Value> {
     let paths = resource.scale.as_ref()?;
     let number = |path: &str| at_path(object, path).and_then(Value::as_i64).unwrap_or_default();
     let metadata = &object["metadata"];
@@ -32,20 +32,20 @@ pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
     Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": own, "spec": spec, "status": status}))
 }
 
-/// The scale of an object that has a number of replicas.
+/// The scale of an object with replicas.
 ///
 /// # Errors
-/// 500 for an object that has none, which is a server's answer.
-pub(super) fn shown(resource: &Resource, object: &Value) -> Result<Value, Failure> {
+/// 500 without replicas, like a server.
+pub(super) fn shown(resource: &ServedResource, object: &Value) -> Result<Value, ApiError> {
     let path = resource.scale.as_ref().map_or("", |scale| &scale.spec_replicas);
     if at_path(object, path).is_none() {
-        return Err(Failure::internal(format!("the spec replicas field {path:?} does not exist")));
+        return Err(ApiError::internal(format!("the spec replicas field {path:?} does not exist")));
     }
-    of(resource, object).ok_or_else(Failure::no_such_path)
+    read_scale(resource, object).ok_or_else(ApiError::no_such_path)
 }
 
 /// The object with the replicas of a scale.
-pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Option<Value> {
+pub(super) fn applied(resource: &ServedResource, object: &Value, scale: &Value) -> Option<Value> {
     let path = steps(&resource.scale.as_ref()?.spec_replicas);
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
     let mut object = object.clone();
@@ -63,15 +63,15 @@ pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Opt
     Some(object)
 }
 
-/// What is wrong with the number of replicas of an object.
-pub(super) fn fault(resource: &Resource, object: &Value) -> Option<Fault> {
+/// Errors in the replicas of an object.
+pub(super) fn fault(resource: &ServedResource, object: &Value) -> Option<ObjectFault> {
     let path = &resource.scale.as_ref()?.spec_replicas;
     let replicas = at_path(object, path)?;
     let is_number = replicas.as_i64().is_some_and(|count| (0..=i64::from(i32::MAX)).contains(&count));
-    (!is_number).then(|| Fault {
+    (!is_number).then(|| ObjectFault {
         kind: ErrorKind::Invalid,
         field: path.clone(),
-        value: Shown::bounded(replicas),
+        value: ErrorValue::bounded(replicas),
         detail: "should be a non-negative integer".to_owned(),
     })
 }

@@ -5,19 +5,19 @@
 use serde_json::Value;
 
 use crate::storage::builtin;
-use crate::storage::registry::{self, Registry, Resource, at_path};
+use crate::storage::registry::{self, KindRegistry, ServedResource, at_path};
 use crate::storage::shape::viewed;
-use crate::storage::status::Failure;
-use crate::storage::stored::Stored;
+use crate::storage::status::ApiError;
+use crate::storage::stored::StoredEntry;
 use model::hub::LabelRequirements;
 use model::hub::label::CLUSTER_NAME;
 
-/// Where the name of an object is.
+/// Path of the name of an object.
 const NAME: &str = ".metadata.name";
 
-/// Which objects a request is about.
+/// Label and field selectors of a request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selector {
+pub(super) struct ObjectSelector {
     labels: LabelRequirements,
     fields: Vec<FieldRequirement>,
 }
@@ -27,49 +27,49 @@ struct FieldRequirement {
     path: String,
     value: String,
     equals: bool,
-    /// What an object has that lacks the field.
+    /// Value of an absent field.
     absent: &'static str,
 }
 
-impl Selector {
+impl ObjectSelector {
     /// Reads the selectors of a query.
     ///
     /// # Errors
-    /// 400 for what is no selector, and for a field by which objects of the kind cannot be selected.
-    pub(super) fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, Failure> {
+    /// 400 for an invalid selector, and for a field that the kind does not support.
+    pub(super) fn parse(resource: &ServedResource, labels: &str, fields: &str) -> Result<Self, ApiError> {
         let unable = |why: String| {
-            Failure::bad_request(format!(
+            ApiError::bad_request(format!(
                 "Unable to find {:?} that match label selector {labels:?}, field selector {fields:?}: {why}",
                 registry::qualified(&resource.plural, &resource.group)
             ))
         };
         let parsed = LabelRequirements::parse(labels).ok_or_else(|| {
-            Failure::bad_request(format!("unable to parse requirement: {labels:?} is no label selector"))
+            ApiError::bad_request(format!("unable to parse requirement: {labels:?} is no label selector"))
         })?;
-        let mut selector = Selector { labels: parsed, fields: Vec::new() };
+        let mut selector = ObjectSelector { labels: parsed, fields: Vec::new() };
         for term in fields.split(',').filter(|term| !term.trim().is_empty()) {
             let (name, value, equals) = field_term(term)
                 .ok_or_else(|| unable(format!("invalid selector: '{fields}'; can't understand '{term}'")))?;
             let path = field_path(resource, name)
-                .ok_or_else(|| Failure::bad_request(format!("field label not supported: {name}")))?;
+                .ok_or_else(|| ApiError::bad_request(format!("field label not supported: {name}")))?;
             let absent = resource.builtin.map_or("", |builtin| builtin.absent(name));
             selector.fields.push(FieldRequirement { path, value: value.to_owned(), equals, absent });
         }
         Ok(selector)
     }
 
-    /// Whether every object is selected.
+    /// Whether every object matches.
     pub(super) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The Cluster of which selected objects have the label; none when others are selected as well.
+    /// The Cluster label that the selector requires; `None` if other objects match as well.
     pub(super) fn cluster(&self) -> Option<&str> {
         self.labels.value_of(CLUSTER_NAME)
     }
 
-    /// Whether an object is selected. Most objects need not be decoded for the answer.
-    pub(super) fn selects(&self, registry: &Registry, resource: &Resource, stored: &Stored) -> bool {
+    /// Whether an object matches. Most objects need not be decoded.
+    pub(super) fn selects(&self, registry: &KindRegistry, resource: &ServedResource, stored: &StoredEntry) -> bool {
         if !self.labels.hold(|name| stored.label(name)) {
             return false;
         }
@@ -109,8 +109,8 @@ fn field_term(term: &str) -> Option<(&str, &str, bool)> {
     Some((name.trim(), value.trim(), equals))
 }
 
-/// Where a field stands by which objects can be selected.
-fn field_path(resource: &Resource, name: &str) -> Option<String> {
+/// Path of a selectable field.
+fn field_path(resource: &ServedResource, name: &str) -> Option<String> {
     match name {
         "metadata.name" => return Some(NAME.to_owned()),
         "metadata.namespace" if resource.is_namespaced || resource.builtin.is_none() => {

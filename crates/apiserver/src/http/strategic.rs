@@ -1,17 +1,17 @@
-//! Strategic merge patches, for built-in kinds: lists that are maps are merged by their keys
+//! Strategic merge patches for built-in kinds: map lists are merged by their keys
 //! ([specification](https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md)).
 
 use serde_json::{Map, Value, json};
 
-use crate::storage::status::Failure;
+use crate::storage::status::ApiError;
 
 /// Merges a patch into an object by the schema of its kind.
 ///
 /// # Errors
-/// 400 for what is no patch.
-pub(super) fn merge(object: &mut Value, patch: Value, schema: &Value) -> Result<(), Failure> {
+/// 400 for an invalid patch.
+pub(super) fn merge(object: &mut Value, patch: Value, schema: &Value) -> Result<(), ApiError> {
     let Value::Object(mut patch) = patch else {
-        return Err(Failure::bad_request("error decoding patch: a strategic merge patch is an object"));
+        return Err(ApiError::bad_request("error decoding patch: a strategic merge patch is an object"));
     };
     if let Some(metadata) = patch.remove("metadata") {
         let schema = json!({"properties": {
@@ -74,7 +74,7 @@ fn members(target: &mut Value, mut patch: Map<String, Value>, schema: &Value) {
     }
 }
 
-/// Merges entries with those that have the same keys.
+/// Merges entries with equal keys.
 fn keyed(entries: &mut Vec<Value>, patch: Vec<Value>, schema: &Value) {
     let keys: Vec<&str> =
         schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -1,16 +1,16 @@
-//! Objects as kubectl shows them: rows of cells, `application/json;as=Table;v=v1;g=meta.k8s.io`.
+//! Tables for kubectl: `application/json;as=Table;v=v1;g=meta.k8s.io`.
 //!
-//! Columns of custom kinds stand in their definitions. Ages are said as of a moment, which is an argument.
+//! Columns of custom kinds come from their definitions. Ages are relative to an argument.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::cells::{AGE, Own, UNKNOWN, count, length, since};
+use super::cells::{AGE, CommonColumn, UNKNOWN, count, length, since};
 use super::json_path::JsonPath;
 use super::workload_table;
-use crate::storage::registry::{Column, Resource};
+use crate::storage::registry::{PrinterColumn, ServedResource};
 
-/// What comes with each row of an object.
+/// What each row includes of its object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Include {
     Nothing,
@@ -19,16 +19,16 @@ pub(super) enum Include {
     Object,
 }
 
-/// A `meta.k8s.io/v1` Table of objects, as of now.
+/// A `meta.k8s.io/v1` Table of objects at the current time.
 ///
-/// `metadata` is that of the list; `include` says what comes with each row: `None`, `Metadata` or `Object`.
-pub(super) fn render(resource: &Resource, objects: &[&Value], metadata: Value, include: &str) -> Value {
+/// `metadata` is that of the list; `include` is `None`, `Metadata` or `Object`.
+pub(super) fn render(resource: &ServedResource, objects: &[&Value], metadata: Value, include: &str) -> Value {
     let include = Include::from_name(include).unwrap_or_default();
-    Tables::of(resource, include).table(objects, metadata, Timestamp::now(), true)
+    TableWriter::new(resource, include).table(objects, metadata, Timestamp::now(), true)
 }
 
 impl Include {
-    /// By the name that the query parameter `includeObject` has for it.
+    /// Parses the query parameter `includeObject`.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         match name {
             "None" => Some(Include::Nothing),
@@ -39,24 +39,24 @@ impl Include {
     }
 }
 
-/// Makes tables of the objects of one kind.
+/// Builder for tables of one kind.
 #[derive(Debug)]
-pub(super) struct Tables {
-    columns: Vec<Shown>,
+pub(super) struct TableWriter {
+    columns: Vec<TableColumn>,
     include: Include,
 }
 
-/// A column and where its cells come from.
+/// A column with the source of its cells.
 #[derive(Debug)]
-struct Shown {
+struct TableColumn {
     definition: Value,
     cell: Cell,
 }
 
-/// Where a cell comes from.
+/// Source of a cell.
 #[derive(Debug)]
 enum Cell {
-    /// A value of the object, as a type of column.
+    /// A value of the object, by column type.
     At {
         path: Option<JsonPath>,
         r#type: String,
@@ -67,9 +67,9 @@ enum Cell {
 const NAME_DESCRIPTION: &str = "The name of the object, which no other of its kind has in the same namespace.";
 const AGE_DESCRIPTION: &str = "How long ago the object was created.";
 
-impl Tables {
-    /// Of a kind, with `include` in each row.
-    pub(super) fn of(resource: &Resource, include: Include) -> Self {
+impl TableWriter {
+    /// A builder for a kind, with `include` in each row.
+    pub(super) fn new(resource: &ServedResource, include: Include) -> Self {
         let mut columns = vec![shown("Name", "string", "name", NAME_DESCRIPTION, 0, at(".metadata.name", "string"))];
         match builtin(&resource.group, &resource.plural) {
             Some(own) => columns.extend(own.iter().map(|own| {
@@ -78,19 +78,18 @@ impl Tables {
                 shown(name, r#type, "", description, priority, Cell::Computed(cell))
             })),
             None if resource.columns.is_empty() => columns.push(age_column()),
-            None => columns.extend(resource.columns.iter().map(Shown::of)),
+            None => columns.extend(resource.columns.iter().map(TableColumn::new)),
         }
         if (&*resource.group, &*resource.plural) == ("", "events") {
-            // Readers of events want to know what happened; the names of events do not show it.
+            // Event tables omit the name, which does not describe the event.
             let mut name = columns.remove(0);
             name.definition["priority"] = json!(1);
             columns.push(name);
         }
-        Tables { columns, include }
+        TableWriter { columns, include }
     }
 
-    /// The table of these objects; `metadata` is that of their list. Only the first table of a watch has to say which
-    /// columns there are.
+    /// The table of these objects; `metadata` is that of their list. Only the first table of a watch lists the columns.
     pub(super) fn table(&self, objects: &[&Value], metadata: Value, now: Timestamp, with_columns: bool) -> Value {
         let columns = match with_columns {
             true => Value::Array(self.columns.iter().map(|column| column.definition.clone()).collect()),
@@ -116,23 +115,23 @@ impl Tables {
     }
 }
 
-fn shown(name: &str, r#type: &str, format: &str, description: &str, priority: i64, cell: Cell) -> Shown {
+fn shown(name: &str, r#type: &str, format: &str, description: &str, priority: i64, cell: Cell) -> TableColumn {
     let definition =
         json!({"name": name, "type": r#type, "format": format, "description": description, "priority": priority});
-    Shown { definition, cell }
+    TableColumn { definition, cell }
 }
 
 fn at(path: &str, r#type: &str) -> Cell {
     Cell::At { path: JsonPath::parse(path), r#type: r#type.to_owned() }
 }
 
-fn age_column() -> Shown {
+fn age_column() -> TableColumn {
     shown("Age", "date", "", AGE_DESCRIPTION, 0, at(".metadata.creationTimestamp", "date"))
 }
 
-impl Shown {
-    fn of(column: &Column) -> Self {
-        let Column { name, r#type, format, description, priority, json_path } = column;
+impl TableColumn {
+    fn new(column: &PrinterColumn) -> Self {
+        let PrinterColumn { name, r#type, format, description, priority, json_path } = column;
         shown(name, r#type, format, description, *priority, at(json_path, r#type))
     }
 }
@@ -148,7 +147,7 @@ impl Cell {
     }
 }
 
-/// A value as a cell of a column of some type; null when it is of another type.
+/// A value as a cell of a column type; null if it has another type.
 fn typed(value: &Value, r#type: &str, now: Timestamp) -> Value {
     match (r#type, value) {
         (_, Value::Null) => Value::Null,
@@ -163,17 +162,17 @@ fn typed(value: &Value, r#type: &str, now: Timestamp) -> Value {
     }
 }
 
-/// The columns, besides the name, of kinds that every server has.
-fn builtin(group: &str, plural: &str) -> Option<&'static [Own]> {
-    const NAMESPACE: &[Own] = &[("Status", "string", 0, |object, _| object["status"]["phase"].clone()), AGE];
-    const SECRET: &[Own] = &[
+/// The columns of built-in kinds, besides the name.
+fn builtin(group: &str, plural: &str) -> Option<&'static [CommonColumn]> {
+    const NAMESPACE: &[CommonColumn] = &[("Status", "string", 0, |object, _| object["status"]["phase"].clone()), AGE];
+    const SECRET: &[CommonColumn] = &[
         ("Type", "string", 0, |object, _| object["type"].clone()),
         ("Data", "integer", 0, |object, _| json!(count(object, "data"))),
         AGE,
     ];
-    const CONFIG_MAP: &[Own] =
+    const CONFIG_MAP: &[CommonColumn] =
         &[("Data", "integer", 0, |object, _| json!(count(object, "data") + count(object, "binaryData"))), AGE];
-    const EVENT: &[Own] = &[
+    const EVENT: &[CommonColumn] = &[
         ("Last Seen", "string", 0, |object, now| json!(last_seen(object, now))),
         ("Type", "string", 0, |object, _| object["type"].clone()),
         ("Reason", "string", 0, |object, _| object["reason"].clone()),
@@ -184,10 +183,11 @@ fn builtin(group: &str, plural: &str) -> Option<&'static [Own]> {
         ("First Seen", "string", 1, |object, now| json!(first_seen(object, now))),
         ("Count", "string", 1, |object, _| json!(times(object))),
     ];
-    const ACCOUNT: &[Own] = &[("Secrets", "string", 0, |object, _| json!(length(object, "secrets"))), AGE];
-    const WEBHOOKS: &[Own] = &[("Webhooks", "integer", 0, |object, _| json!(length(object, "webhooks"))), AGE];
-    const LEASE: &[Own] = &[("Holder", "string", 0, |object, _| object["spec"]["holderIdentity"].clone()), AGE];
-    const DEFINITION: &[Own] =
+    const ACCOUNT: &[CommonColumn] = &[("Secrets", "string", 0, |object, _| json!(length(object, "secrets"))), AGE];
+    const WEBHOOKS: &[CommonColumn] = &[("Webhooks", "integer", 0, |object, _| json!(length(object, "webhooks"))), AGE];
+    const LEASE: &[CommonColumn] =
+        &[("Holder", "string", 0, |object, _| object["spec"]["holderIdentity"].clone()), AGE];
+    const DEFINITION: &[CommonColumn] =
         &[("Created At", "date", 0, |object, _| object["metadata"]["creationTimestamp"].clone())];
     match (group, plural) {
         ("", "namespaces") => Some(NAMESPACE),
@@ -204,7 +204,7 @@ fn builtin(group: &str, plural: &str) -> Option<&'static [Own]> {
     }
 }
 
-/// `kind/name` of what an event is about.
+/// `kind/name` of the object of an event.
 fn subject(event: &Value) -> String {
     let about = ["involvedObject", "regarding"].iter().find_map(|field| event.get(field)).unwrap_or(&Value::Null);
     let part = |field: &str| about[field].as_str().unwrap_or_default().to_owned();
@@ -214,7 +214,7 @@ fn subject(event: &Value) -> String {
     }
 }
 
-/// Who reported an event.
+/// Reporter of an event.
 fn source(event: &Value) -> String {
     let part = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let component = part(&event["source"]["component"]).or_else(|| part(&event["reportingComponent"]));
@@ -222,7 +222,7 @@ fn source(event: &Value) -> String {
     component.into_iter().chain(host).collect::<Vec<_>>().join(", ")
 }
 
-/// The first of these fields that holds a moment.
+/// The first of these fields with a time.
 fn moment(event: &Value, fields: &[&str], now: Timestamp) -> String {
     let texts = fields.iter().filter_map(|pointer| event.pointer(pointer)?.as_str());
     texts.map(|text| since(text, now)).next().unwrap_or_else(|| UNKNOWN.to_owned())
@@ -237,7 +237,7 @@ fn first_seen(event: &Value, now: Timestamp) -> String {
     moment(event, &["/firstTimestamp", "/eventTime"], now)
 }
 
-/// How often an event has happened.
+/// Number of occurrences of an event.
 fn times(event: &Value) -> String {
     let of = |pointer: &str| event.pointer(pointer).and_then(Value::as_i64).filter(|count| *count > 0);
     of("/series/count").or_else(|| of("/count")).unwrap_or(1).to_string()
@@ -248,21 +248,21 @@ mod tests {
     use super::*;
     use crate::storage::sample;
 
-    fn resource(group: &str, plural: &str, columns: Vec<Column>) -> Resource {
-        Resource { columns, ..sample::resource(group, "v1", "Thing", plural) }
+    fn resource(group: &str, plural: &str, columns: Vec<PrinterColumn>) -> ServedResource {
+        ServedResource { columns, ..sample::resource(group, "v1", "Thing", plural) }
     }
 
-    fn column(name: &str, r#type: &str, priority: i64, json_path: &str) -> Column {
+    fn column(name: &str, r#type: &str, priority: i64, json_path: &str) -> PrinterColumn {
         let (name, r#type, json_path) = (name.to_owned(), r#type.to_owned(), json_path.to_owned());
-        Column { name, r#type, format: String::new(), description: String::new(), priority, json_path }
+        PrinterColumn { name, r#type, format: String::new(), description: String::new(), priority, json_path }
     }
 
     fn now() -> Timestamp {
         "2030-01-01T00:10:00Z".parse().unwrap()
     }
 
-    fn rows(resource: &Resource, object: &Value) -> Value {
-        Tables::of(resource, Include::Nothing).table(&[object], json!({}), now(), true)["rows"].clone()
+    fn rows(resource: &ServedResource, object: &Value) -> Value {
+        TableWriter::new(resource, Include::Nothing).table(&[object], json!({}), now(), true)["rows"].clone()
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
         let none = object(json!({"replicas": null}), json!({}));
         assert_eq!(rows(&things, &none)[0]["cells"], json!(["a", null, null, null, null, null, null, null]));
 
-        let table = |include| Tables::of(&things, include).table(&[&whole], json!({}), now(), true);
+        let table = |include| TableWriter::new(&things, include).table(&[&whole], json!({}), now(), true);
         assert_eq!(table(Include::Nothing)["columnDefinitions"][3]["priority"], 10, "for -o wide");
         let metadata = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
             "metadata": whole["metadata"]});
@@ -305,7 +305,7 @@ mod tests {
         let created = |name: &str, at: &str| json!({"metadata": {"name": name, "creationTimestamp": at}});
         let (a, b) = (created("a", "2030-01-01T00:09:00Z"), created("b", "2029-12-31T00:00:00Z"));
         let metadata = json!({"resourceVersion": "9", "continue": "more"});
-        let tables = Tables::of(&resource("example.com", "things", vec![]), Include::Nothing);
+        let tables = TableWriter::new(&resource("example.com", "things", vec![]), Include::Nothing);
         let table = tables.table(&[&a, &b], metadata.clone(), now(), true);
         assert_eq!(table["rows"], json!([{"cells": ["a", "60s"]}, {"cells": ["b", "24h"]}]));
         assert_eq!(table["metadata"], metadata);

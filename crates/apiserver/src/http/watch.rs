@@ -1,4 +1,4 @@
-//! Watches: existing objects, then events, one line of JSON for each.
+//! Watches: existing objects, then events, as lines of JSON.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,66 +12,66 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use super::answer::Form;
 use super::read::{too_new, version_of};
-use super::request::{Call, Target};
-use super::selector::Selector;
+use super::request::{ApiRequest, RequestTarget};
+use super::response::ResponseForm;
+use super::selector::ObjectSelector;
 use crate::Embedded;
-use crate::storage::registry::{Registry, Resource};
+use crate::storage::kind_schema;
+use crate::storage::registry::{KindRegistry, ServedResource};
 use crate::storage::shape::viewed;
-use crate::storage::status::Failure;
-use crate::storage::store::{self, Happening, Part, within};
-use crate::storage::stored::Stored;
-use crate::storage::structure;
+use crate::storage::status::ApiError;
+use crate::storage::store::{self, KeyRange, WatchEvent, within};
+use crate::storage::stored::StoredEntry;
 
-/// How long a watch lasts that does not say it.
+/// Default duration of a watch.
 const DEFAULT_DURATION: Duration = Duration::from_mins(30);
-/// How long a watch lasts at most.
+/// Maximum duration of a watch.
 const MAX_DURATION: Duration = Duration::from_hours(24);
-/// How often a watch without news is told the version.
+/// Interval of bookmarks in an idle watch.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
-/// The annotation of the bookmark that says that all objects have been sent.
+/// Annotation of the bookmark after all initial objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What a client follows.
-struct Watch {
+/// State of a watch.
+struct WatchStream {
     embedded: Embedded,
-    resource: Arc<Resource>,
+    resource: Arc<ServedResource>,
     kind: Arc<str>,
-    /// The namespace and a slash; empty for all.
+    /// Namespace and slash; empty for all.
     prefix: String,
     /// Empty for all objects.
     key: String,
-    selector: Selector,
-    form: Form,
-    /// Up to which version the client knows everything.
+    selector: ObjectSelector,
+    form: ResponseForm,
+    /// The version up to which the client is informed.
     position: u64,
     news: Receiver<u64>,
     sends_bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    /// What is sent first.
+    /// Data to be sent first.
     ready: Option<Bytes>,
     is_over: bool,
 }
 
-/// From where a watch starts.
+/// Start of a watch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// With all objects there are; the flag says whether their end is announced.
+    /// With all existing objects; the flag requests a bookmark after them.
     Everything(bool),
     Now,
     After(u64),
 }
 
-/// Answers with a stream of events.
+/// Responds with a stream of events.
 pub(super) fn watch(
     embedded: &Embedded,
-    call: &Call,
-    target: &Target,
-    resource: &Arc<Resource>,
-) -> Result<Response<Body>, Failure> {
-    let selector = Selector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
+    call: &ApiRequest,
+    target: &RequestTarget,
+    resource: &Arc<ServedResource>,
+) -> Result<Response<Body>, ApiError> {
+    let selector = ObjectSelector::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
     let start = start(call)?;
     let kind: Arc<str> = resource.store_name().into();
     let duration = call.query.number("timeoutSeconds").filter(|seconds| *seconds > 0);
@@ -82,13 +82,13 @@ pub(super) fn watch(
         false => store::key(&target.namespace, &target.name).to_string(),
     };
     let mut state = embedded.state();
-    let mut watch = Watch {
+    let mut watch = WatchStream {
         embedded: embedded.clone(),
         resource: resource.clone(),
         prefix: if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) },
         key,
         selector,
-        form: Form::of(call),
+        form: ResponseForm::negotiate(call),
         position: state.version,
         news: state.follow(&kind),
         sends_bookmarks: call.query.flag("allowWatchBookmarks"),
@@ -104,7 +104,7 @@ pub(super) fn watch(
         Start::After(version) => watch.position = version,
         Start::Everything(announces_end) => {
             let mut lines = Vec::new();
-            let part = Part { prefix: &watch.prefix, cluster: watch.selector.cluster() };
+            let part = KeyRange { prefix: &watch.prefix, cluster: watch.selector.cluster() };
             let (objects, registry) = (state.objects_of(&watch.kind, part), state.registry.clone());
             drop(state);
             for (key, stored) in within(&objects, &watch.prefix) {
@@ -129,7 +129,7 @@ pub(super) fn watch(
     Ok(response)
 }
 
-fn start(call: &Call) -> Result<Start, Failure> {
+fn start(call: &ApiRequest) -> Result<Start, ApiError> {
     let version = version_of(call.query.text("resourceVersion"))?;
     let match_ = call.query.text("resourceVersionMatch");
     if call.query.has("sendInitialEvents") {
@@ -150,18 +150,18 @@ fn start(call: &Call) -> Result<Start, Failure> {
     Ok(if version == 0 { Start::Everything(false) } else { Start::After(version) })
 }
 
-fn list_options_invalid(field: &str, why: &str) -> Failure {
-    let fault = structure::Fault {
+fn list_options_invalid(field: &str, why: &str) -> ApiError {
+    let fault = kind_schema::ObjectFault {
         kind: schema::field::ErrorKind::Forbidden,
         field: field.to_owned(),
-        value: schema::field::Shown::NOTHING,
+        value: schema::field::ErrorValue::NOTHING,
         detail: why.to_owned(),
     };
-    Failure::invalid("meta.k8s.io", "ListOptions", "", vec![fault])
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![fault])
 }
 
-impl Watch {
-    /// The next lines; none when the watch has ended.
+impl WatchStream {
+    /// The next lines; `None` when the watch has ended.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(ready) = self.ready.take() {
             return Some(ready);
@@ -192,7 +192,7 @@ impl Watch {
         }
     }
 
-    /// What has happened since the last time.
+    /// Events since the last call.
     fn lines(&mut self) -> Vec<u8> {
         let (news, registry, oldest) = {
             let state = self.embedded.state();
@@ -200,7 +200,7 @@ impl Watch {
         };
         let mut lines = Vec::new();
         let Some(happenings) = news.happenings else {
-            let expired = Failure::expired(format!("too old resource version: {} ({oldest})", self.position));
+            let expired = ApiError::expired(format!("too old resource version: {} ({oldest})", self.position));
             write_line("ERROR", &expired.to_value(), &mut lines);
             self.is_over = true;
             return lines;
@@ -216,12 +216,12 @@ impl Watch {
         key.starts_with(&self.prefix) && (self.key.is_empty() || self.key == key)
     }
 
-    /// An object enters the selection, changes in it, or leaves it.
-    fn tell(&self, happening: &Happening, registry: &Registry, lines: &mut Vec<u8>) {
+    /// The event of an object that enters the selection, changes in it, or leaves it.
+    fn tell(&self, happening: &WatchEvent, registry: &KindRegistry, lines: &mut Vec<u8>) {
         if !self.is_about(&happening.key) {
             return;
         }
-        let selected = |stored: &Option<Arc<Stored>>| {
+        let selected = |stored: &Option<Arc<StoredEntry>>| {
             stored.as_ref().is_some_and(|stored| self.selector.selects(registry, &self.resource, stored))
         };
         match (selected(&happening.before), selected(&happening.after)) {
@@ -232,7 +232,7 @@ impl Watch {
                 self.line(what, after, registry, lines);
             }
             (true, false) => {
-                // As it was, in the version in which it is gone.
+                // The last state with the version of the deletion.
                 let Some(before) = &happening.before else { return };
                 let mut object = viewed(registry, &self.resource, before);
                 object["metadata"]["resourceVersion"] = json!(happening.version.to_string());
@@ -241,14 +241,14 @@ impl Watch {
         }
     }
 
-    fn line(&self, what: &str, stored: &Stored, registry: &Registry, lines: &mut Vec<u8>) {
+    fn line(&self, what: &str, stored: &StoredEntry, registry: &KindRegistry, lines: &mut Vec<u8>) {
         write_text(what, &self.form.text(registry, &self.resource, stored), lines);
     }
 
-    /// Says up to which version everything has been said.
+    /// A bookmark with the current version.
     fn bookmark(&self, is_end_of_initial: bool, lines: &mut Vec<u8>) {
         let (api_version, kind) = match self.form {
-            Form::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata".to_owned()),
+            ResponseForm::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata".to_owned()),
             _ => (self.resource.api_version(), self.resource.kind.clone()),
         };
         let mut metadata = json!({"resourceVersion": self.position.to_string(), "creationTimestamp": null});

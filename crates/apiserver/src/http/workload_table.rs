@@ -1,13 +1,13 @@
-//! The columns of the kinds of workload clusters, as kubectl shows them.
+//! Columns of the kinds of workload clusters, as shown by kubectl.
 
 use serde_json::{Value, json};
 
-use super::cells::{AGE, Own, UNKNOWN};
+use super::cells::{AGE, CommonColumn, UNKNOWN};
 
 const NONE: &str = "<none>";
 
-/// The columns, besides the name, of a kind of workload clusters.
-pub(super) fn columns(group: &str, plural: &str) -> Option<&'static [Own]> {
+/// The columns of a kind of workload clusters, besides the name.
+pub(super) fn columns(group: &str, plural: &str) -> Option<&'static [CommonColumn]> {
     match (group, plural) {
         ("", "nodes") => Some(NODE),
         ("", "pods") => Some(POD),
@@ -20,7 +20,7 @@ pub(super) fn columns(group: &str, plural: &str) -> Option<&'static [Own]> {
     }
 }
 
-const NODE: &[Own] = &[
+const NODE: &[CommonColumn] = &[
     ("Status", "string", 0, |node, _| json!(node_status(node))),
     ("Roles", "string", 0, |node, _| json!(roles(node))),
     AGE,
@@ -32,7 +32,7 @@ const NODE: &[Own] = &[
     ("Container-Runtime", "string", 1, |node, _| text(node, "/status/nodeInfo/containerRuntimeVersion", UNKNOWN)),
 ];
 
-const POD: &[Own] = &[
+const POD: &[CommonColumn] = &[
     ("Ready", "string", 0, |pod, _| json!(ready_containers(pod))),
     ("Status", "string", 0, |pod, _| json!(pod_status(pod))),
     ("Restarts", "string", 0, |pod, _| json!(restarts(pod).to_string())),
@@ -43,7 +43,7 @@ const POD: &[Own] = &[
     ("Readiness Gates", "string", 1, |_, _| json!(NONE)),
 ];
 
-const DAEMON_SET: &[Own] = &[
+const DAEMON_SET: &[CommonColumn] = &[
     ("Desired", "integer", 0, |set, _| json!(number(set, "/status/desiredNumberScheduled"))),
     ("Current", "integer", 0, |set, _| json!(number(set, "/status/currentNumberScheduled"))),
     ("Ready", "integer", 0, |set, _| json!(number(set, "/status/numberReady"))),
@@ -56,7 +56,7 @@ const DAEMON_SET: &[Own] = &[
     ("Selector", "string", 1, |set, _| json!(labels(set, "/spec/selector/matchLabels"))),
 ];
 
-const DEPLOYMENT: &[Own] = &[
+const DEPLOYMENT: &[CommonColumn] = &[
     ("Ready", "string", 0, |deployment, _| {
         json!(format!("{}/{}", number(deployment, "/status/readyReplicas"), number(deployment, "/spec/replicas")))
     }),
@@ -68,7 +68,7 @@ const DEPLOYMENT: &[Own] = &[
     ("Selector", "string", 1, |deployment, _| json!(labels(deployment, "/spec/selector/matchLabels"))),
 ];
 
-const VOLUME: &[Own] = &[
+const VOLUME: &[CommonColumn] = &[
     ("Capacity", "string", 0, |volume, _| text(volume, "/spec/capacity/storage", "")),
     ("Access Modes", "string", 0, |volume, _| json!(access_modes(volume, "/spec/accessModes"))),
     ("Reclaim Policy", "string", 0, |volume, _| text(volume, "/spec/persistentVolumeReclaimPolicy", "")),
@@ -80,7 +80,7 @@ const VOLUME: &[Own] = &[
     ("VolumeMode", "string", 1, |volume, _| text(volume, "/spec/volumeMode", "<unset>")),
 ];
 
-const CLAIM: &[Own] = &[
+const CLAIM: &[CommonColumn] = &[
     ("Status", "string", 0, |claim, _| json!(phase(claim))),
     ("Volume", "string", 0, |claim, _| text(claim, "/spec/volumeName", "")),
     ("Capacity", "string", 0, |claim, _| text(claim, "/status/capacity/storage", "")),
@@ -90,7 +90,7 @@ const CLAIM: &[Own] = &[
     ("VolumeMode", "string", 1, |claim, _| text(claim, "/spec/volumeMode", "<unset>")),
 ];
 
-const ATTACHMENT: &[Own] = &[
+const ATTACHMENT: &[CommonColumn] = &[
     ("Attacher", "string", 0, |attachment, _| text(attachment, "/spec/attacher", "")),
     ("PV", "string", 0, |attachment, _| text(attachment, "/spec/source/persistentVolumeName", "")),
     ("Node", "string", 0, |attachment, _| text(attachment, "/spec/nodeName", "")),
@@ -98,7 +98,7 @@ const ATTACHMENT: &[Own] = &[
     AGE,
 ];
 
-/// A text of an object, or what stands in its place when there is none.
+/// A string of an object, or a placeholder if it is absent.
 fn text(object: &Value, pointer: &str, absent: &str) -> Value {
     let text = object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
     json!(text.unwrap_or(absent))
@@ -120,7 +120,7 @@ fn is_being_deleted(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
 }
 
-/// Whether the Node is ready, and whether Pods are scheduled to it.
+/// Whether the Node is ready and schedulable.
 fn node_status(node: &Value) -> String {
     let ready = entries(node, "/status/conditions").find(|condition| condition["type"] == "Ready");
     let ready = match ready.map(|condition| condition["status"] == "True") {
@@ -132,7 +132,7 @@ fn node_status(node: &Value) -> String {
     if is_cordoned { format!("{ready},SchedulingDisabled") } else { ready.to_owned() }
 }
 
-/// The roles that the labels of a Node name, sorted.
+/// Roles of a Node by its labels, sorted.
 fn roles(node: &Value) -> String {
     let labels = node.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
     let role = |(name, value): (&String, &Value)| match name.strip_prefix("node-role.kubernetes.io/") {
@@ -160,7 +160,7 @@ fn restarts(pod: &Value) -> i64 {
     entries(pod, "/status/containerStatuses").map(|status| number(status, "/restartCount")).sum()
 }
 
-/// In one word what a Pod does: why it or one of its containers does not run, or else its phase.
+/// Status of a Pod in one word: the reason why it or a container does not run, or else its phase.
 fn pod_status(pod: &Value) -> String {
     let reason = pod.pointer("/status/reason").and_then(Value::as_str).filter(|reason| !reason.is_empty());
     if is_being_deleted(pod) {
@@ -176,7 +176,7 @@ fn pod_status(pod: &Value) -> String {
 
 const UNKNOWN_STATUS: &str = "Unknown";
 
-/// Why a container does not run; none when it does, or when nothing is known of it.
+/// Reason why a container does not run; `None` if it runs, or is unknown.
 fn stopped(status: &Value) -> Option<String> {
     let said = |pointer: &str| status.pointer(pointer).and_then(Value::as_str).filter(|reason| !reason.is_empty());
     if let Some(reason) = said("/state/waiting/reason").or_else(|| said("/state/terminated/reason")) {
@@ -197,7 +197,7 @@ fn phase(object: &Value) -> String {
     object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A field of the containers of a template, separated by commas.
+/// A field of the containers of a template, comma-separated.
 fn containers(object: &Value, field: &str) -> String {
     let each = entries(object, "/spec/template/spec/containers").filter_map(|container| container[field].as_str());
     each.collect::<Vec<_>>().join(",")

@@ -1,4 +1,4 @@
-//! Creates, updates and patches, with the steps in the order of an API server.
+//! Creates, updates and patches, in the order of an API server.
 //!
 //! ```text
 //! live ─► draft (the request, merged) ─► managers ─► mutating admission ─► prepared ─► judged ─► validating admission
@@ -14,34 +14,34 @@ use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::answer::{Answer, Form};
-use super::decode::{self, Body};
-use super::request::{Call, FieldValidation, Target, Verb};
+use super::decode::{self, DecodedBody};
+use super::request::{ApiRequest, FieldValidation, RequestTarget, Verb};
+use super::response::{ApiResponse, ResponseForm};
 use crate::Embedded;
-use crate::admission::Asked;
+use crate::admission::AdmissionAttributes;
 use crate::storage::builtin::Builtin;
 use crate::storage::definition::{self, text};
+use crate::storage::kind_schema::ObjectFault;
 use crate::storage::metadata;
 use crate::storage::random;
-use crate::storage::registry::{Registry, Resource};
+use crate::storage::registry::{KindRegistry, ServedResource};
 use crate::storage::shape::{self, storage_group, viewed};
-use crate::storage::status::Failure;
-use crate::storage::store::{State, StoreKey};
-use crate::storage::stored::{Holds, Stored};
-use crate::storage::structure::Fault;
-use schema::field::{ErrorKind, Shown};
-use schema::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
+use crate::storage::status::ApiError;
+use crate::storage::store::{StoreKey, StoreState};
+use crate::storage::stored::{DeletionState, StoredEntry};
+use schema::field::{ErrorKind, ErrorValue};
+use schema::ssa::{self, ElementPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
-/// For how long a write that does not depend on the stored object is tried while others write the object.
+/// Maximum time for retrying a write that does not depend on the stored object while it changes concurrently.
 /// kube-apiserver has the same limit for patches.
 const PATIENCE: Duration = Duration::from_secs(34);
 
-/// A write that is being carried out.
-pub(super) struct Write<'a> {
+/// A write in progress.
+pub(super) struct WriteOperation<'a> {
     pub embedded: &'a Embedded,
-    pub call: &'a Call,
-    pub target: &'a Target,
-    pub resource: &'a Arc<Resource>,
+    pub call: &'a ApiRequest,
+    pub target: &'a RequestTarget,
+    pub resource: &'a Arc<ServedResource>,
     pub verb: Verb,
     pub is_dry_run: bool,
     pub validation: FieldValidation,
@@ -51,73 +51,75 @@ pub(super) struct Write<'a> {
     pub warnings: Vec<String>,
 }
 
-/// What will be stored.
-pub(super) struct Draft {
+/// An object to be stored.
+pub(super) struct ObjectDraft {
     pub object: Value,
-    /// Whether it must be stored upon what it was made of.
+    /// Whether the stored object must be unchanged since it was read.
     pub is_conditional: bool,
 }
 
-/// How a write ended.
-enum Ended {
-    Created(Written),
-    Written(Written),
-    /// Another client has written the object since.
+/// Outcome of a write.
+enum WriteOutcome {
+    Created(WrittenObject),
+    Written(WrittenObject),
+    /// The object has changed concurrently.
     Moved,
 }
 
-/// The object that a write has made.
-enum Written {
+/// The written object.
+enum WrittenObject {
     /// In the version of the request.
     Object(Value),
-    /// As it is stored, which is the version of the request.
-    Stored(Arc<Stored>),
+    /// As stored, if that is the version of the request.
+    Stored(Arc<StoredEntry>),
 }
 
-impl Write<'_> {
-    /// Carries the write out.
-    pub(super) async fn run(mut self) -> Result<Answer, Failure> {
+impl WriteOperation<'_> {
+    /// Runs the write.
+    pub(super) async fn run(mut self) -> Result<ApiResponse, ApiError> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let given = self.warnings.len();
             let outcome = self.attempt().await;
             let (code, written) = match outcome {
-                Ok(Ended::Created(written)) => (StatusCode::CREATED, written),
-                Ok(Ended::Written(written)) => (StatusCode::OK, written),
-                Ok(Ended::Moved) => {
+                Ok(WriteOutcome::Created(written)) => (StatusCode::CREATED, written),
+                Ok(WriteOutcome::Written(written)) => (StatusCode::OK, written),
+                Ok(WriteOutcome::Moved) => {
                     self.warnings.truncate(given);
                     yield_now().await;
                     continue;
                 }
-                Err(failure) => return Ok(Answer::from(failure).with_warnings(self.warnings)),
+                Err(failure) => return Ok(ApiResponse::from(failure).with_warnings(self.warnings)),
             };
             return Ok(self.answer(code, written).with_warnings(self.warnings));
         }
-        Err(Failure::modified(self.resource, &self.target.name))
+        Err(ApiError::modified(self.resource, &self.target.name))
     }
 
-    fn answer(&self, code: StatusCode, written: Written) -> Answer {
-        let form = Form::of(self.call);
+    fn answer(&self, code: StatusCode, written: WrittenObject) -> ApiResponse {
+        let form = ResponseForm::negotiate(self.call);
         let object = match written {
-            Written::Stored(stored) if form == Form::Whole && self.target.subresource != "scale" => {
-                return Answer::from_text(code, stored.text().clone());
+            WrittenObject::Stored(stored) if form == ResponseForm::Whole && self.target.subresource != "scale" => {
+                return ApiResponse::from_text(code, stored.text().clone());
             }
-            Written::Stored(stored) => stored.decode(),
-            Written::Object(object) => object,
+            WrittenObject::Stored(stored) => stored.decode(),
+            WrittenObject::Object(object) => object,
         };
         match self.target.subresource.as_str() {
-            "scale" => Answer::of(code, &super::scale::of(self.resource, &object).unwrap_or(object)),
-            _ => Answer::of(code, &form.object(self.resource, object)),
+            "scale" => {
+                ApiResponse::from_json(code, &super::scale::read_scale(self.resource, &object).unwrap_or(object))
+            }
+            _ => ApiResponse::from_json(code, &form.object(self.resource, object)),
         }
     }
 
-    async fn attempt(&mut self) -> Result<Ended, Failure> {
+    async fn attempt(&mut self) -> Result<WriteOutcome, ApiError> {
         let (registry, live) = {
             let state = self.embedded.state();
             self.namespace_takes(&state)?;
             let live = match self.verb == Verb::Create || self.target.name.is_empty() {
                 true => None,
-                false => state.get(&StoreKey::of(self.resource, &self.target.namespace, &self.target.name)).cloned(),
+                false => state.get(&StoreKey::new(self.resource, &self.target.namespace, &self.target.name)).cloned(),
             };
             (state.registry.clone(), live)
         };
@@ -128,7 +130,7 @@ impl Write<'_> {
         let mut object = draft.object;
         let name = text(&object, "/metadata/name").to_owned();
         let resource = self.resource.clone();
-        let asked = Asked {
+        let asked = AdmissionAttributes {
             group: &resource.group,
             version: &resource.version,
             resource: &resource.plural,
@@ -136,7 +138,7 @@ impl Write<'_> {
             operation: if old.is_some() { "UPDATE" } else { "CREATE" },
             namespace: &self.target.namespace,
         };
-        let review = super::admit::Review {
+        let review = super::admit::WriteReview {
             asked: &asked,
             resource: &resource,
             name: &name,
@@ -156,14 +158,14 @@ impl Write<'_> {
             faults.extend(schema.broken_rules(&object, old, &faults));
         }
         if !faults.is_empty() {
-            return Err(Failure::invalid(&resource.group, &resource.kind, text(&object, "/metadata/name"), faults));
+            return Err(ApiError::invalid(&resource.group, &resource.kind, text(&object, "/metadata/name"), faults));
         }
         review.validate(admission.as_deref(), &object, &mut self.warnings).await?;
         self.commit(&registry, live.as_ref(), old, object, is_conditional)
     }
 
-    /// Whether the namespace is there, and takes new objects.
-    fn namespace_takes(&self, state: &State) -> Result<(), Failure> {
+    /// Checks that the namespace exists and accepts new objects.
+    fn namespace_takes(&self, state: &StoreState) -> Result<(), ApiError> {
         let namespace = &self.target.namespace;
         if self.verb == Verb::Create {
             definition::refuse_if_withdrawn(state, self.resource)?;
@@ -172,13 +174,13 @@ impl Write<'_> {
             return Ok(());
         }
         if !state.has_namespace(namespace) {
-            let exists = state.get(&StoreKey::of(self.resource, namespace, &self.target.name)).is_some();
-            return if exists { Ok(()) } else { Err(Failure::no_namespace(namespace)) };
+            let exists = state.get(&StoreKey::new(self.resource, namespace, &self.target.name)).is_some();
+            return if exists { Ok(()) } else { Err(ApiError::no_namespace(namespace)) };
         }
         if self.verb == Verb::Create && state.is_being_emptied(namespace) {
             let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
             let name = serde_json::from_slice::<Value>(&self.call.body).unwrap_or_default();
-            let mut failure = Failure::forbidden(self.resource, text(&name, "/metadata/name"), &why);
+            let mut failure = ApiError::forbidden(self.resource, text(&name, "/metadata/name"), &why);
             failure.details.insert(
                 "causes".to_owned(),
                 json!([{"reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"),
@@ -189,8 +191,8 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// What the request makes of the live object, with its managers.
-    fn draft(&mut self, live: Option<&Value>) -> Result<Draft, Failure> {
+    /// The requested object with its managers.
+    fn draft(&mut self, live: Option<&Value>) -> Result<ObjectDraft, ApiError> {
         match self.verb {
             Verb::Create => {
                 let body = decode::body(self.call)?;
@@ -198,18 +200,18 @@ impl Write<'_> {
                 self.placed(&mut object, "")?;
                 if !matches!(text(&object, "/metadata/resourceVersion"), "" | "0") {
                     let message = "resourceVersion should not be set on objects to be created";
-                    return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", message));
+                    return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message));
                 }
                 self.named(&mut object);
                 let object = self.managed(None, object)?;
-                Ok(Draft { object, is_conditional: true })
+                Ok(ObjectDraft { object, is_conditional: true })
             }
             Verb::Update => self.update(live),
             _ => self.patch(live),
         }
     }
 
-    fn update(&mut self, live: Option<&Value>) -> Result<Draft, Failure> {
+    fn update(&mut self, live: Option<&Value>) -> Result<ObjectDraft, ApiError> {
         let body = decode::body(self.call)?;
         let mut object = match self.target.subresource.as_str() {
             "scale" => self.scaled(live, &body.value)?,
@@ -220,10 +222,10 @@ impl Write<'_> {
         let may_create = self.resource.builtin.is_some_and(Builtin::is_created_by_updates);
         let Some(live) = live else {
             if !may_create || !self.target.subresource.is_empty() {
-                return Err(Failure::not_found(self.resource, &name));
+                return Err(ApiError::not_found(self.resource, &name));
             }
             let object = self.managed(None, object)?;
-            return Ok(Draft { object, is_conditional: false });
+            return Ok(ObjectDraft { object, is_conditional: false });
         };
         self.expected(&object, live)?;
         let given = text(&object, "/metadata/resourceVersion");
@@ -232,56 +234,56 @@ impl Write<'_> {
             return Err(unversioned(self.resource, &name));
         }
         let object = self.managed(Some(live), object)?;
-        Ok(Draft { object, is_conditional })
+        Ok(ObjectDraft { object, is_conditional })
     }
 
     /// The object with the replicas of a scale.
-    pub(super) fn scaled(&self, live: Option<&Value>, scale: &Value) -> Result<Value, Failure> {
-        let live = live.ok_or_else(|| Failure::not_found(self.resource, &self.target.name))?;
-        super::scale::applied(self.resource, live, scale).ok_or_else(Failure::no_such_path)
+    pub(super) fn scaled(&self, live: Option<&Value>, scale: &Value) -> Result<Value, ApiError> {
+        let live = live.ok_or_else(|| ApiError::not_found(self.resource, &self.target.name))?;
+        super::scale::applied(self.resource, live, scale).ok_or_else(ApiError::no_such_path)
     }
 
-    /// Whether the object is the one that the client means.
-    fn expected(&self, object: &Value, live: &Value) -> Result<(), Failure> {
+    /// Whether the object satisfies the preconditions of the client.
+    fn expected(&self, object: &Value, live: &Value) -> Result<(), ApiError> {
         let (uid, own) = (text(object, "/metadata/uid"), text(live, "/metadata/uid"));
         if !uid.is_empty() && uid != own {
-            let place = StoreKey::of(self.resource, &self.target.namespace, &self.target.name);
-            return Err(Failure::another(self.resource, &place, &self.target.name, uid, own));
+            let place = StoreKey::new(self.resource, &self.target.namespace, &self.target.name);
+            return Err(ApiError::another(self.resource, &place, &self.target.name, uid, own));
         }
         self.is_current(object, live)
     }
 
-    /// Whether the object is unchanged since the client read it, if the client sends a resourceVersion.
-    pub(super) fn is_current(&self, object: &Value, live: &Value) -> Result<(), Failure> {
+    /// Whether the object has the resourceVersion that the client sent, if any.
+    pub(super) fn is_current(&self, object: &Value, live: &Value) -> Result<(), ApiError> {
         let given = text(object, "/metadata/resourceVersion");
         if !matches!(given, "" | "0") && given != text(live, "/metadata/resourceVersion") {
-            return Err(Failure::modified(self.resource, &self.target.name));
+            return Err(ApiError::modified(self.resource, &self.target.name));
         }
         Ok(())
     }
 
-    /// Reads an object, with warnings as the client wants them.
-    pub(super) fn read(&mut self, body: Body) -> Result<Value, Failure> {
+    /// Decodes an object, with warnings as requested by the client.
+    pub(super) fn read(&mut self, body: DecodedBody) -> Result<Value, ApiError> {
         decode::object(self.resource, body, self.validation, &mut self.warnings)
     }
 
-    /// Puts the object where the path says; `name` is empty when the path does not name it.
-    pub(super) fn placed(&self, object: &mut Value, name: &str) -> Result<(), Failure> {
+    /// Sets name and namespace by the path; `name` is empty if the path does not contain it.
+    pub(super) fn placed(&self, object: &mut Value, name: &str) -> Result<(), ApiError> {
         let given = text(object, "/metadata/name");
         if !name.is_empty() && given.is_empty() {
-            return Err(Failure::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "the name of the object ({name} based on URL) was undeterminable: name must be provided"
             )));
         }
         if !name.is_empty() && given != name {
-            return Err(Failure::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
         let namespace = &self.target.namespace;
         let given = text(object, "/metadata/namespace");
         if !given.is_empty() && !namespace.is_empty() && given != namespace {
-            return Err(Failure::bad_request(match name {
+            return Err(ApiError::bad_request(match name {
                 "" => {
                     "the namespace of the provided object does not match the namespace sent on the request".to_owned()
                 }
@@ -299,43 +301,43 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Makes a name where only its beginning is given.
+    /// Generates a name from `generateName`.
     fn named(&self, object: &mut Value) {
         let begin = text(object, "/metadata/generateName").to_owned();
         if text(object, "/metadata/name").is_empty() && !begin.is_empty() {
             object["metadata"]["name"] = json!(format!("{begin}{}", random::suffix()));
-            // Namespaces bear their name as a label.
+            // Namespaces have their name as a label.
             if let Some(builtin) = self.resource.builtin {
                 builtin.complete(object);
             }
         }
     }
 
-    /// Fields that a write to this end point gives no ownership of.
+    /// Fields whose writes at this endpoint give no ownership.
     pub(super) fn reset(&self) -> FieldSet {
         let path = match self.target.subresource.as_str() {
             "status" => "spec",
             _ if self.resource.has_status => "status",
             _ => return FieldSet::default(),
         };
-        FieldSet::of([FieldPath::of(&[path]).0.as_slice()])
+        FieldSet::from_paths([ElementPath::from_fields(&[path]).0.as_slice()])
     }
 
     /// The object with its managers after an update.
-    pub(super) fn managed(&self, live: Option<&Value>, object: Value) -> Result<Value, Failure> {
+    pub(super) fn managed(&self, live: Option<&Value>, object: Value) -> Result<Value, ApiError> {
         let (api_version, merging, reset) = (self.resource.api_version(), self.resource.merging(), self.reset());
         let subresource = &self.target.subresource;
         let convert = self.converter();
-        let request = ssa::Request {
+        let request = ssa::ApplyRequest {
             subresource,
             reset: &reset,
             convert: Some(&convert),
-            ..ssa::Request::new(&self.manager, &api_version, &self.now, &merging)
+            ..ssa::ApplyRequest::new(&self.manager, &api_version, &self.now, &merging)
         };
         let before = live.and_then(|live| ManagedFields::all_of(live).ok()).unwrap_or_default();
         let managers = managers_of_update(live.unwrap_or(&Value::Null), &object, subresource);
         let managers = ssa::update(live, &object, &managers, &request)
-            .map_err(|refused| Failure::internal(refused.to_string()))?;
+            .map_err(|refused| ApiError::internal(refused.to_string()))?;
         let is_same = live.is_some_and(|live| without_managers(live) == without_managers(&object));
         let managers = match (live, self.resource.builtin) {
             (None, Some(builtin)) => without_blanks(managers, &builtin.blanks(&object)),
@@ -345,8 +347,8 @@ impl Write<'_> {
         Ok(with_managers(object, if kept { &before } else { &managers }))
     }
 
-    /// Objects in other versions of their kind.
-    pub(super) fn converter(&self) -> impl Fn(&Value, &str) -> Result<ssa::Conversion, String> + use<> {
+    /// Converter of objects between versions of their kind.
+    pub(super) fn converter(&self) -> impl Fn(&Value, &str) -> Result<ssa::ConvertedObject, String> + use<> {
         let registry = self.embedded.registry();
         let resource = self.resource.clone();
         move |object: &Value, api_version: &str| {
@@ -359,8 +361,8 @@ impl Write<'_> {
         }
     }
 
-    /// The object in its stored form: what the server writes itself, and what this end point does not write.
-    fn prepared(&self, mut object: Value, old: Option<&Value>) -> (Value, Vec<Fault>) {
+    /// The object in its stored form: with fields set by the server, and fields that this endpoint does not write.
+    fn prepared(&self, mut object: Value, old: Option<&Value>) -> (Value, Vec<ObjectFault>) {
         let builtin = self.resource.builtin;
         let counts = builtin.is_none_or(Builtin::has_generation);
         let Some(old) = old else {
@@ -381,7 +383,7 @@ impl Write<'_> {
         if self.target.subresource == "status" {
             return (with_status(old, object), Vec::new());
         }
-        // A server looks at this twice, and says it twice.
+        // A server validates metadata twice, and reports errors twice.
         let faults = metadata::keep(&mut object, old);
         let faults = faults.iter().chain(&faults).cloned().collect();
         if self.resource.has_status
@@ -404,7 +406,7 @@ impl Write<'_> {
         (object, faults)
     }
 
-    /// Gives a new object its identity.
+    /// Sets the identity of a new object.
     fn born(&self, object: &mut Value, counts: bool) {
         let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
         for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"] {
@@ -420,8 +422,8 @@ impl Write<'_> {
         }
     }
 
-    /// What is wrong with an object besides its metadata.
-    fn judged(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    /// Errors of an object apart from its metadata.
+    fn judged(&self, object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
         let mut faults = match self.resource.builtin {
             Some(Builtin::CustomResourceDefinition) => definition::faults(object),
             Some(builtin) => builtin.faults(object, old),
@@ -434,57 +436,58 @@ impl Write<'_> {
         faults
     }
 
-    /// Stores the object, unless there is nothing to store.
+    /// Stores the object, unless it is unchanged.
     fn commit(
         &self,
-        registry: &Registry,
-        live: Option<&Arc<Stored>>,
+        registry: &KindRegistry,
+        live: Option<&Arc<StoredEntry>>,
         old: Option<&Value>,
         object: Value,
         is_conditional: bool,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<WriteOutcome, ApiError> {
         let name = text(&object, "/metadata/name").to_owned();
-        let place = StoreKey::of(self.resource, &self.target.namespace, &name);
+        let place = StoreKey::new(self.resource, &self.target.namespace, &name);
         let mut state = self.embedded.state();
         let current = state.get(&place);
         let has_moved = match (live, current) {
             (None, None) => false,
             (Some(live), Some(current)) => !Arc::ptr_eq(live, current),
             (None, Some(_)) if self.verb == Verb::Create => {
-                return Err(Failure::already_exists(self.resource, &name));
+                return Err(ApiError::already_exists(self.resource, &name));
             }
             (None, Some(_)) | (Some(_), None) => true,
         };
         if has_moved {
             return match is_conditional && live.is_some() {
-                true => Err(Failure::modified(self.resource, &name)),
-                false => Ok(Ended::Moved),
+                true => Err(ApiError::modified(self.resource, &name)),
+                false => Ok(WriteOutcome::Moved),
             };
         }
         self.namespace_takes(&state)?;
         if old == Some(&object) {
-            return Ok(Ended::Written(Written::Object(object)));
+            return Ok(WriteOutcome::Written(WrittenObject::Object(object)));
         }
-        let ended = |written| if old.is_some() { Ended::Written(written) } else { Ended::Created(written) };
+        let ended =
+            |written| if old.is_some() { WriteOutcome::Written(written) } else { WriteOutcome::Created(written) };
         if self.is_dry_run {
-            return Ok(ended(Written::Object(object)));
+            return Ok(ended(WrittenObject::Object(object)));
         }
-        let holds = Holds::read(&object);
+        let holds = DeletionState::read(&object);
         if holds.is_being_deleted && !holds.any() {
-            // It goes as it was.
+            // Removed with its last state.
             state.remove(&place);
             state.settle(&self.now);
-            return Ok(ended(Written::Object(object)));
+            return Ok(ended(WrittenObject::Object(object)));
         }
         let storage = registry.stored(storage_group(self.resource), &self.resource.plural);
         let storage = storage.filter(|storage| storage.api_version() != self.resource.api_version());
         let written = match storage {
-            None => Written::Stored(state.put(&place, object)),
+            None => WrittenObject::Stored(state.put(&place, object)),
             Some(storage) => {
                 let stored = state.put(&place, shape::converted(registry, &object, storage)?);
                 let mut object = object;
                 object["metadata"]["resourceVersion"] = json!(stored.version.to_string());
-                Written::Object(object)
+                WrittenObject::Object(object)
             }
         };
         if self.resource.builtin == Some(Builtin::Event) {
@@ -495,15 +498,15 @@ impl Write<'_> {
     }
 }
 
-/// The managers of a new object, without what objects of its kind have before a client sets it.
+/// The managers of a new object, without fields that objects of its kind have by default.
 fn without_blanks(managers: Vec<ManagedFields>, blanks: &[&[&str]]) -> Vec<ManagedFields> {
-    let blanks: Vec<FieldPath> = blanks.iter().map(|path| FieldPath::of(path)).collect();
-    let blanks = FieldSet::of(blanks.iter().map(|path| path.0.as_slice()));
+    let blanks: Vec<ElementPath> = blanks.iter().map(|path| ElementPath::from_fields(path)).collect();
+    let blanks = FieldSet::from_paths(blanks.iter().map(|path| path.0.as_slice()));
     let lean = |entry: ManagedFields| ManagedFields { fields: entry.fields.difference(&blanks), ..entry };
     managers.into_iter().map(lean).filter(|entry| !entry.fields.is_empty()).collect()
 }
 
-/// Whether two objects differ in what the generation counts: everything but metadata.
+/// Whether two objects differ in fields that count for the generation: all but metadata.
 fn has_other_content(object: &Value, old: &Value) -> bool {
     fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
         object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata")
@@ -511,7 +514,7 @@ fn has_other_content(object: &Value, old: &Value) -> bool {
     !content(object).eq(content(old))
 }
 
-/// The object without its managers, and without what a client may leave out.
+/// The object without its managers, and without optional server fields.
 fn without_managers(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
@@ -530,7 +533,7 @@ fn without_managers(object: &Value) -> Value {
     object
 }
 
-/// The live object with the status and the managers of the request.
+/// The live object with the status and managers of the request.
 fn with_status(old: &Value, mut sent: Value) -> Value {
     let mut object = old.clone();
     let (status, managers) = (sent["status"].take(), sent["metadata"]["managedFields"].take());
@@ -548,15 +551,15 @@ fn with_status(old: &Value, mut sent: Value) -> Value {
     object
 }
 
-fn unversioned(resource: &Resource, name: &str) -> Failure {
-    let fault = Fault {
+fn unversioned(resource: &ServedResource, name: &str) -> ApiError {
+    let fault = ObjectFault {
         kind: ErrorKind::Invalid,
         field: "metadata.resourceVersion".to_owned(),
-        value: Shown::from(0),
+        value: ErrorValue::from(0),
         detail: "must be specified for an update".to_owned(),
     };
-    let mut failure = Failure::invalid(&resource.group, &resource.plural, name, vec![fault]);
-    // The server shows this number, and no other, in its own way.
+    let mut failure = ApiError::invalid(&resource.group, &resource.plural, name, vec![fault]);
+    // A server formats this number differently.
     failure.message = failure.message.replace("Invalid value: 0:", "Invalid value: 0x0:");
     if let Some(Value::String(message)) =
         failure.details.get_mut("causes").and_then(|causes| causes.pointer_mut("/0/message"))

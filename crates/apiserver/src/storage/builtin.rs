@@ -4,15 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::structure::Fault;
-use schema::field::{ErrorKind, Shown};
+use super::kind_schema::ObjectFault;
+use schema::field::{ErrorKind, ErrorValue};
 
 /// The group of CustomResourceDefinitions.
 pub(super) const EXTENSIONS: &str = "apiextensions.k8s.io";
 /// The newer group of Events.
 pub(super) const EVENTS: &str = "events.k8s.io";
 
-/// A kind of the server itself.
+/// A built-in kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
     ConfigMap,
@@ -35,7 +35,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// Whether an update may do without a resourceVersion.
+    /// Whether an update may omit the resourceVersion.
     pub(crate) fn may_be_updated_blindly(self) -> bool {
         matches!(
             self,
@@ -68,7 +68,7 @@ impl Builtin {
         )
     }
 
-    /// Whether a new object keeps the status that it is created with: a Node reports its own.
+    /// Whether a new object keeps its status: a Node reports it when created.
     pub(crate) fn is_created_with_status(self) -> bool {
         self == Builtin::Node
     }
@@ -78,12 +78,12 @@ impl Builtin {
         self == Builtin::Pod
     }
 
-    /// Whether an update creates what is absent.
+    /// Whether an update creates a missing object.
     pub(crate) fn is_created_by_updates(self) -> bool {
         matches!(self, Builtin::Event | Builtin::Lease)
     }
 
-    /// Whether a deletion answers with the object instead of a Status.
+    /// Whether a deletion responds with the object instead of a Status.
     pub(crate) fn is_returned_when_deleted(self) -> bool {
         matches!(
             self,
@@ -91,7 +91,7 @@ impl Builtin {
         )
     }
 
-    /// Whether the server counts changes of the spec.
+    /// Whether the server maintains the generation.
     pub(crate) fn has_generation(self) -> bool {
         matches!(
             self,
@@ -103,7 +103,7 @@ impl Builtin {
         )
     }
 
-    /// How selectors read a field that an object does not have: switches are off.
+    /// How selectors read an absent field: booleans are false.
     pub(crate) fn absent(self, field: &str) -> &'static str {
         match (self, field) {
             (Builtin::Node, "spec.unschedulable") | (Builtin::Pod, "spec.hostNetwork") => "false",
@@ -111,7 +111,7 @@ impl Builtin {
         }
     }
 
-    /// Fields by which selectors may select, with their JSON paths.
+    /// Selectable fields with their JSON paths.
     pub(crate) fn selectable(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Builtin::Event => &[
@@ -145,7 +145,7 @@ impl Builtin {
         }
     }
 
-    /// What objects of the kind have before a client sets it, as far as it is still so.
+    /// Fields that the server defaults, as far as they are unchanged.
     pub(crate) fn blanks(self, object: &Value) -> Vec<&'static [&'static str]> {
         let all: &[&'static [&'static str]] = match self {
             Builtin::CustomResourceDefinition => &[&["spec"], &["spec", "names"]],
@@ -166,7 +166,7 @@ impl Builtin {
         all.iter().copied().filter(|path| at(path).is_none_or(is_blank)).collect()
     }
 
-    /// Completes an object that is created or written.
+    /// Completes an object that is created or updated.
     pub(crate) fn complete(self, object: &mut Value) {
         match self {
             Builtin::Event => complete_event(object),
@@ -176,7 +176,7 @@ impl Builtin {
         }
     }
 
-    /// What the server does to a new object before it stores it.
+    /// Completes a new object before it is stored.
     pub(crate) fn prepare_new(self, object: &mut Value) {
         match self {
             Builtin::Namespace => prepare_new_namespace(object),
@@ -196,8 +196,8 @@ impl Builtin {
         }
     }
 
-    /// What is wrong with an object that its schema cannot say.
-    pub(crate) fn faults(self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    /// Errors of an object beyond its schema.
+    pub(crate) fn faults(self, object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
         match self {
             Builtin::Secret => secret_faults(object, old),
             Builtin::ConfigMap => immutable_faults(object, old, &["data", "binaryData"]),
@@ -207,7 +207,7 @@ impl Builtin {
     }
 }
 
-/// Some fields of Events are there even when no client has set them.
+/// Fields of Events that are present even if no client has set them.
 fn complete_event(object: &mut Value) {
     let is_newer = object["apiVersion"].as_str().is_some_and(|version| version.starts_with(EVENTS));
     let Value::Object(members) = object else { return };
@@ -243,7 +243,7 @@ fn prepare_new_namespace(object: &mut Value) {
     }
 }
 
-/// `stringData` is written into `data`, and a Secret without a type is opaque.
+/// Merges `stringData` into `data`, and defaults the type of a Secret.
 fn complete_secret(object: &mut Value) {
     let Value::Object(members) = object else { return };
     if let Some(Value::Object(texts)) = members.remove("stringData") {
@@ -263,23 +263,23 @@ fn complete_secret(object: &mut Value) {
     }
 }
 
-fn fault(kind: ErrorKind, field: &str, value: Shown, detail: &str) -> Fault {
-    Fault { kind, field: field.to_owned(), value, detail: detail.to_owned() }
+fn fault(kind: ErrorKind, field: &str, value: ErrorValue, detail: &str) -> ObjectFault {
+    ObjectFault { kind, field: field.to_owned(), value, detail: detail.to_owned() }
 }
 
-fn secret_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
+fn secret_faults(object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
     let mut faults = immutable_faults(object, old, &["data"]);
     if let Some(old) = old
         && old.get("type") != object.get("type")
     {
-        let value = object.get("type").map_or(Shown::NOTHING, Shown::bounded);
+        let value = object.get("type").map_or(ErrorValue::NOTHING, ErrorValue::bounded);
         faults.push(fault(ErrorKind::Invalid, "type", value, "field is immutable"));
     }
     faults
 }
 
-/// A Node keeps the provider ID that it has.
-fn node_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
+/// A Node keeps its provider ID.
+fn node_faults(object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
     let provider = |node: &Value| {
         node.pointer("/spec/providerID").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
     };
@@ -288,27 +288,27 @@ fn node_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
         return Vec::new();
     }
     let detail = "node updates may not change providerID except from \"\" to valid";
-    vec![fault(ErrorKind::Forbidden, "spec.providerID", Shown::NOTHING, detail)]
+    vec![fault(ErrorKind::Forbidden, "spec.providerID", ErrorValue::NOTHING, detail)]
 }
 
-/// An object that is immutable keeps these fields, and stays immutable.
-fn immutable_faults(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<Fault> {
+/// An immutable object keeps these fields, and stays immutable.
+fn immutable_faults(object: &Value, old: Option<&Value>, fields: &[&str]) -> Vec<ObjectFault> {
     let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else { return Vec::new() };
     let mut faults = Vec::new();
     let detail = "field is immutable when `immutable` is set";
     if object.get("immutable") != Some(&Value::Bool(true)) {
-        faults.push(fault(ErrorKind::Forbidden, "immutable", Shown::NOTHING, detail));
+        faults.push(fault(ErrorKind::Forbidden, "immutable", ErrorValue::NOTHING, detail));
     }
     let empty = Value::Object(Map::new());
     for name in fields {
         if old.get(name).unwrap_or(&empty) != object.get(name).unwrap_or(&empty) {
-            faults.push(fault(ErrorKind::Forbidden, name, Shown::NOTHING, detail));
+            faults.push(fault(ErrorKind::Forbidden, name, ErrorValue::NOTHING, detail));
         }
     }
     faults
 }
 
-/// Which fields of an Event its two groups name differently: the core group's name first.
+/// Fields of Events with different names in the two groups: the name in the core group first.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -319,7 +319,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-/// Renames the fields of an Event as the group of the new version has them.
+/// Renames the fields of an Event for the group of the new version.
 pub(super) fn convert_event(event: &mut Value, api_version: &str) {
     let Value::Object(members) = event else { return };
     for (core, new) in EVENT_FIELDS {

@@ -1,9 +1,9 @@
 //! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): objects without owners
 //! are deleted ([`model::garbage`]), and the objects of deleted namespaces and kinds.
 //!
-//! The templates, Secrets and health checks of a Cluster go this way (MA-27.16). In a cluster, controllers do this
-//! later. Here it happens at once, before the write is answered, and until nothing is left to do. Admission webhooks do
-//! not review these deletions.
+//! The templates, Secrets and health checks of a Cluster are deleted in this way (MA-27.16). In a cluster, controllers
+//! do this later. Here it happens before the write is answered, until nothing is left to do. Admission webhooks are not
+//! called for these deletions.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use model::garbage::{self, Lookup, OwnerReference, Propagation};
 use model::hub::group_of;
 
 use super::builtin::Builtin;
-use super::registry::Resource;
-use super::store::{State, StoreKey, Sweep, within};
-use super::stored::{Holds, Stored};
+use super::registry::ServedResource;
+use super::store::{StoreKey, StoreState, Sweep, within};
+use super::stored::{DeletionState, StoredEntry};
 
-/// Keeps the definition of a kind until its objects are gone.
+/// Finalizer of a definition until its objects are gone.
 pub(super) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// Keeps a namespace, in its spec, until its objects are gone.
+/// Spec finalizer of a namespace until its objects are gone.
 const KUBERNETES: &str = "kubernetes";
 
-impl State {
-    /// Does all that follows from the writes so far; `now` is the time of deletions.
+impl StoreState {
+    /// Processes all consequences of the writes so far; `now` is the time of deletions.
     pub(crate) fn settle(&mut self, now: &str) {
         loop {
             while let Some(place) = self.pending.pop_front() {
@@ -51,7 +51,7 @@ impl State {
         garbage::collect(&mut Collected { state: self, now }, place);
     }
 
-    /// Whether everything around the object has been deleted already, since its namespace or its kind goes.
+    /// Whether all other objects of a terminating namespace or kind have been deleted already.
     fn is_swept(&self, place: &StoreKey) -> bool {
         self.terminating.get(place.namespace()) == Some(&Sweep::Done)
             || self.withdrawn.get(&*place.kind) == Some(&Sweep::Done)
@@ -66,7 +66,7 @@ impl State {
         self.edit_metadata(place, &object, |metadata| garbage::remove_finalizer(metadata, finalizer));
     }
 
-    fn edit_metadata(&mut self, place: &StoreKey, object: &Stored, edit: impl FnOnce(&mut Map<String, Value>)) {
+    fn edit_metadata(&mut self, place: &StoreKey, object: &StoredEntry, edit: impl FnOnce(&mut Map<String, Value>)) {
         let mut value = object.decode();
         if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
             edit(metadata);
@@ -74,18 +74,18 @@ impl State {
         self.put(place, value);
     }
 
-    /// Deletes an object, or marks it as being deleted while finalizers hold it; says how it is then, if it still is.
+    /// Deletes an object, or marks it as being deleted while it has finalizers; returns the remaining object.
     pub(crate) fn delete(
         &mut self,
         place: &StoreKey,
         propagation: Option<Propagation>,
         now: &str,
-    ) -> Option<Arc<Stored>> {
+    ) -> Option<Arc<StoredEntry>> {
         let object = self.get(place)?.clone();
         let resource = self.resource_at(place);
         let value = object.decode();
         let marked = marked(&value, resource.as_deref(), propagation, now);
-        if !Holds::read(&marked).any() {
+        if !DeletionState::read(&marked).any() {
             self.remove(place);
             return None;
         }
@@ -95,14 +95,14 @@ impl State {
         Some(self.put(place, marked))
     }
 
-    /// The kind of the objects at a place, as they are stored.
-    fn resource_at(&self, place: &StoreKey) -> Option<Arc<Resource>> {
+    /// The stored kind of a key.
+    fn resource_at(&self, place: &StoreKey) -> Option<Arc<ServedResource>> {
         let (plural, group) = place.kind.split_once('.').unwrap_or((&place.kind, ""));
         self.registry.stored(group, plural).cloned()
     }
 
-    /// Notes that the objects of a namespace or a kind must be deleted.
-    fn note_end_of_container(&mut self, place: &StoreKey, object: &Stored) {
+    /// Schedules the deletion of all objects of a namespace or kind.
+    fn note_end_of_container(&mut self, place: &StoreKey, object: &StoredEntry) {
         if &*place.kind == "namespaces" && object.holds.spec_finalizers.iter().any(|name| **name == *KUBERNETES) {
             self.terminating.entry(place.key.to_string()).or_default();
         } else if &*place.kind == DEFINITIONS && object.holds.has(CLEANUP) {
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Deletes what is in namespaces that are being deleted, and then them.
+    /// Deletes the objects of terminating namespaces, and then the namespaces.
     fn empty_namespaces(&mut self, now: &str) {
         for (namespace, sweep) in self.terminating.clone() {
             let prefix = format!("{namespace}/");
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// Where the objects of all kinds are whose key begins with a prefix.
+    /// The objects of all kinds with a key prefix.
     fn places_within(&self, prefix: &str) -> Vec<StoreKey> {
         let places = |(kind, objects): (&Arc<str>, _)| {
             let keys = within(objects, prefix).map(|(key, _)| key.clone());
@@ -141,7 +141,7 @@ impl State {
         self.collections.iter().map(|(kind, collection)| (kind, &collection.objects)).flat_map(places).collect()
     }
 
-    /// Deletes the objects of kinds whose definitions are being deleted, and then those.
+    /// Deletes the objects of removed kinds, and then their definitions.
     fn withdraw_kinds(&mut self, now: &str) {
         for (name, sweep) in self.withdrawn.clone() {
             let kind: Arc<str> = name.as_str().into();
@@ -170,11 +170,16 @@ impl State {
     }
 }
 
-/// Where definitions of kinds are kept.
+/// Store key of definitions.
 pub(super) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// The object as a deletion leaves it while finalizers hold it.
-pub(crate) fn marked(object: &Value, resource: Option<&Resource>, policy: Option<Propagation>, now: &str) -> Value {
+/// The object with a deletion timestamp, while it has finalizers.
+pub(crate) fn marked(
+    object: &Value,
+    resource: Option<&ServedResource>,
+    policy: Option<Propagation>,
+    now: &str,
+) -> Value {
     let mut object = object.clone();
     let builtin = resource.and_then(|resource| resource.builtin);
     if builtin == Some(Builtin::Namespace) {
@@ -198,19 +203,19 @@ pub(crate) fn marked(object: &Value, resource: Option<&Resource>, policy: Option
     object
 }
 
-/// The state during a write, as garbage collection sees it.
+/// The store of garbage collection during a write.
 struct Collected<'a> {
-    state: &'a mut State,
+    state: &'a mut StoreState,
     /// The time of deletions.
     now: &'a str,
 }
 
 impl garbage::Store for Collected<'_> {
     type Id = StoreKey;
-    type Object = Stored;
-    type Shared = Arc<Stored>;
+    type Object = StoredEntry;
+    type Shared = Arc<StoredEntry>;
 
-    fn get(&self, place: &StoreKey) -> Option<Arc<Stored>> {
+    fn get(&self, place: &StoreKey) -> Option<Arc<StoredEntry>> {
         self.state.get(place).cloned()
     }
 
@@ -218,7 +223,7 @@ impl garbage::Store for Collected<'_> {
         self.state.dependents_of(uid)
     }
 
-    fn owner(&self, dependent: &StoreKey, reference: OwnerReference<'_>) -> Lookup<Arc<Stored>> {
+    fn owner(&self, dependent: &StoreKey, reference: OwnerReference<'_>) -> Lookup<Arc<StoredEntry>> {
         let group = group_of(reference.api_version);
         let kind = self.state.registry.group(group).find(|resource| *resource.kind == *reference.kind);
         // An object with a namespace is no owner of one without: as if its kind was not served.

@@ -1,22 +1,22 @@
-//! CustomResourceDefinitions: the kinds that they define, and their status.
+//! CustomResourceDefinitions: the kinds they define, and their status.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use super::builtin::EXTENSIONS;
-use super::registry::{Column, Registry, Resource, Scale, qualified};
-use super::status::Failure;
-use super::store::{State, StoreKey};
-use super::structure::{Fault, Structure};
+use super::kind_schema::{KindSchema, ObjectFault};
+use super::registry::{KindRegistry, PrinterColumn, ScalePaths, ServedResource, qualified};
+use super::status::ApiError;
+use super::store::{StoreKey, StoreState};
 use model::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
-use schema::field::{ErrorKind, Shown};
+use schema::field::{ErrorKind, ErrorValue};
 use schema::ssa;
 
-/// Where a version of a definition has its schema.
+/// Path of the schema in a version.
 const SCHEMA: &str = "/schema/openAPIV3Schema";
 
-/// A text inside an object; empty when it is not there.
+/// A string inside an object; empty if absent.
 pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -33,11 +33,11 @@ fn is_true(value: &Value, name: &str) -> bool {
     value.get(name) == Some(&Value::Bool(true))
 }
 
-/// The served versions of the kind that a definition defines.
+/// The served versions of a definition.
 ///
 /// # Errors
-/// When a schema cannot be used.
-pub(super) fn resources(definition: &Value) -> Result<Vec<Resource>, String> {
+/// When a schema is invalid.
+pub(super) fn resources(definition: &Value) -> Result<Vec<ServedResource>, String> {
     let versions = list(definition, "/spec/versions");
     let storage =
         versions.iter().find(|version| is_true(version, "storage")).map_or("", |version| text(version, "/name"));
@@ -45,7 +45,7 @@ pub(super) fn resources(definition: &Value) -> Result<Vec<Resource>, String> {
     for version in versions.iter().filter(|version| is_true(version, "served") || is_true(version, "storage")) {
         let schema = match version.pointer(SCHEMA) {
             Some(schema) => Some(Arc::new(
-                Structure::compile(schema.clone())
+                KindSchema::compile(schema.clone())
                     .map_err(|why| format!("version {:?}: {why}", text(version, "/name")))?,
             )),
             None => None,
@@ -55,12 +55,12 @@ pub(super) fn resources(definition: &Value) -> Result<Vec<Resource>, String> {
     Ok(resources)
 }
 
-fn resource(definition: &Value, version: &Value, storage: &str, schema: Option<Arc<Structure>>) -> Resource {
+fn resource(definition: &Value, version: &Value, storage: &str, schema: Option<Arc<KindSchema>>) -> ServedResource {
     let name = |field: &str| text(definition, &format!("/spec/names/{field}")).to_owned();
     let kind = name("kind");
     let or = |name: String, default: String| if name.is_empty() { default } else { name };
     let group = text(definition, "/spec/group").to_owned();
-    let scale = version.pointer("/subresources/scale").map(|scale| Scale {
+    let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
         spec_replicas: text(scale, "/specReplicasPath").to_owned(),
         status_replicas: text(scale, "/statusReplicasPath").to_owned(),
         label_selector: text(scale, "/labelSelectorPath").to_owned(),
@@ -70,7 +70,7 @@ fn resource(definition: &Value, version: &Value, storage: &str, schema: Option<A
         let warning = text(version, "/deprecationWarning").to_owned();
         or(warning, format!("{} {kind} is deprecated", super::registry::api_version(&group, &own)))
     });
-    Resource {
+    ServedResource {
         list_kind: or(name("listKind"), format!("{kind}List")),
         plural: name("plural"),
         singular: or(name("singular"), kind.to_lowercase()),
@@ -96,8 +96,8 @@ fn resource(definition: &Value, version: &Value, storage: &str, schema: Option<A
     }
 }
 
-fn column(column: &Value) -> Column {
-    Column {
+fn column(column: &Value) -> PrinterColumn {
+    PrinterColumn {
         name: text(column, "/name").to_owned(),
         r#type: text(column, "/type").to_owned(),
         format: text(column, "/format").to_owned(),
@@ -107,7 +107,7 @@ fn column(column: &Value) -> Column {
     }
 }
 
-/// Fills in what a definition may leave out.
+/// Defaults of a definition.
 pub(super) fn complete(definition: &mut Value) {
     let kind = text(definition, "/spec/names/kind").to_owned();
     let Some(Value::Object(spec)) = definition.get_mut("spec") else { return };
@@ -124,15 +124,15 @@ pub(super) fn complete(definition: &mut Value) {
     spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
 }
 
-/// What is wrong with a definition.
-pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
+/// Errors of a definition.
+pub(crate) fn faults(definition: &Value) -> Vec<ObjectFault> {
     let mut faults = Vec::new();
     let mut required = |pointer: &str, field: &str| {
         if text(definition, pointer).is_empty() {
-            faults.push(Fault {
+            faults.push(ObjectFault {
                 kind: ErrorKind::Required,
                 field: field.to_owned(),
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail: String::new(),
             });
         }
@@ -141,10 +141,10 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
     required("/spec/scope", "spec.scope");
     required("/spec/names/plural", "spec.names.plural");
     required("/spec/names/kind", "spec.names.kind");
-    let invalid = |field: &str, value: Value, detail: &str| Fault {
+    let invalid = |field: &str, value: Value, detail: &str| ObjectFault {
         kind: ErrorKind::Invalid,
         field: field.to_owned(),
-        value: Shown::bounded(&value),
+        value: ErrorValue::bounded(&value),
         detail: detail.to_owned(),
     };
     let name = text(definition, "/metadata/name");
@@ -153,7 +153,7 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
         faults.push(invalid("metadata.name", json!(name), "must be spec.names.plural+\".\"+spec.group"));
     }
     let versions = list(definition, "/spec/versions");
-    // Each becomes a part of paths (DEC-45).
+    // Each becomes a URL segment (DEC-45).
     let mut names = vec![
         ("spec.group".to_owned(), text(definition, "/spec/group"), subdomain_faults as fn(&str) -> Vec<String>),
         ("spec.names.plural".to_owned(), text(definition, "/spec/names/plural"), resource_part_faults),
@@ -163,7 +163,7 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
         names.push((format!("spec.versions[{i}].name"), text(version, "/name"), resource_part_faults));
     }
     for (field, text, check) in names {
-        // What is missing is told as such.
+        // Missing fields are reported separately.
         if !text.is_empty() || field.starts_with("spec.versions") {
             faults.extend(check(text).into_iter().map(|detail| invalid(&field, json!(text), &detail)));
         }
@@ -178,14 +178,14 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
     for (i, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
         match version.pointer(SCHEMA) {
-            None => faults.push(Fault {
+            None => faults.push(ObjectFault {
                 kind: ErrorKind::Required,
                 field,
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail: "schemas are required".to_owned(),
             }),
             Some(schema) => {
-                if let Err(why) = Structure::compile(schema.clone()) {
+                if let Err(why) = KindSchema::compile(schema.clone()) {
                     faults.push(invalid(&field, json!("(schema)"), &why));
                 }
             }
@@ -195,11 +195,11 @@ pub(crate) fn faults(definition: &Value) -> Vec<Fault> {
     faults
 }
 
-/// Schemas that say more of `metadata` at the root than a server accepts.
+/// Schemas that specify more of the root `metadata` than a server allows.
 ///
 /// Like kube-apiserver, one schema that all versions share is reported once, as `spec.validation`:
 /// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>
-fn metadata_faults(versions: &[Value]) -> Vec<Fault> {
+fn metadata_faults(versions: &[Value]) -> Vec<ObjectFault> {
     let schemas: Vec<Option<&Value>> = versions.iter().map(|version| version.pointer(SCHEMA)).collect();
     let is_shared = schemas.iter().all(|schema| Some(schema) == schemas.first());
     let reported = if is_shared { 1 } else { schemas.len() };
@@ -208,10 +208,10 @@ fn metadata_faults(versions: &[Value]) -> Vec<Fault> {
         let metadata = schema.and_then(|schema| schema.pointer("/properties/metadata"));
         if metadata.is_some_and(|metadata| !restricts_names_only(metadata)) {
             let parent = if is_shared { "spec.validation".to_owned() } else { format!("spec.versions[{i}].schema") };
-            faults.push(Fault {
+            faults.push(ObjectFault {
                 kind: ErrorKind::Forbidden,
                 field: format!("{parent}.openAPIV3Schema.properties[metadata]"),
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail:
                     "must not specify anything other than name and generateName, but metadata is implicitly specified"
                         .to_owned(),
@@ -246,7 +246,7 @@ fn texts_of(versions: &[Value]) -> Vec<String> {
     versions.iter().map(|version| text(version, "/name").to_owned()).collect()
 }
 
-/// What the server writes into a new definition.
+/// Completes a new definition.
 pub(crate) fn prepare_new(definition: &mut Value) {
     let stored: Vec<String> = list(definition, "/spec/versions")
         .iter()
@@ -284,12 +284,14 @@ fn accepted(definition: &Value, now: &str) -> Value {
     status
 }
 
-/// The definition with the server as the owner of what it writes into the status.
-fn owned_by_server(before: &Value, after: Value, now: &str, registry: &Registry) -> Value {
+/// The definition with the server as the owner of its status fields.
+fn owned_by_server(before: &Value, after: Value, now: &str, registry: &KindRegistry) -> Value {
     let Some(resource) = registry.stored(EXTENSIONS, "customresourcedefinitions") else { return after };
     let (api_version, merging) = (resource.api_version(), resource.merging());
-    let request =
-        ssa::Request { subresource: "status", ..ssa::Request::new("kube-apiserver", &api_version, now, &merging) };
+    let request = ssa::ApplyRequest {
+        subresource: "status",
+        ..ssa::ApplyRequest::new("kube-apiserver", &api_version, now, &merging)
+    };
     let managers = ssa::managers_of_update(before, &after, "status");
     match ssa::update(Some(before), &after, &managers, &request) {
         Ok(managers) => ssa::with_managers(after, &managers),
@@ -297,7 +299,7 @@ fn owned_by_server(before: &Value, after: Value, now: &str, registry: &Registry)
     }
 }
 
-/// Says in a definition that its kind goes.
+/// Marks a definition as terminating.
 pub(super) fn terminate(definition: &mut Value, now: &str) {
     let mut conditions = list(definition, "/status/conditions").to_vec();
     conditions.push(json!({"type": "Terminating", "status": "True", "lastTransitionTime": now,
@@ -306,8 +308,8 @@ pub(super) fn terminate(definition: &mut Value, now: &str) {
     definition["status"]["conditions"] = json!(conditions);
 }
 
-impl State {
-    /// Serves the kind of a definition as it is now, or no longer.
+impl StoreState {
+    /// Serves the current kind of a definition, or stops serving it.
     pub(super) fn serve(&mut self, place: &StoreKey, now: &str) {
         let (plural, group) = place.key.split_once('.').unwrap_or((&place.key, ""));
         let mut registry = (*self.registry).clone();
@@ -326,7 +328,7 @@ impl State {
             let value = owned_by_server(&definition, value, now, &registry);
             self.put(place, value);
         }
-        // What cannot be used was refused when it was written.
+        // Invalid definitions were rejected when they were written.
         let Ok(served) = resources(&definition) else { return };
         let storage = served.iter().find(|resource| resource.is_storage).cloned();
         registry.replace(group, plural, served);
@@ -345,17 +347,17 @@ impl State {
     }
 }
 
-/// A kind is going: nothing new can be made of it.
-pub(crate) fn refuse_if_withdrawn(state: &State, resource: &Resource) -> Result<(), Failure> {
+/// Stops creations of a kind that is being removed.
+pub(crate) fn refuse_if_withdrawn(state: &StoreState, resource: &ServedResource) -> Result<(), ApiError> {
     if resource.builtin.is_none() && state.withdrawn.contains_key(&resource.qualified()) {
         let message = "create not allowed while custom resource definition is terminating";
-        return Err(Failure::new(http::StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message));
+        return Err(ApiError::new(http::StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message));
     }
     Ok(())
 }
 
-/// The definition of a kind of which there is none: everything is kept, and `status` is a subresource.
-pub(super) fn assumed(api_version: &str, kind: &str, is_namespaced: bool) -> Resource {
+/// The kind of objects without a definition: all fields are preserved, and `status` is a subresource.
+pub(super) fn assumed(api_version: &str, kind: &str, is_namespaced: bool) -> ServedResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let plural = model::hub::contract::plural(kind);
     let definition = json!({
@@ -367,7 +369,7 @@ pub(super) fn assumed(api_version: &str, kind: &str, is_namespaced: bool) -> Res
     resource(&definition, &version, &name, None)
 }
 
-/// Whether an object defines a kind.
+/// Whether an object is a CustomResourceDefinition.
 pub(super) fn is_definition(object: &Value) -> bool {
     object["kind"] == "CustomResourceDefinition"
         && object["apiVersion"].as_str().is_some_and(|version| version.starts_with(EXTENSIONS))

@@ -1,5 +1,5 @@
-//! When Events are removed: some time after their last write, as kube-apiserver does (`--event-ttl`), and earlier if
-//! there are too many or they take too much memory.
+//! Expiry of Events: a fixed time after their last write, as in kube-apiserver (`--event-ttl`), and earlier above a
+//! number or memory limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -11,17 +11,17 @@ use super::Retention;
 /// The default of kube-apiserver.
 const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);
 
-/// The Events, in the order of their last writes.
+/// Events in the order of their last writes.
 #[derive(Debug)]
 pub(super) struct Expiry<P> {
-    events: BTreeMap<u64, Event<P>>,
+    events: BTreeMap<u64, TrackedEvent<P>>,
     /// The version of each Event.
     versions: HashMap<P, u64>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Event<P> {
+struct TrackedEvent<P> {
     place: P,
     written: Timestamp,
     bytes: usize,
@@ -34,22 +34,22 @@ impl<P> Default for Expiry<P> {
 }
 
 impl<P: Clone + Eq + Hash> Expiry<P> {
-    /// Notes a write of an Event, which has this size now.
+    /// Records a write of an Event with its current size.
     pub(super) fn note(&mut self, place: P, version: u64, bytes: usize, now: Timestamp) {
         self.forget(&place);
         self.versions.insert(place.clone(), version);
-        self.events.insert(version, Event { place, written: now, bytes });
+        self.events.insert(version, TrackedEvent { place, written: now, bytes });
         self.bytes += bytes;
     }
 
-    /// Notes that an Event is gone.
+    /// Records the removal of an Event.
     pub(super) fn forget(&mut self, place: &P) {
         if let Some(event) = self.versions.remove(place).and_then(|version| self.events.remove(&version)) {
             self.bytes -= event.bytes;
         }
     }
 
-    /// The Event that has to go next, if one has to. It is not known any more.
+    /// Removes and returns the next Event to expire, if any.
     pub(super) fn next(&mut self, now: Timestamp, kept: &Retention) -> Option<P> {
         let (_, oldest) = self.events.first_key_value()?;
         let is_old = oldest.written.checked_add(EVENT_TTL).is_ok_and(|until| until <= now);

@@ -1,15 +1,15 @@
-//! Which objects of a kind belong to which Cluster, so that a list of those of one Cluster looks at no others.
+//! Index of the objects of a kind by Cluster, so that listing those of one Cluster reads no others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The keys of objects by the Cluster that their label names; those without the label are not here.
+/// Keys of objects by the Cluster in their label; objects without the label are not indexed.
 #[derive(Debug, Default)]
 pub(super) struct ByCluster(HashMap<Arc<str>, BTreeSet<Arc<str>>>);
 
 impl ByCluster {
-    /// Notes the Cluster that the label of an object named, and the one that it names now.
+    /// Updates the Cluster of an object.
     pub(super) fn note(&mut self, key: &Arc<str>, was: Option<&str>, is: Option<&str>) {
         if was == is {
             return;
@@ -30,7 +30,7 @@ impl ByCluster {
         }
     }
 
-    /// The keys that begin with a prefix of the objects of a Cluster, in their order.
+    /// The keys of the objects of a Cluster with a prefix, sorted.
     pub(super) fn keys<'a>(&'a self, cluster: &str, prefix: &'a str) -> impl Iterator<Item = &'a Arc<str>> {
         let keys = self.0.get(cluster).map(|keys| keys.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)));
         keys.into_iter().flatten().take_while(move |key| key.starts_with(prefix))

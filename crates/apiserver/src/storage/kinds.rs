@@ -1,31 +1,32 @@
-//! The built-in kinds of every server and of a management cluster: their names, schemas and columns.
+//! Built-in kinds of every server and of a management cluster: names, schemas and columns.
 
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
 use super::builtin::{Builtin, EVENTS, EXTENSIONS};
-use super::registry::{Column, Registry, Resource, Scale};
-use super::structure::Structure;
+use super::kind_schema::KindSchema;
+use super::registry::{KindRegistry, PrinterColumn, ScalePaths, ServedResource};
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// The kinds of a management cluster.
-pub(crate) fn management_registry() -> Arc<Registry> {
-    static KINDS: LazyLock<Arc<Registry>> = LazyLock::new(|| registry(everywhere().into_iter().chain(extensions())));
+pub(crate) fn management_registry() -> Arc<KindRegistry> {
+    static KINDS: LazyLock<Arc<KindRegistry>> =
+        LazyLock::new(|| registry(everywhere().into_iter().chain(extensions())));
     KINDS.clone()
 }
 
 /// Compiles the schemas of kinds.
-pub(super) fn registry(rows: impl Iterator<Item = Row>) -> Arc<Registry> {
-    Arc::new(rows.map(Row::into_resource).collect())
+pub(super) fn registry(rows: impl Iterator<Item = BuiltinKind>) -> Arc<KindRegistry> {
+    Arc::new(rows.map(BuiltinKind::into_resource).collect())
 }
 
-/// The kinds that every server has.
-pub(super) fn everywhere() -> Vec<Row> {
+/// The built-in kinds of every server.
+pub(super) fn everywhere() -> Vec<BuiltinKind> {
     let newer = row(Builtin::Event, EVENTS, "v1", ("Event", "events", &["ev"]), true, Some(new_event));
     vec![
-        Row { is_storage: false, ..newer },
+        BuiltinKind { is_storage: false, ..newer },
         row(Builtin::ConfigMap, "", "v1", ("ConfigMap", "configmaps", &["cm"]), true, Some(config_map)),
         row(Builtin::Event, "", "v1", ("Event", "events", &["ev"]), true, Some(event)),
         row(Builtin::Namespace, "", "v1", ("Namespace", "namespaces", &["ns"]), false, Some(namespace)),
@@ -43,8 +44,8 @@ pub(super) fn everywhere() -> Vec<Row> {
     ]
 }
 
-/// The kinds that define others, and what is asked about writes.
-fn extensions() -> Vec<Row> {
+/// Definitions of kinds, and webhook configurations.
+fn extensions() -> Vec<BuiltinKind> {
     vec![
         row(
             Builtin::CustomResourceDefinition,
@@ -73,14 +74,14 @@ fn extensions() -> Vec<Row> {
     ]
 }
 
-impl Row {
-    fn into_resource(self) -> Resource {
+impl BuiltinKind {
+    fn into_resource(self) -> ServedResource {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let schema = self.schema.map(|schema| {
-            Arc::new(Structure::compile(schema()).expect("the schemas of this file have the shape of schemas"))
+            Arc::new(KindSchema::compile(schema()).expect("the schemas of this file have the shape of schemas"))
         });
         let is_definition = self.builtin == Builtin::CustomResourceDefinition;
-        Resource {
+        ServedResource {
             group: self.group.to_owned(),
             version: self.version.to_owned(),
             kind: self.kind.to_owned(),
@@ -91,7 +92,7 @@ impl Row {
             categories: if is_definition { owned(&["api-extensions"]) } else { Vec::new() },
             is_namespaced: self.is_namespaced,
             has_status: self.builtin.has_status(),
-            scale: (self.builtin == Builtin::Deployment).then(Scale::of_replicas),
+            scale: (self.builtin == Builtin::Deployment).then(ScalePaths::of_replicas),
             columns: self.builtin.columns(),
             schema,
             is_storage: self.is_storage,
@@ -105,8 +106,8 @@ impl Row {
 }
 
 impl Builtin {
-    fn columns(self) -> Vec<Column> {
-        let column = |name: &str, r#type: &str, json_path: &str| Column {
+    fn columns(self) -> Vec<PrinterColumn> {
+        let column = |name: &str, r#type: &str, json_path: &str| PrinterColumn {
             name: name.to_owned(),
             r#type: r#type.to_owned(),
             format: String::new(),
@@ -130,7 +131,7 @@ impl Builtin {
     }
 }
 
-pub(super) struct Row {
+pub(super) struct BuiltinKind {
     builtin: Builtin,
     group: &'static str,
     version: &'static str,
@@ -149,12 +150,12 @@ pub(super) const fn row(
     names: (&'static str, &'static str, &'static [&'static str]),
     is_namespaced: bool,
     schema: Option<fn() -> Value>,
-) -> Row {
+) -> BuiltinKind {
     let (kind, plural, short_names) = names;
-    Row { builtin, group, version, kind, plural, short_names, is_namespaced, schema, is_storage: true }
+    BuiltinKind { builtin, group, version, kind, plural, short_names, is_namespaced, schema, is_storage: true }
 }
 
-/// Of definitions only what is a list of a special kind; whether the rest makes sense is looked at where it is used.
+/// Only the list types of definitions; the rest is validated where it is used.
 fn custom_resource_definition() -> Value {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let mut condition = open.clone();
@@ -189,7 +190,7 @@ pub(super) fn keyed(key: &str, item: Value) -> Value {
     json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key], "items": item})
 }
 
-/// A reference to an object.
+/// An object reference.
 pub(super) fn reference() -> Value {
     let mut reference = object(json!({"apiVersion": text(), "fieldPath": text(), "kind": text(), "name": text(),
         "namespace": text(), "resourceVersion": text(), "uid": text()}));
@@ -245,7 +246,7 @@ fn event() -> Value {
         "source": source, "type": text()}))
 }
 
-/// The same as `event`, as its newer group names the fields.
+/// The schema of `event` with the field names of the newer group.
 fn new_event() -> Value {
     let number = json!({"type": "integer", "format": "int32"});
     let source = object(json!({"component": text(), "host": text()}));

@@ -1,4 +1,4 @@
-//! Objects that are loaded from files at the start.
+//! Loading of objects from files at startup.
 
 use std::collections::BTreeSet;
 
@@ -7,35 +7,34 @@ use serde_json::{Value, json};
 use super::builtin::Builtin;
 use super::definition::text;
 use super::definition::{assumed, is_definition};
+use super::kind_schema::ObjectFault;
 use super::random;
-use super::registry::Resource;
+use super::registry::ServedResource;
 use super::shape::{self, storage_group};
-use super::status::Failure;
-use super::store::{State, StoreKey};
-use super::structure::Fault;
+use super::status::ApiError;
+use super::store::{StoreKey, StoreState};
 use crate::Embedded;
 use model::hub::naming::{group_version_faults, kind_faults, resource_part_faults};
 use schema::field::shortened;
 
-/// Why an object cannot be loaded.
+/// Reason why an object cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {why}")]
 pub struct LoadError {
-    /// Kind, namespace and name of the object, as far as it has them.
+    /// Kind, namespace and name of the object, as far as known.
     pub object: String,
     pub why: String,
 }
 
 impl Embedded {
-    /// Stores objects as they are, without admission: definitions first, then namespaces, then the rest.
+    /// Stores objects unchanged and without admission: definitions first, then namespaces, then the rest.
     ///
-    /// Kinds without a definition are served from then on, and everything of them is kept. Namespaces are made where
-    /// objects need them. What objects have of their identity (uid, times, status) they keep. Objects of which the
-    /// owners are not among them are collected at the end.
+    /// Kinds without a definition are served from then on, with all fields preserved. Required namespaces are created.
+    /// Objects keep their uid, times and status. Objects whose owners are missing are collected at the end.
     ///
     /// # Errors
-    /// Names the first object that has no name or kind, does not fit its definition, or is there already; objects
-    /// before it are stored.
+    /// Names the first object that lacks a name or kind, violates its definition, or exists already; objects before it
+    /// are stored.
     pub fn load(&self, objects: Vec<Value>) -> Result<(), LoadError> {
         let now = self.now();
         let rank = |object: &Value| match object["kind"].as_str() {
@@ -47,7 +46,7 @@ impl Embedded {
         objects.sort_by_key(rank);
         let mut state = self.state();
         for object in &objects {
-            let failed = |failure: Failure| LoadError { object: described(object), why: failure.message };
+            let failed = |failure: ApiError| LoadError { object: described(object), why: failure.message };
             let resource = resource_of(&mut state, object, &objects).map_err(failed)?;
             store(&mut state, &resource, object.clone(), &now).map_err(failed)?;
             if is_definition(object) {
@@ -69,30 +68,33 @@ fn described(object: &Value) -> String {
     }
 }
 
-/// The kind of an object, which is served from now on if it was not.
-fn resource_of(state: &mut State, object: &Value, all: &[Value]) -> Result<Resource, Failure> {
+/// The kind of an object, which is served from now on.
+fn resource_of(state: &mut StoreState, object: &Value, all: &[Value]) -> Result<ServedResource, ApiError> {
     let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
     if api_version.is_empty() || kind.is_empty() {
-        return Err(Failure::bad_request("apiVersion or kind is missing"));
+        return Err(ApiError::bad_request("apiVersion or kind is missing"));
     }
     if let Some(resource) = state.registry.of_kind(api_version, kind) {
         return Ok((**resource).clone());
     }
     let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
     if let Some(other) = state.registry.group(group).find(|resource| resource.kind == kind) {
-        return Err(Failure::bad_request(format!("{kind} is served as {}, not as {api_version}", other.api_version())));
+        return Err(ApiError::bad_request(format!(
+            "{kind} is served as {}, not as {api_version}",
+            other.api_version()
+        )));
     }
-    // They become parts of paths (DEC-45).
+    // They become URL segments (DEC-45).
     let version_faults = match api_version.contains('/') {
         true => group_version_faults(api_version),
         false => resource_part_faults(api_version),
     };
     for (field, value, faults) in [("apiVersion", api_version, version_faults), ("kind", kind, kind_faults(kind))] {
         if let Some(fault) = faults.first() {
-            return Err(Failure::bad_request(format!("{field} {:?}: {fault}", shortened(value))));
+            return Err(ApiError::bad_request(format!("{field} {:?}: {fault}", shortened(value))));
         }
     }
-    // Objects of one kind either all have a namespace or none has.
+    // Either all objects of a kind are namespaced, or none is.
     let is_namespaced =
         all.iter().any(|other| text(other, "/kind") == kind && !text(other, "/metadata/namespace").is_empty());
     let resource = assumed(api_version, kind, is_namespaced);
@@ -102,7 +104,7 @@ fn resource_of(state: &mut State, object: &Value, all: &[Value]) -> Result<Resou
     Ok(resource)
 }
 
-fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -> Result<(), Failure> {
+fn store(state: &mut StoreState, resource: &ServedResource, mut object: Value, now: &str) -> Result<(), ApiError> {
     shape::shaped(resource, &mut object)?;
     let name = text(&object, "/metadata/name").to_owned();
     let namespace = match (resource.is_namespaced, text(&object, "/metadata/namespace")) {
@@ -111,7 +113,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
         (false, _) => String::new(),
     };
     identify(&mut object, resource, &namespace, now);
-    let mut faults: Vec<Fault> = super::metadata::faults(resource, &object);
+    let mut faults: Vec<ObjectFault> = super::metadata::faults(resource, &object);
     match resource.builtin {
         Some(Builtin::CustomResourceDefinition) => {
             faults.extend(super::definition::faults(&object));
@@ -130,15 +132,15 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
         faults.extend(schema.broken_rules(&object, None, &faults));
     }
     if !faults.is_empty() {
-        return Err(Failure::invalid(&resource.group, &resource.kind, &name, faults));
+        return Err(ApiError::invalid(&resource.group, &resource.kind, &name, faults));
     }
-    let place = StoreKey::of(resource, &namespace, &name);
+    let place = StoreKey::new(resource, &namespace, &name);
     if state.get(&place).is_some() {
-        // The namespaces that every server has may be among the files.
+        // Initial namespaces may be among the files.
         return if resource.builtin == Some(Builtin::Namespace) {
             Ok(())
         } else {
-            Err(Failure::already_exists(resource, &name))
+            Err(ApiError::already_exists(resource, &name))
         };
     }
     if !namespace.is_empty() && !state.has_namespace(&namespace) {
@@ -149,11 +151,11 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
         None => object,
     };
     state.put(&place, object);
-    // What follows from it is looked at when all objects are there.
+    // Consequences are processed after all objects are loaded.
     Ok(())
 }
 
-fn identify(object: &mut Value, resource: &Resource, namespace: &str, now: &str) {
+fn identify(object: &mut Value, resource: &ServedResource, namespace: &str, now: &str) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
     match namespace {
         "" => metadata.remove("namespace"),
@@ -166,14 +168,14 @@ fn identify(object: &mut Value, resource: &Resource, namespace: &str, now: &str)
     }
 }
 
-/// Makes the namespaces that every server has.
-pub(crate) fn make_namespaces(state: &mut State, now: &str) {
+/// Creates the initial namespaces of a server.
+pub(crate) fn make_namespaces(state: &mut StoreState, now: &str) {
     let names = BTreeSet::from(["default", "kube-system", "kube-public", "kube-node-lease"]);
     names.into_iter().for_each(|name| make_namespace(state, name, now));
     state.settle(now);
 }
 
-fn make_namespace(state: &mut State, name: &str, now: &str) {
+fn make_namespace(state: &mut StoreState, name: &str, now: &str) {
     let mut object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
         "uid": random::uid(), "creationTimestamp": now}});
     Builtin::Namespace.complete(&mut object);

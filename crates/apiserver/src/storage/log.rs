@@ -1,38 +1,37 @@
-//! The latest changes of the objects of a kind, from which watches that begin in the past and lists of pages are
-//! answered.
+//! Recent changes of a kind, for watches and paged lists that start in the past.
 
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-/// About what an entry takes besides the object that it keeps.
+/// Approximate overhead of an entry in bytes, besides its object.
 const ENTRY: usize = 256;
 
 /// Changes in the order of their versions.
 #[derive(Debug)]
-pub(super) struct Log<T> {
-    changes: VecDeque<Entry<T>>,
+pub(super) struct ChangeLog<T> {
+    changes: VecDeque<LogEntry<T>>,
     bytes: usize,
-    /// Changes up to this version are not known any more.
+    /// Changes up to this version are not available any more.
     forgotten: u64,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct LogEntry<T> {
     change: T,
     version: u64,
     bytes: usize,
     at: Timestamp,
 }
 
-impl<T> Log<T> {
-    /// A log that knows of no change up to a version.
+impl<T> ChangeLog<T> {
+    /// A log without changes up to a version.
     pub(super) fn since(forgotten: u64) -> Self {
-        Log { changes: VecDeque::new(), bytes: 0, forgotten }
+        ChangeLog { changes: VecDeque::new(), bytes: 0, forgotten }
     }
 
-    /// How many bytes of objects are kept for the sake of this log. The state after a change is the stored object, or
-    /// the state before the next change.
+    /// Bytes of objects kept only for this log. The state after a change is the stored object, or the state before the
+    /// next change.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -41,14 +40,14 @@ impl<T> Log<T> {
         self.forgotten
     }
 
-    /// Adds a change. `bytes` is the size of the object that is kept because of it.
+    /// Adds a change. `bytes` is the size of the object that it keeps alive.
     pub(super) fn push(&mut self, change: T, version: u64, bytes: usize, at: Timestamp) {
         let bytes = bytes + ENTRY;
         self.bytes += bytes;
-        self.changes.push_back(Entry { change, version, bytes, at });
+        self.changes.push_back(LogEntry { change, version, bytes, at });
     }
 
-    /// Drops the oldest change; says whether there was one.
+    /// Drops the oldest change; returns whether there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let Some(oldest) = self.changes.pop_front() else { return false };
         self.bytes -= oldest.bytes;
@@ -56,7 +55,7 @@ impl<T> Log<T> {
         true
     }
 
-    /// Drops the oldest changes beyond a number, and those from before a moment.
+    /// Drops the oldest changes beyond a number, and those before a time.
     pub(super) fn keep(&mut self, number: usize, since: Timestamp) {
         while self.changes.len() > number || self.changes.front().is_some_and(|oldest| oldest.at < since) {
             self.drop_oldest();

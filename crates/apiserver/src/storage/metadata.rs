@@ -1,19 +1,19 @@
-//! `metadata`, which is the same for every kind.
+//! Validation of `metadata`, which is equal for every kind.
 
 use serde_json::{Map, Value, json};
 
-use super::registry::Resource;
-use super::status::Failure;
-use super::structure::Fault;
+use super::kind_schema::ObjectFault;
+use super::registry::ServedResource;
+use super::status::ApiError;
 use model::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
-use schema::field::{ErrorKind, Shown};
+use schema::field::{ErrorKind, ErrorValue};
 
-/// All annotations of an object together, in bytes.
+/// Maximum bytes of all annotations of an object.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// What a field of the metadata is.
+/// Type of a metadata field.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum MetadataType {
     Text,
     Number,
     Texts,
@@ -22,29 +22,29 @@ enum Shape {
     Managers,
 }
 
-const FIELDS: [(&str, Shape); 15] = [
-    ("annotations", Shape::Texts),
-    ("creationTimestamp", Shape::Text),
-    ("deletionGracePeriodSeconds", Shape::Number),
-    ("deletionTimestamp", Shape::Text),
-    ("finalizers", Shape::TextList),
-    ("generateName", Shape::Text),
-    ("generation", Shape::Number),
-    ("labels", Shape::Texts),
-    ("managedFields", Shape::Managers),
-    ("name", Shape::Text),
-    ("namespace", Shape::Text),
-    ("ownerReferences", Shape::Owners),
-    ("resourceVersion", Shape::Text),
-    ("selfLink", Shape::Text),
-    ("uid", Shape::Text),
+const FIELDS: [(&str, MetadataType); 15] = [
+    ("annotations", MetadataType::Texts),
+    ("creationTimestamp", MetadataType::Text),
+    ("deletionGracePeriodSeconds", MetadataType::Number),
+    ("deletionTimestamp", MetadataType::Text),
+    ("finalizers", MetadataType::TextList),
+    ("generateName", MetadataType::Text),
+    ("generation", MetadataType::Number),
+    ("labels", MetadataType::Texts),
+    ("managedFields", MetadataType::Managers),
+    ("name", MetadataType::Text),
+    ("namespace", MetadataType::Text),
+    ("ownerReferences", MetadataType::Owners),
+    ("resourceVersion", MetadataType::Text),
+    ("selfLink", MetadataType::Text),
+    ("uid", MetadataType::Text),
 ];
 
-/// Makes metadata of what stands in their place: unknown and empty fields are dropped; returns where the former was.
+/// Normalises metadata: drops unknown and empty fields, and returns the paths of unknown ones.
 ///
 /// # Errors
-/// 400 for fields of other types.
-pub(crate) fn coerce(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+/// 400 for fields with other types.
+pub(crate) fn coerce(resource: &ServedResource, object: &mut Value) -> Result<Vec<String>, ApiError> {
     let wrong = |field: &str, found: &Value, wanted: &str| {
         let found = match found {
             Value::Number(_) => "number",
@@ -53,14 +53,14 @@ pub(crate) fn coerce(resource: &Resource, object: &mut Value) -> Result<Vec<Stri
             Value::Array(_) => "array",
             Value::Object(_) | Value::Null => "object",
         };
-        Failure::bad_request(format!(
+        ApiError::bad_request(format!(
             "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {found} into Go struct field \
              ObjectMeta.metadata.{field} of type {wanted}",
             resource.version,
             kind = resource.kind
         ))
     };
-    let Value::Object(members) = object else { return Err(Failure::bad_request("the object is no object")) };
+    let Value::Object(members) = object else { return Err(ApiError::bad_request("the object is no object")) };
     let metadata = members.entry("metadata").or_insert_with(|| json!({}));
     if metadata.is_null() {
         *metadata = json!({});
@@ -75,17 +75,17 @@ pub(crate) fn coerce(resource: &Resource, object: &mut Value) -> Result<Vec<Stri
         let is_text = |value: &Value| value.is_string() || value.is_null();
         let (fits, wanted) = match (shape, value) {
             (_, Value::Null) => (true, ""),
-            (Shape::Text, value) => (value.is_string(), "string"),
-            (Shape::Number, value) => (value.is_i64(), "int64"),
-            (Shape::Texts, Value::Object(entries)) => (entries.values().all(is_text), "string"),
-            (Shape::Texts, _) => (false, "map[string]string"),
-            (Shape::TextList, Value::Array(entries)) => (entries.iter().all(is_text), "string"),
-            (Shape::TextList, _) => (false, "[]string"),
-            (Shape::Owners | Shape::Managers, Value::Array(entries)) => {
+            (MetadataType::Text, value) => (value.is_string(), "string"),
+            (MetadataType::Number, value) => (value.is_i64(), "int64"),
+            (MetadataType::Texts, Value::Object(entries)) => (entries.values().all(is_text), "string"),
+            (MetadataType::Texts, _) => (false, "map[string]string"),
+            (MetadataType::TextList, Value::Array(entries)) => (entries.iter().all(is_text), "string"),
+            (MetadataType::TextList, _) => (false, "[]string"),
+            (MetadataType::Owners | MetadataType::Managers, Value::Array(entries)) => {
                 (entries.iter().all(Value::is_object), "struct")
             }
-            (Shape::Owners, _) => (false, "[]v1.OwnerReference"),
-            (Shape::Managers, _) => (false, "[]v1.ManagedFieldsEntry"),
+            (MetadataType::Owners, _) => (false, "[]v1.OwnerReference"),
+            (MetadataType::Managers, _) => (false, "[]v1.ManagedFieldsEntry"),
         };
         if !fits {
             return Err(wrong(name, value, wanted));
@@ -102,7 +102,7 @@ fn tidy(metadata: &mut Map<String, Value>) {
             Value::Null => true,
             Value::String(text) => text.is_empty(),
             Value::Object(entries) => entries.is_empty(),
-            // An empty list of managers asks to forget them.
+            // An empty list of managers requests a reset.
             Value::Array(entries) => entries.is_empty() && name != "managedFields",
             _ => false,
         };
@@ -117,16 +117,26 @@ fn tidy(metadata: &mut Map<String, Value>) {
     }
 }
 
-fn invalid(field: &str, value: &str, detail: impl Into<String>) -> Fault {
-    Fault { kind: ErrorKind::Invalid, field: field.to_owned(), value: Shown::from(value), detail: detail.into() }
+fn invalid(field: &str, value: &str, detail: impl Into<String>) -> ObjectFault {
+    ObjectFault {
+        kind: ErrorKind::Invalid,
+        field: field.to_owned(),
+        value: ErrorValue::from(value),
+        detail: detail.into(),
+    }
 }
 
-fn required(field: &str, detail: &str) -> Fault {
-    Fault { kind: ErrorKind::Required, field: field.to_owned(), value: Shown::NOTHING, detail: detail.to_owned() }
+fn required(field: &str, detail: &str) -> ObjectFault {
+    ObjectFault {
+        kind: ErrorKind::Required,
+        field: field.to_owned(),
+        value: ErrorValue::NOTHING,
+        detail: detail.to_owned(),
+    }
 }
 
-/// What is wrong with the metadata of an object.
-pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
+/// Errors in the metadata of an object.
+pub(crate) fn faults(resource: &ServedResource, object: &Value) -> Vec<ObjectFault> {
     let empty = Map::new();
     let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -151,10 +161,10 @@ pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
         faults.extend(label_key_faults(&lower).into_iter().map(|fault| invalid("metadata.annotations", key, fault)));
     }
     if size > ANNOTATIONS_LIMIT {
-        faults.push(Fault {
+        faults.push(ObjectFault {
             kind: ErrorKind::TooLong,
             field: "metadata.annotations".to_owned(),
-            value: Shown::NOTHING,
+            value: ErrorValue::NOTHING,
             detail: format!("may not be more than {ANNOTATIONS_LIMIT} bytes"),
         });
     }
@@ -163,7 +173,7 @@ pub(crate) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
     faults
 }
 
-fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
+fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<ObjectFault>) {
     let finalizers = metadata.get("finalizers").and_then(Value::as_array);
     for finalizer in finalizers.into_iter().flatten().filter_map(Value::as_str) {
         let found = label_key_faults(finalizer);
@@ -171,7 +181,7 @@ fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
     }
 }
 
-fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
+fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<ObjectFault>) {
     let owners = metadata.get("ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for owner in owners {
         for name in ["apiVersion", "kind", "name", "uid"] {
@@ -191,17 +201,17 @@ fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
             name(first),
             name(second)
         );
-        faults.push(Fault {
+        faults.push(ObjectFault {
             kind: ErrorKind::Invalid,
             field: "metadata.ownerReferences".to_owned(),
-            value: Shown::bounded(&json!(owners)),
+            value: ErrorValue::bounded(&json!(owners)),
             detail,
         });
     }
 }
 
-/// What keeps a text from being the name of an object of the kind.
-fn name_faults(resource: &Resource, name: &str) -> Vec<String> {
+/// Errors in the name of an object of a kind.
+fn name_faults(resource: &ServedResource, name: &str) -> Vec<String> {
     use super::builtin::Builtin;
     let mut faults = subdomain_faults(name);
     if resource.builtin == Some(Builtin::Namespace) && faults.is_empty() && (name.contains('.') || name.len() > 63) {
@@ -214,8 +224,8 @@ fn name_faults(resource: &Resource, name: &str) -> Vec<String> {
     faults
 }
 
-/// What an update may not do to metadata, and what it does to them if it says nothing: both as a server has it.
-pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
+/// Checks immutable metadata of an update, and keeps omitted fields, as a server does.
+pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<ObjectFault> {
     let mut faults = Vec::new();
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return faults };
     let before =
@@ -227,10 +237,10 @@ pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
             }
             (Some(given), found) if Some(given) != found => {
                 let field = format!("metadata.{name}");
-                faults.push(Fault {
+                faults.push(ObjectFault {
                     kind: ErrorKind::Invalid,
                     field,
-                    value: Shown::bounded(given),
+                    value: ErrorValue::bounded(given),
                     detail: "field is immutable".to_owned(),
                 });
             }
@@ -252,10 +262,10 @@ pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
         let new: Vec<String> =
             finalizers(metadata.get("finalizers")).into_iter().filter(|name| !known.contains(name)).collect();
         if !new.is_empty() {
-            faults.push(Fault {
+            faults.push(ObjectFault {
                 kind: ErrorKind::Forbidden,
                 field: "metadata.finalizers".to_owned(),
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail: format!(
                     "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                     new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")

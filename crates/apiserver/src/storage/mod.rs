@@ -1,4 +1,4 @@
-//! The kinds that are served, and the objects that are stored.
+//! Served kinds and stored objects.
 //!
 //! ```text
 //! load.rs (files) ─► store.rs, stored.rs, index.rs ◄─ collect.rs: what follows from a write; log.rs, expiry.rs, retention.rs: what is kept
@@ -24,16 +24,16 @@ pub(super) mod shape;
 pub(super) mod status;
 pub(super) mod store;
 pub(super) mod stored;
-pub(super) mod structure;
+pub(super) mod kind_schema;
 mod workload_kinds;
 
 pub use builtin::Builtin;
+pub use kind_schema::KindSchema;
 pub use load::LoadError;
-pub use registry::{Column, Registry, Resource, Scale};
+pub use registry::{KindRegistry, PrinterColumn, ScalePaths, ServedResource};
 pub use retention::Retention;
-pub use structure::Structure;
 
 pub(crate) use kinds::management_registry;
 pub(crate) use load::make_namespaces;
-pub(crate) use store::State;
+pub(crate) use store::StoreState;
 pub(crate) use workload_kinds::workload_registry;

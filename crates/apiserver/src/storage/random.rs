@@ -2,7 +2,7 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Letters and digits that make no words.
+/// Letters and digits that form no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 fn bytes<const N: usize>() -> [u8; N] {
@@ -27,7 +27,7 @@ pub(crate) fn uid() -> String {
     text
 }
 
-/// The end of a generated name.
+/// The suffix of a generated name.
 pub(crate) fn suffix() -> String {
     let letter = |byte: u8| ALPHABET.get(usize::from(byte) % ALPHABET.len()).map_or('x', |letter| char::from(*letter));
     bytes::<5>().into_iter().map(letter).collect()

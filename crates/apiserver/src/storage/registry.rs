@@ -1,4 +1,4 @@
-//! Which kinds are served: a snapshot that is replaced when a CustomResourceDefinition changes.
+//! The served kinds: a snapshot that is replaced when a CustomResourceDefinition changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::builtin::Builtin;
-use super::structure::Structure;
+use super::kind_schema::KindSchema;
 
-/// One kind in one version, as discovery lists it and as its objects are handled.
+/// A kind in a version, as served and as listed by discovery.
 #[derive(Clone, Debug)]
-pub struct Resource {
+pub struct ServedResource {
     /// Empty for the core group.
     pub group: String,
     pub version: String,
@@ -23,45 +23,45 @@ pub struct Resource {
     pub is_namespaced: bool,
     /// Whether `status` is a subresource.
     pub has_status: bool,
-    /// Where the scale subresource finds its numbers; none when there is no such subresource.
-    pub scale: Option<Scale>,
-    /// What tables show besides the name; empty for the default, which is the age.
-    pub columns: Vec<Column>,
-    /// What objects look like; none when nothing is known of them but their metadata.
-    pub schema: Option<Arc<Structure>>,
-    /// Whether objects are kept in this version.
+    /// Paths of the scale subresource; `None` without one.
+    pub scale: Option<ScalePaths>,
+    /// Columns besides the name; empty for the default, which is the age.
+    pub columns: Vec<PrinterColumn>,
+    /// The schema; `None` if only metadata is known.
+    pub schema: Option<Arc<KindSchema>>,
+    /// Whether objects are stored in this version.
     pub is_storage: bool,
-    /// Whether the version is served; what is only stored is not listed.
+    /// Whether the version is served; others are not listed.
     pub is_served: bool,
-    /// The version in which objects are kept.
+    /// The storage version.
     pub storage_version: String,
-    /// The warning for clients that use the version; none when it is not deprecated.
+    /// Warning for clients of a deprecated version.
     pub deprecation: Option<String>,
-    /// Fields that selectors may name besides name and namespace, as `.spec.color`.
+    /// Selectable fields besides name and namespace, as `.spec.color`.
     pub selectable_fields: Vec<String>,
-    /// What the server itself knows of the kind; none for custom kinds.
+    /// Built-in behavior; `None` for custom kinds.
     pub builtin: Option<Builtin>,
 }
 
-impl Resource {
+impl ServedResource {
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         api_version(&self.group, &self.version)
     }
 
-    /// How the store and error messages name the kind: `things.example.com`, or `secrets` for the core group.
+    /// Name of the kind in the store and in error messages: `things.example.com`, or `secrets` for the core group.
     pub fn qualified(&self) -> String {
         qualified(&self.plural, &self.group)
     }
 
-    /// How the store names the kind: both groups of Events share one.
+    /// Name of the kind in the store: both groups of Events share one.
     pub(crate) fn store_name(&self) -> String {
         if self.builtin == Some(Builtin::Event) { self.plural.clone() } else { self.qualified() }
     }
 
-    /// How objects of the kind are merged.
-    pub fn merging(&self) -> schema::ssa::Schema {
-        self.schema.as_ref().map_or_else(schema::ssa::Schema::unknown, |schema| schema.merging.clone())
+    /// The merge schema of the kind.
+    pub fn merging(&self) -> schema::ssa::MergeSchema {
+        self.schema.as_ref().map_or_else(schema::ssa::MergeSchema::unknown, |schema| schema.merging.clone())
     }
 
     fn key(&self) -> (&str, &str, &str) {
@@ -79,20 +79,20 @@ pub(crate) fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
-/// Where the scale subresource of a kind finds its numbers: JSON paths such as `.spec.replicas`.
+/// JSON paths of the scale subresource, such as `.spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scale {
+pub struct ScalePaths {
     pub spec_replicas: String,
     pub status_replicas: String,
-    /// Empty when the kind has no selector.
+    /// Empty if the kind has no selector.
     pub label_selector: String,
 }
 
-impl Scale {
-    /// Of the kinds that have a number of replicas in their spec.
+impl ScalePaths {
+    /// The paths of kinds with replicas in their spec.
     pub(super) fn of_replicas() -> Self {
         let owned = str::to_owned;
-        Scale {
+        ScalePaths {
             spec_replicas: owned(".spec.replicas"),
             status_replicas: owned(".status.replicas"),
             label_selector: String::new(),
@@ -102,77 +102,77 @@ impl Scale {
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct PrinterColumn {
     pub name: String,
     /// `string`, `integer`, `number`, `boolean` or `date`.
     pub r#type: String,
     pub format: String,
     pub description: String,
-    /// Above 0 only wide tables show the column.
+    /// Columns above 0 are shown in wide tables only.
     pub priority: i64,
-    /// Where the value stands, such as `.status.phase`.
+    /// JSON path such as `.status.phase`.
     pub json_path: String,
 }
 
-/// All kinds that are served, in all their versions; sorted by group, version and plural.
+/// All served kinds in all versions; sorted by group, version and plural.
 #[derive(Clone, Debug, Default)]
-pub struct Registry(Vec<Arc<Resource>>);
+pub struct KindRegistry(Vec<Arc<ServedResource>>);
 
-impl Registry {
-    /// The kind that a path names.
-    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+impl KindRegistry {
+    /// The kind of a resource path.
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ServedResource>> {
         let found = self.0.binary_search_by(|resource| resource.key().cmp(&(group, version, plural))).ok()?;
         self.0.get(found).filter(|resource| resource.is_served)
     }
 
-    /// The kind of an object with this `apiVersion` and `kind`.
-    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+    /// The kind with this `apiVersion` and `kind`.
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<ServedResource>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.group(group).find(|resource| resource.version == version && resource.kind == kind)
     }
 
-    /// The version of a kind in which its objects are kept.
-    pub fn stored(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
+    /// The storage version of a kind.
+    pub fn stored(&self, group: &str, plural: &str) -> Option<&Arc<ServedResource>> {
         self.all_of(group).find(|resource| resource.plural == plural && resource.is_storage)
     }
 
     /// All kinds, sorted by group, version and plural.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ServedResource>> {
         self.0.iter().filter(|resource| resource.is_served)
     }
 
     /// The kinds of a group.
-    pub fn group<'a, 'g>(&'a self, group: &'g str) -> impl Iterator<Item = &'a Arc<Resource>> + use<'a, 'g> {
+    pub fn group<'a, 'g>(&'a self, group: &'g str) -> impl Iterator<Item = &'a Arc<ServedResource>> + use<'a, 'g> {
         self.all_of(group).filter(|resource| resource.is_served)
     }
 
-    fn all_of<'a, 'g>(&'a self, group: &'g str) -> impl Iterator<Item = &'a Arc<Resource>> + use<'a, 'g> {
+    fn all_of<'a, 'g>(&'a self, group: &'g str) -> impl Iterator<Item = &'a Arc<ServedResource>> + use<'a, 'g> {
         let start = self.0.partition_point(|resource| &*resource.group < group);
         self.0.iter().skip(start).take_while(move |resource| resource.group == group)
     }
 
-    /// Puts versions of one kind in place of all that there were of it.
-    pub(crate) fn replace(&mut self, group: &str, plural: &str, versions: Vec<Resource>) {
+    /// Replaces all versions of a kind.
+    pub(crate) fn replace(&mut self, group: &str, plural: &str, versions: Vec<ServedResource>) {
         self.0.retain(|resource| (&*resource.group, &*resource.plural) != (group, plural));
         self.0.extend(versions.into_iter().map(Arc::new));
         self.0.sort_by(|left, right| left.key().cmp(&right.key()));
     }
 }
 
-impl FromIterator<Resource> for Registry {
-    fn from_iter<I: IntoIterator<Item = Resource>>(resources: I) -> Self {
-        let mut all: Vec<Arc<Resource>> = resources.into_iter().map(Arc::new).collect();
+impl FromIterator<ServedResource> for KindRegistry {
+    fn from_iter<I: IntoIterator<Item = ServedResource>>(resources: I) -> Self {
+        let mut all: Vec<Arc<ServedResource>> = resources.into_iter().map(Arc::new).collect();
         all.sort_by(|left, right| left.key().cmp(&right.key()));
-        Registry(all)
+        KindRegistry(all)
     }
 }
 
-/// A value by a JSON path without wildcards: `.spec.replicas`, `.metadata.labels['a.b/c']`.
+/// The value at a JSON path without wildcards: `.spec.replicas`, `.metadata.labels['a.b/c']`.
 pub(crate) fn at_path<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     steps(path).iter().try_fold(object, |value, step| value.get(step))
 }
 
-/// The member names that a JSON path leads through.
+/// The member names of a JSON path.
 pub(crate) fn steps(path: &str) -> Vec<String> {
     let mut steps = Vec::new();
     let mut rest = path.trim().trim_start_matches('$');
@@ -196,8 +196,8 @@ pub(crate) fn steps(path: &str) -> Vec<String> {
     steps
 }
 
-/// The kind as messages name it: `Thing.example.com`.
-impl fmt::Display for Resource {
+/// The kind in messages: `Thing.example.com`.
+impl fmt::Display for ServedResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&qualified(&self.kind, &self.group))
     }

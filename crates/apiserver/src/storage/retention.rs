@@ -1,19 +1,19 @@
-//! How much an API keeps of what it could also forget.
+//! Limits on the history that an API keeps.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Bounds on the history of an API, and on its Events.
+/// Limits on the history and the Events of an API.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// How many changes of a kind are kept for watches that begin in the past and for lists of pages.
+    /// Maximum number of changes per kind, for watches and paged lists that start in the past.
     pub changes: usize,
-    /// About how many bytes the changes of all kinds take together.
+    /// Approximate maximum bytes of the changes of all kinds.
     pub change_bytes: usize,
-    /// For how long a change is kept.
+    /// Maximum age of a change.
     pub change_age: SignedDuration,
-    /// How many Events there are at most; the oldest go.
+    /// Maximum number of Events; the oldest are removed.
     pub events: usize,
-    /// About how many bytes they take together.
+    /// Approximate maximum bytes of Events.
     pub event_bytes: usize,
 }
 
@@ -30,12 +30,12 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// The moment before which changes are too old.
+    /// The time before which changes are dropped.
     pub(super) fn oldest_change(&self, now: Timestamp) -> Timestamp {
         now.checked_sub(self.change_age).unwrap_or(Timestamp::MIN)
     }
 
-    /// That of a workload cluster.
+    /// Limits of a workload cluster.
     pub(crate) fn of_workload(&self) -> Self {
         let part = |bytes: usize| bytes / 32;
         Retention {

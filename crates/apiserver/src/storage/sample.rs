@@ -1,10 +1,10 @@
-//! Resources for tests.
+//! Kinds for tests.
 
-use super::registry::Resource;
+use super::registry::ServedResource;
 
-/// A namespaced kind without anything in particular.
-pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
-    Resource {
+/// A namespaced kind without special behavior.
+pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ServedResource {
+    ServedResource {
         group: group.to_owned(),
         version: version.to_owned(),
         kind: kind.to_owned(),

@@ -1,34 +1,34 @@
-//! Objects in the shape of their kind: pruned, completed, and in another version.
+//! Objects pruned, defaulted and converted by the schema of their kind.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
 use super::builtin::Builtin;
+use super::kind_schema::ObjectFault;
 use super::metadata;
-use super::registry::{Registry, Resource};
-use super::status::Failure;
-use super::stored::Stored;
-use super::structure::Fault;
+use super::registry::{KindRegistry, ServedResource};
+use super::status::ApiError;
+use super::stored::StoredEntry;
 use model::hub::Kind;
 use model::hub::contract::compare_versions;
 use model::wire::conversion::ConversionError;
 use model::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
 use model::wire::conversion::extension_config;
-use model::wire::{Version, conversion};
+use model::wire::{WireVersion, conversion};
 use schema::field::ErrorKind;
 
-/// How deep the values of an object are nested at most. Decoders of JSON, ours and those of clients, stop at 128, and
-/// the record of field managers is some levels deeper than what it records.
+/// Maximum nesting of values. JSON decoders, ours and those of clients, stop at 128, and managed fields are nested some
+/// levels deeper than the fields they record.
 const MAX_DEPTH: usize = 100;
 
-/// Drops unknown fields of an object, fills in what it lacks, and returns where the former was.
+/// Prunes and defaults an object, and returns the paths of unknown fields.
 ///
 /// # Errors
-/// 400 for metadata that are none, and for values that are nested too deeply.
-pub(crate) fn shaped(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+/// 400 for invalid metadata, and for values that are nested too deeply.
+pub(crate) fn shaped(resource: &ServedResource, object: &mut Value) -> Result<Vec<String>, ApiError> {
     if is_deeper(object, MAX_DEPTH) {
-        return Err(Failure::bad_request(format!("the object is nested more than {MAX_DEPTH} levels deep")));
+        return Err(ApiError::bad_request(format!("the object is nested more than {MAX_DEPTH} levels deep")));
     }
     let mut unknown = metadata::coerce(resource, object)?;
     if let Some(schema) = &resource.schema {
@@ -57,15 +57,14 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// What a schema finds wrong with an object.
-pub(crate) fn schema_faults(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+/// Schema errors of an object.
+pub(crate) fn schema_faults(resource: &ServedResource, object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
     let object = without_empty_bytes(resource, object);
     resource.schema.as_ref().map(|schema| schema.faults(&object, old)).unwrap_or_default()
 }
 
-/// The object without its empty byte values: Go reads an empty text as zero bytes, although the format `byte` of a
-/// schema forbids it.
-fn without_empty_bytes<'o>(resource: &Resource, object: &'o Value) -> Cow<'o, Value> {
+/// The object without empty byte values: Go reads an empty string as zero bytes, although the format `byte` forbids it.
+fn without_empty_bytes<'o>(resource: &ServedResource, object: &'o Value) -> Cow<'o, Value> {
     let field = match resource.builtin {
         Some(Builtin::Secret) => "data",
         Some(Builtin::ConfigMap) => "binaryData",
@@ -82,11 +81,11 @@ fn without_empty_bytes<'o>(resource: &Resource, object: &'o Value) -> Cow<'o, Va
     Cow::Owned(object)
 }
 
-/// The server's own kinds have types of their own: what does not fit one of them cannot be read.
-fn typed(resource: &Resource, faults: &[Fault]) -> Result<(), Failure> {
+/// Built-in kinds are typed: values of another type cannot be decoded.
+fn typed(resource: &ServedResource, faults: &[ObjectFault]) -> Result<(), ApiError> {
     match faults.iter().find(|fault| fault.kind == ErrorKind::TypeInvalid) {
         None => Ok(()),
-        Some(fault) => Err(Failure::bad_request(format!(
+        Some(fault) => Err(ApiError::bad_request(format!(
             "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {}: {}",
             resource.version,
             fault.field,
@@ -96,40 +95,40 @@ fn typed(resource: &Resource, faults: &[Fault]) -> Result<(), Failure> {
     }
 }
 
-/// Whether an object is stored in the version in which a kind is asked for.
-pub(crate) fn is_stored_as(resource: &Resource, stored: &Stored) -> bool {
+/// Whether the requested version of a kind is the storage version.
+pub(crate) fn is_stored_as(resource: &ServedResource, stored: &StoredEntry) -> bool {
     let version = &*stored.api_version;
     version == resource.version && resource.group.is_empty()
         || version.split_once('/') == Some((&*resource.group, &*resource.version))
 }
 
-/// A stored object in the version in which a kind is asked for.
-pub(crate) fn viewed(registry: &Registry, resource: &Resource, stored: &Stored) -> Value {
+/// A stored object in the requested version of its kind.
+pub(crate) fn viewed(registry: &KindRegistry, resource: &ServedResource, stored: &StoredEntry) -> Value {
     let object = stored.decode();
     if is_stored_as(resource, stored) {
         return object;
     }
-    // What has no counterpart was refused when it was written, or has come in a file.
+    // Values that cannot be converted were rejected when written, or came from a file.
     converted(registry, &object, resource).unwrap_or_else(|_| renamed(object, resource))
 }
 
-/// The group in which objects of a kind are stored.
-pub(crate) fn storage_group(resource: &Resource) -> &str {
+/// The storage group of a kind.
+pub(crate) fn storage_group(resource: &ServedResource) -> &str {
     if resource.builtin == Some(super::builtin::Builtin::Event) { "" } else { &resource.group }
 }
 
 /// The object in another version of its kind.
 ///
 /// # Errors
-/// When a value has no counterpart in that version.
-pub(crate) fn converted(registry: &Registry, object: &Value, to: &Resource) -> Result<Value, Failure> {
+/// When a value cannot be converted to that version.
+pub(crate) fn converted(registry: &KindRegistry, object: &Value, to: &ServedResource) -> Result<Value, ApiError> {
     let mut object = object.clone();
     let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if from == to.api_version() {
         return Ok(object);
     }
     let failed = |error: ConversionError| {
-        Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
+        ApiError::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
     };
     if extension_config::is_version(&to.api_version()) {
         extension_config::convert(&mut object, &to.api_version()).map_err(failed)?;
@@ -145,13 +144,13 @@ pub(crate) fn converted(registry: &Registry, object: &Value, to: &Resource) -> R
     Ok(renamed(object, to))
 }
 
-/// The kind of an object of the embedded provider, and to which of its two versions it is converted.
-fn embedded(object: &Value, to: &Resource) -> Option<(&'static EmbeddedKind, EmbeddedVersion)> {
-    Some((EmbeddedKind::of(object)?, EmbeddedVersion::from_api_version(&to.api_version())?))
+/// The kind of an object of the embedded provider, and the target version.
+fn embedded(object: &Value, to: &ServedResource) -> Option<(&'static EmbeddedKind, EmbeddedVersion)> {
+    Some((EmbeddedKind::for_object(object)?, EmbeddedVersion::from_api_version(&to.api_version())?))
 }
 
 /// The newest versions of kinds.
-fn newest(registry: &Registry, kinds: Vec<conversion::GroupKind>) -> conversion::Versions {
+fn newest(registry: &KindRegistry, kinds: Vec<conversion::KindKey>) -> conversion::KindVersions {
     let versions = kinds.into_iter().map(|kind| {
         let newest = newest_version(registry, &kind);
         (kind, Ok(newest))
@@ -159,21 +158,21 @@ fn newest(registry: &Registry, kinds: Vec<conversion::GroupKind>) -> conversion:
     versions.collect()
 }
 
-/// A kind that this program converts, and to which version.
-fn converted_by_us(to: &Resource) -> Option<(Kind, Version)> {
-    let version = Version::from_api_version(&to.api_version())?;
+/// A kind converted by this program, and the target version.
+fn converted_by_us(to: &ServedResource) -> Option<(Kind, WireVersion)> {
+    let version = WireVersion::from_api_version(&to.api_version())?;
     Some((Kind::from_name(&to.kind)?, version))
 }
 
-/// The version of a kind that a v1beta1 reference names: the newest one that is served, or of kinds that are not served
-/// the one that providers of Cluster API have (DEC-17).
-fn newest_version(registry: &Registry, (group, kind): &(String, String)) -> String {
+/// The version of a kind in v1beta1 references: the newest served one, or for kinds that are not served the one assumed
+/// of providers (DEC-17).
+fn newest_version(registry: &KindRegistry, (group, kind): &(String, String)) -> String {
     let served = registry.group(group).filter(|resource| resource.kind == *kind).map(|resource| &*resource.version);
     served.max_by(|a, b| compare_versions(a, b)).unwrap_or("v1beta2").to_owned()
 }
 
-/// The object with the version of another kind: as every converter does that has no rules for the kind.
-pub(super) fn renamed(mut object: Value, to: &Resource) -> Value {
+/// The object with another `apiVersion`, for kinds without conversion rules.
+pub(super) fn renamed(mut object: Value, to: &ServedResource) -> Value {
     let api_version = to.api_version();
     if to.builtin == Some(Builtin::Event) {
         super::builtin::convert_event(&mut object, &api_version);

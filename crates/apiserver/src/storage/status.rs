@@ -1,83 +1,83 @@
-//! Errors as a server reports them: `Status` objects with code, reason and details.
+//! API errors as reported by a server: `Status` objects with code, reason and details.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::registry::Resource;
+use super::kind_schema::ObjectFault;
+use super::registry::ServedResource;
 use super::store::StoreKey;
-use super::structure::Fault;
 use schema::field::{FieldError, Path};
 use schema::ssa::Conflict;
 
-/// The response of a server for a path that is not served.
+/// Response of a server for a path that is not served.
 const NO_SUCH_PATH: &str = "404 page not found\n";
 
-/// A refusal.
+/// An error response.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Failure {
+pub(crate) struct ApiError {
     pub code: StatusCode,
     pub reason: &'static str,
     pub message: String,
     pub details: Map<String, Value>,
-    /// The metadata of the Status; nearly always empty.
+    /// Metadata of the Status, usually empty.
     pub metadata: Value,
 }
 
-impl Failure {
+impl ApiError {
     pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Failure { code, reason, message: message.into(), details: Map::new(), metadata: json!({}) }
+        ApiError { code, reason, message: message.into(), details: Map::new(), metadata: json!({}) }
     }
 
-    /// The request makes no sense.
+    /// 400 Bad Request.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
-        Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+        ApiError::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// The path is not served; a server answers without a Status.
+    /// 404 for a path that is not served, without a Status.
     pub(crate) fn no_such_path() -> Self {
-        Failure::new(StatusCode::NOT_FOUND, "", NO_SUCH_PATH)
+        ApiError::new(StatusCode::NOT_FOUND, "", NO_SUCH_PATH)
     }
 
-    /// One of the server's own groups has no such kind.
+    /// 404 for an unknown kind in a built-in group.
     pub(crate) fn no_such_kind() -> Self {
-        Failure::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+        ApiError::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
     }
 
-    /// Whether the failure is told in plain words.
+    /// Whether the response is plain text.
     pub(crate) fn is_plain(&self) -> bool {
         self.message == NO_SUCH_PATH
     }
 
-    pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
+    pub(crate) fn not_found(resource: &ServedResource, name: &str) -> Self {
         let message = format!("{} {name:?} not found", resource.qualified());
-        Failure::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
+        ApiError::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
     pub(crate) fn no_namespace(namespace: &str) -> Self {
         let mut failure =
-            Failure::new(StatusCode::NOT_FOUND, "NotFound", format!("namespaces {namespace:?} not found"));
+            ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("namespaces {namespace:?} not found"));
         failure.details = members(json!({"name": namespace, "kind": "namespaces"}));
         failure
     }
 
-    pub(crate) fn already_exists(resource: &Resource, name: &str) -> Self {
+    pub(crate) fn already_exists(resource: &ServedResource, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", resource.qualified());
-        Failure::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+        ApiError::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
-    pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
+    pub(crate) fn forbidden(resource: &ServedResource, name: &str, why: &str) -> Self {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
-        Failure::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+        ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
-    /// The object is not as the request expects it.
-    pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+    /// A conflict with a precondition of the request.
+    pub(crate) fn conflict(resource: &ServedResource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified());
-        Failure::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+        ApiError::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
-    /// The object under this name is another one.
-    pub(crate) fn another(resource: &Resource, place: &StoreKey, name: &str, wanted: &str, found: &str) -> Self {
+    /// A conflict with the uid of the object.
+    pub(crate) fn another(resource: &ServedResource, place: &StoreKey, name: &str, wanted: &str, found: &str) -> Self {
         let key = match (resource.builtin, resource.group.as_str()) {
             (None, group) => format!("/registry/{group}/{}/{}", resource.plural, place.key),
             (Some(_), _) => format!("/registry/{}/{}", resource.plural, place.key),
@@ -86,28 +86,28 @@ impl Failure {
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
              failed: UID in precondition: {wanted}, UID in object meta: {found}"
         );
-        Failure::conflict(resource, name, &why)
+        ApiError::conflict(resource, name, &why)
     }
 
-    /// Another client has written the object since it was read.
-    pub(crate) fn modified(resource: &Resource, name: &str) -> Self {
+    /// A conflict with a concurrent write.
+    pub(crate) fn modified(resource: &ServedResource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
-        Failure::conflict(resource, name, why)
+        ApiError::conflict(resource, name, why)
     }
 
-    /// Others own what would be applied.
+    /// Conflicts of server-side apply.
     pub(crate) fn owned(conflicts: &[Conflict]) -> Self {
         let cause = |conflict: &Conflict| {
             json!({"reason": "FieldManagerConflict", "message": conflict.to_string(),
                 "field": conflict.path.to_string()})
         };
-        let mut failure = Failure::new(StatusCode::CONFLICT, "Conflict", Conflict::message(conflicts));
+        let mut failure = ApiError::new(StatusCode::CONFLICT, "Conflict", Conflict::message(conflicts));
         failure.details.insert("causes".to_owned(), conflicts.iter().map(cause).collect());
         failure
     }
 
-    /// Fields of an object of a kind, which is given as `Kind.group`, are wrong.
-    pub(crate) fn invalid(group: &str, kind: &str, name: &str, faults: Vec<Fault>) -> Self {
+    /// Invalid fields of an object; the kind is given as `Kind.group`.
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, faults: Vec<ObjectFault>) -> Self {
         let qualified = super::registry::qualified(kind, group);
         let errors: Vec<FieldError> = faults.into_iter().map(error_of).collect();
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -116,7 +116,7 @@ impl Failure {
             all => format!("[{}]", all.join(", ")),
         };
         let cause = |error: &FieldError| json!({"reason": error.kind.reason(), "message": error.message(), "field": error.path.to_string()});
-        let mut failure = Failure::new(
+        let mut failure = ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",
             format!("{qualified} {name:?} is invalid: {all}"),
@@ -136,16 +136,16 @@ impl Failure {
 
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Failure::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 
     pub(crate) fn expired(message: impl Into<String>) -> Self {
-        Failure::new(StatusCode::GONE, "Expired", message)
+        ApiError::new(StatusCode::GONE, "Expired", message)
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         let message = message.into();
-        let mut failure = Failure::new(
+        let mut failure = ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "InternalError",
             format!("Internal error occurred: {message}"),
@@ -154,9 +154,9 @@ impl Failure {
         failure
     }
 
-    /// Names the object that the failure is about.
+    /// Adds the object that the error is about.
     #[must_use]
-    pub(super) fn about(mut self, resource: &Resource, name: &str) -> Self {
+    pub(super) fn about(mut self, resource: &ServedResource, name: &str) -> Self {
         self.name(name);
         if !resource.group.is_empty() {
             self.details.insert("group".to_owned(), json!(resource.group));
@@ -187,16 +187,16 @@ impl Failure {
     }
 }
 
-fn error_of(fault: Fault) -> FieldError {
+fn error_of(fault: ObjectFault) -> FieldError {
     let path = match fault.field.is_empty() {
-        true => Path::of("<nil>"),
+        true => Path::new("<nil>"),
         false => Path::ROOT.place(&fault.field),
     };
     FieldError { rule: "DEC-32", kind: fault.kind, path, value: fault.value, detail: fault.detail }
 }
 
-/// What a server answers to a deletion.
-pub(crate) fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
+/// The response to a deletion.
+pub(crate) fn deleted(resource: &ServedResource, name: &str, uid: &str) -> Value {
     let mut details = json!({"name": name, "kind": resource.plural, "uid": uid});
     if !resource.group.is_empty() {
         details["group"] = json!(resource.group);

@@ -1,4 +1,4 @@
-//! The store of objects, with their owners and the latest events.
+//! The store of objects, with their owners and recent changes.
 //!
 //! ```text
 //! put, remove ─► version, indexes, log ─► watchers                collect.rs: what follows from it, until nothing does
@@ -18,31 +18,31 @@ use tokio::sync::watch;
 use super::Retention;
 use super::expiry::Expiry;
 use super::index::ByCluster;
-use super::log::Log;
-use super::registry::{Registry, Resource};
-use super::stored::Stored;
-use crate::Options;
+use super::log::ChangeLog;
+use super::registry::{KindRegistry, ServedResource};
+use super::stored::StoredEntry;
+use crate::ApiOptions;
 
 /// Objects of one kind by `namespace/name`, or by name.
-pub(crate) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
+pub(crate) type StoredObjects = RedBlackTreeMapSync<Arc<str>, Arc<StoredEntry>>;
 
-/// The objects from a key on, in their order.
+/// The objects from a key on, sorted.
 pub(crate) fn from<'o, 'k>(
-    objects: &'o Objects,
+    objects: &'o StoredObjects,
     key: &'k str,
-) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
+) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<StoredEntry>)> + use<'o, 'k> {
     objects.range::<str, _>((Bound::Included(key), Bound::Unbounded))
 }
 
-/// The objects whose key begins with a prefix, in their order.
+/// The objects with a key prefix, sorted.
 pub(crate) fn within<'o, 'k>(
-    objects: &'o Objects,
+    objects: &'o StoredObjects,
     prefix: &'k str,
-) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
+) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<StoredEntry>)> + use<'o, 'k> {
     from(objects, prefix).take_while(move |(key, _)| key.starts_with(prefix))
 }
 
-/// Where an object is: its kind as the store names it, and its key.
+/// Location of an object: the store name of its kind, and its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StoreKey {
     pub kind: Arc<str>,
@@ -50,11 +50,11 @@ pub(crate) struct StoreKey {
 }
 
 impl StoreKey {
-    pub(crate) fn of(resource: &Resource, namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(resource: &ServedResource, namespace: &str, name: &str) -> Self {
         StoreKey { kind: resource.store_name().into(), key: key(namespace, name) }
     }
 
-    /// Empty for objects without one.
+    /// Empty for cluster-scoped objects.
     pub(crate) fn namespace(&self) -> &str {
         self.key.split_once('/').map_or("", |(namespace, _)| namespace)
     }
@@ -65,69 +65,68 @@ pub(crate) fn key(namespace: &str, name: &str) -> Arc<str> {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
 }
 
-/// The part of the objects of a kind that a request is about.
+/// The range of objects of a kind that a request concerns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
-    /// The namespace and a slash; empty for all.
+pub(crate) struct KeyRange<'a> {
+    /// Namespace and slash; empty for all.
     pub prefix: &'a str,
-    /// The Cluster that their label names; none when it does not matter.
+    /// The Cluster in their label; `None` for any.
     pub cluster: Option<&'a str>,
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Happening {
+pub(crate) struct WatchEvent {
     pub version: u64,
     pub key: Arc<str>,
-    pub before: Option<Arc<Stored>>,
-    /// None when the object was removed.
-    pub after: Option<Arc<Stored>>,
+    pub before: Option<Arc<StoredEntry>>,
+    /// `None` if the object was removed.
+    pub after: Option<Arc<StoredEntry>>,
 }
 
 /// The objects of a kind.
 #[derive(Debug)]
-pub(super) struct Collection {
-    pub objects: Objects,
+pub(super) struct StoredKind {
+    pub objects: StoredObjects,
     by_cluster: ByCluster,
-    log: Log<Happening>,
+    log: ChangeLog<WatchEvent>,
     news: watch::Sender<u64>,
 }
 
-impl Collection {
+impl StoredKind {
     fn new(version: u64, forgotten: u64) -> Self {
-        Collection {
-            objects: Objects::new_sync(),
+        StoredKind {
+            objects: StoredObjects::new_sync(),
             by_cluster: ByCluster::default(),
-            log: Log::since(forgotten),
+            log: ChangeLog::since(forgotten),
             news: watch::Sender::new(version),
         }
     }
 
-    /// Puts an object in place of the one that there was, which is returned.
-    fn insert(&mut self, key: &Arc<str>, after: &Arc<Stored>) -> Option<Arc<Stored>> {
+    /// Stores an object; returns the previous one.
+    fn insert(&mut self, key: &Arc<str>, after: &Arc<StoredEntry>) -> Option<Arc<StoredEntry>> {
         let before = self.objects.get(key).cloned();
         self.by_cluster.note(key, before.as_ref().and_then(|before| before.cluster()), after.cluster());
         self.objects.insert_mut(key.clone(), after.clone());
         before
     }
 
-    /// Takes an object away that there was.
-    fn take(&mut self, key: &Arc<str>, before: &Stored) {
+    /// Removes an existing object.
+    fn take(&mut self, key: &Arc<str>, before: &StoredEntry) {
         self.by_cluster.note(key, before.cluster(), None);
         self.objects.remove_mut(key);
     }
 }
 
-/// What happened after a version; none when it is not known any more.
+/// Changes after a version; `None` if they are not available any more.
 #[derive(Debug)]
-pub(crate) struct News {
-    pub happenings: Option<Vec<Happening>>,
-    /// Up to which version this is all.
+pub(crate) struct EventBatch {
+    pub happenings: Option<Vec<WatchEvent>>,
+    /// The version up to which this is complete.
     pub version: u64,
 }
 
-/// Whether all objects of a namespace or a kind that goes have been deleted, so that only those that something holds
-/// are left.
+/// Whether all objects of a terminating namespace or kind have been deleted, apart from those with finalizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sweep {
     #[default]
@@ -135,34 +134,34 @@ pub(super) enum Sweep {
     Done,
 }
 
-/// Everything there is.
+/// The contents of the store.
 #[derive(Debug)]
-pub(crate) struct State {
-    options: Options,
+pub(crate) struct StoreState {
+    options: ApiOptions,
     kept: Retention,
-    /// When the changes of all kinds were looked through for old ones.
+    /// Time of the last search for outdated changes.
     swept: Timestamp,
-    /// The version of the last write.
+    /// Version of the last write.
     pub version: u64,
-    pub registry: Arc<Registry>,
-    pub(super) collections: BTreeMap<Arc<str>, Collection>,
-    /// Where the object with a uid is.
+    pub registry: Arc<KindRegistry>,
+    pub(super) collections: BTreeMap<Arc<str>, StoredKind>,
+    /// Objects by uid.
     places: HashMap<Arc<str>, StoreKey>,
-    /// Who names a uid among its owners.
+    /// Objects by the uids of their owners.
     dependents: HashMap<Arc<str>, BTreeSet<StoreKey>>,
     /// Changes whose consequences are not processed yet.
     pub(super) pending: VecDeque<StoreKey>,
     /// Namespaces that are being deleted.
     pub(super) terminating: BTreeMap<String, Sweep>,
-    /// Definitions of kinds that are being deleted, by name.
+    /// Definitions that are being deleted, by name.
     pub(super) withdrawn: BTreeMap<String, Sweep>,
     expiry: Expiry<StoreKey>,
 }
 
-impl State {
-    pub(crate) fn new(registry: Arc<Registry>, options: Options, kept: Retention) -> Self {
+impl StoreState {
+    pub(crate) fn new(registry: Arc<KindRegistry>, options: ApiOptions, kept: Retention) -> Self {
         let swept = (options.clock)();
-        State {
+        StoreState {
             options,
             kept,
             swept,
@@ -178,21 +177,21 @@ impl State {
         }
     }
 
-    pub(crate) fn get(&self, place: &StoreKey) -> Option<&Arc<Stored>> {
+    pub(crate) fn get(&self, place: &StoreKey) -> Option<&Arc<StoredEntry>> {
         self.collections.get(&place.kind)?.objects.get(&place.key)
     }
 
-    /// The objects of a kind as they are now.
-    pub(crate) fn objects(&self, kind: &str) -> Objects {
-        self.collections.get(kind).map_or_else(Objects::new_sync, |collection| collection.objects.clone())
+    /// The current objects of a kind.
+    pub(crate) fn objects(&self, kind: &str) -> StoredObjects {
+        self.collections.get(kind).map_or_else(StoredObjects::new_sync, |collection| collection.objects.clone())
     }
 
-    /// Those objects of a kind, as they are now, that can be in a part of it; others may be there as well.
-    pub(crate) fn objects_of(&self, kind: &str, part: Part<'_>) -> Objects {
+    /// The current objects of a kind in a range, possibly with others.
+    pub(crate) fn objects_of(&self, kind: &str, part: KeyRange<'_>) -> StoredObjects {
         let (Some(cluster), Some(collection)) = (part.cluster, self.collections.get(kind)) else {
             return self.objects(kind);
         };
-        let mut objects = Objects::new_sync();
+        let mut objects = StoredObjects::new_sync();
         for key in collection.by_cluster.keys(cluster, part.prefix) {
             if let Some(object) = collection.objects.get(key) {
                 objects.insert_mut(key.clone(), object.clone());
@@ -211,31 +210,31 @@ impl State {
         found.is_some_and(|namespace| namespace.holds.is_being_deleted)
     }
 
-    /// Where the object with a uid is.
+    /// Location of the object with a uid.
     pub(super) fn place_of(&self, uid: &str) -> Option<&StoreKey> {
         self.places.get(uid)
     }
 
-    /// Who names a uid among its owners.
+    /// Objects with this owner.
     pub(super) fn dependents_of(&self, uid: &str) -> Vec<StoreKey> {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    fn collection(&mut self, kind: &Arc<str>) -> &mut Collection {
+    fn collection(&mut self, kind: &Arc<str>) -> &mut StoredKind {
         let version = self.version;
-        self.collections.entry(kind.clone()).or_insert_with(|| Collection::new(version, 0))
+        self.collections.entry(kind.clone()).or_insert_with(|| StoredKind::new(version, 0))
     }
 
-    /// Stores an object, and gives it its version.
-    pub(crate) fn put(&mut self, place: &StoreKey, mut value: Value) -> Arc<Stored> {
+    /// Stores an object with a new version.
+    pub(crate) fn put(&mut self, place: &StoreKey, mut value: Value) -> Arc<StoredEntry> {
         self.version += 1;
         let version = self.version;
         value["metadata"]["resourceVersion"] = json!(version.to_string());
-        let after = Arc::new(Stored::new(&value, version));
+        let after = Arc::new(StoredEntry::new(&value, version));
         let before = self.collection(&place.kind).insert(&place.key, &after);
         self.record(
             &place.kind,
-            Happening { version, key: place.key.clone(), before: before.clone(), after: Some(after.clone()) },
+            WatchEvent { version, key: place.key.clone(), before: before.clone(), after: Some(after.clone()) },
         );
         if before.as_ref().is_none_or(|before| before.uid != after.uid || before.owners != after.owners) {
             self.unlink(place, before.as_deref());
@@ -245,8 +244,8 @@ impl State {
         after
     }
 
-    /// Removes an object; returns it with the version in which it is gone.
-    pub(crate) fn remove(&mut self, place: &StoreKey) -> Option<Arc<Stored>> {
+    /// Removes an object; returns it with the version of its removal.
+    pub(crate) fn remove(&mut self, place: &StoreKey) -> Option<Arc<StoredEntry>> {
         let before = self.get(place)?.clone();
         self.version += 1;
         let version = self.version;
@@ -254,18 +253,18 @@ impl State {
         self.expiry.forget(place);
         self.record(
             &place.kind,
-            Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None },
+            WatchEvent { version, key: place.key.clone(), before: Some(before.clone()), after: None },
         );
         self.unlink(place, Some(&before));
         self.places.remove(&*before.uid);
         self.pending.push_back(place.clone());
-        // Those that it owned may have to follow, and those that waited for it may go on.
+        // Its dependents may have to be deleted, and objects that waited for it may continue.
         self.pending.extend(self.dependents_of(&before.uid));
         self.pending.extend(owners_of(&before).filter_map(|uid| self.places.get(uid).cloned()));
         Some(before)
     }
 
-    /// Notes that an Event was written, and removes those that have to go.
+    /// Records a write of an Event, and removes expired ones.
     pub(crate) fn note_event(&mut self, place: &StoreKey, now: Timestamp) {
         if let Some((version, bytes)) = self.get(place).map(|event| (event.version, event.bytes())) {
             self.expiry.note(place.clone(), version, bytes, now);
@@ -273,29 +272,28 @@ impl State {
         self.expire(now);
     }
 
-    /// Removes the Events that have to go.
+    /// Removes expired Events.
     fn expire(&mut self, now: Timestamp) {
         while let Some(place) = self.expiry.next(now, &self.kept) {
             self.remove(&place);
         }
     }
 
-    /// Drops changes and Events that are too old. Writes do this as well; this is for an API without any.
+    /// Drops outdated changes and Events. Writes do this as well; this is for an idle API.
     pub(crate) fn sweep(&mut self, now: Timestamp) {
         self.expire(now);
         self.forget_changes(now);
     }
 
-    /// Drops the changes of all kinds that are too old.
+    /// Drops outdated changes of all kinds.
     fn forget_changes(&mut self, now: Timestamp) {
         let (number, since) = (self.kept.changes, self.kept.oldest_change(now));
         self.swept = now;
         self.collections.values_mut().for_each(|collection| collection.log.keep(number, since));
     }
 
-    /// Notes a change, and drops the oldest ones of which there are too many, which are too old, or which take too much
-    /// memory.
-    fn record(&mut self, kind: &Arc<str>, happening: Happening) {
+    /// Records a change, and drops the oldest ones above the limits.
+    fn record(&mut self, kind: &Arc<str>, happening: WatchEvent) {
         let (now, kept) = ((self.options.clock)(), self.kept.clone());
         let since = kept.oldest_change(now);
         let version = happening.version;
@@ -319,7 +317,7 @@ impl State {
         }
     }
 
-    fn link(&mut self, place: &StoreKey, object: &Stored) {
+    fn link(&mut self, place: &StoreKey, object: &StoredEntry) {
         if !object.uid.is_empty() {
             self.places.insert((*object.uid).into(), place.clone());
         }
@@ -328,7 +326,7 @@ impl State {
         }
     }
 
-    fn unlink(&mut self, place: &StoreKey, object: Option<&Stored>) {
+    fn unlink(&mut self, place: &StoreKey, object: Option<&StoredEntry>) {
         let Some(object) = object else { return };
         for uid in owners_of(object) {
             if let Some(dependents) = self.dependents.get_mut(uid) {
@@ -341,8 +339,7 @@ impl State {
         }
     }
 
-    /// Puts another form of an object in place of it, without a new version and without a watch event: what a new
-    /// schema makes of what is stored.
+    /// Replaces the form of an object without a new version or a watch event, after a change of its schema.
     pub(super) fn reread(&mut self, kind: &Arc<str>, reread: impl Fn(&Value) -> Value) {
         let Some(collection) = self.collections.get_mut(kind) else { return };
         let all: Vec<_> = collection.objects.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
@@ -350,30 +347,30 @@ impl State {
             let stored = object.decode();
             let value = reread(&stored);
             if value != stored {
-                collection.insert(&key, &Arc::new(Stored::new(&value, object.version)));
+                collection.insert(&key, &Arc::new(StoredEntry::new(&value, object.version)));
             }
         }
     }
 
-    /// Forgets everything about a kind that is not served any more; its watches are ended.
+    /// Removes all data of a kind that is no longer served; its watches end.
     pub(super) fn forget_kind(&mut self, kind: &Arc<str>) {
         let version = self.version;
-        self.collections.insert(kind.clone(), Collection::new(version, version));
+        self.collections.insert(kind.clone(), StoredKind::new(version, version));
     }
 
-    /// Follows a kind: says when there is news of it.
+    /// Subscribes to changes of a kind.
     pub(crate) fn follow(&mut self, kind: &Arc<str>) -> watch::Receiver<u64> {
         self.collection(kind).news.subscribe()
     }
 
-    /// What happened to objects of a kind after a version.
-    pub(crate) fn news(&self, kind: &str, since: u64) -> News {
-        let nothing = || News { happenings: Some(Vec::new()), version: self.version };
+    /// Changes of a kind after a version.
+    pub(crate) fn news(&self, kind: &str, since: u64) -> EventBatch {
+        let nothing = || EventBatch { happenings: Some(Vec::new()), version: self.version };
         let Some(collection) = self.collections.get(kind) else { return nothing() };
         if since < collection.log.forgotten() {
-            return News { happenings: None, version: self.version };
+            return EventBatch { happenings: None, version: self.version };
         }
-        News { happenings: Some(collection.log.after(since).cloned().collect()), version: self.version }
+        EventBatch { happenings: Some(collection.log.after(since).cloned().collect()), version: self.version }
     }
 
     /// The oldest version from which a kind can be watched.
@@ -381,9 +378,9 @@ impl State {
         self.collections.get(kind).map_or(0, |collection| collection.log.forgotten())
     }
 
-    /// The objects of a kind as they were at a version; none when that is not known any more.
-    pub(crate) fn objects_at(&self, kind: &str, version: u64) -> Option<Objects> {
-        let Some(collection) = self.collections.get(kind) else { return Some(Objects::new_sync()) };
+    /// The objects of a kind at a version; `None` if it is not available any more.
+    pub(crate) fn objects_at(&self, kind: &str, version: u64) -> Option<StoredObjects> {
+        let Some(collection) = self.collections.get(kind) else { return Some(StoredObjects::new_sync()) };
         if version < collection.log.forgotten() {
             return None;
         }
@@ -399,6 +396,6 @@ impl State {
 }
 
 /// The uids of owners.
-fn owners_of(object: &Stored) -> impl Iterator<Item = &str> {
+fn owners_of(object: &StoredEntry) -> impl Iterator<Item = &str> {
     object.owners.iter().map(|owner| &*owner.uid).filter(|uid| !uid.is_empty())
 }

@@ -1,7 +1,7 @@
-//! A stored object: its JSON text, and the few fields that the store itself reads.
+//! StoredEntry objects: JSON text, and the few fields that the store reads.
 //!
-//! As a tree an object takes about seven times as much memory as its text. It is decoded when a request reads its
-//! fields; most reads and watches only send the text on, so that an object is encoded once for each of its versions.
+//! A parsed object takes about seven times the memory of its text. It is parsed when a request reads its fields; most
+//! reads and watches only copy the text, so an object is encoded once per version.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -9,25 +9,25 @@ use serde_json::Value;
 use model::garbage::{Collectable, OwnerReference};
 use model::hub::label::CLUSTER_NAME;
 
-/// About what an object takes besides its text: the fields that are kept, its version, and its place in the maps.
+/// Approximate overhead of an object in bytes: its extracted fields, version, and index entries.
 const OVERHEAD: usize = 512;
 
-/// An object in its storage version, with its resourceVersion in it.
+/// An object in its storage version, including its resourceVersion.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredEntry {
     text: Bytes,
     pub version: u64,
     pub api_version: Box<str>,
     pub name: Box<str>,
     pub uid: Box<str>,
     labels: Box<[(Box<str>, Box<str>)]>,
-    pub owners: Box<[Owner]>,
-    pub holds: Holds,
+    pub owners: Box<[OwnerEntry]>,
+    pub holds: DeletionState,
 }
 
 /// An entry of `ownerReferences`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct OwnerEntry {
     pub api_version: Box<str>,
     pub kind: Box<str>,
     pub name: Box<str>,
@@ -35,21 +35,21 @@ pub(crate) struct Owner {
     pub blocks_deletion: bool,
 }
 
-/// Whether an object is being deleted, and what keeps it.
+/// Deletion state of an object, and its finalizers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Holds {
+pub(crate) struct DeletionState {
     pub is_being_deleted: bool,
     pub finalizers: Box<[Box<str>]>,
-    /// Those in the spec of a namespace.
+    /// Finalizers in the spec of a namespace.
     pub spec_finalizers: Box<[Box<str>]>,
 }
 
-impl Stored {
+impl StoredEntry {
     pub(super) fn new(object: &Value, version: u64) -> Self {
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
         let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
         let label = |(name, value): (&String, &Value)| Some((name.as_str().into(), value.as_str()?.into()));
-        Stored {
+        StoredEntry {
             text: object.to_string().into_bytes().into_boxed_slice().into(),
             version,
             api_version: text(object, "apiVersion"),
@@ -58,9 +58,9 @@ impl Stored {
             labels: labels.filter_map(label).collect(),
             owners: entries(metadata, "ownerReferences")
                 .iter()
-                .map(|entry| Owner::new(OwnerReference::read(entry)))
+                .map(|entry| OwnerEntry::new(OwnerReference::read(entry)))
                 .collect(),
-            holds: Holds::read(object),
+            holds: DeletionState::read(object),
         }
     }
 
@@ -69,13 +69,13 @@ impl Stored {
         &self.text
     }
 
-    /// The object, decoded.
+    /// The parsed object.
     pub(crate) fn decode(&self) -> Value {
-        // The text was written from a value that is nested less deeply than a decoder accepts (`shape::shaped`).
+        // The text was written from a value within the nesting limit of a decoder (`shape::shaped`).
         serde_json::from_slice(&self.text).unwrap_or_default()
     }
 
-    /// About how many bytes it takes in memory.
+    /// Approximate memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         OVERHEAD + self.text.len()
     }
@@ -84,13 +84,13 @@ impl Stored {
         self.labels.iter().find(|(label, _)| **label == *name).map(|(_, value)| &**value)
     }
 
-    /// The Cluster that the label names.
+    /// The Cluster in the label.
     pub(super) fn cluster(&self) -> Option<&str> {
         self.label(CLUSTER_NAME)
     }
 }
 
-impl Collectable for Stored {
+impl Collectable for StoredEntry {
     fn name(&self) -> &str {
         &self.name
     }
@@ -100,7 +100,7 @@ impl Collectable for Stored {
     }
 
     fn owners(&self) -> impl Iterator<Item = OwnerReference<'_>> {
-        self.owners.iter().map(Owner::reference)
+        self.owners.iter().map(OwnerEntry::reference)
     }
 
     fn is_being_deleted(&self) -> bool {
@@ -116,33 +116,33 @@ impl Collectable for Stored {
     }
 }
 
-impl Owner {
+impl OwnerEntry {
     fn new(reference: OwnerReference<'_>) -> Self {
         let OwnerReference { api_version, kind, name, uid, blocks_deletion } = reference;
         let [api_version, kind, name, uid] = [api_version, kind, name, uid].map(Into::into);
-        Owner { api_version, kind, name, uid, blocks_deletion }
+        OwnerEntry { api_version, kind, name, uid, blocks_deletion }
     }
 
     fn reference(&self) -> OwnerReference<'_> {
-        let Owner { api_version, kind, name, uid, blocks_deletion } = self;
+        let OwnerEntry { api_version, kind, name, uid, blocks_deletion } = self;
         OwnerReference { api_version, kind, name, uid, blocks_deletion: *blocks_deletion }
     }
 }
 
-impl Holds {
+impl DeletionState {
     pub(crate) fn read(object: &Value) -> Self {
         let member = |name: &str| object.get(name).unwrap_or(&Value::Null);
         let (metadata, spec) = (member("metadata"), member("spec"));
         let texts = |entries: &[Value]| entries.iter().filter_map(|entry| entry.as_str().map(Into::into)).collect();
         let is_namespace = *text(object, "apiVersion") == *"v1" && *text(object, "kind") == *"Namespace";
-        Holds {
+        DeletionState {
             is_being_deleted: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             finalizers: texts(entries(metadata, "finalizers")),
             spec_finalizers: if is_namespace { texts(entries(spec, "finalizers")) } else { Box::default() },
         }
     }
 
-    /// Whether the object stays after its deletion.
+    /// Whether the object stays when it is deleted.
     pub(crate) fn any(&self) -> bool {
         !self.finalizers.is_empty() || !self.spec_finalizers.is_empty()
     }
@@ -177,7 +177,7 @@ mod tests {
             },
             "spec": {"finalizers": ["kubernetes"], "numbers": [1, -1, 1.0, 0.1, 1e300, u64::MAX, i64::MIN], "null": null, "text": "ä\u{0}\"\n"},
         });
-        let stored = Stored::new(&object, 7);
+        let stored = StoredEntry::new(&object, 7);
         assert_eq!(stored.decode(), object);
         assert_eq!((&*stored.api_version, &*stored.name, &*stored.uid, stored.version), ("v1", "a", "u", 7));
         assert_eq!((stored.label("x"), stored.label("z"), stored.cluster()), (Some("y"), None, Some("c")));
@@ -193,6 +193,6 @@ mod tests {
     #[test]
     fn the_spec_of_other_kinds_holds_no_object() {
         let object = json!({"apiVersion": "x.dev/v1", "kind": "Namespace", "metadata": {}, "spec": {"finalizers": ["kubernetes"]}});
-        assert!(!Holds::read(&object).any());
+        assert!(!DeletionState::read(&object).any());
     }
 }

@@ -1,7 +1,6 @@
-//! The built-in kinds of a workload cluster, besides those of every server: Nodes, Pods and what belongs to them.
+//! Built-in kinds of a workload cluster, besides those of every server: Nodes, Pods and related kinds.
 //!
-//! Schemas name the fields that the program and kubectl read, and every list that is merged by keys; other fields are
-//! kept as they are written.
+//! Schemas contain the fields that the program and kubectl read, and all map lists; other fields are preserved.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,15 +8,15 @@ use serde_json::{Value, json};
 
 use super::builtin::Builtin;
 use super::kinds::{everywhere, keyed, object, reference, registry, row, text, texts};
-use super::registry::Registry;
+use super::registry::KindRegistry;
 use model::hub::NODE_INFO;
 
 const APPS: &str = "apps";
 const STORAGE: &str = "storage.k8s.io";
 
-/// The kinds of a workload cluster: all APIs of such clusters share them.
-pub(crate) fn workload_registry() -> Arc<Registry> {
-    static KINDS: LazyLock<Arc<Registry>> = LazyLock::new(|| {
+/// The kinds of a workload cluster, shared by all of their APIs.
+pub(crate) fn workload_registry() -> Arc<KindRegistry> {
+    static KINDS: LazyLock<Arc<KindRegistry>> = LazyLock::new(|| {
         let own = [
             row(Builtin::Node, "", "v1", ("Node", "nodes", &["no"]), false, Some(node)),
             row(Builtin::Pod, "", "v1", ("Pod", "pods", &["po"]), true, Some(pod)),
@@ -53,14 +52,14 @@ pub(crate) fn workload_registry() -> Arc<Registry> {
     KINDS.clone()
 }
 
-/// An object that keeps fields which are not listed.
+/// An object that preserves unlisted fields.
 fn open(properties: Value) -> Value {
     let mut schema = object(properties);
     schema["x-kubernetes-preserve-unknown-fields"] = json!(true);
     schema
 }
 
-/// An open object without which a list of such objects cannot be merged.
+/// An open object with the keys of a map list.
 fn entry(required: &[&str], properties: Value) -> Value {
     let mut schema = open(properties);
     schema["required"] = json!(required);
@@ -79,7 +78,7 @@ fn flag() -> Value {
     json!({"type": "boolean"})
 }
 
-/// Amounts: texts such as `8Gi`, or numbers.
+/// Quantities: strings such as `8Gi`, or numbers.
 fn quantities() -> Value {
     json!({"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": true}})
 }
@@ -127,7 +126,7 @@ fn pod() -> Value {
     object(json!({"spec": pod_spec(), "status": pod_status()}))
 }
 
-/// A list that is merged by several keys.
+/// A map list with several keys.
 fn keyed_by(keys: &[&str], item: Value) -> Value {
     let mut list = keyed("", item);
     list["x-kubernetes-list-map-keys"] = json!(keys);
@@ -183,7 +182,7 @@ fn pod_status() -> Value {
         "podIP": text(), "podIPs": keyed("ip", address), "qosClass": text(), "reason": text(), "startTime": time()}))
 }
 
-/// The spec of a kind that makes Pods of a template.
+/// The spec of a kind that creates Pods from a template.
 fn of_template(own: Value) -> Value {
     let template = open(json!({"spec": pod_spec()}));
     let mut selector = open(json!({"matchLabels": texts()}));
@@ -196,7 +195,7 @@ fn of_template(own: Value) -> Value {
     spec
 }
 
-/// The status of such a kind, with these numbers.
+/// The status of such a kind, with these counters.
 fn counts(names: &[&str]) -> Value {
     let mut status = open(json!({"conditions": conditions(), "observedGeneration": {"type": "integer"}}));
     for name in names {

@@ -17,8 +17,8 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
 }
 
-fn workloads() -> Workloads {
-    Workloads::new(Options::default()).unwrap()
+fn workloads() -> WorkloadApis {
+    WorkloadApis::new(ApiOptions::default()).unwrap()
 }
 
 fn node(name: &str, more: Value) -> Value {
@@ -34,7 +34,7 @@ fn pod(name: &str, more: Value) -> Value {
     pod
 }
 
-/// A request to an API in the process.
+/// An in-process request to an API.
 async fn send(api: &WorkloadApi, method: &str, path: &str, content_type: &str, body: Value) -> (u16, Value) {
     let request = Request::builder().method(method).uri(path).header("content-type", content_type);
     let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -55,7 +55,7 @@ async fn names(api: &WorkloadApi, path: &str) -> Vec<String> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The cells of a table, without wide columns and without the age, which depends on how fast the test runs.
+/// The cells of a table, without wide columns and without the age, which depends on the duration of the test.
 async fn table(api: &WorkloadApi, path: &str) -> (Vec<String>, Vec<Value>) {
     let request = Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
     let answer = api.embedded.call(request.body(Body::empty()).unwrap()).await;
@@ -271,10 +271,10 @@ async fn a_token_opens_the_api_of_its_cluster_only() {
 async fn a_cluster_that_is_forgotten_ends_its_watches_and_has_a_new_credential_when_it_comes_back() {
     // CT-19.1
     ends_for_good(|workloads| workloads.forget(&key("one"))).await;
-    ends_for_good(Workloads::forget_all).await;
+    ends_for_good(WorkloadApis::forget_all).await;
 }
 
-async fn ends_for_good(forget: impl Fn(&Workloads)) {
+async fn ends_for_good(forget: impl Fn(&WorkloadApis)) {
     let workloads = workloads();
     let api = workloads.open(&key("one")).unwrap();
     let router = workloads.router(CancellationToken::new());

@@ -1,7 +1,7 @@
 //! The lists of variable values of a Cluster.
 
 use model::hub::{Topology, VariableOverrides, VariableValue};
-use model::variables::Mode;
+use model::variables::SettleMode;
 use schema::field::Path;
 
 /// A list of values, with its error path and its place in the object.
@@ -12,7 +12,7 @@ pub(super) struct Values<'a> {
     pub path: Path,
     /// Where the list stands, as a JSON pointer.
     pub pointer: String,
-    pub mode: Mode,
+    pub mode: SettleMode,
 }
 
 /// The list of the whole Cluster, then overrides where there are any.
@@ -20,27 +20,27 @@ pub(super) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
     let whole = Values {
         values: &topology.variables,
         is_present: topology.variables.is_present(),
-        path: Path::of("spec.topology.variables"),
+        path: Path::new("spec.topology.variables"),
         pointer: "/spec/topology/variables".to_owned(),
-        mode: Mode::Create,
+        mode: SettleMode::Create,
     };
     let control_plane = overrides(
         &topology.control_plane.variables,
-        || Path::of("spec.topology.controlPlane"),
+        || Path::new("spec.topology.controlPlane"),
         || "/spec/topology/controlPlane".to_owned(),
     );
     let workers = &topology.workers;
     let deployments = workers.machine_deployments.iter().enumerate().filter_map(|(i, worker)| {
         overrides(
             &worker.variables,
-            || Path::of("spec.topology.workers.machineDeployments").key(&worker.name),
+            || Path::new("spec.topology.workers.machineDeployments").key(&worker.name),
             || format!("/spec/topology/workers/machineDeployments/{i}"),
         )
     });
     let pools = workers.machine_pools.iter().enumerate().filter_map(|(i, worker)| {
         overrides(
             &worker.variables,
-            || Path::of("spec.topology.workers.machinePools").key(&worker.name),
+            || Path::new("spec.topology.workers.machinePools").key(&worker.name),
             || format!("/spec/topology/workers/machinePools/{i}"),
         )
     });
@@ -59,6 +59,6 @@ fn overrides(
         is_present: true,
         path: path().child("variables.overrides"),
         pointer: pointer() + "/variables/overrides",
-        mode: Mode::ExistingOnly,
+        mode: SettleMode::ExistingOnly,
     })
 }

@@ -5,23 +5,23 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Settings, Verdict};
-use golang::json::Size;
+use golang::json::JsonSize;
 use model::hub::Kind;
 use schema::field::{Findings, Path};
 
 /// The most that the spec or the metadata of an object may hold.
-const MOST: Size = Size { objects: 25_000, values: 250_000 };
+const MOST: JsonSize = JsonSize { objects: 25_000, values: 250_000 };
 
 /// The most of a status, which repeats the variables of a class.
-const MOST_OF_STATUS: Size = Size { objects: 40_000, values: 400_000 };
+const MOST_OF_STATUS: JsonSize = JsonSize { objects: 40_000, values: 400_000 };
 
 /// The part of an object that holds too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversize {
     /// Its field at the top of the object.
     pub part: &'static str,
-    size: Size,
-    most: Size,
+    size: JsonSize,
+    most: JsonSize,
 }
 
 impl Oversize {
@@ -29,7 +29,7 @@ impl Oversize {
     /// is not read.
     pub fn of(text: &str) -> Option<Oversize> {
         // Most texts are so short that nothing needs to be counted.
-        let whole = || Size::of(text);
+        let whole = || JsonSize::measure(text);
         if text.len() <= MOST.objects || !whole().exceeds(MOST) {
             return None;
         }
@@ -68,14 +68,14 @@ impl Oversize {
         let mut found = Findings::without(settings.silenced);
         found.run("DEC-44", |found| match as_before {
             true => found.warn(format!("{} {}, as before; nothing else is checked", self.part, self.reason())),
-            false => found.invalid(Path::of(self.part), "", self.reason()),
+            false => found.invalid(Path::new(self.part), "", self.reason()),
         });
         Verdict::of(kind, found)
     }
 }
 
-fn size(part: Option<&RawValue>) -> Size {
-    part.map_or(Size::default(), |part| Size::of(part.get()))
+fn size(part: Option<&RawValue>) -> JsonSize {
+    part.map_or(JsonSize::default(), |part| JsonSize::measure(part.get()))
 }
 
 #[derive(Deserialize)]

@@ -15,7 +15,7 @@ use golang::json;
 use model::crd;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
 use model::wire::review::GroupVersionKind;
-use model::wire::{Decode, Reference, Version, as_hub_json, references};
+use model::wire::{Decode, Reference, WireVersion, as_hub_json, references};
 use model::world::{Facts, Found, World, settle_at_once};
 use schema::budget::Stop;
 
@@ -62,7 +62,7 @@ pub enum Phase {
 pub struct EndPoint {
     pub phase: Phase,
     pub kind: Kind,
-    pub version: Version,
+    pub version: WireVersion,
     pub path: &'static str,
 }
 
@@ -71,43 +71,43 @@ pub const END_POINTS: [EndPoint; 7] = [
     EndPoint {
         phase: Phase::Default,
         kind: Kind::Cluster,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         path: "/mutate-cluster-x-k8s-io-v1beta2-cluster",
     },
     EndPoint {
         phase: Phase::Default,
         kind: Kind::Cluster,
-        version: Version::V1Beta1,
+        version: WireVersion::V1Beta1,
         path: "/mutate-cluster-x-k8s-io-v1beta1-cluster",
     },
     EndPoint {
         phase: Phase::Default,
         kind: Kind::ClusterClass,
-        version: Version::V1Beta1,
+        version: WireVersion::V1Beta1,
         path: "/mutate-cluster-x-k8s-io-v1beta1-clusterclass",
     },
     EndPoint {
         phase: Phase::Validate,
         kind: Kind::Cluster,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         path: "/validate-cluster-x-k8s-io-v1beta2-cluster",
     },
     EndPoint {
         phase: Phase::Validate,
         kind: Kind::Cluster,
-        version: Version::V1Beta1,
+        version: WireVersion::V1Beta1,
         path: "/validate-cluster-x-k8s-io-v1beta1-cluster",
     },
     EndPoint {
         phase: Phase::Validate,
         kind: Kind::ClusterClass,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         path: "/validate-cluster-x-k8s-io-v1beta2-clusterclass",
     },
     EndPoint {
         phase: Phase::Validate,
         kind: Kind::ClusterClass,
-        version: Version::V1Beta1,
+        version: WireVersion::V1Beta1,
         path: "/validate-cluster-x-k8s-io-v1beta1-clusterclass",
     },
 ];
@@ -125,7 +125,7 @@ pub const MACHINE_END_POINTS: [EndPoint; 8] = [
 ];
 
 const fn of_machines(phase: Phase, kind: Kind, path: &'static str) -> EndPoint {
-    EndPoint { phase, kind, version: Version::V1Beta2, path }
+    EndPoint { phase, kind, version: WireVersion::V1Beta2, path }
 }
 
 /// The requests that an API server sends to an end point.
@@ -135,7 +135,7 @@ pub struct Hook {
     pub kind: Kind,
     pub path: &'static str,
     /// Versions of the group `cluster.x-k8s.io`.
-    pub versions: &'static [Version],
+    pub versions: &'static [WireVersion],
     /// Whether writes in another version are not sent, instead of being converted to the first of these versions.
     pub is_exact: bool,
 }
@@ -144,14 +144,14 @@ pub struct Hook {
 /// included (MA-28). Defaults of classes depend on the namespaces of their references, which only v1beta1 has. So classes are
 /// defaulted in v1beta1 only, and validated in the version in which they are sent (DEC-3).
 pub fn hooks(lifecycle: bool) -> Vec<Hook> {
-    const NEW: &[Version] = &[Version::V1Beta2];
-    const OLD: &[Version] = &[Version::V1Beta1];
-    const BOTH: &[Version] = &[Version::V1Beta1, Version::V1Beta2];
+    const NEW: &[WireVersion] = &[WireVersion::V1Beta2];
+    const OLD: &[WireVersion] = &[WireVersion::V1Beta1];
+    const BOTH: &[WireVersion] = &[WireVersion::V1Beta1, WireVersion::V1Beta2];
     let of_topologies = END_POINTS.iter().filter_map(|&EndPoint { phase, kind, version, path }| {
         let (versions, is_exact) = match (phase, kind, version) {
             (Phase::Default, Kind::ClusterClass, _) => (OLD, true),
-            (Phase::Validate, Kind::ClusterClass, Version::V1Beta2) => (BOTH, false),
-            (_, _, Version::V1Beta2) => (NEW, false),
+            (Phase::Validate, Kind::ClusterClass, WireVersion::V1Beta2) => (BOTH, false),
+            (_, _, WireVersion::V1Beta2) => (NEW, false),
             _ => return None,
         };
         Some(Hook { phase, kind, path, versions, is_exact })
@@ -186,14 +186,14 @@ impl Hook {
 pub struct Request<'a> {
     pub phase: Phase,
     pub kind: Kind,
-    pub version: Version,
+    pub version: WireVersion,
     pub operation: Operation,
     /// The name in the request, for objects that do not decode and for deletions.
     pub name: &'a str,
     pub object: Option<&'a str>,
     pub old_object: Option<&'a str>,
     /// The version of the old object: in a review that of the new object, in files possibly another one.
-    pub old_version: Version,
+    pub old_version: WireVersion,
 }
 
 impl Request<'_> {
@@ -208,9 +208,9 @@ impl Request<'_> {
     ///
     /// # Errors
     /// Says which kind was expected.
-    pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<Version, String> {
-        let versions = if Kind::ALL.contains(&kind) { &Version::ALL[..] } else { &[Version::V1Beta2] };
-        let version = Version::from_name(&review.version).filter(|version| versions.contains(version));
+    pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<WireVersion, String> {
+        let versions = if Kind::ALL.contains(&kind) { &WireVersion::ALL[..] } else { &[WireVersion::V1Beta2] };
+        let version = WireVersion::from_name(&review.version).filter(|version| versions.contains(version));
         match version {
             Some(version) if review.group == GROUP && review.kind == kind.name() => Ok(version),
             _ => Err(format!(

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
     use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings};
     use model::hub::Kind;
-    use model::wire::Version;
+    use model::wire::WireVersion;
     use model::world::Facts;
 
     fn cluster(label: &str, replicas: Value) -> String {
@@ -39,7 +39,7 @@ mod tests {
 
     /// Whether a request is allowed, or why it is not decoded.
     fn answer(phase: Phase, operation: Operation, old: Option<&str>, new: Option<&str>) -> Result<bool, String> {
-        let version = Version::V1Beta2;
+        let version = WireVersion::V1Beta2;
         let request = Request {
             phase,
             kind: Kind::Cluster,
@@ -52,7 +52,7 @@ mod tests {
         };
         match Question::decode(&request) {
             Ok(question) => {
-                let verdict = question.settle(&Arc::new(Facts::of([], [])), &Settings::default());
+                let verdict = question.settle(&Arc::new(Facts::complete([], [])), &Settings::default());
                 Ok(matches!(verdict.outcome, Outcome::Allowed))
             }
             Err(verdict) => Err(format!("{:?}", verdict.outcome)),

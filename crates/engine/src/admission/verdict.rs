@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use json_patch::Patch;
 
 use model::hub::{GROUP, Kind};
-use model::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
+use model::wire::review::{AdmissionResponse, AdmissionStatus, StatusCause, StatusDetails};
 use model::world::Unsettled;
 use schema::field::{FieldError, Findings, RuleId, Warning, join, shortened};
 
@@ -196,7 +196,7 @@ impl Verdict {
         Ok(response)
     }
 
-    fn status(&self, message: String) -> Status<'_> {
+    fn status(&self, message: String) -> AdmissionStatus<'_> {
         let (reason, details) = match &self.outcome {
             Outcome::Invalid(errors) => ("Invalid", Some(self.details(errors))),
             Outcome::Forbidden { names_object: true, .. } => ("Forbidden", Some(self.details(&[]))),
@@ -204,7 +204,7 @@ impl Verdict {
             Outcome::Undecodable(_) => ("BadRequest", None),
             Outcome::Allowed | Outcome::Unknown { .. } => ("InternalError", None),
         };
-        let mut status = Status::failure(self.code(), reason, message);
+        let mut status = AdmissionStatus::failure(self.code(), reason, message);
         status.details = details;
         status
     }
@@ -247,9 +247,9 @@ mod tests {
 
     fn invalid() -> Verdict {
         let mut found = Findings::default();
-        found.forbidden(Path::of("spec"), "no");
-        found.forbidden(Path::of("spec"), "no");
-        found.invalid(Path::of("spec.topology.version"), "1", "must start with v");
+        found.forbidden(Path::new("spec"), "no");
+        found.forbidden(Path::new("spec"), "no");
+        found.invalid(Path::new("spec.topology.version"), "1", "must start with v");
         Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0))
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let allowed = Verdict::plain(Kind::Cluster, "c", Outcome::Allowed);
         assert_eq!(allowed.clone().softened(), allowed);
         let mut found = Findings::default();
-        (0..12).for_each(|_| found.forbidden(Path::of("spec"), ""));
+        (0..12).for_each(|_| found.forbidden(Path::new("spec"), ""));
         let many = Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0)).softened();
         assert_eq!((many.warnings.len(), &*many.warnings[10].text), (11, "would be denied: and 2 more errors"));
     }

@@ -12,7 +12,7 @@ use crate::sample_clusters::{self, Draft};
 use crate::topology::Failure;
 use crate::topology::plan::Fold;
 use model::hub::{Cluster, ClusterClass, ObjectKey};
-use model::variables::Extent;
+use model::variables::SampleExtent;
 use model::world::{Class, Facts, Found, Record};
 
 /// The state before or after the change.
@@ -199,10 +199,10 @@ impl Attempt<'_, '_> {
         let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
         let version = sample_clusters::version(&all)
             .ok_or("the class lists no Kubernetes version both before and after the change")?;
-        let draft = |class: &Class, extent| Draft::of(class, self.key, &version, extent, self.settings);
+        let draft = |class: &Class, extent| Draft::generate(class, self.key, &version, extent, self.settings);
         let mut reason = None;
         for class in self.old.into_iter().chain([self.new]) {
-            for extent in Extent::EACH {
+            for extent in SampleExtent::EACH {
                 let draft = draft(class, extent);
                 match self.judged(self.old.is_some().then_some(&draft), &draft) {
                     Ok(pair) => return Ok(pair),
@@ -212,7 +212,7 @@ impl Attempt<'_, '_> {
         }
         let reason = reason.unwrap_or_default();
         let Some(old) = self.old else { return Err(reason) };
-        for extent in Extent::EACH {
+        for extent in SampleExtent::EACH {
             if let Ok(pair) = self.judged(Some(&draft(old, extent)), &draft(self.new, extent)) {
                 let warning = Some(format!(
                     "the sample differs before and after the change, because no sample is valid for both: {reason}"

@@ -141,6 +141,7 @@ impl ChangeGroup {
     }
 
     /// The same group for an equivalent Cluster.
+    #[must_use]
     pub fn of_equivalent(&self, key: ObjectKey) -> Self {
         let affected = affected(&self.machines);
         ChangeGroup {

@@ -10,7 +10,7 @@ use super::errors::{AnswerError, RequestError};
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
 use super::{FailurePolicy, GROUP, Handler, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut, told};
 use golang::json::decode;
-use model::world::{HookAnswer, UpgradePlan};
+use model::world::{HookAnswer, PlannedVersions};
 
 /// The smallest time to wait, in seconds: an extension that asks for a negative one blocks (RH-5.5).
 const SMALLEST: u32 = 1;
@@ -125,10 +125,10 @@ impl Retry {
 ///
 /// # Errors
 /// When the answer is no success.
-pub fn upgrade_plan(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<UpgradePlan, AnswerError> {
+pub fn upgrade_plan(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<PlannedVersions, AnswerError> {
     let response: PlanResponse = judged(handler, outcome)?;
     let versions = |steps: &[super::wire::UpgradeStep]| steps.iter().map(|step| step.version.clone()).collect();
-    Ok(UpgradePlan {
+    Ok(PlannedVersions {
         control_plane: versions(&response.control_plane_upgrades),
         workers: versions(&response.workers_upgrades),
     })
@@ -206,7 +206,7 @@ mod tests {
             Retry::of(&handler("Fail"), Err("refused")).unwrap_err().to_string(),
             "the call of handler \"gate\" failed: refused"
         );
-        assert_eq!(upgrade_plan(&handler("Ignore"), Err("refused")).unwrap(), UpgradePlan::default());
+        assert_eq!(upgrade_plan(&handler("Ignore"), Err("refused")).unwrap(), PlannedVersions::default());
         assert_eq!(variables(&handler("Ignore"), Err("refused")).unwrap(), Vec::<Value>::new());
     }
 

@@ -38,7 +38,7 @@ use self::errors::{BodyError, TooLarge};
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
-use golang::json::Size;
+use golang::json::JsonSize;
 
 /// The request of Discovery (RH-5.1, RH-6.1).
 pub const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
@@ -69,7 +69,7 @@ pub fn first_value(body: &[u8]) -> Result<&RawValue, BodyError> {
 
 /// Checks how much memory an answer takes before it is decoded.
 fn check_size(answer: &RawValue, most: usize) -> Result<(), TooLarge> {
-    match Size::decoded(answer.get()) {
+    match JsonSize::decoded_bytes(answer.get()) {
         bytes if bytes > most => Err(TooLarge { bytes, most }),
         _ => Ok(()),
     }

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use model::hub::{annotation, group_of, version_of};
-use model::wire::Version;
+use model::wire::WireVersion;
 use model::wire::manifest::Manifest;
 
 const VARIABLES: &str = "/spec/topology/variables";
 
 /// Gives a Cluster the references of its older state where it has none, in the form of its own version.
 pub fn keep_references(new: &mut Manifest, old: &Manifest) {
-    let is_v1beta2 = new.version() == Some(Version::V1Beta2);
+    let is_v1beta2 = new.version() == Some(WireVersion::V1Beta2);
     for name in ["infrastructureRef", "controlPlaneRef"] {
         let Some(written) = old.value.pointer(&format!("/spec/{name}")).filter(|written| written.is_object()) else {
             continue;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use model::hub::annotation;
 use model::wire::manifest::Manifest;
-use schema::ssa::{Element, FieldSet, ManagedFields, Operation};
+use schema::ssa::{FieldSet, ManagedFields, ManagedOperation, PathElement};
 
 /// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
 /// tells which fields were applied. Without a record the file is used unchanged.
@@ -15,7 +15,7 @@ pub fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
     }
     let Some(before) = Before::of(&stored.value) else { return };
     let Some(spec) = stored.value.get("spec") else { return };
-    let mut path = vec![Element::field("spec")];
+    let mut path = vec![PathElement::field("spec")];
     if let Some(kept) = before.applied_to(spec, new.value.get("spec"), &mut path)
         && let Some(members) = new.value.as_object_mut()
     {
@@ -40,12 +40,12 @@ impl Before {
             return Some(Before::Configuration(configuration));
         }
         let entries = ManagedFields::all_of(stored).ok()?.into_iter();
-        let applied = entries.filter(|entry| entry.operation == Operation::Apply).map(|entry| entry.fields);
+        let applied = entries.filter(|entry| entry.operation == ManagedOperation::Apply).map(|entry| entry.fields);
         applied.reduce(|all, fields| all.union(&fields)).map(Before::Fields)
     }
 
     /// The stored value after a file has been applied; none if it is removed.
-    fn applied_to(&self, stored: &Value, new: Option<&Value>, path: &mut Vec<Element>) -> Option<Value> {
+    fn applied_to(&self, stored: &Value, new: Option<&Value>, path: &mut Vec<PathElement>) -> Option<Value> {
         let Some(new) = new else { return (!self.has(path)).then(|| stored.clone()) };
         if self.is_same(path, new) {
             return Some(stored.clone());
@@ -53,13 +53,13 @@ impl Before {
         let (Value::Object(old), Value::Object(members)) = (stored, new) else { return Some(new.clone()) };
         let mut merged = Map::new();
         for (name, value) in members {
-            path.push(Element::field(name));
+            path.push(PathElement::field(name));
             let value = old.get(name).and_then(|old| self.applied_to(old, Some(value), path)).unwrap_or(value.clone());
             merged.insert(name.clone(), value);
             path.pop();
         }
         for (name, old) in old.iter().filter(|(name, _)| !members.contains_key(*name)) {
-            path.push(Element::field(name));
+            path.push(PathElement::field(name));
             merged.extend(self.applied_to(old, None, path).map(|value| (name.clone(), value)));
             path.pop();
         }
@@ -67,7 +67,7 @@ impl Before {
     }
 
     /// Whether anything at or below a path was applied.
-    fn has(&self, path: &[Element]) -> bool {
+    fn has(&self, path: &[PathElement]) -> bool {
         match self {
             Before::Configuration(configuration) => at(configuration, path).is_some(),
             Before::Fields(fields) => fields.has_prefix(path),
@@ -75,7 +75,7 @@ impl Before {
     }
 
     /// Whether the same value was applied before, so that what differs is what the provider made of it.
-    fn is_same(&self, path: &[Element], new: &Value) -> bool {
+    fn is_same(&self, path: &[PathElement], new: &Value) -> bool {
         match self {
             Before::Configuration(configuration) => at(configuration, path) == Some(new),
             Before::Fields(_) => false,
@@ -83,9 +83,9 @@ impl Before {
     }
 }
 
-fn at<'a>(value: &'a Value, path: &[Element]) -> Option<&'a Value> {
+fn at<'a>(value: &'a Value, path: &[PathElement]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, step| match step {
-        Element::Field(name) => value.get(&**name),
+        PathElement::Field(name) => value.get(&**name),
         _ => None,
     })
 }
@@ -95,13 +95,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use golang::yaml::Document;
+    use golang::yaml::YamlDocument;
     use model::wire::manifest;
 
     fn template(metadata: &Value, spec: &Value) -> Manifest {
         let mut value = json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec});
         value["metadata"]["name"] = json!("t");
-        manifest::objects(Document { line: 1, value, repeated: Vec::new() }).unwrap().remove(0)
+        manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() }).unwrap().remove(0)
     }
 
     #[test]

@@ -7,9 +7,9 @@ use super::bound::Extent;
 use super::edit::{Edit, made_by, refers_to};
 use crate::topology::class_references::{group_version, references};
 use model::hub::contract::definition_name;
-use model::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef};
+use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::variables;
-use model::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record};
+use model::world::{Answer, DefinitionName, Facts, Found, Need, ObjectSet, Record};
 use schema::budget::MemoryPool;
 
 /// How many bytes of compiled variables an edit may keep beside those of the stored classes (DEC-44).
@@ -28,7 +28,7 @@ pub struct Case {
     /// Why the numbers may be wrong.
     pub(super) incomplete: Option<String>,
     /// What objects may hold, by the names of definitions: nothing else of them is known.
-    pub(super) schemas: BTreeMap<String, Arc<Definition>>,
+    pub(super) schemas: BTreeMap<String, Arc<ResourceDefinition>>,
     /// The ExtensionConfig of an extension that may update machines in place.
     pub(super) updater: Option<String>,
     /// Where computations take their memory from.
@@ -103,7 +103,7 @@ impl Case {
 
     /// The case with the schemas that were read for it, by the names of their definitions.
     #[must_use]
-    pub fn with_schemas(self, schemas: BTreeMap<String, Arc<Definition>>) -> Self {
+    pub fn with_schemas(self, schemas: BTreeMap<String, Arc<ResourceDefinition>>) -> Self {
         Case { schemas, ..self }
     }
 
@@ -124,7 +124,7 @@ impl Case {
     /// # Errors
     /// What could not be read.
     pub fn with(mut self, edit: &Edit, answers: Vec<(Need, Answer)>) -> Result<Self, String> {
-        let mut objects = Objects::default();
+        let mut objects = ObjectSet::default();
         for (need, answer) in answers {
             if let Some(reason) = answer.unreadable() {
                 return Err(format!("{need}: {reason}"));
@@ -203,7 +203,7 @@ fn put_class(facts: &mut Facts, class: &ClusterClass) {
     let mut class = class.clone();
     class.use_known_variables();
     class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();
-    *facts = facts.clone().keeping(COMPILED);
+    *facts = facts.clone().with_cache_capacity(COMPILED);
     facts.put_class(key, Record::readable(class));
 }
 

@@ -9,7 +9,7 @@ use crate::topology::plan::outlasts_certificates;
 use golang::json::StringMap;
 use model::hub::{ClusterClass, Object, ObjectKey};
 use model::world::{Facts, Found};
-use schema::field::{ErrorKind, FieldError, Path, RuleId, Shown};
+use schema::field::{ErrorKind, ErrorValue, FieldError, Path, RuleId};
 
 /// On a ClusterClass: how many machines one edit may replace or remove.
 pub const MAX_REPLACED_MACHINES: &str = "topologist.dev/max-replaced-machines";
@@ -120,10 +120,10 @@ impl Ceiling {
             gone.max(impact.machines.gone()),
         );
         let (kind, value) = match edit.approval() {
-            None => (ErrorKind::Required, Shown::NOTHING),
-            Some(text) => (ErrorKind::Invalid, Shown::bounded(&text.into())),
+            None => (ErrorKind::Required, ErrorValue::NOTHING),
+            Some(text) => (ErrorKind::Invalid, ErrorValue::bounded(&text.into())),
         };
-        let path = Path::of("metadata").child("annotations").key(APPROVED_IMPACT);
+        let path = Path::new("metadata").child("annotations").key(APPROVED_IMPACT);
         Some(FieldError { rule: RULE, kind, path, value, detail })
     }
 }
@@ -148,8 +148,8 @@ fn claim(impact: &Impact, gone: i64) -> String {
 pub fn endless(edit: &Edit, found: Option<(i64, i64)>) -> Option<FieldError> {
     let (days, validity) = found?;
     let path = match edit {
-        Edit::Class { .. } => Path::of("spec").child("patches"),
-        Edit::Cluster { .. } | Edit::NewCluster(_) => Path::of("spec").child("topology"),
+        Edit::Class { .. } => Path::new("spec").child("patches"),
+        Edit::Cluster { .. } | Edit::NewCluster(_) => Path::new("spec").child("topology"),
         Edit::Template { .. } | Edit::NewTemplate(_) => return None,
     };
     Some(endless_at(path, (days, validity)))
@@ -167,7 +167,7 @@ pub fn endless_template(old: Option<&Object>, new: &Object) -> Option<FieldError
     let found = control_plane(new)?;
     let is_new = old.and_then(control_plane).is_none_or(|before| before.0 != found.0);
     let path = ["template", "spec", "rollout", "before", "certificatesExpiryDays"];
-    is_new.then(|| endless_at(path.iter().fold(Path::of("spec"), |path, name| path.child(name)), found))
+    is_new.then(|| endless_at(path.iter().fold(Path::new("spec"), |path, name| path.child(name)), found))
 }
 
 fn endless_at(path: Path, (days, validity): (i64, i64)) -> FieldError {

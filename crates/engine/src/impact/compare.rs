@@ -18,7 +18,9 @@ use crate::topology::plan::{Fold, Roll, mark, outlasts_certificates, uid};
 use crate::topology::refusals::Checks;
 use crate::topology::{Failure, Options};
 use golang::json::StringMap;
-use model::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, ObjectKey, ReplicaCounts};
+use model::hub::{
+    ApiEndpoint, Cluster, ClusterStatus, ContractRef, GROUP, ObjectKey, ReplicaCounts, ResourceDefinition,
+};
 use model::world::{Facts, Found, Record, WorkerSet, WorkerState};
 use schema::budget::{SharedLease, Stop};
 use schema::field::{ErrorKind, enumerated};
@@ -76,7 +78,7 @@ impl Case {
         let [before, after] = sizes;
         let bytes =
             [before.of_cluster(&self.before, key), after.of_cluster(&self.after, key)].map(|size| size.memory());
-        let most = bytes.into_iter().filter(|bytes| *bytes <= memory.most()).max();
+        let most = bytes.into_iter().filter(|bytes| *bytes <= memory.capacity()).max();
         memory.take(most.unwrap_or_default(), stop).map(SharedLease::new)
     }
 
@@ -96,7 +98,7 @@ impl Case {
         let mut fold = Fold::new(self.after.clone(), options).until(stop.clone()).leasing(lease);
         if let Some(objects) = fold.facts_mut().objects_mut() {
             for (name, schemas) in &self.schemas {
-                let mut definition = Definition::clone(schemas);
+                let mut definition = ResourceDefinition::clone(schemas);
                 if let Found::Yes(read) = objects.definition(name) {
                     definition.labels.clone_from(&read.labels);
                 }
@@ -264,7 +266,7 @@ fn without_name(cluster: &Cluster) -> Cluster {
     cluster.metadata.annotations = annotations.into();
     cluster.spec.infrastructure_ref = ContractRef::default();
     cluster.spec.control_plane_ref = ContractRef::default();
-    cluster.spec.control_plane_endpoint = Endpoint::default();
+    cluster.spec.control_plane_endpoint = ApiEndpoint::default();
     cluster.status = ClusterStatus::default();
     cluster
 }

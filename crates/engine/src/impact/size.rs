@@ -12,7 +12,7 @@ use crate::topology::{SizeLimit, TopologySize};
 use golang::json::Weight;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, TemplateRef, annotation};
 use model::world::{Facts, Found};
-use schema::field::{ErrorKind, FieldError, Path, RuleId, Shown, Warning, a_few, counted};
+use schema::field::{ErrorKind, ErrorValue, FieldError, Path, RuleId, Warning, a_few, counted};
 
 /// The sizes of classes by their keys, on one side of an edit.
 pub(super) struct ClassSizes(BTreeMap<ObjectKey, ClassSize>);
@@ -100,7 +100,7 @@ impl SizeVerdict {
         }
     }
 
-    fn denied(path: Path, value: Shown, detail: String) -> Self {
+    fn denied(path: Path, value: ErrorValue, detail: String) -> Self {
         let error = FieldError { rule: RULE, kind: ErrorKind::Invalid, path, value, detail };
         SizeVerdict { denial: Some(error), warnings: Vec::new() }
     }
@@ -119,12 +119,16 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
         let size = |cluster: &Cluster| self.size(cluster);
         let Some(after) = size(new) else { return SizeVerdict::default() };
         let Err(error) = self.rules.limit.check(after) else { return SizeVerdict::default() };
-        let path = Path::of("spec").child("topology").child("workers");
+        let path = Path::new("spec").child("topology").child("workers");
         let is_larger = |before: TopologySize| after.weight.beyond(before.weight) != Weight::default();
         if old.is_none_or(|old| size(old).is_none_or(is_larger)) {
             let workers = &new.spec.topology.workers;
             let sets = workers.machine_deployments.len() + workers.machine_pools.len();
-            return SizeVerdict::denied(path, Shown::bounded(&counted(sets, "worker set").into()), error.to_string());
+            return SizeVerdict::denied(
+                path,
+                ErrorValue::bounded(&counted(sets, "worker set").into()),
+                error.to_string(),
+            );
         }
         SizeVerdict::warned(format!("{path}: {error}; the topology is not reconciled until then"))
     }
@@ -135,7 +139,7 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
         let (before, after) = (ClassSize::of_edited(old, weigh), ClassSize::of_edited(new, weigh));
         let grown = self.grown([(&key, &before, &after)]);
         let allows = new.metadata.annotations.contains_key(annotation::ALLOW_BREAKING_CLUSTERS);
-        self.of_dependents(grown, Path::of("spec"), allows, "ClusterClass")
+        self.of_dependents(grown, Path::new("spec"), allows, "ClusterClass")
     }
 
     fn of_template(&self, old: Option<&Arc<Object>>, new: &Arc<Object>) -> SizeVerdict {
@@ -155,7 +159,7 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
             .collect();
         let grown = self.grown(of_classes.iter().map(|(class, before, after)| (class, before, after)));
         let allows = new.annotation(annotation::ALLOW_BREAKING_CLUSTERS).is_some();
-        self.of_dependents(grown, Path::of("spec"), allows, kind)
+        self.of_dependents(grown, Path::new("spec"), allows, kind)
     }
 
     /// The Clusters of these classes that become too large, and why the first of them is.
@@ -190,7 +194,7 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
         }
         let way_out = annotation::ALLOW_BREAKING_CLUSTERS;
         let detail = format!("{detail}; the annotation {way_out} on the {kind} turns this into a warning");
-        SizeVerdict::denied(path, Shown::bounded(&counted(names.len(), "Cluster").into()), detail)
+        SizeVerdict::denied(path, ErrorValue::bounded(&counted(names.len(), "Cluster").into()), detail)
     }
 
     /// The size of a Cluster's topology, if its class is known.

@@ -8,7 +8,7 @@ use super::{Failure, Interrupted};
 use golang::json::{List, RawJson};
 use model::hub::{Cluster, ObjectKey, ObjectRef, TemplateRef, Topology, VariableValue};
 use model::hub::{MachineDeploymentClass, MachinePoolClass, Object};
-use model::variables::{self, Mode, ValueBudget, ValueChange, Variables};
+use model::variables::{self, CompiledVariables, SettleMode, ValueBudget, ValueChange};
 use model::world::{Class, Found, World};
 use schema::field::{Findings, Path};
 
@@ -138,26 +138,26 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
         let expected = "its variables are not discovered yet".to_owned();
         return Err(Failure::ClassNotReady { class: class.metadata.key(), expected });
     };
-    let (mut found, mut budget) = (Findings::default(), ValueBudget::of_each_value(world.stop()));
-    let mut settle = |values: &mut List<VariableValue>, path: Path, mode: Mode| {
+    let (mut found, mut budget) = (Findings::default(), ValueBudget::per_value(world.stop()));
+    let mut settle = |values: &mut List<VariableValue>, path: Path, mode: SettleMode| {
         settle(values, &path, &variables, mode, &mut budget, &mut found);
     };
     let topology = &mut cluster.spec.topology;
-    settle(&mut topology.variables, Path::of("spec.topology.variables"), Mode::Create);
-    let path = Path::of("spec.topology.controlPlane.variables.overrides");
-    settle(&mut topology.control_plane.variables.overrides, path, Mode::ExistingOnly);
+    settle(&mut topology.variables, Path::new("spec.topology.variables"), SettleMode::Create);
+    let path = Path::new("spec.topology.controlPlane.variables.overrides");
+    settle(&mut topology.control_plane.variables.overrides, path, SettleMode::ExistingOnly);
     let workers = &mut topology.workers;
     let mut deployments = std::mem::take(&mut workers.machine_deployments).into_vec();
     for worker in &mut deployments {
-        let path = Path::of("spec.topology.workers.machineDeployments").key(&worker.name);
+        let path = Path::new("spec.topology.workers.machineDeployments").key(&worker.name);
         let path = path.child("variables.overrides");
-        settle(&mut worker.variables.overrides, path, Mode::ExistingOnly);
+        settle(&mut worker.variables.overrides, path, SettleMode::ExistingOnly);
     }
     workers.machine_deployments = deployments.into();
     let mut pools = std::mem::take(&mut workers.machine_pools).into_vec();
     for worker in &mut pools {
-        let path = Path::of("spec.topology.workers.machinePools").key(&worker.name).child("variables.overrides");
-        settle(&mut worker.variables.overrides, path, Mode::ExistingOnly);
+        let path = Path::new("spec.topology.workers.machinePools").key(&worker.name).child("variables.overrides");
+        settle(&mut worker.variables.overrides, path, SettleMode::ExistingOnly);
     }
     workers.machine_pools = pools.into();
     // Values that were not looked at are neither valid nor invalid.
@@ -172,12 +172,12 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
 fn settle(
     values: &mut List<VariableValue>,
     path: &Path,
-    variables: &Variables,
-    mode: Mode,
+    variables: &CompiledVariables,
+    mode: SettleMode,
     budget: &mut ValueBudget,
     found: &mut Findings,
 ) {
-    if mode == Mode::ExistingOnly && values.is_empty() {
+    if mode == SettleMode::ExistingOnly && values.is_empty() {
         return;
     }
     let changes = variables::settle(values, &[], path, variables, mode, budget, found);
@@ -189,11 +189,11 @@ fn settle(
         match change {
             ValueChange::Replace { position, value, .. } => {
                 if let Some(written) = list.get_mut(position) {
-                    written.value = Some(RawJson::of(&value));
+                    written.value = Some(RawJson::from_value(&value));
                 }
             }
             ValueChange::Append { name, value, .. } => {
-                list.push(VariableValue { name, value: Some(RawJson::of(&value)) });
+                list.push(VariableValue { name, value: Some(RawJson::from_value(&value)) });
             }
         }
     }

@@ -12,7 +12,7 @@ use super::current::Current;
 use super::desired::{Desired, DesiredObject, DesiredWorker};
 use super::ownership::{Claimant, Owner, SameName, Taken, Unavailable};
 use super::worker::WorkerKind;
-use model::hub::{Cluster, ClusterClass, GROUP, NameParts, Named, Object, ObjectKey, group_of, name_from};
+use model::hub::{Cluster, ClusterClass, GROUP, NameParts, NameSubject, Object, ObjectKey, group_of, name_from};
 use model::world::{Found, World};
 
 /// Fails if two parts of a topology have one name.
@@ -102,7 +102,7 @@ pub(super) fn unavailable(
     let of_cluster = Claimant::cluster(cluster);
     let mut found = Vec::new();
     let spec = &blueprint.class.spec;
-    let is_fixed = |template: &str| is_fixed(template, Named::Cluster);
+    let is_fixed = |template: &str| is_fixed(template, NameSubject::Cluster);
     let of_control_plane = &desired.control_plane;
     let existing = &current.control_plane;
     let parts = [
@@ -201,8 +201,8 @@ impl Claims<'_> {
 /// The part of a Cluster whose naming template gives it the name of an object, as it does in other Clusters.
 fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option<Claimant> {
     let (spec, name) = (&class.spec, &*cluster.metadata.name);
-    let gives = |template: &str, named: Named<'_>| {
-        let is_shared = NameParts::of(template, named).is_some_and(|parts| !parts.random && !parts.cluster);
+    let gives = |template: &str, named: NameSubject<'_>| {
+        let is_shared = NameParts::from_template(template, named).is_some_and(|parts| !parts.random && !parts.cluster);
         is_shared && name_from(template, name, named, String::new).is_ok_and(|given| given == object.name())
     };
     let of_cluster = [
@@ -215,7 +215,7 @@ fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option
         // A Cluster that refers to its object needs no other name.
         let has_name = match reference.is_defined() {
             true => reference.name == object.name(),
-            false => is_of_kind && gives(naming, Named::Cluster),
+            false => is_of_kind && gives(naming, NameSubject::Cluster),
         };
         if is_of_kind && has_name {
             return Some(Claimant::cluster(name));
@@ -231,8 +231,8 @@ fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option
 }
 
 /// Whether a naming template gives the same name each time.
-fn is_fixed(template: &str, named: Named<'_>) -> bool {
-    NameParts::of(template, named).is_some_and(|parts| !parts.random)
+fn is_fixed(template: &str, named: NameSubject<'_>) -> bool {
+    NameParts::from_template(template, named).is_some_and(|parts| !parts.random)
 }
 
 /// The naming template of a class of workers.
@@ -245,10 +245,10 @@ fn worker_template<'a>(class: &'a ClusterClass, kind: WorkerKind, worker_class: 
     }
 }
 
-fn named(kind: WorkerKind, topology_name: &str) -> Named<'_> {
+fn named(kind: WorkerKind, topology_name: &str) -> NameSubject<'_> {
     match kind {
-        WorkerKind::MachineDeployment => Named::MachineDeployment(topology_name),
-        WorkerKind::MachinePool => Named::MachinePool(topology_name),
+        WorkerKind::MachineDeployment => NameSubject::MachineDeployment(topology_name),
+        WorkerKind::MachinePool => NameSubject::MachinePool(topology_name),
     }
 }
 

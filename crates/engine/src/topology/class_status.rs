@@ -12,7 +12,7 @@ use super::class_references::Outdated;
 use super::class_variables::{Discovered, Variables, inline_variables};
 use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
 use golang::json;
-use model::wire::Version;
+use model::wire::WireVersion;
 
 /// The annotation that pauses an object, regardless of its value.
 pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
@@ -88,8 +88,8 @@ pub fn says_the_same(before: Option<&Value>, after: &Value) -> bool {
 pub fn of_file(text: &str) -> Cow<'_, str> {
     let with_status = || {
         let class = json::value(text).ok()?;
-        let version = Version::from_api_version(class.get("apiVersion")?.as_str()?)?;
-        let shape = if version == Version::V1Beta2 { Shape::V1BETA2 } else { Shape::V1BETA1 };
+        let version = WireVersion::from_api_version(class.get("apiVersion")?.as_str()?)?;
+        let shape = if version == WireVersion::V1Beta2 { Shape::V1BETA2 } else { Shape::V1BETA1 };
         if discovers_variables(&class) || !is_readable(&class, shape) {
             return None;
         }

@@ -173,11 +173,11 @@ mod tests {
 
     use super::*;
     use crate::topology::testing::Scene;
-    use model::hub::names::Derived;
+    use model::hub::names::DeterministicNames;
 
     fn annotations(scene: &Scene, runtime_sdk: bool) -> BTreeMap<String, String> {
         let options = Options::new(runtime_sdk);
-        let computed = Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap();
+        let computed = Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap();
         computed.desired.cluster.annotations
     }
 
@@ -214,12 +214,15 @@ mod tests {
         let mut scene = scene;
         for (which, at, _, right, want) in wrong {
             let options = Options::new(true);
-            let failure = Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap_err();
+            let failure =
+                Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap_err();
             assert!(failure.to_string().contains(want), "{want}: {failure}");
             let which = if at == "/metadata/name" { "KubeadmConfigTemplate lost" } else { which };
             scene = scene.at(which, at, right);
         }
-        assert!(Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &Options::new(true)).is_ok());
+        assert!(
+            Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &Options::new(true)).is_ok()
+        );
     }
 
     #[test]

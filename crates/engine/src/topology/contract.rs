@@ -6,7 +6,7 @@ use super::Failure;
 use model::hub::contract::{
     Contract, assumed, assumed_contract, definition_name, listed, names_contracts, newest_version,
 };
-use model::hub::{Definition, Object, version_of};
+use model::hub::{Object, ResourceDefinition, version_of};
 use model::world::{Found, World};
 
 /// The contract that an object follows by its version, and whether that is assumed for want of a definition that names
@@ -54,7 +54,7 @@ fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<Stri
 
 /// Whether the contracts of a definition come with the rest of an installation, as for those of `config/crd/bases`. What an API
 /// server has stored has them or is wrong (CS-08).
-fn is_manifest_without_contracts(definition: &Definition) -> bool {
+fn is_manifest_without_contracts(definition: &ResourceDefinition) -> bool {
     !definition.is_stored && !names_contracts(&definition.labels)
 }
 
@@ -78,14 +78,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use model::world::{Answer, Facts, Need, Objects};
+    use model::world::{Answer, Facts, Need, ObjectSet};
 
     fn world(labels: Option<&[(&str, &str)]>) -> World {
-        let mut objects = Objects::default();
+        let mut objects = ObjectSet::default();
         if let Some(labels) = labels {
             let labels =
                 labels.iter().map(|(name, value)| (format!("cluster.x-k8s.io/{name}"), (*value).to_owned())).collect();
-            let definition = Definition { labels, ..Definition::default() };
+            let definition = ResourceDefinition { labels, ..ResourceDefinition::default() };
             objects.put_definition("controlplanes.controlplane.cluster.x-k8s.io".to_owned(), Arc::new(definition));
         }
         World::new(Arc::new(Facts::default().with_objects(objects)))
@@ -140,8 +140,8 @@ mod tests {
         assert!(note.ends_with("contract v1beta2 is assumed for version v1beta2"), "{note}");
         assert_eq!(note_without_label(&object, &world(None)), None);
         assert_eq!(note_without_label(&object, &world(Some(&[("v1beta1", "v1beta2")]))), None);
-        let stored = Arc::new(Definition { is_stored: true, ..Definition::default() });
-        let mut objects = Objects::default();
+        let stored = Arc::new(ResourceDefinition { is_stored: true, ..ResourceDefinition::default() });
+        let mut objects = ObjectSet::default();
         objects.put_definition("controlplanes.controlplane.cluster.x-k8s.io".to_owned(), stored);
         let exported = World::new(Arc::new(Facts::default().with_objects(objects)));
         assert!(matches!(contract_of(&object, &exported), Err(Failure::NoContract { .. })), "exported from a cluster");

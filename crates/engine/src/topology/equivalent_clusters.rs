@@ -17,7 +17,7 @@ use super::nameless::{has_no_names, has_short_names, is_read_as_text};
 use super::plan::Fold;
 use model::hub::label::CLUSTER_NAME;
 use model::hub::{Cluster, ObjectKey};
-use model::world::{Facts, Found, Objects};
+use model::world::{Facts, Found, ObjectSet};
 
 /// A Cluster to plan, and the others for which the plan holds as well.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ struct Side<'a> {
 impl<'a> Side<'a> {
     fn of(facts: &'a Facts) -> Self {
         let is_nameless = |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if has_no_names(&class));
-        let objects = || facts.objects().into_iter().flat_map(Objects::iter);
+        let objects = || facts.objects().into_iter().flat_map(ObjectSet::iter);
         let labelled = objects().filter_map(|object| Some((object.namespace(), object.label(CLUSTER_NAME)?)));
         Side {
             facts,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Failure;
 use super::worker::WorkerKind;
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::{Hook, ObjectRef, annotation};
 
 /// A part of a topology, or a whole Cluster, that is held back.
@@ -54,12 +54,12 @@ pub enum Hold {
     StillProvisioning,
     /// The machines of the control plane do not have its version yet.
     StillUpgrading {
-        version: Written,
+        version: VersionText,
     },
     /// Another version must not be taken before these workers have this one.
     WorkersFirst {
         names: Vec<String>,
-        version: Written,
+        version: VersionText,
     },
     /// Machines of these workers do not have the version of their workers yet.
     WorkersUpgrading {
@@ -67,7 +67,7 @@ pub enum Hold {
     },
     /// The control plane has to have this version first.
     ControlPlaneFirst {
-        version: Written,
+        version: VersionText,
     },
     /// As many workers as may upgrade at once do.
     Concurrency {
@@ -76,7 +76,7 @@ pub enum Hold {
     },
     /// Its own machines do not have its version yet.
     OwnMachines {
-        version: Written,
+        version: VersionText,
     },
     /// An annotation in the metadata of a worker topology.
     Deferred {

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::worker::API_VERSION;
 use super::{Failure, Options};
 use golang::json::List;
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation};
 use model::world::{Found, HookAnswer, HookCall, World};
 
@@ -136,8 +136,8 @@ impl HookTracker {
 /// The plans that requests carry (HK-19).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plans<'a> {
-    pub(super) control_plane: &'a [Written],
-    pub(super) workers: &'a [Written],
+    pub(super) control_plane: &'a [VersionText],
+    pub(super) workers: &'a [VersionText],
 }
 
 /// Calls hooks for a Cluster.
@@ -228,8 +228,8 @@ impl<'a> Hooks<'a> {
     /// Before the first step of an upgrade: annotations of the Cluster first, then extensions (HK-13, HK-14).
     pub(super) fn before_cluster_upgrade(
         &self,
-        from: &Written,
-        to: &Written,
+        from: &VersionText,
+        to: &VersionText,
         plans: Plans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
@@ -252,8 +252,8 @@ impl<'a> Hooks<'a> {
     /// Before each step of the control plane (HK-15).
     pub(super) fn before_control_plane_upgrade(
         &self,
-        from: &Written,
-        to: &Written,
+        from: &VersionText,
+        to: &VersionText,
         plans: Plans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
@@ -324,21 +324,21 @@ impl<'a> Hooks<'a> {
 }
 
 /// What hooks are told that stand before a step.
-pub(super) fn from_to(from: Option<&Written>, to: &Written, plans: Plans<'_>) -> [(&'static str, Value); 4] {
+pub(super) fn from_to(from: Option<&VersionText>, to: &VersionText, plans: Plans<'_>) -> [(&'static str, Value); 4] {
     let [control_plane, workers] = upgrades(plans);
-    let from = from.map(Written::as_str).unwrap_or_default();
+    let from = from.map(VersionText::as_str).unwrap_or_default();
     [("fromKubernetesVersion", json!(from)), ("toKubernetesVersion", json!(to.as_str())), control_plane, workers]
 }
 
 /// What hooks are told that stand after a step.
-pub(super) fn at(version: &Written, plans: Plans<'_>) -> [(&'static str, Value); 3] {
+pub(super) fn at(version: &VersionText, plans: Plans<'_>) -> [(&'static str, Value); 3] {
     let [control_plane, workers] = upgrades(plans);
     [("kubernetesVersion", json!(version.as_str())), control_plane, workers]
 }
 
 /// The remaining plans (RH-18.2).
 fn upgrades(plans: Plans<'_>) -> [(&'static str, Value); 2] {
-    let list = |plan: &[Written]| -> Value { plan.iter().map(|one| json!({"version": one.as_str()})).collect() };
+    let list = |plan: &[VersionText]| -> Value { plan.iter().map(|one| json!({"version": one.as_str()})).collect() };
     [("controlPlaneUpgrades", list(plans.control_plane)), ("workersUpgrades", list(plans.workers))]
 }
 

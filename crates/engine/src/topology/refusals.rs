@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use super::origin::{Origin, Origins};
 use model::hub::contract::definition_name;
-use model::hub::{Definition, GROUP, Object, ObjectKey, version_of};
+use model::hub::{GROUP, Object, ObjectKey, ResourceDefinition, version_of};
 use model::world::{Found, World};
 use schema::budget::Stop;
 use schema::field::{ErrorKind, Path};
-use schema::openapi::{Effort, Growth, ResourceSchema, Violation};
+use schema::openapi::{DefaultsBudget, ResourceSchema, ValidationEffort, Violation};
 
 /// How many refused fields of one object are named.
 const NAMED: usize = 20;
@@ -180,7 +180,7 @@ impl Checks {
 }
 
 /// The definition of the kind of an object.
-pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Definition>> {
+pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<ResourceDefinition>> {
     match world.definition(&definition_name(object.group(), object.kind())) {
         Found::Yes(definition) => Some(definition),
         Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,
@@ -189,11 +189,11 @@ pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Defini
 
 /// The object with the defaults that the schema of its definition gives it, as an API server stores it; unchanged without a schema that
 /// can be used.
-pub fn completed(object: Object, definition: Option<&Definition>) -> Object {
+pub fn completed(object: Object, definition: Option<&ResourceDefinition>) -> Object {
     let schema = definition.and_then(|found| found.resource_schema(version_of(object.api_version())));
     let Some(Ok(schema)) = schema else { return object };
     let mut value = Value::from(object.clone());
-    match schema.complete_within(&mut value, &mut Growth::of_values()) {
+    match schema.complete_within(&mut value, &mut DefaultsBudget::for_values()) {
         Ok(()) => Object::try_from(value).unwrap_or(object),
         Err(_) => object,
     }
@@ -212,9 +212,9 @@ fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal
     let dropped = schema.prune(&mut known);
     let mut value = Value::from(merged.clone());
     schema.prune(&mut value);
-    schema.complete_within(&mut value, &mut Growth::of_values()).map_err(|exceeded| exceeded.to_string())?;
+    schema.complete_within(&mut value, &mut DefaultsBudget::for_values()).map_err(|exceeded| exceeded.to_string())?;
     let stop = Stop::never();
-    let mut violations = schema.violations_within(&value, None, &Effort::of_object(&stop));
+    let mut violations = schema.violations_within(&value, None, &ValidationEffort::for_object(&stop));
     if let Some(exceeded) = violations.iter().find(|found| found.rule == "DEC-44") {
         return Err(exceeded.detail.clone());
     }
@@ -375,9 +375,10 @@ mod tests {
             properties.insert(format!("f{number}"), json!({"type": "string", "pattern": pattern}));
         }
         let openapi = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
-        let definition =
-            Definition::of(&json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
-            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}));
+        let definition = ResourceDefinition::from_object(
+            &json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}),
+        );
         let definition = definition.unwrap();
         let reason = definition.resource_schema("v1").unwrap().unwrap_err();
         assert!(reason.contains("exceeds the limit of"), "{reason}");
@@ -392,9 +393,10 @@ mod tests {
         let wide = json!({"type": "object", "default": {}, "properties": {"text": {"type": "string", "default": "x".repeat(100_000)}}});
         let list = json!({"type": "object", "properties": {"list": {"type": "array", "items": wide}}});
         let openapi = json!({"type": "object", "properties": {"spec": list}});
-        let definition =
-            Definition::of(&json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
-            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}));
+        let definition = ResourceDefinition::from_object(
+            &json!({"kind": "CustomResourceDefinition", "metadata": {"name": "things.g.io"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}),
+        );
         let few = completed(thing("a", &json!({"list": [{}]})), definition.as_ref());
         assert!(few.as_ref().pointer("/spec/list/0/text").is_some());
         let many = thing("a", &json!({"list": vec![json!({}); 100]}));

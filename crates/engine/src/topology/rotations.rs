@@ -176,7 +176,7 @@ mod tests {
         let computation = fold.compute(&blade()).unwrap();
         let generations = Generations::of(&computation.observed.blueprint);
         let world = model::world::World::new(std::sync::Arc::new(fold.facts().clone()));
-        let plan = Plan::of(&computation, &world, &Applied::default(), &mut model::hub::names::Derived);
+        let plan = Plan::of(&computation, &world, &Applied::default(), &mut model::hub::names::DeterministicNames);
         (plan.unwrap(), generations)
     }
 

@@ -180,7 +180,7 @@ fn of_class(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &
 /// What the patches of one part see of the Cluster.
 fn seen_by_patches(cluster: &Cluster) -> Weight {
     let metadata = &cluster.metadata;
-    let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::of_texts(texts.iter()));
+    let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::from_texts(texts.iter()));
     of_variables(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
 }
 
@@ -214,12 +214,12 @@ impl Blueprint {
 }
 
 fn of_metadata(metadata: &TopologyMetadata) -> Weight {
-    Weight::of_texts(metadata.labels.iter()) + Weight::of_texts(metadata.annotations.iter())
+    Weight::from_texts(metadata.labels.iter()) + Weight::from_texts(metadata.annotations.iter())
 }
 
 fn of_variables(variables: &[VariableValue]) -> Weight {
     let of_one = |variable: &VariableValue| {
-        let value = variable.value.as_ref().map_or(Weight::default(), |value| Weight::of_text(value.get()));
+        let value = variable.value.as_ref().map_or(Weight::default(), |value| Weight::from_text(value.get()));
         value + Weight { text: variable.name.len(), memory: variable.name.len() } + ELEMENT
     };
     variables.iter().map(of_one).sum()

@@ -8,7 +8,7 @@ use super::conditions::{Shape, Status, condition, present};
 use super::hooks::DeletionGuard;
 use super::upgrade::{Tracker, WorkerTracker};
 use super::worker::WorkerKind;
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::{Cluster, ClusterClass, Hook, annotation};
 
 /// The type of the condition, in both forms.
@@ -155,7 +155,7 @@ fn upgrade_message(cluster: &Cluster, tracker: &Tracker) -> String {
 }
 
 /// Lines 3 to 6 of ST-10.
-fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &Written, lines: &mut Vec<String>) {
+fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &VersionText, lines: &mut Vec<String>) {
     let Distinct { upgrading, deferred, pending } = Distinct::of(tracker);
     let WorkerTracker { plan, pending_create, .. } = tracker;
     if !upgrading.is_empty() {
@@ -200,13 +200,13 @@ impl<'a> Distinct<'a> {
 }
 
 /// The versions of a plan besides the one that is under way.
-fn rest(plan: &[Written], version: &Written) -> String {
+fn rest(plan: &[VersionText], version: &VersionText) -> String {
     let rest = listed(plan.iter().filter(|one| *one != version));
     if rest.is_empty() { rest } else { format!(" ({rest} pending)") }
 }
 
-fn listed<'a>(plan: impl IntoIterator<Item = &'a Written>) -> String {
-    plan.into_iter().map(Written::as_str).collect::<Vec<_>>().join(", ")
+fn listed<'a>(plan: impl IntoIterator<Item = &'a VersionText>) -> String {
+    plan.into_iter().map(VersionText::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// A kind and its first names, which are sorted (ST-11).
@@ -241,7 +241,7 @@ pub fn reconciled(cluster: &Value, run: &Run<'_>, now: &str) -> Value {
     status.into_value()
 }
 
-fn set_plan(status: &mut Map<String, Value>, part: &str, plan: &[Written]) {
+fn set_plan(status: &mut Map<String, Value>, part: &str, plan: &[VersionText]) {
     const PLAN: &str = "upgradePlan";
     if plan.is_empty() {
         if let Some(part) = status.get_mut(part).and_then(Value::as_object_mut) {

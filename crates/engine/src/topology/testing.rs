@@ -20,10 +20,10 @@ use super::plan::Fold;
 use super::upgrade::Planned;
 use super::{Failure, Options, SizeLimit};
 use golang::yaml;
-use model::hub::names::{Derived, Names};
-use model::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey};
-use model::wire::{Decode, Version};
-use model::world::{Facts, Objects, World, settle_at_once};
+use model::hub::names::{DeterministicNames, Names};
+use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ResourceDefinition};
+use model::wire::{Decode, WireVersion};
+use model::world::{Facts, ObjectSet, World, settle_at_once};
 
 /// A class of every kind of part. Its providers follow the contract v1beta2.
 const DOCUMENTS: &str = r#"
@@ -221,7 +221,7 @@ impl Scene {
 
     /// The Cluster as it is written.
     pub fn cluster(&self) -> Cluster {
-        Cluster::decode(Version::V1Beta2, &self.document("Cluster").to_string()).unwrap()
+        Cluster::decode(WireVersion::V1Beta2, &self.document("Cluster").to_string()).unwrap()
     }
 
     pub fn blueprint(&self) -> Result<Blueprint, Failure> {
@@ -234,7 +234,7 @@ impl Scene {
 
     /// What the topology asks for, without patches.
     pub fn compute(&self) -> Result<Computed, Failure> {
-        self.compute_with(&mut Derived)
+        self.compute_with(&mut DeterministicNames)
     }
 
     /// The same, with ends of names from somewhere else.
@@ -302,10 +302,10 @@ fn facts_of(documents: &[Value]) -> Facts {
     facts.with_objects(objects)
 }
 
-fn facts(documents: &[Value]) -> (Facts, Objects) {
-    let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), Objects::default());
+fn facts(documents: &[Value]) -> (Facts, ObjectSet) {
+    let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), ObjectSet::default());
     for document in documents {
-        let version = document["apiVersion"].as_str().and_then(Version::from_api_version);
+        let version = document["apiVersion"].as_str().and_then(WireVersion::from_api_version);
         match (document["kind"].as_str().unwrap(), version) {
             ("Cluster", Some(version)) => clusters.push(Cluster::decode(version, &document.to_string()).unwrap()),
             ("ClusterClass", Some(version)) => {
@@ -313,12 +313,12 @@ fn facts(documents: &[Value]) -> (Facts, Objects) {
             }
             ("CustomResourceDefinition", _) => {
                 let name = document["metadata"]["name"].as_str().unwrap().to_owned();
-                objects.put_definition(name, Arc::new(Definition::of(document).unwrap()));
+                objects.put_definition(name, Arc::new(ResourceDefinition::from_object(document).unwrap()));
             }
             _ => objects.put(Arc::new(Object::try_from(document.clone()).unwrap())),
         }
     }
-    (Facts::of(clusters, classes), objects)
+    (Facts::complete(clusters, classes), objects)
 }
 
 fn key(document: &Value) -> (Value, ObjectKey) {

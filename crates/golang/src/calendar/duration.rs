@@ -1,4 +1,4 @@
-//! Durations: as Go writes them, `1h15m30.918s`, and as formats of schemas allow them besides, `1 day 12 hours`.
+//! Durations: Go's `1h15m30.918s`, and the longer units of schema formats, `1 day 12 hours`.
 
 use std::sync::LazyLock;
 
@@ -81,8 +81,8 @@ pub fn whole_seconds(text: &str) -> Option<i32> {
     i32::try_from(seconds.clamp(i32::MIN.into(), i32::MAX.into())).ok()
 }
 
-/// The duration of this many seconds: `1h15m30s`, `5m0s`, `0s` (CONV-004).
-pub fn of_seconds(seconds: i64) -> String {
+/// Formats a number of seconds as a Go duration: `1h15m30s`, `5m0s`, `0s` (CONV-004).
+pub fn format_seconds(seconds: i64) -> String {
     let sign = if seconds < 0 { "-" } else { "" };
     let all = seconds.unsigned_abs();
     let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
@@ -95,7 +95,7 @@ pub fn of_seconds(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_seconds, whole_seconds};
+    use super::{format_seconds, whole_seconds};
 
     #[test]
     fn seconds_become_durations_that_read_the_same() {
@@ -110,7 +110,7 @@ mod tests {
             (i32::MAX, "596523h14m7s"),
             (i32::MIN, "-596523h14m8s"),
         ] {
-            assert_eq!(of_seconds(seconds.into()), want);
+            assert_eq!(format_seconds(seconds.into()), want);
             assert_eq!(whole_seconds(want), Some(seconds), "{want}");
         }
     }

@@ -8,5 +8,5 @@ mod duration;
 mod moment;
 
 pub use civil::{DAY, civil, date, days};
-pub use duration::{duration, go_duration, is_duration, of_seconds, whole_seconds};
+pub use duration::{duration, format_seconds, go_duration, is_duration, whole_seconds};
 pub use moment::{Moment, RANGE, SECOND, in_utc};

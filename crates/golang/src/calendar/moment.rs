@@ -28,8 +28,8 @@ pub const SECOND: i64 = 1_000_000_000;
 pub const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
 impl Moment {
-    /// Reads RFC 3339; leap seconds are refused.
-    pub fn read(text: &str) -> Option<Moment> {
+    /// Parses RFC 3339; rejects leap seconds.
+    pub fn parse(text: &str) -> Option<Moment> {
         let (day, time) = text.split_once(['T', 't'])?;
         if let Some(second) = whole_second_of_day(time) {
             return Some(Moment { seconds: date(day)? * DAY + second, nanos: 0 });
@@ -47,12 +47,12 @@ impl Moment {
         Some(Moment { seconds: date(day)? * DAY + hour * 3600 + minute * 60 + second - shift, nanos })
     }
 
-    /// A point so many seconds and nanoseconds after the beginning of 1970, within the years 1 to 9999.
+    /// The time `seconds` and `nanos` after 1970-01-01T00:00:00Z; `None` outside the years 1 to 9999.
     pub fn new(seconds: i64, nanos: i64) -> Option<Moment> {
         Moment { seconds, nanos: 0 }.plus(nanos)
     }
 
-    /// The point so many nanoseconds later, within the years 1 to 9999.
+    /// This time plus `nanos` nanoseconds; `None` outside the years 1 to 9999.
     pub fn plus(self, nanos: i64) -> Option<Moment> {
         let total = i128::from(self.seconds) * i128::from(SECOND) + i128::from(self.nanos) + i128::from(nanos);
         let seconds = i64::try_from(total.div_euclid(i128::from(SECOND))).ok()?;
@@ -72,8 +72,8 @@ impl Moment {
     }
 }
 
-/// The second of the day of a time such as `03:04:05Z`, which is how Kubernetes writes nearly all of them; nothing for other spellings
-/// and for what is no time.
+/// The second of the day of a time such as `03:04:05Z`, the form in which Kubernetes writes nearly all times; `None`
+/// for other forms and invalid times.
 fn whole_second_of_day(time: &str) -> Option<i64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2, b'Z'] = *time.as_bytes() else { return None };
     let number = |tens: u8, ones: u8, most: i64| {
@@ -98,10 +98,10 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A date and time of RFC 3339 in UTC and without fractions of a second, as Kubernetes writes one that it has read; `None`
-/// for another text.
+/// A date and time of RFC 3339 in UTC without fractions of a second, as Kubernetes writes it; `None` for any other
+/// text.
 pub fn in_utc(text: &str) -> Option<String> {
-    Some(Moment { nanos: 0, ..Moment::read(text)? }.to_string())
+    Some(Moment { nanos: 0, ..Moment::parse(text)? }.to_string())
 }
 
 #[cfg(test)]
@@ -129,12 +129,12 @@ mod tests {
             ["00:00:00", "03:04:05", "23:59:59", "24:00:00", "23:60:00", "23:59:60", "1a:00:00", "-1:00:00", "01:00:0:"]
         {
             for day in ["2030-01-02", "2028-02-29", "2030-02-29", "30-01-02", "2030-01", "2030-01-02-03"] {
-                let read = |zone: &str| Moment::read(&format!("{day}T{time}{zone}"));
+                let read = |zone: &str| Moment::parse(&format!("{day}T{time}{zone}"));
                 assert_eq!(read("Z"), read("+00:00"), "{day}T{time}");
             }
         }
-        assert_eq!(Moment::read("1970-01-02T01:02:03Z"), Some(Moment { seconds: 90_123, nanos: 0 }));
-        assert_eq!(Moment::read("2030-01-02T23:59:60Z"), None);
+        assert_eq!(Moment::parse("1970-01-02T01:02:03Z"), Some(Moment { seconds: 90_123, nanos: 0 }));
+        assert_eq!(Moment::parse("2030-01-02T23:59:60Z"), None);
     }
 
     #[test]

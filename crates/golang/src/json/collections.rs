@@ -11,12 +11,12 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A list that knows whether it was written: `[]` and an absent list read the same and are not equal.
+/// A list that records whether its field was present: `[]` and an absent list have the same elements and are not equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct List<T>(Option<Vec<T>>);
 
 impl<T> List<T> {
-    /// Whether the list was written, be it empty.
+    /// Whether the field was present, even if it was empty.
     pub fn is_present(&self) -> bool {
         self.0.is_some()
     }
@@ -63,20 +63,20 @@ impl<'a, T> IntoIterator for &'a List<T> {
 }
 
 impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for List<T> {
-    /// A `null` among the elements is an element without content.
+    /// A `null` element becomes an element with default content.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(List(Option::deserialize(deserializer)?.map(|Elements(items)| items)))
     }
 }
 
-/// The elements of a list that is there.
+/// The elements of a list that is present.
 struct Elements<T>(Vec<T>);
 
 impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Elements<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader<T>(PhantomData<T>);
+        struct ElementsVisitor<T>(PhantomData<T>);
 
-        impl<'de, T: Default + Deserialize<'de>> Visitor<'de> for Reader<T> {
+        impl<'de, T: Default + Deserialize<'de>> Visitor<'de> for ElementsVisitor<T> {
             type Value = Elements<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,13 +92,15 @@ impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Elements<T> {
             }
         }
 
-        deserializer.deserialize_seq(Reader(PhantomData))
+        deserializer.deserialize_seq(ElementsVisitor(PhantomData))
     }
 }
 
-/// A map from string to string (labels, annotations, settings) that knows whether it was written; null values are empty.
+/// A map from string to string (labels, annotations, settings) that records whether its field was present; null values
+/// are empty.
 ///
-/// It is read often, hardly ever has more than a dozen entries, and there are thousands of them: so it is a list, by key.
+/// Stored as a sorted list: maps are read often, rarely have more than a dozen entries, and there are thousands of
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StringMap(Option<Members<Box<str>>>);
 
@@ -139,28 +141,28 @@ impl<'de> Deserialize<'de> for StringMap {
     }
 }
 
-/// The members of an object, by name; of several with one name the last counts.
+/// The members of an object, sorted by name; of several members with one name, the last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Members<T>(Box<[(Box<str>, T)]>);
 
 impl<T> Members<T> {
-    /// What is called `name`.
+    /// The member `name`.
     pub fn get(&self, name: &str) -> Option<&T> {
         let at = self.position(name).ok()?;
         self.0.get(at).map(|(_, value)| value)
     }
 
-    /// Whether something is called `name`.
+    /// Whether there is a member `name`.
     pub fn contains_key(&self, name: &str) -> bool {
         self.position(name).is_ok()
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Names and what they stand for, by name.
+    /// Names and values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &T)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
@@ -191,28 +193,28 @@ impl<T> FromIterator<(Box<str>, T)> for Members<T> {
     }
 }
 
-/// What a `null` among the members of an object stands for.
-pub trait OfNull {
-    /// That value.
-    fn of_null() -> Self;
+/// Types that have a value for `null` among the members of an object.
+pub trait NullDefault {
+    /// The value that `null` decodes to.
+    fn null_value() -> Self;
 }
 
-impl<'de, T: OfNull + Deserialize<'de>> Deserialize<'de> for Members<T> {
+impl<'de, T: NullDefault + Deserialize<'de>> Deserialize<'de> for Members<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Entries(entries) = Entries::<Option<T>>::deserialize(deserializer)?;
-        let filled = |(name, value): (Box<str>, Option<T>)| (name, value.unwrap_or_else(T::of_null));
+        let filled = |(name, value): (Box<str>, Option<T>)| (name, value.unwrap_or_else(T::null_value));
         Ok(Members(entries.into_iter().map(filled).collect()))
     }
 }
 
-/// The entries of a map that is there, by key.
+/// The entries of a map that is present, sorted by key.
 struct Entries<T>(Vec<(Box<str>, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader<T>(PhantomData<T>);
+        struct EntriesVisitor<T>(PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
             type Value = Entries<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -228,11 +230,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
             }
         }
 
-        deserializer.deserialize_map(Reader(PhantomData))
+        deserializer.deserialize_map(EntriesVisitor(PhantomData))
     }
 }
 
-/// The entries by name, which is how API servers write them; the last of several with one name.
+/// Entries sorted by name, as API servers write them; of several entries with one name, the last.
 fn by_name<T>(mut entries: Vec<(Box<str>, T)>) -> Vec<(Box<str>, T)> {
     if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
         entries.reverse();
@@ -242,34 +244,34 @@ fn by_name<T>(mut entries: Vec<(Box<str>, T)>) -> Vec<(Box<str>, T)> {
     entries
 }
 
-/// The items in a block of their size; one that shrinks in place would keep what it had.
+/// The items in an allocation of exactly their size; shrinking in place would keep the larger allocation.
 pub fn exact<T>(mut items: Vec<T>) -> Box<[T]> {
     let mut exact = Vec::with_capacity(items.len());
     exact.append(&mut items);
     exact.into_boxed_slice()
 }
 
-/// A part that is hardly ever written: one without content takes the room of a pointer, and equals one that is absent.
+/// A boxed value that is rarely present: an absent one takes a pointer, and equals one with default content.
 #[derive(Clone)]
 pub struct Rare<T>(Option<Box<T>>);
 
-/// What has a value without content that lives for ever.
-pub trait Blank: Sized + Default + PartialEq + 'static {
-    /// That value.
-    fn blank() -> &'static Self;
+/// Types with a `'static` default value.
+pub trait StaticDefault: Sized + Default + PartialEq + 'static {
+    /// The default value.
+    fn static_default() -> &'static Self;
 }
 
-impl<T: Blank> Deref for Rare<T> {
+impl<T: StaticDefault> Deref for Rare<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_deref().unwrap_or_else(|| T::blank())
+        self.0.as_deref().unwrap_or_else(|| T::static_default())
     }
 }
 
-impl<T: Blank> From<T> for Rare<T> {
+impl<T: StaticDefault> From<T> for Rare<T> {
     fn from(value: T) -> Self {
-        Rare((value != *T::blank()).then(|| Box::new(value)))
+        Rare((value != *T::static_default()).then(|| Box::new(value)))
     }
 }
 
@@ -293,30 +295,30 @@ impl<T: Hash> Hash for Rare<T> {
     }
 }
 
-impl<T: Blank + fmt::Debug> fmt::Debug for Rare<T> {
+impl<T: StaticDefault + fmt::Debug> fmt::Debug for Rare<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<'de, T: Blank + Deserialize<'de>> Deserialize<'de> for Rare<T> {
+impl<'de, T: StaticDefault + Deserialize<'de>> Deserialize<'de> for Rare<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         T::deserialize(deserializer).map(Rare::from)
     }
 }
 
-/// Something large that several may have in common; equal when its content is.
+/// A large value behind an `Arc`, compared by content.
 #[derive(Clone, Default)]
-pub struct Shared<T>(Arc<T>);
+pub struct SharedValue<T>(Arc<T>);
 
-impl<T> Shared<T> {
-    /// Whether it is the same, and not just equal.
+impl<T> SharedValue<T> {
+    /// Whether both share one allocation, not only equal content.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for SharedValue<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -324,50 +326,50 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-impl<T> From<T> for Shared<T> {
+impl<T> From<T> for SharedValue<T> {
     fn from(value: T) -> Self {
-        Shared(Arc::new(value))
+        SharedValue(Arc::new(value))
     }
 }
 
-impl<T: PartialEq> PartialEq for Shared<T> {
+impl<T: PartialEq> PartialEq for SharedValue<T> {
     fn eq(&self, other: &Self) -> bool {
         self.is_same(other) || self.0 == other.0
     }
 }
 
-impl<T: Eq> Eq for Shared<T> {}
+impl<T: Eq> Eq for SharedValue<T> {}
 
-impl<T: Hash> Hash for Shared<T> {
+impl<T: Hash> Hash for SharedValue<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+impl<T: fmt::Debug> fmt::Debug for SharedValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for SharedValue<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        T::deserialize(deserializer).map(Shared::from)
+        T::deserialize(deserializer).map(SharedValue::from)
     }
 }
 
-/// A piece of JSON kept as it was written.
+/// JSON text, kept as it was read.
 #[derive(Clone)]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
-    /// The text.
+    /// The JSON text.
     pub fn get(&self) -> &str {
         self.0.get()
     }
 
-    /// The text of a value.
-    pub fn of(value: &serde_json::Value) -> Self {
+    /// The JSON text of a value.
+    pub fn from_value(value: &serde_json::Value) -> Self {
         serde_json::value::to_raw_value(value).map_or_else(|_| RawJson::default(), RawJson)
     }
 }

@@ -9,9 +9,9 @@ mod plain;
 mod size;
 
 pub use collections::exact;
-pub use collections::{Blank, List, Members, OfNull, Rare, RawJson, Shared, StringMap};
-pub use plain::{Plain, value, value_and_repeats, with_integers};
-pub use size::{ALLOCATION, Size, Weight, in_memory};
+pub use collections::{List, Members, NullDefault, Rare, RawJson, SharedValue, StaticDefault, StringMap};
+pub use plain::{PlainValue, value, value_and_repeats, with_integers};
+pub use size::{ALLOCATION, JsonSize, Weight, in_memory};
 
 use std::fmt;
 
@@ -30,17 +30,17 @@ macro_rules! lenient {
                 $($(#[$field_meta])* #[serde(deserialize_with = "golang::json::null_as_default")] pub $field: $type,)*
             }
 
-            // The derived reader takes arrays for structs as well; an object it must be.
+            // Derived deserializers also read structs from arrays; only objects are accepted here.
             impl<'de> serde::Deserialize<'de> for $name {
                 fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                    deserializer.deserialize_map($crate::json::Object(std::marker::PhantomData))
+                    deserializer.deserialize_map($crate::json::ObjectVisitor(std::marker::PhantomData))
                 }
             }
 
-            impl $crate::json::Blank for $name {
-                fn blank() -> &'static Self {
-                    static BLANK: std::sync::LazyLock<$name> = std::sync::LazyLock::new($name::default);
-                    &BLANK
+            impl $crate::json::StaticDefault for $name {
+                fn static_default() -> &'static Self {
+                    static DEFAULT: std::sync::LazyLock<$name> = std::sync::LazyLock::new($name::default);
+                    &DEFAULT
                 }
             }
 
@@ -54,17 +54,17 @@ macro_rules! lenient {
 }
 pub use crate::lenient;
 
-/// Visits a JSON object, and nothing else, with the function it holds.
+/// Visitor that accepts JSON objects only.
 #[derive(Debug)]
-pub struct Object<T>(pub std::marker::PhantomData<T>);
+pub struct ObjectVisitor<T>(pub std::marker::PhantomData<T>);
 
-/// What `lenient!` structs do with the members of an object.
+/// Reads a `lenient!` struct from the members of a JSON object.
 pub trait FromMembers: Sized {
     /// Reads the struct from the members of an object.
     fn from_members<'de, A: MapAccess<'de>>(members: A) -> Result<Self, A::Error>;
 }
 
-impl<'de, T: FromMembers> Visitor<'de> for Object<T> {
+impl<'de, T: FromMembers> Visitor<'de> for ObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,7 +76,7 @@ impl<'de, T: FromMembers> Visitor<'de> for Object<T> {
     }
 }
 
-/// Reads a value in whose place an explicit `null` counts as absent.
+/// Deserializes a value for which an explicit `null` counts as absent.
 pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -85,9 +85,9 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Decodes `text` and, when that fails, says where: `spec.topology.replicas: invalid type: …`.
+/// Decodes `text`; the error names the path: `spec.topology.replicas: invalid type: …`.
 ///
-/// The path costs a second pass, taken only for input that is wrong.
+/// Finding the path takes a second pass, only for invalid input.
 pub fn decode<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| {
         if !error.is_data() {
@@ -124,8 +124,8 @@ mod tests {
     use super::*;
 
     lenient! {
-        /// A shape to read.
-        pub struct Shape {
+        /// A struct as callers of `lenient!` declare it.
+        pub struct LenientExample {
             pub name: String,
             pub sizes: List<i32>,
             pub labels: StringMap,
@@ -135,19 +135,20 @@ mod tests {
 
     #[test]
     fn null_is_absent_and_presence_is_remembered() {
-        let absent: Shape = decode(r#"{"name":null,"sizes":null,"labels":null,"raw":null,"other":1}"#).unwrap();
-        assert_eq!(absent, Shape::default());
-        let empty: Shape = decode(r#"{"sizes":[],"labels":{}}"#).unwrap();
+        let absent: LenientExample =
+            decode(r#"{"name":null,"sizes":null,"labels":null,"raw":null,"other":1}"#).unwrap();
+        assert_eq!(absent, LenientExample::default());
+        let empty: LenientExample = decode(r#"{"sizes":[],"labels":{}}"#).unwrap();
         assert!(empty != absent && empty.sizes.is_present() && empty.sizes.is_empty());
-        let nulls: Shape = decode(r#"{"sizes":[null,2]}"#).unwrap();
+        let nulls: LenientExample = decode(r#"{"sizes":[null,2]}"#).unwrap();
         assert_eq!(nulls.sizes, vec![0, 2].into());
-        let raw: Shape = decode(r#"{"raw": {"b":1, "a":2}}"#).unwrap();
+        let raw: LenientExample = decode(r#"{"raw": {"b":1, "a":2}}"#).unwrap();
         assert_eq!(raw.raw.as_ref().map(RawJson::get), Some(r#"{"b":1, "a":2}"#));
     }
 
     #[test]
     fn maps_are_read_in_any_order_and_the_last_of_several_counts() {
-        let shape: Shape = decode(r#"{"labels":{"b":"1","a":null,"b":"2","c":"3","b":"4"}}"#).unwrap();
+        let shape: LenientExample = decode(r#"{"labels":{"b":"1","a":null,"b":"2","c":"3","b":"4"}}"#).unwrap();
         assert_eq!(shape.labels.iter().collect::<Vec<_>>(), [("a", ""), ("b", "4"), ("c", "3")]);
         assert_eq!((shape.labels.get("b"), shape.labels.get("d")), (Some("4"), None));
         assert!(shape.labels.contains_key("a") && !StringMap::default().contains_key("a"));
@@ -160,21 +161,27 @@ mod tests {
     #[test]
     fn a_rare_part_without_content_takes_no_room_and_is_the_same_as_none() {
         lenient! {
-            /// Has parts.
-            pub struct Whole {
-                pub part: Rare<Shape>,
-                pub common: Shared<Shape>,
+            /// A struct with optional parts.
+            pub struct RareExample {
+                pub part: Rare<LenientExample>,
+                pub common: SharedValue<LenientExample>,
             }
         }
         for empty in ["{}", r#"{"part":null}"#, r#"{"part":{}}"#, r#"{"part":{"name":"","other":1}}"#] {
-            assert_eq!(decode::<Whole>(empty).unwrap(), Whole::default(), "{empty}");
+            assert_eq!(decode::<RareExample>(empty).unwrap(), RareExample::default(), "{empty}");
         }
-        assert!(size_of::<Rare<Shape>>() == size_of::<usize>() && size_of::<Shared<Shape>>() == size_of::<usize>());
-        let whole: Whole = decode(r#"{"part":{"sizes":[]},"common":{"name":"a"}}"#).unwrap();
-        assert!(whole.part.sizes.is_present() && *whole.part != Shape::default());
-        assert!(whole.common == Shape { name: "a".to_owned(), ..Shape::default() }.into());
+        assert!(
+            size_of::<Rare<LenientExample>>() == size_of::<usize>()
+                && size_of::<SharedValue<LenientExample>>() == size_of::<usize>()
+        );
+        let whole: RareExample = decode(r#"{"part":{"sizes":[]},"common":{"name":"a"}}"#).unwrap();
+        assert!(whole.part.sizes.is_present() && *whole.part != LenientExample::default());
+        assert!(whole.common == LenientExample { name: "a".to_owned(), ..LenientExample::default() }.into());
         assert!(whole.common.is_same(&whole.clone().common));
-        assert_eq!(decode::<Whole>(r#"{"part":[]}"#).unwrap_err(), "part: invalid type: sequence, expected an object");
+        assert_eq!(
+            decode::<RareExample>(r#"{"part":[]}"#).unwrap_err(),
+            "part: invalid type: sequence, expected an object"
+        );
     }
 
     #[test]
@@ -187,7 +194,7 @@ mod tests {
             (r"[]", "invalid type: sequence, expected an object"),
             (r#"{"name":"#, "EOF while parsing a value at line 1 column 8"),
         ] {
-            assert_eq!(decode::<Shape>(text).unwrap_err(), want);
+            assert_eq!(decode::<LenientExample>(text).unwrap_err(), want);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! JSON values read to the letter.
+//! JSON values without the special keys of `serde_json`.
 //!
-//! `serde_json` gives a meaning of its own to objects with certain private keys, so that a value read may differ from the one
-//! written. Code that validates a value reads it with [`value`].
+//! `serde_json` interprets objects with certain private keys, so the value that it reads may differ from the text. Code
+//! that validates a value reads it with [`value`].
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,63 +14,63 @@ use serde_json::{Map, Number, Value};
 /// # Errors
 /// When the text is not JSON, or has a number beyond 64-bit floats.
 pub fn value(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str::<Plain>(text).map(|Plain(value)| value)
+    serde_json::from_str::<PlainValue>(text).map(|PlainValue(value)| value)
 }
 
-/// How many places that come twice are named.
+/// Maximum number of repeated keys that are returned.
 const KEPT: usize = 100;
 
-/// Reads a value of which the last of equal keys counts; returns the places of the others as well, such as `b[0].c`, a hundred
-/// of them at the most.
+/// Reads a value in which the last of equal keys counts; also returns the paths of the repeated keys, such as `b[0].c`,
+/// at most a hundred.
 ///
 /// # Errors
 /// See [`value`].
 pub fn value_and_repeats(text: &str) -> Result<(Value, Vec<String>), serde_json::Error> {
     let found = RefCell::default();
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Reader(Repeats { place: String::new(), found: &found }).deserialize(&mut reader)?;
+    let value = ValueVisitor(RepeatedPlaces { place: String::new(), found: &found }).deserialize(&mut reader)?;
     reader.end()?;
     Ok((value, found.into_inner()))
 }
 
-/// A value in which every key is just a key.
+/// A value in which no key is special.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plain(pub Value);
+pub struct PlainValue(pub Value);
 
-impl<'de> Deserialize<'de> for Plain {
+impl<'de> Deserialize<'de> for PlainValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Reader(()).deserialize(deserializer).map(Plain)
+        ValueVisitor(()).deserialize(deserializer).map(PlainValue)
     }
 }
 
-/// What is noted of the places of a value on the way.
-trait Notes: Sized {
+/// Observes the paths of a value while it is read.
+trait PlaceObserver: Sized {
     fn element(&self, index: usize) -> Self;
     fn member(&self, name: &str) -> Self;
-    /// This place has been read before.
+    /// Called when the current path has been read before.
     fn read_again(&self);
 }
 
-impl Notes for () {
+impl PlaceObserver for () {
     fn element(&self, _: usize) -> Self {}
     fn member(&self, _: &str) -> Self {}
     fn read_again(&self) {}
 }
 
-/// Notes the places that are read more than once.
-struct Repeats<'r> {
+/// Records the paths that are read more than once.
+struct RepeatedPlaces<'r> {
     place: String,
     found: &'r RefCell<Vec<String>>,
 }
 
-impl Notes for Repeats<'_> {
+impl PlaceObserver for RepeatedPlaces<'_> {
     fn element(&self, index: usize) -> Self {
-        Repeats { place: format!("{}[{index}]", self.place), found: self.found }
+        RepeatedPlaces { place: format!("{}[{index}]", self.place), found: self.found }
     }
 
     fn member(&self, name: &str) -> Self {
         let place = if self.place.is_empty() { name.to_owned() } else { format!("{}.{name}", self.place) };
-        Repeats { place, found: self.found }
+        RepeatedPlaces { place, found: self.found }
     }
 
     fn read_again(&self) {
@@ -81,9 +81,9 @@ impl Notes for Repeats<'_> {
     }
 }
 
-struct Reader<N>(N);
+struct ValueVisitor<N>(N);
 
-impl<'de, N: Notes> DeserializeSeed<'de> for Reader<N> {
+impl<'de, N: PlaceObserver> DeserializeSeed<'de> for ValueVisitor<N> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -91,7 +91,7 @@ impl<'de, N: Notes> DeserializeSeed<'de> for Reader<N> {
     }
 }
 
-impl<'de, N: Notes> Visitor<'de> for Reader<N> {
+impl<'de, N: PlaceObserver> Visitor<'de> for ValueVisitor<N> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,7 +128,7 @@ impl<'de, N: Notes> Visitor<'de> for Reader<N> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(element) = elements.next_element_seed(Reader(self.0.element(list.len())))? {
+        while let Some(element) = elements.next_element_seed(ValueVisitor(self.0.element(list.len())))? {
             list.push(element);
         }
         Ok(Value::Array(list))
@@ -141,7 +141,7 @@ impl<'de, N: Notes> Visitor<'de> for Reader<N> {
             if map.contains_key(&name) {
                 notes.read_again();
             }
-            let member = members.next_value_seed(Reader(notes))?;
+            let member = members.next_value_seed(ValueVisitor(notes))?;
             map.insert(name, member);
         }
         Ok(Value::Object(map))

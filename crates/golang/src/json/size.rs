@@ -1,28 +1,28 @@
-//! The number of objects and values in a JSON text, counted before decoding, and what a value takes in memory.
+//! Counts of objects and values in JSON text, taken before decoding, and estimates of the memory of a value.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use serde_json::Value;
 
-/// How many values a JSON text has.
+/// Number of objects and values in a JSON text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Objects, and nulls, which are read as objects without content where a list has them.
+pub struct JsonSize {
+    /// Objects, and nulls, since a list may decode them as objects without content.
     pub objects: usize,
     /// Elements of lists and members of objects.
     pub values: usize,
 }
 
-impl Size {
-    /// The size of a text; of one that is no JSON an estimate.
-    pub fn of(text: &str) -> Self {
-        let mut size = Size::default();
+impl JsonSize {
+    /// Counts the objects and values of a text; an estimate if the text is not JSON.
+    pub fn measure(text: &str) -> Self {
+        let mut size = JsonSize::default();
         let mut bytes = text.bytes();
         while let Some(byte) = bytes.next() {
             match byte {
                 b'"' => {
-                    // To the end of the string.
+                    // Skips to the end of the string.
                     while let Some(byte) = bytes.next() {
                         match byte {
                             b'\\' => _ = bytes.next(),
@@ -43,33 +43,33 @@ impl Size {
         size
     }
 
-    /// How many bytes the text takes once it is decoded, at most: an object has room for eleven members.
-    pub fn decoded(text: &str) -> usize {
-        let size = Size::of(text);
+    /// Upper bound of the memory of the decoded text, in bytes: an object has room for eleven members.
+    pub fn decoded_bytes(text: &str) -> usize {
+        let size = JsonSize::measure(text);
         text.len() + size.objects.saturating_mul(640) + size.values.saturating_mul(32)
     }
 
-    /// What is left without a part.
+    /// This size less the size of a part.
     #[must_use]
-    pub fn without(self, part: Size) -> Size {
-        Size { objects: self.objects.saturating_sub(part.objects), values: self.values.saturating_sub(part.values) }
+    pub fn without(self, part: JsonSize) -> JsonSize {
+        JsonSize { objects: self.objects.saturating_sub(part.objects), values: self.values.saturating_sub(part.values) }
     }
 
-    /// Whether there is more than `most` of either.
-    pub fn exceeds(self, most: Size) -> bool {
+    /// Whether either count exceeds that of `most`.
+    pub fn exceeds(self, most: JsonSize) -> bool {
         self.objects > most.objects || self.values > most.values
     }
 }
 
-/// What an allocation takes besides what is asked for, and what a tree takes for the members of an object, of which a part holds
-/// six at least.
+/// Overhead of an allocation, and of the B-tree node for the members of an object (each node holds at least six), in
+/// bytes.
 pub const ALLOCATION: usize = 16;
 const PART: usize = 640;
 const MEMBERS_OF_PART: usize = 6;
 
-/// About how many bytes a value takes in memory: a few bytes of text may be several hundred.
+/// Approximate memory of a value, in bytes: a few bytes of text may take several hundred.
 pub fn in_memory(value: &Value) -> usize {
-    // A list may have room for more elements than it has.
+    // A list may have a larger capacity than length.
     let node = size_of::<Value>() * 3 / 2;
     node + match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -83,7 +83,7 @@ pub fn in_memory(value: &Value) -> usize {
     }
 }
 
-/// About how many bytes a value takes, as text and in memory.
+/// Approximate size of a value in bytes, as text and in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     pub text: usize,
@@ -92,17 +92,17 @@ pub struct Weight {
 
 impl Weight {
     /// The weight of a value.
-    pub fn of(value: &Value) -> Self {
+    pub fn from_value(value: &Value) -> Self {
         Weight { text: text_length(value), memory: in_memory(value) }
     }
 
-    /// The weight of a JSON text once it is decoded.
-    pub fn of_text(text: &str) -> Self {
-        Weight { text: text.len(), memory: Size::decoded(text) }
+    /// The weight of the decoded value of a JSON text.
+    pub fn from_text(text: &str) -> Self {
+        Weight { text: text.len(), memory: JsonSize::decoded_bytes(text) }
     }
 
-    /// The weight of an object with these members, which are texts.
-    pub fn of_texts<'t>(members: impl Iterator<Item = (&'t str, &'t str)>) -> Self {
+    /// The weight of an object whose members are strings.
+    pub fn from_texts<'t>(members: impl Iterator<Item = (&'t str, &'t str)>) -> Self {
         let (count, bytes) = members.fold((0_usize, 0_usize), |(count, bytes), (name, text)| {
             (count + 1, bytes.saturating_add(name.len() + text.len()))
         });
@@ -110,13 +110,13 @@ impl Weight {
         Weight { text: bytes.saturating_add(count * MARKS_OF_MEMBER), memory }
     }
 
-    /// The weight of this number of copies.
+    /// The weight of `copies` copies.
     #[must_use]
     pub fn times(self, copies: usize) -> Self {
         Weight { text: self.text.saturating_mul(copies), memory: self.memory.saturating_mul(copies) }
     }
 
-    /// What is more than in `other`.
+    /// The amount by which this exceeds `other`.
     #[must_use]
     pub fn beyond(self, other: Weight) -> Self {
         Weight { text: self.text.saturating_sub(other.text), memory: self.memory.saturating_sub(other.memory) }
@@ -143,12 +143,12 @@ impl Sum for Weight {
     }
 }
 
-/// Quotes, colon and comma of a member that is a text.
+/// Quotes, colon and comma of a string member.
 const MARKS_OF_MEMBER: usize = 6;
-/// About how long a number is as text.
+/// Approximate length of a number as text.
 const NUMBER: usize = 4;
 
-/// About how long a value is as JSON without spaces: escapes are not counted.
+/// Approximate length of a value as JSON without spaces and escapes.
 fn text_length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(true) => 4,
@@ -172,12 +172,12 @@ mod tests {
     fn a_weight_is_about_the_length_of_the_text_and_the_memory_of_the_value() {
         let labels = json!({"region": "north", "zone": "a", "team": "storage"});
         let value = json!({"spec": {"files": vec![json!({"path": "/etc/a", "size": 1000, "plain": true}); 100], "labels": labels}});
-        let (weight, text) = (Weight::of(&value), value.to_string());
+        let (weight, text) = (Weight::from_value(&value), value.to_string());
         assert!(weight.text.abs_diff(text.len()) * 20 < text.len(), "{weight:?}, and the text has {}", text.len());
         assert_eq!(weight.memory, in_memory(&value));
-        assert!(Weight::of_text(&text).memory >= weight.memory / 2, "{weight:?}");
+        assert!(Weight::from_text(&text).memory >= weight.memory / 2, "{weight:?}");
         let entries = labels.as_object().unwrap().iter().map(|(name, value)| (&**name, value.as_str().unwrap()));
-        let (exact, guess) = (Weight::of(&labels), Weight::of_texts(entries));
+        let (exact, guess) = (Weight::from_value(&labels), Weight::from_texts(entries));
         assert!(
             guess.text.abs_diff(exact.text) < 5 && guess.memory.abs_diff(exact.memory) < 200,
             "{exact:?} {guess:?}"
@@ -200,10 +200,10 @@ mod tests {
             (r#"{"a\\\"{":{"b\\":{}}}"#, 3, 3),
             ("[true,1]", 0, 2),
         ] {
-            assert_eq!(Size::of(text), Size { objects, values }, "{text}");
+            assert_eq!(JsonSize::measure(text), JsonSize { objects, values }, "{text}");
         }
-        let most = Size { objects: 2, values: 9 };
-        assert!(Size { objects: 3, values: 0 }.exceeds(most) && Size { objects: 0, values: 10 }.exceeds(most));
-        assert!(!most.exceeds(most) && most.without(most) == Size::default());
+        let most = JsonSize { objects: 2, values: 9 };
+        assert!(JsonSize { objects: 3, values: 0 }.exceeds(most) && JsonSize { objects: 0, values: 10 }.exceeds(most));
+        assert!(!most.exceeds(most) && most.without(most) == JsonSize::default());
     }
 }

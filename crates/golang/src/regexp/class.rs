@@ -4,7 +4,7 @@
 //! closed under folding before it is negated, there as in Go.
 
 use super::emit::Read;
-use super::error::{Fault, RegexError};
+use super::error::{RegexError, SyntaxErrorKind};
 use super::{emit, escape, unicode};
 
 /// Reads the bracketed class at the start of `text`.
@@ -56,7 +56,7 @@ fn item<'a>(text: &'a str, whole: &str, out: &mut String) -> Result<&'a str, Reg
         _ => (first, rest),
     };
     if last < first {
-        return Err(Fault::CharacterRange.between(text, rest));
+        return Err(SyntaxErrorKind::CharacterRange.between(text, rest));
     }
     emit::range(first, last, out);
     Ok(rest)
@@ -66,7 +66,7 @@ fn item<'a>(text: &'a str, whole: &str, out: &mut String) -> Result<&'a str, Reg
 fn character<'a>(text: &'a str, whole: &str) -> Result<(u32, &'a str), RegexError> {
     let mut chars = text.chars();
     match chars.next() {
-        None => Err(Fault::MissingBracket.at(whole)),
+        None => Err(SyntaxErrorKind::MissingBracket.at(whole)),
         Some('\\') => escape::code_point(text),
         Some(c) => Ok((u32::from(c), chars.as_str())),
     }
@@ -76,7 +76,7 @@ fn character<'a>(text: &'a str, whole: &str) -> Result<(u32, &'a str), RegexErro
 fn posix(text: &str) -> Result<Option<Read<'_>>, RegexError> {
     let Some((name, rest)) = text.strip_prefix("[:").and_then(|name| name.split_once(":]")) else { return Ok(None) };
     let (caret, positive) = name.strip_prefix('^').map_or(("", name), |name| ("^", name));
-    let items = posix_items(positive).ok_or_else(|| Fault::CharacterRange.between(text, rest))?;
+    let items = posix_items(positive).ok_or_else(|| SyntaxErrorKind::CharacterRange.between(text, rest))?;
     Ok(Some((format!("[{caret}{items}]"), rest)))
 }
 

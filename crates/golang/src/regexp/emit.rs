@@ -38,7 +38,7 @@ pub(super) fn range(first: u32, last: u32, out: &mut String) {
     }
 }
 
-/// Both ends as characters, if there is anything between them.
+/// Both ends as characters, unless there are none in between.
 fn scalars(first: u32, last: u32) -> Option<(char, char)> {
     if first > last { None } else { char::from_u32(first).zip(char::from_u32(last)) }
 }

@@ -1,31 +1,31 @@
-//! Why a Go regular expression is refused, in the words of Go's `regexp/syntax`.
+//! Errors of Go regular expressions, with the messages of Go's `regexp/syntax`.
 
-/// Why a pattern is not a [`Regex`](super::Regex).
+/// Reason why a pattern is not a [`Regex`](super::Regex).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RegexError {
-    /// The pattern does not follow the syntax; `expression` is the part of it that Go would quote.
+    /// The pattern has a syntax error; `expression` is the part that Go quotes.
     #[error("error parsing regexp: {fault}: `{expression}`")]
-    Syntax { fault: Fault, expression: String },
-    /// Groups and repetitions are nested beyond Go's limit, or deeper than there is memory for.
+    Syntax { fault: SyntaxErrorKind, expression: String },
+    /// Groups and repetitions are nested deeper than Go allows, or deeper than the stack allows.
     #[error("error parsing regexp: expression nests too deeply: `{0}`")]
     TooDeep(String),
-    /// The pattern has more of something than we take.
+    /// The pattern exceeds a limit on a count.
     #[error("error parsing regexp: expression too large: {count} {unit}, the limit is {limit}")]
     TooLong { count: usize, unit: &'static str, limit: usize },
-    /// The compiled program would be larger than we allow.
+    /// The compiled program exceeds the size limit.
     #[error("error parsing regexp: expression too large: `{expression}` compiles to more than {limit} bytes")]
     TooLarge { expression: String, limit: usize },
-    /// The compiled program would have more states than we allow.
+    /// The compiled program exceeds the limit on states.
     #[error("error parsing regexp: expression too large: `{expression}` compiles to more than {limit} states")]
     TooManyStates { expression: String, limit: usize },
-    /// The engine refuses what we made of a valid pattern.
+    /// The engine rejects the translation of a valid pattern.
     #[error("regexp `{expression}` is beyond the engine")]
     Engine { expression: String, reason: String },
 }
 
-/// What is wrong with the syntax.
+/// Kinds of syntax errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum SyntaxErrorKind {
     #[error("invalid character class range")]
     CharacterRange,
     #[error("invalid escape sequence")]
@@ -50,13 +50,13 @@ pub enum Fault {
     UnexpectedParenthesis,
 }
 
-impl Fault {
-    /// The error that quotes `expression`.
+impl SyntaxErrorKind {
+    /// The error with `expression` as its quoted part.
     pub(super) fn at(self, expression: &str) -> RegexError {
         RegexError::Syntax { fault: self, expression: expression.to_string() }
     }
 
-    /// The error that quotes `text` as far as it was read, `rest` being the unread part.
+    /// The error that quotes `text` up to the unread `rest`.
     pub(super) fn between(self, text: &str, rest: &str) -> RegexError {
         self.at(&text[..text.len() - rest.len()])
     }

@@ -1,13 +1,13 @@
 //! Escapes that stand for one character: `\n`, `\x7F`, `\x{10FFFF}`, `\07`, `\.`.
 
-use super::error::{Fault, RegexError};
+use super::error::{RegexError, SyntaxErrorKind};
 
 /// Reads the escape at the start of `text`, which is a backslash; returns the code point and what follows.
 pub(super) fn code_point(text: &str) -> Result<(u32, &str), RegexError> {
     let mut chars = text.chars();
     chars.next();
     let digits = chars.as_str();
-    let Some(c) = chars.next() else { return Err(Fault::TrailingBackslash.at("")) };
+    let Some(c) = chars.next() else { return Err(SyntaxErrorKind::TrailingBackslash.at("")) };
     let rest = chars.as_str();
     if let Some(control) = control(c) {
         return Ok((control, rest));
@@ -20,7 +20,7 @@ pub(super) fn code_point(text: &str) -> Result<(u32, &str), RegexError> {
             None => two_digits(text, rest),
         },
         c if c.is_ascii() && !c.is_ascii_alphanumeric() => Ok((u32::from(c), rest)),
-        _ => Err(Fault::Escape.between(text, rest)),
+        _ => Err(SyntaxErrorKind::Escape.between(text, rest)),
     }
 }
 
@@ -55,10 +55,10 @@ fn hexadecimal<'a>(text: &str, braced: &'a str) -> Result<(u32, &'a str), RegexE
         }
         value = match c.to_digit(16).map(|digit| value * 16 + digit) {
             Some(value) if value <= u32::from(char::MAX) => value,
-            _ => return Err(Fault::Escape.between(text, rest)),
+            _ => return Err(SyntaxErrorKind::Escape.between(text, rest)),
         };
     }
-    Err(Fault::Escape.at(text))
+    Err(SyntaxErrorKind::Escape.at(text))
 }
 
 fn two_digits<'a>(text: &str, digits: &'a str) -> Result<(u32, &'a str), RegexError> {
@@ -66,6 +66,6 @@ fn two_digits<'a>(text: &str, digits: &'a str) -> Result<(u32, &'a str), RegexEr
     let mut digit = || chars.next().and_then(|c| c.to_digit(16));
     match (digit(), digit()) {
         (Some(high), Some(low)) => Ok((high * 16 + low, chars.as_str())),
-        _ => Err(Fault::Escape.between(text, chars.as_str())),
+        _ => Err(SyntaxErrorKind::Escape.between(text, chars.as_str())),
     }
 }

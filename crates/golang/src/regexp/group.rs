@@ -1,10 +1,10 @@
-//! What follows an opening parenthesis: captures, names and flags.
+//! The part after an opening parenthesis: captures, names and flags.
 
-use super::error::{Fault, RegexError};
+use super::error::{RegexError, SyntaxErrorKind};
 
 /// The flags of Go's Perl syntax that are in force at some point of the pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Flags {
+pub(super) struct RegexFlags {
     /// `i`: letters match in any case.
     pub(super) fold: bool,
     /// `m`: `^` and `$` match at every line.
@@ -15,19 +15,19 @@ pub(super) struct Flags {
     pub(super) lazy: bool,
 }
 
-/// What an opening parenthesis begins.
+/// The construct that an opening parenthesis begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opening<'a> {
     /// `(…)`, `(?P<name>…)`, `(?<name>…)`.
     Capture(Option<&'a str>),
     /// `(?:…)`, `(?i:…)`.
-    Group(Flags),
-    /// `(?i)`: nothing; flags for the rest of the enclosing group.
-    Change(Flags),
+    Group(RegexFlags),
+    /// `(?i)`: flags for the rest of the enclosing group.
+    Change(RegexFlags),
 }
 
 /// Reads the opening at the start of `text`, which is a parenthesis; returns what follows.
-pub(super) fn opening(text: &str, flags: Flags) -> Result<(Opening<'_>, &str), RegexError> {
+pub(super) fn opening(text: &str, flags: RegexFlags) -> Result<(Opening<'_>, &str), RegexError> {
     let Some(perl) = text.strip_prefix("(?") else { return Ok((Opening::Capture(None), &text[1..])) };
     match perl.strip_prefix("P<").filter(|name| !name.is_empty()).or_else(|| perl.strip_prefix('<')) {
         Some(name) if text != "(?<" => named(text, name),
@@ -36,15 +36,15 @@ pub(super) fn opening(text: &str, flags: Flags) -> Result<(Opening<'_>, &str), R
 }
 
 fn named<'a>(text: &'a str, name: &'a str) -> Result<(Opening<'a>, &'a str), RegexError> {
-    let (name, rest) = name.split_once('>').ok_or_else(|| Fault::NamedCapture.at(text))?;
+    let (name, rest) = name.split_once('>').ok_or_else(|| SyntaxErrorKind::NamedCapture.at(text))?;
     if name.is_empty() || !name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric()) {
-        return Err(Fault::NamedCapture.between(text, rest));
+        return Err(SyntaxErrorKind::NamedCapture.between(text, rest));
     }
     Ok((Opening::Capture(Some(name)), rest))
 }
 
 /// Flags up to a colon or a closing parenthesis: any of `imsU`, a minus before those to clear.
-fn flagged<'a>(text: &'a str, perl: &'a str, mut flags: Flags) -> Result<(Opening<'a>, &'a str), RegexError> {
+fn flagged<'a>(text: &'a str, perl: &'a str, mut flags: RegexFlags) -> Result<(Opening<'a>, &'a str), RegexError> {
     let (mut on, mut cleared) = (true, false);
     let mut chars = perl.chars();
     while let Some(c) = chars.next() {
@@ -63,5 +63,5 @@ fn flagged<'a>(text: &'a str, perl: &'a str, mut flags: Flags) -> Result<(Openin
         }
         cleared = !on;
     }
-    Err(Fault::PerlSyntax.between(text, chars.as_str()))
+    Err(SyntaxErrorKind::PerlSyntax.between(text, chars.as_str()))
 }

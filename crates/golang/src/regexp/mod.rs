@@ -38,9 +38,9 @@ mod sample;
 mod shape;
 mod unicode;
 
-pub use error::{Fault, RegexError};
+pub use error::{RegexError, SyntaxErrorKind};
 use parse::Translation;
-pub use sample::Wish;
+pub use sample::SampleRequest;
 
 /// The longest pattern that is read, in bytes.
 pub const MAX_LENGTH: usize = 64 << 10;
@@ -80,12 +80,12 @@ impl Regex {
         Self::within(pattern, MAX_COMPILED)
     }
 
-    /// As [`Regex::new`], for patterns that compile to at most so many bytes.
+    /// As [`Regex::new`], with a limit on the compiled size in bytes.
     pub fn within(pattern: &str, bytes: usize) -> Result<Self, RegexError> {
         Self::bounded(pattern, bytes, usize::MAX)
     }
 
-    /// As [`Regex::new`], for patterns that compile to at most so many bytes and states. A state takes up to two microseconds.
+    /// As [`Regex::new`], with limits on the compiled bytes and states. A state takes up to two microseconds.
     pub fn bounded(pattern: &str, bytes: usize, states: usize) -> Result<Self, RegexError> {
         at_most(MAX_LENGTH, pattern.len(), "bytes")?;
         let translation = parse::translate(pattern)?;
@@ -96,18 +96,18 @@ impl Regex {
         Ok(Self { pattern: pattern.into(), names: translation.names.into(), inner, footprint, states })
     }
 
-    /// How many states the compiled program has.
+    /// The number of states of the compiled program.
     pub fn states(&self) -> usize {
         self.states
     }
 
-    /// How many steps a search in a text takes at most: where the automata give up, each byte leads every state of the program to
-    /// others. A step takes some nanoseconds.
+    /// Maximum number of steps of a search in a text: where the automata give up, each byte leads every state of the
+    /// program to others. A step takes some nanoseconds.
     pub fn steps(&self, text: &str) -> usize {
         text.len().saturating_mul(self.states + 1)
     }
 
-    /// How much memory the pattern takes, in bytes: the compiled program, and what one search at a time caches at most.
+    /// Memory of the pattern in bytes: the compiled program, and the largest cache of one search at a time.
     pub fn footprint(&self) -> usize {
         self.footprint
     }
@@ -151,22 +151,22 @@ pub struct Match<'t> {
 }
 
 impl<'t> Match<'t> {
-    /// Where it starts, in bytes.
+    /// Start of the match, in bytes.
     pub fn start(&self) -> usize {
         self.range.start
     }
 
-    /// Where it ends, in bytes.
+    /// End of the match, in bytes.
     pub fn end(&self) -> usize {
         self.range.end
     }
 
-    /// Whether it has no characters.
+    /// Whether the match has no characters.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The piece itself.
+    /// The matched text.
     pub fn as_str(&self) -> &'t str {
         &self.text[self.range.clone()]
     }
@@ -196,7 +196,7 @@ fn search_cache(states: usize) -> usize {
     states.saturating_mul(SEARCH_CACHE_OF_STATE).saturating_add(SEARCH_CACHE).min(MAX_SEARCH_CACHE)
 }
 
-/// The compiled pattern, and how many states its program has.
+/// The compiled pattern and the number of its states.
 fn compile(
     pattern: &str,
     translation: &Translation,
@@ -214,7 +214,7 @@ fn compile(
     })
 }
 
-/// Nesting needs no limit here: what is left of it after groups that do not capture is bounded by the parser.
+/// Nesting needs no limit here: groups that do not capture add none, and the parser bounds the rest.
 fn build(pattern: &str, translated: &str, limit: usize, most: usize) -> Result<(meta::Regex, usize), RegexError> {
     let refusal = |size_limit: Option<usize>, reason: String| {
         let expression = pattern.to_string();
@@ -225,7 +225,8 @@ fn build(pattern: &str, translated: &str, limit: usize, most: usize) -> Result<(
     };
     let syntax = syntax::Config::new().nest_limit(u32::MAX);
     let parsed = syntax::parse_with(translated, &syntax).map_err(|error| refusal(None, error.to_string()))?;
-    // The engine does not tell how many states it has. A program that is too large is found out here, before it is made twice.
+    // The engine does not report its number of states. A program that is too large is found here, before it is built
+    // twice.
     let bounds = thompson::Config::new().nfa_size_limit(Some(limit)).which_captures(thompson::WhichCaptures::None);
     let program = thompson::Compiler::new().configure(bounds).build_from_hir(&parsed);
     let states = program.map_err(|error| refusal(error.size_limit(), error.to_string()))?.states().len();

@@ -11,12 +11,12 @@
 
 use std::mem;
 
-use super::error::{Fault, RegexError};
-use super::group::{self, Flags, Opening};
-use super::shape::{Branches, Sequence, Shape};
+use super::error::{RegexError, SyntaxErrorKind};
+use super::group::{self, Opening, RegexFlags};
+use super::shape::{AlternativesShape, ExpressionShape, SequenceShape};
 use super::{class, emit, escape};
 
-/// Go's limits for the height of an expression and for the product of nested repeat counts.
+/// Go's limits on the height of an expression and on the product of nested repeat counts.
 const MAX_HEIGHT: usize = 1000;
 const MAX_COPIES: u32 = 1000;
 
@@ -30,7 +30,7 @@ pub(super) struct Translation {
 }
 
 pub(super) fn translate(pattern: &str) -> Result<Translation, RegexError> {
-    let mut parser = Parser { whole: pattern, ..Parser::default() };
+    let mut parser = PatternParser { whole: pattern, ..PatternParser::default() };
     let mut rest = pattern;
     while let Some(first) = rest.chars().next() {
         let repetition = parser.repetition.take();
@@ -40,27 +40,27 @@ pub(super) fn translate(pattern: &str) -> Result<Translation, RegexError> {
 }
 
 #[derive(Debug, Default)]
-struct Parser<'a> {
+struct PatternParser<'a> {
     whole: &'a str,
-    flags: Flags,
-    level: Level,
-    outer: Vec<Level>,
+    flags: RegexFlags,
+    level: OpenGroup,
+    outer: Vec<OpenGroup>,
     names: Vec<Option<Box<str>>>,
-    /// The pattern from the repetition that was read last, if nothing else was read since.
+    /// The pattern from the last repetition on, if nothing was read after it.
     repetition: Option<&'a str>,
     out: String,
 }
 
 /// The items of an open group, or of the pattern outside of groups.
 #[derive(Debug, Default)]
-struct Level {
-    sequence: Sequence,
-    branches: Branches,
+struct OpenGroup {
+    sequence: SequenceShape,
+    branches: AlternativesShape,
     captures: bool,
-    flags_before: Flags,
+    flags_before: RegexFlags,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> PatternParser<'a> {
     /// Reads one item of the pattern; returns what follows it.
     fn step(&mut self, first: char, text: &'a str, repetition: Option<&'a str>) -> Result<&'a str, RegexError> {
         let rest = &text[first.len_utf8()..];
@@ -85,24 +85,24 @@ impl<'a> Parser<'a> {
     fn finish(mut self) -> Result<Translation, RegexError> {
         let shape = self.end_level()?;
         if !self.outer.is_empty() {
-            return Err(Fault::MissingParenthesis.at(self.whole));
+            return Err(SyntaxErrorKind::MissingParenthesis.at(self.whole));
         }
         Ok(Translation { pattern: self.out, names: self.names, height: shape.height })
     }
 
     fn letter(&mut self, code: u32) {
         emit::literal(code, self.flags.fold, &mut self.out);
-        self.level.sequence.push(Shape::letter(self.flags.fold));
+        self.level.sequence.push(ExpressionShape::letter(self.flags.fold));
     }
 
     fn assertion(&mut self, written: &str) {
         self.out.push_str(written);
-        self.level.sequence.push(Shape::empty());
+        self.level.sequence.push(ExpressionShape::empty());
     }
 
     fn class(&mut self, written: &str) {
         self.out.push_str(written);
-        self.level.sequence.push(Shape::class());
+        self.level.sequence.push(ExpressionShape::class());
     }
 
     /// A class whose characters match in any case, if the flags say so.
@@ -171,13 +171,13 @@ impl<'a> Parser<'a> {
     }
 
     fn push_level(&mut self, captures: bool) {
-        let level = Level { captures, flags_before: self.flags, ..Level::default() };
+        let level = OpenGroup { captures, flags_before: self.flags, ..OpenGroup::default() };
         self.outer.push(mem::replace(&mut self.level, level));
     }
 
     fn close(&mut self) -> Result<(), RegexError> {
         let inner = self.end_level()?;
-        let outer = self.outer.pop().ok_or_else(|| Fault::UnexpectedParenthesis.at(self.whole))?;
+        let outer = self.outer.pop().ok_or_else(|| SyntaxErrorKind::UnexpectedParenthesis.at(self.whole))?;
         let closed = mem::replace(&mut self.level, outer);
         self.flags = closed.flags_before;
         self.out.push(')');
@@ -198,19 +198,19 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn end_level(&mut self) -> Result<Shape, RegexError> {
+    fn end_level(&mut self) -> Result<ExpressionShape, RegexError> {
         self.end_branch()?;
         bounded(mem::take(&mut self.level.branches).finish(), self.whole)
     }
 
-    /// A repetition in braces, or a brace where there is none.
+    /// A counted repetition, or a literal brace.
     fn counted(&mut self, text: &'a str, previous: Option<&'a str>) -> Result<&'a str, RegexError> {
         let Some((min, max, rest)) = bounds(text) else {
             self.letter(u32::from('{'));
             return Ok(&text[1..]);
         };
         if min > MAX_COPIES || max.is_some_and(|max| max > MAX_COPIES || max < min) {
-            return Err(Fault::RepeatCount.between(text, rest));
+            return Err(SyntaxErrorKind::RepeatCount.between(text, rest));
         }
         self.repeat(min, max, text, rest, previous)
     }
@@ -227,12 +227,13 @@ impl<'a> Parser<'a> {
         let swapped = rest.strip_prefix('?');
         let (lazy, rest) = (self.flags.lazy != swapped.is_some(), swapped.unwrap_or(rest));
         if let Some(previous) = previous {
-            return Err(Fault::NestedRepetition.between(previous, rest));
+            return Err(SyntaxErrorKind::NestedRepetition.between(previous, rest));
         }
-        let operand = self.level.sequence.last().ok_or_else(|| Fault::MissingRepeatArgument.between(text, rest))?;
+        let operand =
+            self.level.sequence.last().ok_or_else(|| SyntaxErrorKind::MissingRepeatArgument.between(text, rest))?;
         let shape = bounded(operand.repeated(min, max), self.whole)?;
         if shape.copies > MAX_COPIES {
-            return Err(Fault::RepeatCount.between(text, rest));
+            return Err(SyntaxErrorKind::RepeatCount.between(text, rest));
         }
         self.level.sequence.replace_last(shape);
         self.write_repetition(min, max, lazy);
@@ -246,11 +247,11 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn bounded(shape: Shape, pattern: &str) -> Result<Shape, RegexError> {
+fn bounded(shape: ExpressionShape, pattern: &str) -> Result<ExpressionShape, RegexError> {
     if shape.height > MAX_HEIGHT { Err(RegexError::TooDeep(pattern.to_string())) } else { Ok(shape) }
 }
 
-/// `{2}`, `{2,}` or `{2,5}` at the start of `text`, and what follows; anything else is no repetition for Go.
+/// `{2}`, `{2,}` or `{2,5}` at the start of `text`, and the rest; `None` where Go sees no repetition.
 fn bounds(text: &str) -> Option<(u32, Option<u32>, &str)> {
     let (min, rest) = number(text.strip_prefix('{')?)?;
     if let Some(rest) = rest.strip_prefix('}') {
@@ -264,7 +265,7 @@ fn bounds(text: &str) -> Option<(u32, Option<u32>, &str)> {
     Some((min, Some(max), rest.strip_prefix('}')?))
 }
 
-/// A decimal number without leading zeros; what does not fit is as good as the largest.
+/// A decimal number without leading zeros; one that is too large becomes the largest.
 fn number(text: &str) -> Option<(u32, &str)> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(length);

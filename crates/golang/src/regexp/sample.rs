@@ -1,4 +1,4 @@
-//! Texts that match: a search through the automata of patterns for the shortest text.
+//! Sample texts for patterns: a search through their automata for the shortest matching text.
 //!
 //! ```text
 //! pattern ─► (any text)(pattern)(any text) ─► lazy automaton ─┐
@@ -16,45 +16,45 @@ use regex_automata::{Anchored, Input, MatchKind};
 
 use super::{MAX_COMPILED, Regex, parse};
 
-/// The most places of the automata that are looked at.
+/// Maximum number of automaton states that a search visits.
 const PLACES: usize = 50_000;
 
-/// The most memory for the states of one automaton, in bytes.
+/// Maximum memory of the states of one automaton, in bytes.
 const STATES: usize = 4 << 20;
 
-/// Bytes in the order in which a reader likes to see them.
+/// Bytes ordered by readability.
 const READABLE: &[u8] =
     b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-./:_@,+=#%&*~!?$;()[]{}<>|^'`\"\\ ";
 
-/// What a text must be.
+/// Requirements on a sample text.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
-    /// Each of them matches somewhere in the text.
+pub struct SampleRequest<'a> {
+    /// Patterns that must all match somewhere in the text.
     pub patterns: &'a [&'a Regex],
-    /// The least and the most characters.
+    /// Minimum and maximum number of characters.
     pub least: usize,
     pub most: usize,
-    /// Another number gives other letters where the patterns leave a choice.
+    /// Varies the letters where the patterns leave a choice.
     pub turn: usize,
 }
 
-impl Wish<'_> {
-    /// A text of as few characters as possible; `None` when there is none, or when it takes too long to find.
+impl SampleRequest<'_> {
+    /// A text with as few characters as possible; `None` if there is none, or if the search exceeds its limits.
     pub fn shortest(&self) -> Option<String> {
-        let mut automata = self.patterns.iter().map(|pattern| Automaton::of(pattern)).collect::<Option<Vec<_>>>()?;
+        let mut automata = self.patterns.iter().map(|pattern| Automaton::new(pattern)).collect::<Option<Vec<_>>>()?;
         let start = automata.iter_mut().map(Automaton::start).collect::<Option<Vec<_>>>()?;
-        let text = Search::of(self, self.bytes(&automata), start).run(&mut automata)?;
+        let text = Search::new(self, self.bytes(&automata), start).run(&mut automata)?;
         let fits = self.patterns.iter().all(|pattern| pattern.is_match(&text));
         (fits && text.chars().count() <= self.most).then_some(text)
     }
 
-    /// Bytes, the readable ones first: one of each group that the automata do not tell apart.
+    /// Bytes, readable ones first: one of each group that the automata treat alike.
     fn bytes(&self, automata: &[Automaton]) -> Vec<u8> {
         let mut bytes = READABLE.to_vec();
         let turn = self.turn % bytes.len();
         bytes.rotate_left(turn);
         let more: Vec<u8> = (0..=u8::MAX).filter(|byte| !READABLE.contains(byte)).collect();
-        // Other letters before control characters.
+        // Bytes of other letters before control characters.
         bytes.extend(more.iter().filter(|byte| **byte >= 0x80));
         bytes.extend(more.iter().filter(|byte| **byte < 0x80));
         let mut groups: HashSet<(Vec<u8>, bool)> = HashSet::new();
@@ -69,14 +69,14 @@ fn starts_character(byte: u8) -> bool {
     byte & 0xC0 != 0x80
 }
 
-/// A pattern that reads a text from its first byte to its last.
+/// A pattern that matches a text as a whole.
 struct Automaton {
     dfa: DFA,
     cache: dfa::Cache,
 }
 
 impl Automaton {
-    fn of(pattern: &Regex) -> Option<Self> {
+    fn new(pattern: &Regex) -> Option<Self> {
         let translated = parse::translate(&pattern.pattern).ok()?.pattern;
         let whole = format!("(?s:.)*(?:{translated})(?s:.)*");
         let parsed = syntax::parse_with(&whole, &syntax::Config::new().nest_limit(u32::MAX)).ok()?;
@@ -87,7 +87,7 @@ impl Automaton {
             .match_kind(MatchKind::All)
             .cache_capacity(STATES)
             .skip_cache_capacity_check(true)
-            // Numbers of states are kept, so that no state may be forgotten.
+            // States are identified by number, so the cache must not be cleared.
             .minimum_cache_clear_count(Some(0));
         let dfa = DFA::builder().configure(config).build_from_nfa(program).ok()?;
         let cache = dfa.create_cache();
@@ -98,7 +98,7 @@ impl Automaton {
         self.dfa.start_state_forward(&mut self.cache, &Input::new("").anchored(Anchored::Yes)).ok()
     }
 
-    /// The state after a byte, unless nothing can match any more.
+    /// The state after a byte; `None` if no match is possible any more.
     fn after(&mut self, state: LazyStateID, byte: u8) -> Option<LazyStateID> {
         let next = self.dfa.next_state(&mut self.cache, state, byte).ok()?;
         (!next.is_dead() && !next.is_quit()).then_some(next)
@@ -110,7 +110,7 @@ impl Automaton {
     }
 }
 
-/// A state of each automaton, and how many characters were read, up to the least that are wanted.
+/// A state of each automaton, and the number of characters read, capped at the required minimum.
 type SearchState = (Vec<LazyStateID>, usize);
 
 struct Search {
@@ -118,20 +118,20 @@ struct Search {
     least: usize,
     most: usize,
     seen: HashSet<SearchState>,
-    /// Each place with the step that led to it.
+    /// Each visited state with the step that led to it.
     steps: Vec<SearchStep>,
     next: VecDeque<usize>,
 }
 
 struct SearchStep {
     place: SearchState,
-    /// All characters that were read.
+    /// Number of characters read.
     length: usize,
     from: Option<(usize, u8)>,
 }
 
 impl Search {
-    fn of(wish: &Wish<'_>, bytes: Vec<u8>, start: Vec<LazyStateID>) -> Self {
+    fn new(wish: &SampleRequest<'_>, bytes: Vec<u8>, start: Vec<LazyStateID>) -> Self {
         let mut search = Search {
             bytes,
             least: wish.least,
@@ -159,7 +159,7 @@ impl Search {
         None
     }
 
-    /// Every place that one byte leads to.
+    /// Visits every state that one byte leads to.
     fn go_on(&mut self, at: usize, states: &[LazyStateID], length: usize, automata: &mut [Automaton]) {
         for i in 0..self.bytes.len() {
             let Some(byte) = self.bytes.get(i).copied() else { return };
@@ -201,7 +201,7 @@ mod tests {
     fn shortest(patterns: &[&str], least: usize, most: usize) -> Option<String> {
         let patterns: Vec<Regex> = patterns.iter().map(|pattern| Regex::new(pattern).unwrap()).collect();
         let patterns: Vec<&Regex> = patterns.iter().collect();
-        Wish { patterns: &patterns, least, most, turn: 0 }.shortest()
+        SampleRequest { patterns: &patterns, least, most, turn: 0 }.shortest()
     }
 
     #[test]
@@ -244,13 +244,13 @@ mod tests {
     #[test]
     fn each_attempt_gives_another_text() {
         let pattern = Regex::new("^[a-z]{2}$").unwrap();
-        let text = |turn| Wish { patterns: &[&pattern], least: 0, most: 9, turn }.shortest().unwrap();
+        let text = |turn| SampleRequest { patterns: &[&pattern], least: 0, most: 9, turn }.shortest().unwrap();
         assert_eq!((text(0), text(1), text(25)), ("aa".to_owned(), "bb".to_owned(), "zz".to_owned()));
     }
 
     #[test]
     fn a_search_that_takes_too_long_is_stopped() {
-        // Of these automata each state remembers which of the last characters were an `a`.
+        // Each state of these automata records which of the last characters were an `a`.
         let texts = ["^(a|b)*a(a|b){14}$", "^(a|b)*b(a|b){13}c$"].map(|pattern| shortest(&[pattern, "c{2}"], 0, 99));
         assert_eq!(texts, [None, None]);
     }

@@ -1,4 +1,4 @@
-//! Against answers recorded from Go 1.26, and the places where Go or our limits surprise.
+//! Comparison with answers recorded from Go 1.26, and the documented differences.
 
 use std::time::{Duration, Instant};
 
@@ -170,10 +170,10 @@ fn size_is_bounded() {
     );
 }
 
-/// Numbers that look random and are the same in every run.
-struct Lottery(u64);
+/// Pseudo-random numbers, equal in every run.
+struct PseudoRandom(u64);
 
-impl Lottery {
+impl PseudoRandom {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -239,7 +239,7 @@ fn no_input_panics_or_takes_long() {
         r"\PL",
         "\u{10FFFF}",
     ];
-    let mut lottery = Lottery(42);
+    let mut lottery = PseudoRandom(42);
     let mut accepted = 0;
     for _ in 0..4000 {
         let pattern = lottery.text(&pieces, 24);

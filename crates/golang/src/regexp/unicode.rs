@@ -5,13 +5,13 @@
 //! come from the tables of the `regex` crate, whose Unicode edition is newer than Go's.
 
 use super::emit::{NOTHING, Read};
-use super::error::{Fault, RegexError};
+use super::error::{RegexError, SyntaxErrorKind};
 
 /// Reads the Unicode class at the start of `text`, which is `\p` or `\P`.
 pub(super) fn property(text: &str) -> Result<Read<'_>, RegexError> {
-    let (name, rest) = split_name(&text[2..]).ok_or_else(|| Fault::CharacterRange.at(text))?;
+    let (name, rest) = split_name(&text[2..]).ok_or_else(|| SyntaxErrorKind::CharacterRange.at(text))?;
     let (caret, name) = name.strip_prefix('^').map_or((false, name), |name| (true, name));
-    let class = translated(name).ok_or_else(|| Fault::CharacterRange.between(text, rest))?;
+    let class = translated(name).ok_or_else(|| SyntaxErrorKind::CharacterRange.between(text, rest))?;
     let negated = text.starts_with(r"\P") != caret;
     Ok((format!("[{}{class}]", if negated { "^" } else { "" }), rest))
 }
@@ -24,7 +24,7 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The class as the `regex` crate knows it, if Go has one of this name.
+/// The class in the syntax of the `regex` crate, if Go has a class of this name.
 fn translated(name: &str) -> Option<String> {
     let name = name.replace(['_', '-', ' '], "").to_ascii_lowercase();
     match name.as_str() {

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use crate::regexp::Regex;
 
 /// A class of single characters beyond ASCII.
-struct Class(LazyLock<Regex>);
+struct CharacterClass(LazyLock<Regex>);
 
-impl Class {
+impl CharacterClass {
     fn holds(&self, c: char) -> bool {
         self.0.is_match(c.encode_utf8(&mut [0; 4]))
     }
@@ -18,14 +18,14 @@ fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern of our own")
 }
 
-static LETTER_OR_DIGIT: Class = Class(LazyLock::new(|| compiled(r"[\pL\p{Nd}]")));
-static PRINTABLE: Class = Class(LazyLock::new(|| compiled(r"[\pL\pM\pN\pP\pS]")));
-static PUNCTUATION: Class = Class(LazyLock::new(|| compiled(r"\pP")));
-static UPPER: Class = Class(LazyLock::new(|| compiled(r"\p{Lu}")));
-static LOWER: Class = Class(LazyLock::new(|| compiled(r"\p{Ll}")));
-static TITLE: Class = Class(LazyLock::new(|| compiled(r"\p{Lt}")));
-static LETTER: Class = Class(LazyLock::new(|| compiled(r"\pL")));
-static NUMBER: Class = Class(LazyLock::new(|| compiled(r"\pN")));
+static LETTER_OR_DIGIT: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"[\pL\p{Nd}]")));
+static PRINTABLE: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"[\pL\pM\pN\pP\pS]")));
+static PUNCTUATION: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"\pP")));
+static UPPER: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"\p{Lu}")));
+static LOWER: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"\p{Ll}")));
+static TITLE: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"\p{Lt}")));
+static LETTER: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"\pL")));
+static NUMBER: CharacterClass = CharacterClass(LazyLock::new(|| compiled(r"\pN")));
 
 /// Whether the character may stand in an identifier of a template.
 pub(super) fn is_identifier(c: char) -> bool {
@@ -126,8 +126,8 @@ pub(super) fn unquote(quoted: &str) -> Option<String> {
     while !rest.is_empty() {
         let (unit, after) = unescape(rest, mark)?;
         match unit {
-            Unit::Char(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-            Unit::Byte(byte) => bytes.push(byte),
+            EscapeUnit::Char(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            EscapeUnit::Byte(byte) => bytes.push(byte),
         }
         rest = after;
     }
@@ -138,25 +138,25 @@ pub(super) fn unquote(quoted: &str) -> Option<String> {
 pub(super) fn unquote_char(quoted: &str) -> Option<u32> {
     let (unit, after) = unescape(quoted.strip_prefix('\'')?, '\'')?;
     (after == "'").then_some(match unit {
-        Unit::Char(c) => u32::from(c),
-        Unit::Byte(byte) => u32::from(byte),
+        EscapeUnit::Char(c) => u32::from(c),
+        EscapeUnit::Byte(byte) => u32::from(byte),
     })
 }
 
-enum Unit {
+enum EscapeUnit {
     Char(char),
     Byte(u8),
 }
 
 /// The first character of `text`, an escape perhaps, and what follows.
-fn unescape(text: &str, mark: char) -> Option<(Unit, &str)> {
+fn unescape(text: &str, mark: char) -> Option<(EscapeUnit, &str)> {
     let mut chars = text.chars();
     let first = chars.next()?;
     if first == mark || first == '\n' {
         return None;
     }
     if first != '\\' {
-        return Some((Unit::Char(first), chars.as_str()));
+        return Some((EscapeUnit::Char(first), chars.as_str()));
     }
     let escape = chars.next()?;
     let rest = chars.as_str();
@@ -176,17 +176,17 @@ fn unescape(text: &str, mark: char) -> Option<(Unit, &str)> {
         '\'' | '"' if escape == mark => escape,
         'x' => {
             let (value, after) = digits(2, 16)?;
-            return Some((Unit::Byte(u8::try_from(value).ok()?), after));
+            return Some((EscapeUnit::Byte(u8::try_from(value).ok()?), after));
         }
         'u' | 'U' => {
             let (value, after) = digits(if escape == 'u' { 4 } else { 8 }, 16)?;
-            return Some((Unit::Char(char::from_u32(value)?), after));
+            return Some((EscapeUnit::Char(char::from_u32(value)?), after));
         }
         '0'..='7' => {
             let octal = text.get(1..4).filter(|digits| digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit)))?;
-            return Some((Unit::Byte(u8::from_str_radix(octal, 8).ok()?), text.get(4..)?));
+            return Some((EscapeUnit::Byte(u8::from_str_radix(octal, 8).ok()?), text.get(4..)?));
         }
         _ => return None,
     };
-    Some((Unit::Char(plain), rest))
+    Some((EscapeUnit::Char(plain), rest))
 }

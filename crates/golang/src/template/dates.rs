@@ -1,4 +1,4 @@
-//! Times as far as templates have them: parsed by a Go layout, shifted, printed (Go's `time`).
+//! Times in templates: parsed by a Go layout, shifted, printed (Go's `time`).
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl Time {
         (second / 3600, second / 60 % 60, second % 60)
     }
 
-    /// The time so many nanoseconds later.
+    /// This time plus a number of nanoseconds.
     pub(super) fn plus(self, nanoseconds: i64) -> Self {
         let sum = i64::from(self.nanoseconds) + nanoseconds % 1_000_000_000;
         let seconds = self.seconds.saturating_add(nanoseconds / 1_000_000_000);
@@ -55,7 +55,7 @@ impl Time {
         format!("{sign}{:02}{colon}{:02}", minutes / 60, minutes % 60)
     }
 
-    /// As JSON has it.
+    /// The form in JSON.
     pub(super) fn rfc3339(&self) -> String {
         let ((year, month, day), (hour, minute, second)) = (self.date(), self.clock());
         let zone = if self.offset == 0 { "Z".to_owned() } else { self.zone(":") };
@@ -64,7 +64,7 @@ impl Time {
 
     /// Reads `text` by a Go layout; without a zone it is UTC.
     pub(super) fn parse(layout: &str, text: &str) -> Result<Self, String> {
-        Reader::new(layout, text).read()
+        LayoutParser::new(layout, text).read()
     }
 }
 
@@ -93,7 +93,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// What a layout can ask for, longer spellings first.
+/// The elements of a layout, longer spellings first.
 const ELEMENTS: [&str; 31] = [
     "January",
     "Monday",
@@ -128,7 +128,15 @@ const ELEMENTS: [&str; 31] = [
     "00",
 ];
 
-struct Reader<'t> {
+/// Notation of a UTC offset: `-07`, `-0700` or `-07:00`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ZoneFormat {
+    Hours,
+    Minutes,
+    ColonMinutes,
+}
+
+struct LayoutParser<'t> {
     layout: &'t str,
     text: &'t str,
     whole: (&'t str, &'t str),
@@ -143,7 +151,7 @@ struct Reader<'t> {
     offset: i32,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> LayoutParser<'t> {
     fn new(layout: &'t str, text: &'t str) -> Self {
         Self {
             layout,
@@ -273,22 +281,23 @@ impl<'t> Reader<'t> {
             }
             "MST" => self.text = self.text.strip_prefix("UTC").or_else(|| self.text.strip_prefix("GMT"))?,
             "Z07:00" | "Z0700" | "Z07" if self.text.starts_with('Z') => self.text = &self.text[1..],
-            "Z07:00" | "-07:00" => self.zone(true, true)?,
-            "Z0700" | "-0700" => self.zone(false, true)?,
-            "Z07" | "-07" => self.zone(false, false)?,
+            "Z07:00" | "-07:00" => self.zone(ZoneFormat::ColonMinutes)?,
+            "Z0700" | "-0700" => self.zone(ZoneFormat::Minutes)?,
+            "Z07" | "-07" => self.zone(ZoneFormat::Hours)?,
             _ => return None,
         }
         Some(())
     }
 
-    fn zone(&mut self, colon: bool, minutes: bool) -> Option<()> {
+    fn zone(&mut self, format: ZoneFormat) -> Option<()> {
         let sign = if self.text.starts_with('-') { -1 } else { 1 };
         self.text = self.text.strip_prefix(['+', '-'])?;
         let hours = self.number(2, 2).filter(|hours| *hours <= 24)?;
-        if colon {
+        if format == ZoneFormat::ColonMinutes {
             self.text = self.text.strip_prefix(':')?;
         }
-        let minutes = if minutes { self.number(2, 2).filter(|minutes| *minutes < 60)? } else { 0 };
+        let has_minutes = format != ZoneFormat::Hours;
+        let minutes = if has_minutes { self.number(2, 2).filter(|minutes| *minutes < 60)? } else { 0 };
         self.offset = i32::try_from(sign * (hours * 3600 + minutes * 60)).ok()?;
         Some(())
     }

@@ -5,52 +5,52 @@ use std::fmt;
 use super::characters::quote;
 use crate::yaml::YamlError;
 
-/// Why a text is not a template, and where; line counts from 1, column in bytes from 0, as in Go.
+/// Syntax error of a template; line counts from 1, column in bytes from 0, as in Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("template: {name}:{line}:{column}: {message}")]
 pub struct ParseError {
     pub name: String,
     pub line: usize,
     pub column: usize,
-    /// What is wrong, in Go's words.
+    /// The error in Go's words.
     pub message: String,
 }
 
-/// Why a template does not render, and at which piece of it; line and column as in [`ParseError`].
+/// Error of a rendering and the piece of the template that caused it; line and column as in [`ParseError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderError {
     pub name: Box<str>,
     pub line: usize,
     pub column: usize,
-    /// The template that was executing: that of the file, or one defined in it.
+    /// The template that was executing: that of the file, or a template defined in it.
     pub executing: Box<str>,
-    /// The failing piece, written as Go writes it.
+    /// The failing piece, in Go's notation.
     pub piece: Box<str>,
-    /// The function that failed, when it was one.
+    /// The function that failed, if one did.
     pub call: Option<&'static str>,
-    pub failure: Failure,
+    pub failure: RenderFailure,
 }
 
-/// What went wrong while rendering.
+/// Reasons for a failed rendering.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum RenderFailure {
     /// An error of the template or its data, in Go's words.
     #[error("{0}")]
     Template(String),
-    /// Rendering would take more than we allow.
+    /// Rendering exceeds a limit.
     #[error("{what} exceed the limit of {limit}")]
     Limit { what: &'static str, limit: usize },
-    /// The function gives something else each time, or makes keys (DEC-12).
+    /// The function is not deterministic, or generates keys (DEC-12).
     #[error("{0} is not deterministic and cannot be rendered")]
     NotDeterministic(&'static str),
 }
 
-/// Why a template gives no value.
+/// Reasons why the output of a template gives no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// The position is one in the output.
+    /// The position is a position in the output.
     #[error("template: {name}: output is not YAML: {source}")]
     Yaml { name: String, source: YamlError },
     /// A character was cut in two, or decoded from bytes that are none (TV-10).
@@ -61,9 +61,9 @@ pub enum ValueError {
     NotUtf8 { name: String },
 }
 
-impl Failure {
+impl RenderFailure {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Failure::Template(shortened(message.into(), MAX_MESSAGE))
+        RenderFailure::Template(shortened(message.into(), MAX_MESSAGE))
     }
 }
 
@@ -80,10 +80,10 @@ impl fmt::Display for RenderError {
     }
 }
 
-/// Messages quote what they are about; beyond so many bytes they are cut.
+/// Maximum length of a quoted text in a message, in bytes.
 pub(super) const MAX_MESSAGE: usize = 2 << 10;
 
-/// The text, cut and with an ellipsis where it is longer.
+/// The text, cut with an ellipsis if it is too long.
 pub(super) fn shortened(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -93,7 +93,7 @@ pub(super) fn shortened(mut text: String, most: usize) -> String {
     text
 }
 
-/// Line from 1 and column in bytes from 0 of a position in `text`.
+/// Line (from 1) and column (bytes, from 0) of a position in `text`.
 pub(super) fn line_and_column(text: &str, position: usize) -> (usize, usize) {
     let before = text.get(..position).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -1,26 +1,26 @@
 //! Evaluation of expressions: pipelines, calls, fields and conversions of arguments.
 
-use super::context::Context;
-use super::error::Failure;
-use super::exec::{Dot, Machine, Piece};
-use super::functions::{Action, Arguments, Function, Parameter};
+use super::context::RenderContext;
+use super::error::RenderFailure;
+use super::exec::{CurrentPiece, Dot, Executor};
+use super::functions::{CallArguments, FunctionKind, Parameter, TemplateFunction};
 use super::methods;
 use super::number::Number;
-use super::tree::{Command, Operand, Pipeline, Term};
-use super::value::{Text, Value};
+use super::tree::{Operand, Pipeline, PipelineCommand, Term};
+use super::value::{TemplateValue, TextValue};
 
-/// What a pipeline passes to the next command; nothing to the first.
-type Passed<'a> = Option<Value<'a>>;
+/// The value that a pipeline passes to the next command; `None` for the first.
+type PipedValue<'a> = Option<TemplateValue<'a>>;
 
-impl<'a> Machine<'a> {
-    pub(super) fn pipeline(&mut self, pipeline: &'a Pipeline) -> Result<Value<'a>, Failure> {
-        self.piece = Some(Piece::Pipeline(pipeline));
-        let mut passed: Passed<'a> = None;
+impl<'a> Executor<'a> {
+    pub(super) fn pipeline(&mut self, pipeline: &'a Pipeline) -> Result<TemplateValue<'a>, RenderFailure> {
+        self.piece = Some(CurrentPiece::Pipeline(pipeline));
+        let mut passed: PipedValue<'a> = None;
         for command in &pipeline.commands {
             let value = self.command(command, passed)?.value;
             passed = Some(value.out_of_interface());
         }
-        let value = passed.unwrap_or(Value::Missing);
+        let value = passed.unwrap_or(TemplateValue::Missing);
         for name in &pipeline.variables {
             match pipeline.assigns {
                 true => self.assign(name, value.clone())?,
@@ -30,45 +30,45 @@ impl<'a> Machine<'a> {
         Ok(value)
     }
 
-    fn command(&mut self, command: &'a Command, passed: Passed<'a>) -> Result<Dot<'a>, Failure> {
+    fn command(&mut self, command: &'a PipelineCommand, passed: PipedValue<'a>) -> Result<Dot<'a>, RenderFailure> {
         self.context.step()?;
         let first = &command.first;
         let arguments = &command.arguments;
         match &first.term {
             Term::Field(_) | Term::Chain(..) | Term::Variable(..) => self.fields(first, arguments, passed),
             Term::Function(function) => {
-                self.piece = Some(Piece::Operand(first));
-                self.call_function(function, Piece::Command(command), arguments, passed)
+                self.piece = Some(CurrentPiece::Operand(first));
+                self.call_function(function, CurrentPiece::Command(command), arguments, passed)
             }
             Term::Pipeline(pipeline) => {
                 takes_no_arguments(first, arguments, passed.as_ref())?;
                 self.pipeline(pipeline).map(concrete)
             }
             Term::Nil => {
-                self.piece = Some(Piece::Operand(first));
+                self.piece = Some(CurrentPiece::Operand(first));
                 takes_no_arguments(first, arguments, passed.as_ref())?;
-                Err(Failure::new("nil is not a command"))
+                Err(RenderFailure::new("nil is not a command"))
             }
             _ => {
-                self.piece = Some(Piece::Operand(first));
+                self.piece = Some(CurrentPiece::Operand(first));
                 takes_no_arguments(first, arguments, passed.as_ref())?;
                 self.operand(first)
             }
         }
     }
 
-    /// An operand on its own, as an `interface {}`.
-    fn operand(&mut self, operand: &'a Operand) -> Result<Dot<'a>, Failure> {
+    /// An operand by itself, as an `interface {}`.
+    fn operand(&mut self, operand: &'a Operand) -> Result<Dot<'a>, RenderFailure> {
         self.context.step()?;
-        self.piece = Some(Piece::Operand(operand));
+        self.piece = Some(CurrentPiece::Operand(operand));
         match &operand.term {
-            Term::Bool(value) => Ok(concrete(Value::Bool(*value))),
+            Term::Bool(value) => Ok(concrete(TemplateValue::Bool(*value))),
             Term::Number(number) => ideal(number).map(concrete),
-            Term::Text { text, .. } => Ok(concrete(Value::Text(Text::Borrowed(text)))),
-            Term::Nil => Ok(concrete(Value::Nil)),
+            Term::Text { text, .. } => Ok(concrete(TemplateValue::Text(TextValue::Borrowed(text)))),
+            Term::Nil => Ok(concrete(TemplateValue::Nil)),
             Term::Dot => Ok(self.dot.clone()),
             Term::Field(_) | Term::Variable(..) | Term::Chain(..) => self.fields(operand, &[], None),
-            Term::Function(function) => self.call_function(function, Piece::Operand(operand), &[], None),
+            Term::Function(function) => self.call_function(function, CurrentPiece::Operand(operand), &[], None),
             Term::Pipeline(pipeline) => self.pipeline(pipeline).map(concrete),
         }
     }
@@ -78,38 +78,38 @@ impl<'a> Machine<'a> {
         &mut self,
         operand: &'a Operand,
         arguments: &'a [Operand],
-        passed: Passed<'a>,
-    ) -> Result<Dot<'a>, Failure> {
-        self.piece = Some(Piece::Operand(operand));
+        passed: PipedValue<'a>,
+    ) -> Result<Dot<'a>, RenderFailure> {
+        self.piece = Some(CurrentPiece::Operand(operand));
         let (mut receiver, names) = match &operand.term {
             Term::Field(names) => (self.dot.clone(), names),
             Term::Variable(name, names) => (concrete(self.variable(name)?), names),
             Term::Chain(inner, names) => {
                 if matches!(inner.term, Term::Nil) {
-                    return Err(Failure::new(format!("indirection through explicit nil in {operand}")));
+                    return Err(RenderFailure::new(format!("indirection through explicit nil in {operand}")));
                 }
                 (concrete(self.operand(inner)?.value), names)
             }
-            _ => return Ok(concrete(Value::Missing)),
+            _ => return Ok(concrete(TemplateValue::Missing)),
         };
         let Some((last, path)) = names.split_last() else {
             takes_no_arguments(operand, arguments, passed.as_ref())?;
             return Ok(receiver);
         };
         for name in path {
-            receiver = self.field(name, receiver, Piece::Operand(operand), &[], None)?;
+            receiver = self.field(name, receiver, CurrentPiece::Operand(operand), &[], None)?;
         }
-        self.field(last, receiver, Piece::Operand(operand), arguments, passed)
+        self.field(last, receiver, CurrentPiece::Operand(operand), arguments, passed)
     }
 
     fn field(
         &mut self,
         name: &'a str,
         receiver: Dot<'a>,
-        piece: Piece<'a>,
+        piece: CurrentPiece<'a>,
         arguments: &'a [Operand],
-        passed: Passed<'a>,
-    ) -> Result<Dot<'a>, Failure> {
+        passed: PipedValue<'a>,
+    ) -> Result<Dot<'a>, RenderFailure> {
         self.context.step()?;
         let has_arguments = !arguments.is_empty() || passed.is_some();
         let type_name = match receiver.as_interface {
@@ -117,44 +117,46 @@ impl<'a> Machine<'a> {
             false => self.context.heap.type_name(&receiver.value),
         };
         match &receiver.value {
-            Value::Missing if self.template.strict => {
-                Err(Failure::new(format!("nil data; no entry for key {}", super::characters::quote(name))))
+            TemplateValue::Missing if self.template.strict => {
+                Err(RenderFailure::new(format!("nil data; no entry for key {}", super::characters::quote(name))))
             }
-            Value::Missing => Ok(receiver),
-            Value::Nil => Err(Failure::new(format!("nil pointer evaluating interface {{}}.{name}"))),
-            Value::Map(_) if has_arguments => Err(Failure::new(format!("{name} is not a method but has arguments"))),
-            Value::Map(map) => match self.context.heap.get(*map, name) {
+            TemplateValue::Missing => Ok(receiver),
+            TemplateValue::Nil => Err(RenderFailure::new(format!("nil pointer evaluating interface {{}}.{name}"))),
+            TemplateValue::Map(_) if has_arguments => {
+                Err(RenderFailure::new(format!("{name} is not a method but has arguments")))
+            }
+            TemplateValue::Map(map) => match self.context.heap.get(*map, name) {
                 Some(value) => {
                     let as_interface = !self.context.heap.holds_text(*map);
                     Ok(Dot { value, as_interface })
                 }
                 None if self.template.strict => {
-                    Err(Failure::new(format!("map has no entry for key {}", super::characters::quote(name))))
+                    Err(RenderFailure::new(format!("map has no entry for key {}", super::characters::quote(name))))
                 }
-                None => Ok(concrete(Value::Missing)),
+                None => Ok(concrete(TemplateValue::Missing)),
             },
-            Value::Version(_) | Value::Time(_) => match methods::find(&receiver.value, name) {
+            TemplateValue::Version(_) | TemplateValue::Time(_) => match methods::find(&receiver.value, name) {
                 Some(method) => self.call_method(method, receiver.value, name, piece, arguments, passed),
-                None => Err(Failure::new(format!("can't evaluate field {name} in type {type_name}"))),
+                None => Err(RenderFailure::new(format!("can't evaluate field {name} in type {type_name}"))),
             },
-            _ => Err(Failure::new(format!("can't evaluate field {name} in type {type_name}"))),
+            _ => Err(RenderFailure::new(format!("can't evaluate field {name} in type {type_name}"))),
         }
     }
 
     fn call_method(
         &mut self,
-        method: &'static Function,
-        receiver: Value<'a>,
+        method: &'static TemplateFunction,
+        receiver: TemplateValue<'a>,
         name: &str,
-        piece: Piece<'a>,
+        piece: CurrentPiece<'a>,
         operands: &'a [Operand],
-        passed: Passed<'a>,
-    ) -> Result<Dot<'a>, Failure> {
+        passed: PipedValue<'a>,
+    ) -> Result<Dot<'a>, RenderFailure> {
         let given = operands.len() + usize::from(passed.is_some());
         // The receiver is the first parameter.
         if given + 1 != method.parameters.len() {
             let want = method.parameters.len() - 1;
-            return Err(Failure::new(format!("wrong number of args for {name}: want {want} got {given}")));
+            return Err(RenderFailure::new(format!("wrong number of args for {name}: want {want} got {given}")));
         }
         let mut arguments = vec![receiver];
         for (index, operand) in operands.iter().enumerate() {
@@ -168,14 +170,14 @@ impl<'a> Machine<'a> {
 
     fn call_function(
         &mut self,
-        function: &'static Function,
-        piece: Piece<'a>,
+        function: &'static TemplateFunction,
+        piece: CurrentPiece<'a>,
         operands: &'a [Operand],
-        passed: Passed<'a>,
-    ) -> Result<Dot<'a>, Failure> {
+        passed: PipedValue<'a>,
+    ) -> Result<Dot<'a>, RenderFailure> {
         let given = operands.len() + usize::from(passed.is_some());
         check_count(function, operands.len(), given)?;
-        if let Action::And | Action::Or = function.action {
+        if let FunctionKind::And | FunctionKind::Or = function.action {
             return self.short_circuit(function, operands, passed).map(concrete);
         }
         let mut arguments = Vec::with_capacity(given);
@@ -190,15 +192,15 @@ impl<'a> Machine<'a> {
         Ok(Dot { value, as_interface: returns_element })
     }
 
-    /// `and` and `or` evaluate no more than they need, and return an argument.
+    /// `and` and `or` evaluate only as many arguments as needed, and return one of them.
     fn short_circuit(
         &mut self,
-        function: &'static Function,
+        function: &'static TemplateFunction,
         operands: &'a [Operand],
-        passed: Passed<'a>,
-    ) -> Result<Value<'a>, Failure> {
-        let stops_at = matches!(function.action, Action::Or);
-        let mut value = Value::Missing;
+        passed: PipedValue<'a>,
+    ) -> Result<TemplateValue<'a>, RenderFailure> {
+        let stops_at = matches!(function.action, FunctionKind::Or);
+        let mut value = TemplateValue::Missing;
         for operand in operands {
             value = self.argument(operand, Parameter::Raw)?;
             if self.context.heap.truth(&value) == stops_at {
@@ -210,13 +212,13 @@ impl<'a> Machine<'a> {
 
     fn apply(
         &mut self,
-        function: &'static Function,
-        piece: Piece<'a>,
-        arguments: &[Value<'a>],
-    ) -> Result<Value<'a>, Failure> {
+        function: &'static TemplateFunction,
+        piece: CurrentPiece<'a>,
+        arguments: &[TemplateValue<'a>],
+    ) -> Result<TemplateValue<'a>, RenderFailure> {
         let result = read(&mut self.context, arguments).and_then(|()| match function.action {
-            Action::Call(body) => body(&mut self.context, &Arguments(arguments)),
-            Action::And | Action::Or => Ok(Value::Missing),
+            FunctionKind::Call(body) => body(&mut self.context, &CallArguments(arguments)),
+            FunctionKind::And | FunctionKind::Or => Ok(TemplateValue::Missing),
         });
         if result.is_err() {
             self.piece = Some(piece);
@@ -225,15 +227,15 @@ impl<'a> Machine<'a> {
         result
     }
 
-    /// An operand as a parameter takes it. Constants are converted, as Go's ideal constants are.
-    fn argument(&mut self, operand: &'a Operand, parameter: Parameter) -> Result<Value<'a>, Failure> {
+    /// An operand converted for a parameter. Constants convert like Go's ideal constants.
+    fn argument(&mut self, operand: &'a Operand, parameter: Parameter) -> Result<TemplateValue<'a>, RenderFailure> {
         self.context.step()?;
-        self.piece = Some(Piece::Operand(operand));
+        self.piece = Some(CurrentPiece::Operand(operand));
         let wants_anything = matches!(parameter, Parameter::Any | Parameter::Raw);
         match &operand.term {
-            Term::Nil if parameter == Parameter::Any => Ok(Value::Nil),
-            Term::Nil if matches!(parameter, Parameter::Raw | Parameter::Map) => Ok(Value::Missing),
-            Term::Nil => Err(Failure::new(format!("cannot assign nil to {}", parameter.name()))),
+            Term::Nil if parameter == Parameter::Any => Ok(TemplateValue::Nil),
+            Term::Nil if matches!(parameter, Parameter::Raw | Parameter::Map) => Ok(TemplateValue::Missing),
+            Term::Nil => Err(RenderFailure::new(format!("cannot assign nil to {}", parameter.name()))),
             Term::Bool(_) | Term::Number(_) | Term::Text { .. } if !wants_anything => constant(operand, parameter),
             _ => {
                 let value = self.operand(operand)?.value;
@@ -243,70 +245,74 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A number constant in the type that it has on its own.
-fn ideal<'a>(number: &Number) -> Result<Value<'a>, Failure> {
+/// A number constant with its default type.
+fn ideal<'a>(number: &Number) -> Result<TemplateValue<'a>, RenderFailure> {
     if let Some((real, imaginary)) = number.complex {
-        return Ok(Value::Complex(real, imaginary));
+        return Ok(TemplateValue::Complex(real, imaginary));
     }
     match (number.float, number.integer) {
-        (Some(float), _) if number.is_written_as_float() => Ok(Value::Float(float)),
-        (_, Some(integer)) => Ok(Value::Int(integer)),
-        _ => Err(Failure::new(format!("{} overflows int", number.text))),
+        (Some(float), _) if number.is_written_as_float() => Ok(TemplateValue::Float(float)),
+        (_, Some(integer)) => Ok(TemplateValue::Int(integer)),
+        _ => Err(RenderFailure::new(format!("{} overflows int", number.text))),
     }
 }
 
-fn takes_no_arguments(first: &Operand, arguments: &[Operand], passed: Option<&Value<'_>>) -> Result<(), Failure> {
+fn takes_no_arguments(
+    first: &Operand,
+    arguments: &[Operand],
+    passed: Option<&TemplateValue<'_>>,
+) -> Result<(), RenderFailure> {
     if arguments.is_empty() && passed.is_none() {
         return Ok(());
     }
-    Err(Failure::new(format!("can't give argument to non-function {first}")))
+    Err(RenderFailure::new(format!("can't give argument to non-function {first}")))
 }
 
-fn concrete(value: Value<'_>) -> Dot<'_> {
+fn concrete(value: TemplateValue<'_>) -> Dot<'_> {
     Dot { value, as_interface: false }
 }
 
-/// Counts what a function is given to read.
-fn read<'a>(context: &mut Context<'a>, arguments: &[Value<'a>]) -> Result<(), Failure> {
+/// Charges the bytes that a function reads.
+fn read<'a>(context: &mut RenderContext<'a>, arguments: &[TemplateValue<'a>]) -> Result<(), RenderFailure> {
     let mut bytes = 0usize;
     for argument in arguments {
         bytes = bytes.saturating_add(match argument {
-            Value::Text(text) => text.len(),
-            Value::List(list) => context.heap.list_len(*list) * 8,
+            TemplateValue::Text(text) => text.len(),
+            TemplateValue::List(list) => context.heap.list_len(*list) * 8,
             _ => 0,
         });
     }
     context.work(bytes)
 }
 
-fn check_count(function: &Function, written: usize, given: usize) -> Result<(), Failure> {
+fn check_count(function: &TemplateFunction, written: usize, given: usize) -> Result<(), RenderFailure> {
     let (name, fixed) = (function.name, function.parameters.len());
     match function.further {
         Some(_) if given < fixed => {
-            Err(Failure::new(format!("wrong number of args for {name}: want at least {fixed} got {written}")))
+            Err(RenderFailure::new(format!("wrong number of args for {name}: want at least {fixed} got {written}")))
         }
         None if given != fixed => {
-            Err(Failure::new(format!("wrong number of args for {name}: want {fixed} got {given}")))
+            Err(RenderFailure::new(format!("wrong number of args for {name}: want {fixed} got {given}")))
         }
         _ => Ok(()),
     }
 }
 
-fn constant(operand: &Operand, parameter: Parameter) -> Result<Value<'_>, Failure> {
+fn constant(operand: &Operand, parameter: Parameter) -> Result<TemplateValue<'_>, RenderFailure> {
     let expected = match (&operand.term, parameter) {
-        (Term::Bool(value), Parameter::Bool) => return Ok(Value::Bool(*value)),
-        (Term::Text { text, .. }, Parameter::Text) => return Ok(Value::Text(Text::Borrowed(text))),
+        (Term::Bool(value), Parameter::Bool) => return Ok(TemplateValue::Bool(*value)),
+        (Term::Text { text, .. }, Parameter::Text) => return Ok(TemplateValue::Text(TextValue::Borrowed(text))),
         (Term::Number(number), Parameter::Int) if number.integer.is_some() => {
-            return Ok(Value::Int(number.integer.unwrap_or(0)));
+            return Ok(TemplateValue::Int(number.integer.unwrap_or(0)));
         }
         (Term::Number(number), Parameter::Float) if number.float.is_some() => {
-            return Ok(Value::Float(number.float.unwrap_or(0.0)));
+            return Ok(TemplateValue::Float(number.float.unwrap_or(0.0)));
         }
         (_, Parameter::Bool) => "bool",
         (_, Parameter::Text) => "string",
         (_, Parameter::Int) => "integer",
         (_, Parameter::Float) => "float",
-        _ => return Err(Failure::new(format!("can't handle {operand} for arg of type {}", parameter.name()))),
+        _ => return Err(RenderFailure::new(format!("can't handle {operand} for arg of type {}", parameter.name()))),
     };
-    Err(Failure::new(format!("expected {expected}; found {operand}")))
+    Err(RenderFailure::new(format!("expected {expected}; found {operand}")))
 }

@@ -1,4 +1,4 @@
-//! Rendering: a machine that runs a template's code.
+//! Rendering: executes the code of a template.
 //!
 //! ```text
 //!  code ──► instruction ──► expressions (eval) ──► values ──► output
@@ -9,89 +9,105 @@
 //! Frames and variables live on the heap; only parentheses recurse, in [`super::eval`].
 
 use super::Template;
-use super::context::{Context, Limits};
-use super::error::{Failure, RenderError, line_and_column, shortened};
-use super::print::{MAX_DEPTH, Output, display};
-use super::tree::{Call, Code, Command, Instruction, Operand, Pipeline};
-use super::value::{List, Map, Text, Value, int};
+use super::context::{RenderContext, RenderLimits};
+use super::error::{RenderError, RenderFailure, line_and_column, shortened};
+use super::print::{BoundedText, MAX_DEPTH, display};
+use super::tree::{Code, Instruction, Operand, Pipeline, PipelineCommand, TemplateCall};
+use super::value::{ListRef, MapRef, TemplateValue, TextValue, int};
 
-/// How many templates may be in the middle of calling one another.
+/// Maximum depth of template calls.
 const MAX_CALLS: usize = 1000;
 
-/// The value of dot, and whether it came as an `interface {}`, which error messages tell.
+/// The value of dot, and whether it has the type `interface {}`, which error messages depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Dot<'a> {
-    pub(super) value: Value<'a>,
+    pub(super) value: TemplateValue<'a>,
     pub(super) as_interface: bool,
 }
 
 /// The piece that is being evaluated, for error messages.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Piece<'a> {
+pub(super) enum CurrentPiece<'a> {
     Operand(&'a Operand),
-    Command(&'a Command),
+    Command(&'a PipelineCommand),
     Pipeline(&'a Pipeline),
-    Call(&'a Call),
+    Call(&'a TemplateCall),
 }
 
-impl Piece<'_> {
+impl CurrentPiece<'_> {
     fn position(&self) -> usize {
         match self {
-            Piece::Operand(operand) => operand.position,
-            Piece::Command(command) => command.position,
-            Piece::Pipeline(pipeline) => pipeline.position,
-            Piece::Call(call) => call.position,
+            CurrentPiece::Operand(operand) => operand.position,
+            CurrentPiece::Command(command) => command.position,
+            CurrentPiece::Pipeline(pipeline) => pipeline.position,
+            CurrentPiece::Call(call) => call.position,
         }
     }
 }
 
-impl std::fmt::Display for Piece<'_> {
+impl std::fmt::Display for CurrentPiece<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Piece::Operand(operand) => operand.fmt(f),
-            Piece::Command(command) => command.fmt(f),
-            Piece::Pipeline(pipeline) => pipeline.fmt(f),
-            Piece::Call(call) => call.fmt(f),
+            CurrentPiece::Operand(operand) => operand.fmt(f),
+            CurrentPiece::Command(command) => command.fmt(f),
+            CurrentPiece::Pipeline(pipeline) => pipeline.fmt(f),
+            CurrentPiece::Call(call) => call.fmt(f),
         }
     }
 }
 
-/// What is still to be ranged over.
+/// Items that a `range` has yet to visit.
 #[derive(Debug)]
-enum Rounds<'a> {
-    List { list: List<'a>, next: usize },
-    Map { map: Map<'a>, keys: std::vec::IntoIter<Text<'a>> },
-    Numbers { value: Value<'a>, next: i64 },
+enum RangeItems<'a> {
+    List { list: ListRef<'a>, next: usize },
+    Map { map: MapRef<'a>, keys: std::vec::IntoIter<TextValue<'a>> },
+    Numbers { value: TemplateValue<'a>, next: i64 },
 }
 
 #[derive(Debug)]
 enum Frame<'a> {
-    Scope { variables: usize, dot: Dot<'a> },
-    Range { variables: usize, dot: Dot<'a>, rounds: Option<Rounds<'a>>, over: &'a Pipeline, next: usize, close: usize },
-    Call { code: &'a Code, at: usize, variables: Vec<(&'a str, Value<'a>)>, dot: Dot<'a>, executing: &'a str },
+    Scope {
+        variables: usize,
+        dot: Dot<'a>,
+    },
+    Range {
+        variables: usize,
+        dot: Dot<'a>,
+        rounds: Option<RangeItems<'a>>,
+        over: &'a Pipeline,
+        next: usize,
+        close: usize,
+    },
+    Call {
+        code: &'a Code,
+        at: usize,
+        variables: Vec<(&'a str, TemplateValue<'a>)>,
+        dot: Dot<'a>,
+        executing: &'a str,
+    },
 }
 
-pub(super) struct Machine<'a> {
+pub(super) struct Executor<'a> {
     pub(super) template: &'a Template,
-    pub(super) context: Context<'a>,
+    pub(super) context: RenderContext<'a>,
     pub(super) dot: Dot<'a>,
-    pub(super) piece: Option<Piece<'a>>,
-    /// The function that failed.
+    pub(super) piece: Option<CurrentPiece<'a>>,
+    /// The failed function.
     pub(super) failed_call: Option<&'static str>,
-    variables: Vec<(&'a str, Value<'a>)>,
+    variables: Vec<(&'a str, TemplateValue<'a>)>,
     frames: Vec<Frame<'a>>,
     code: &'a Code,
     at: usize,
     executing: &'a str,
     calls: usize,
-    output: Output,
+    output: BoundedText,
 }
 
-impl<'a> Machine<'a> {
-    pub(super) fn new(template: &'a Template, data: Value<'a>, limits: Limits) -> Self {
+impl<'a> Executor<'a> {
+    pub(super) fn new(template: &'a Template, data: TemplateValue<'a>, limits: RenderLimits) -> Self {
         Self {
             template,
-            context: Context::new(limits),
+            context: RenderContext::new(limits),
             dot: Dot { value: data.clone(), as_interface: false },
             piece: None,
             failed_call: None,
@@ -101,11 +117,11 @@ impl<'a> Machine<'a> {
             at: 0,
             executing: &template.name,
             calls: 0,
-            output: Output::new(limits.output),
+            output: BoundedText::new(limits.output),
         }
     }
 
-    /// Runs the code to its end.
+    /// Runs the code to the end.
     pub(super) fn run(mut self) -> Result<String, RenderError> {
         match self.steps() {
             Ok(()) => Ok(self.output.into_text()),
@@ -125,7 +141,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn steps(&mut self) -> Result<(), Failure> {
+    fn steps(&mut self) -> Result<(), RenderFailure> {
         loop {
             while let Some(instruction) = self.code.0.get(self.at) {
                 self.context.step()?;
@@ -143,15 +159,15 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn execute(&mut self, instruction: &'a Instruction) -> Result<(), Failure> {
+    fn execute(&mut self, instruction: &'a Instruction) -> Result<(), RenderFailure> {
         match instruction {
             Instruction::Text(text) => self.write(text),
             Instruction::Print(pipeline) => {
                 let value = self.pipeline(pipeline)?;
                 match (pipeline.variables.is_empty(), &value) {
                     (false, _) => Ok(()),
-                    (true, Value::Missing | Value::Nil) => self.write("<no value>"),
-                    (true, Value::Text(text)) => self.write(text),
+                    (true, TemplateValue::Missing | TemplateValue::Nil) => self.write("<no value>"),
+                    (true, TemplateValue::Text(text)) => self.write(text),
                     (true, other) => {
                         let text = display(&self.context.heap, other, self.context.left())?;
                         self.context.work(text.len())?;
@@ -202,9 +218,9 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Failure> {
+    fn write(&mut self, text: &str) -> Result<(), RenderFailure> {
         self.output.push(text).map_err(|failure| match failure {
-            Failure::Limit { limit, .. } => Failure::Limit { what: "bytes of output", limit },
+            RenderFailure::Limit { limit, .. } => RenderFailure::Limit { what: "bytes of output", limit },
             other => other,
         })
     }
@@ -226,7 +242,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Closes scopes inside the current round and leaves that, with `for_good` all rounds.
+    /// Closes the scopes inside the current round and leaves the round; with `for_good`, the whole range.
     ///
     /// As in Go, a break in the else part of a range ends that part, but a continue belongs to the range around it.
     fn leave_round(&mut self, for_good: bool) {
@@ -246,35 +262,35 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn range(&mut self, over: &'a Pipeline, otherwise: usize, next: usize, close: usize) -> Result<(), Failure> {
+    fn range(&mut self, over: &'a Pipeline, otherwise: usize, next: usize, close: usize) -> Result<(), RenderFailure> {
         let (variables, dot) = (self.variables.len(), self.dot.clone());
         self.frames.push(Frame::Range { variables, dot, rounds: None, over, next, close });
         let value = self.pipeline(over)?;
         let rounds = match value {
-            Value::List(list) => Some(Rounds::List { list, next: 0 }),
-            Value::Map(map) => {
+            TemplateValue::List(list) => Some(RangeItems::List { list, next: 0 }),
+            TemplateValue::Map(map) => {
                 let keys = self.context.heap.keys(map);
                 self.context.work(keys.len() * 16)?;
-                Some(Rounds::Map { map, keys: keys.into_iter() })
+                Some(RangeItems::Map { map, keys: keys.into_iter() })
             }
-            Value::Int(_) | Value::Int64(_) | Value::Uint64(_) | Value::Byte(_) => {
+            TemplateValue::Int(_) | TemplateValue::Int64(_) | TemplateValue::Uint64(_) | TemplateValue::Byte(_) => {
                 if over.variables.len() > 1 {
                     let shown = display(&self.context.heap, &value, self.context.left())?;
                     let message = format!("can't use {shown} to iterate over more than one variable");
-                    return Err(Failure::new(message));
+                    return Err(RenderFailure::new(message));
                 }
-                Some(Rounds::Numbers { value, next: 0 })
+                Some(RangeItems::Numbers { value, next: 0 })
             }
-            Value::Missing | Value::Nil => None,
+            TemplateValue::Missing | TemplateValue::Nil => None,
             other => {
                 let shown = match &other {
-                    Value::Text(text) => text.chars().take(MAX_DEPTH).collect(),
+                    TemplateValue::Text(text) => text.chars().take(MAX_DEPTH).collect(),
                     other => display(&self.context.heap, other, self.context.left())?,
                 };
-                return Err(Failure::new(format!("range can't iterate over {shown}")));
+                return Err(RenderFailure::new(format!("range can't iterate over {shown}")));
             }
         };
-        // The variables that the pipeline declared stay for all rounds.
+        // Variables that the pipeline declares stay for all rounds.
         let declared = if over.assigns { 0 } else { over.variables.len() };
         debug_assert!(self.variables.len() >= variables + declared);
         if let Some(Frame::Range { rounds: place, .. }) = self.frames.last_mut() {
@@ -285,26 +301,26 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Sets dot and variables for the next round of the innermost range, if there is one.
-    fn next_round(&mut self) -> Result<bool, Failure> {
+    /// Sets dot and variables for the next round of the innermost range; false if there is none.
+    fn next_round(&mut self) -> Result<bool, RenderFailure> {
         self.context.step()?;
         let Some(Frame::Range { variables, rounds, over, dot, .. }) = self.frames.last_mut() else {
             return Ok(false);
         };
         let heap = &self.context.heap;
         let round = match rounds {
-            Some(Rounds::List { list, next }) => {
+            Some(RangeItems::List { list, next }) => {
                 *next += 1;
-                let is_any = heap.elements(*list) == super::value::Elements::Any;
+                let is_any = heap.elements(*list) == super::value::ElementType::Any;
                 heap.item(*list, *next - 1).map(|item| (int(*next - 1), item, is_any))
             }
-            Some(Rounds::Map { map, keys }) => keys.next().map(|key| {
-                let member = heap.get(*map, &key).unwrap_or(Value::Nil);
-                (Value::Text(key), member, !heap.holds_text(*map))
+            Some(RangeItems::Map { map, keys }) => keys.next().map(|key| {
+                let member = heap.get(*map, &key).unwrap_or(TemplateValue::Nil);
+                (TemplateValue::Text(key), member, !heap.holds_text(*map))
             }),
-            Some(Rounds::Numbers { value, next }) => {
+            Some(RangeItems::Numbers { value, next }) => {
                 *next += 1;
-                number(value, *next - 1).map(|number| (Value::Missing, number, false))
+                number(value, *next - 1).map(|number| (TemplateValue::Missing, number, false))
             }
             None => None,
         };
@@ -334,30 +350,30 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    fn call(&mut self, call: &'a Call) -> Result<(), Failure> {
-        self.piece = Some(Piece::Call(call));
+    fn call(&mut self, call: &'a TemplateCall) -> Result<(), RenderFailure> {
+        self.piece = Some(CurrentPiece::Call(call));
         let Some((name, code)) = self.template.parsed.definitions.get_key_value(&call.name) else {
             return self.call_itself(call);
         };
         self.enter(call, name, code)
     }
 
-    /// The file's own template can be called by its name, like any other.
-    fn call_itself(&mut self, call: &'a Call) -> Result<(), Failure> {
+    /// The template of the file can be called by name, like any other.
+    fn call_itself(&mut self, call: &'a TemplateCall) -> Result<(), RenderFailure> {
         if call.name == self.template.name {
             return self.enter(call, &self.template.name, &self.template.parsed.code);
         }
-        Err(Failure::new(format!("template {} not defined", super::characters::quote(&call.name))))
+        Err(RenderFailure::new(format!("template {} not defined", super::characters::quote(&call.name))))
     }
 
-    fn enter(&mut self, call: &'a Call, name: &'a str, code: &'a Code) -> Result<(), Failure> {
+    fn enter(&mut self, call: &'a TemplateCall, name: &'a str, code: &'a Code) -> Result<(), RenderFailure> {
         if self.calls >= MAX_CALLS {
-            return Err(Failure::new(format!("exceeded maximum template depth ({MAX_CALLS})")));
+            return Err(RenderFailure::new(format!("exceeded maximum template depth ({MAX_CALLS})")));
         }
         self.calls += 1;
         let value = match &call.argument {
             Some(argument) => self.pipeline(argument)?,
-            None => Value::Missing,
+            None => TemplateValue::Missing,
         };
         let variables = std::mem::replace(&mut self.variables, vec![("$", value.clone())]);
         let dot = std::mem::replace(&mut self.dot, Dot { value, as_interface: false });
@@ -368,14 +384,14 @@ impl<'a> Machine<'a> {
     }
 
     /// Declares a variable.
-    pub(super) fn declare(&mut self, name: &'a str, value: Value<'a>) -> Result<(), Failure> {
-        self.context.work(size_of::<(&str, Value<'_>)>())?;
+    pub(super) fn declare(&mut self, name: &'a str, value: TemplateValue<'a>) -> Result<(), RenderFailure> {
+        self.context.work(size_of::<(&str, TemplateValue<'_>)>())?;
         self.variables.push((name, value));
         Ok(())
     }
 
-    /// Gives a variable another value.
-    pub(super) fn assign(&mut self, name: &str, value: Value<'a>) -> Result<(), Failure> {
+    /// Assigns a value to a variable.
+    pub(super) fn assign(&mut self, name: &str, value: TemplateValue<'a>) -> Result<(), RenderFailure> {
         let index = self.position(name)?;
         if let Some(variable) = self.variables.get_mut(index) {
             variable.1 = value;
@@ -383,37 +399,37 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    pub(super) fn variable(&mut self, name: &str) -> Result<Value<'a>, Failure> {
+    pub(super) fn variable(&mut self, name: &str) -> Result<TemplateValue<'a>, RenderFailure> {
         let index = self.position(name)?;
-        Ok(self.variables.get(index).map_or(Value::Missing, |(_, value)| value.clone()))
+        Ok(self.variables.get(index).map_or(TemplateValue::Missing, |(_, value)| value.clone()))
     }
 
-    /// Where the variable declared last by that name stands. Looking far back counts.
-    fn position(&mut self, name: &str) -> Result<usize, Failure> {
+    /// The position of the last declared variable of that name. A long search counts as steps.
+    fn position(&mut self, name: &str) -> Result<usize, RenderFailure> {
         let found = self.variables.iter().rposition(|(known, _)| *known == name).ok_or_else(|| undefined(name))?;
         self.context.steps((self.variables.len() - found) / 16)?;
         Ok(found)
     }
 }
 
-/// The parser takes an assignment for a declaration; only rendering finds that there was none.
-fn undefined(name: &str) -> Failure {
-    Failure::new(format!("undefined variable: {name}"))
+/// The parser accepts an assignment in place of a declaration; the missing declaration is found while rendering.
+fn undefined(name: &str) -> RenderFailure {
+    RenderFailure::new(format!("undefined variable: {name}"))
 }
 
-/// The number of a round, in the type of what is ranged over.
-fn number<'a>(count: &Value<'a>, index: i64) -> Option<Value<'a>> {
+/// The index of a round, with the type of the ranged value.
+fn number<'a>(count: &TemplateValue<'a>, index: i64) -> Option<TemplateValue<'a>> {
     match count {
-        Value::Int(count) => (index < *count).then_some(Value::Int(index)),
-        Value::Int64(count) => (index < *count).then_some(Value::Int64(index)),
-        Value::Uint64(count) => {
+        TemplateValue::Int(count) => (index < *count).then_some(TemplateValue::Int(index)),
+        TemplateValue::Int64(count) => (index < *count).then_some(TemplateValue::Int64(index)),
+        TemplateValue::Uint64(count) => {
             let index = u64::try_from(index).ok()?;
-            (index < *count).then_some(Value::Uint64(index))
+            (index < *count).then_some(TemplateValue::Uint64(index))
         }
-        Value::Byte(count) => u8::try_from(index).ok().filter(|index| index < count).map(Value::Byte),
+        TemplateValue::Byte(count) => u8::try_from(index).ok().filter(|index| index < count).map(TemplateValue::Byte),
         _ => None,
     }
 }
 
-/// Error messages show this much of the failing piece, in bytes.
+/// Maximum length of the failing piece in error messages, in bytes.
 const SHOWN: usize = 200;

@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 
 use super::Template;
-use super::tree::{Code, Command, Instruction, Operand, Pipeline, Term};
+use super::tree::{Code, Instruction, Operand, Pipeline, PipelineCommand, Term};
 
 /// A chain of names from the data's root, as `.builtin.cluster.name` or `index . "a-b" "c"`.
-pub type Path = Vec<String>;
+pub type FieldChain = Vec<String>;
 
-/// Where dot or a value stands below the root; none when only rendering can tell.
-type Known = Option<Path>;
+/// The path of dot or of a value from the root; `None` if it is known only while rendering.
+type KnownChain = Option<FieldChain>;
 
-/// All paths, sorted and without duplicates, and whether nothing else can be reached.
-pub(super) fn of(template: &Template) -> (Vec<Path>, bool) {
-    let mut walk = Walk { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new(), steps: 0, takes_all: false };
-    walk.code(&template.parsed.code, Some(Path::new()));
+/// All paths, sorted and without duplicates, and whether they are complete.
+pub(super) fn referenced_fields(template: &Template) -> (Vec<FieldChain>, bool) {
+    let mut walk =
+        FieldCollector { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new(), steps: 0, takes_all: false };
+    walk.code(&template.parsed.code, Some(FieldChain::new()));
     while let Some((name, dot)) = walk.calls.pop() {
         walk.takes_all |= walk.seen.len() >= MAX_CALLS;
         let is_new = walk.seen.len() < MAX_CALLS && walk.seen.insert((name.clone(), dot.clone()));
@@ -25,41 +26,41 @@ pub(super) fn of(template: &Template) -> (Vec<Path>, bool) {
     (walk.found.into_iter().collect(), !walk.takes_all)
 }
 
-/// Longer paths are not followed further.
+/// Maximum length of a path.
 const MAX_PATH: usize = 16;
 
-/// After so many instructions the rest is left out.
+/// Maximum number of instructions that are followed.
 const MAX_STEPS: usize = 50_000;
 
-/// How many combinations of a template and its argument are followed.
+/// Maximum number of combinations of a template and its argument that are followed.
 const MAX_CALLS: usize = 1000;
 
-struct Walk {
-    found: BTreeSet<Path>,
-    calls: Vec<(String, Known)>,
-    seen: BTreeSet<(String, Known)>,
+struct FieldCollector {
+    found: BTreeSet<FieldChain>,
+    calls: Vec<(String, KnownChain)>,
+    seen: BTreeSet<(String, KnownChain)>,
     steps: usize,
-    /// Whether the data as a whole goes where it cannot be followed.
+    /// Whether the data is used as a whole, where it cannot be followed.
     takes_all: bool,
 }
 
-/// The two values that names start from.
+/// The two values that names are relative to.
 #[derive(Clone)]
 struct Roots {
-    dot: Known,
-    dollar: Known,
+    dot: KnownChain,
+    dollar: KnownChain,
 }
 
 /// An open scope: dot outside, and where the else part starts.
-struct Scope {
-    outer: Known,
+struct OpenScope {
+    outer: KnownChain,
     otherwise: usize,
 }
 
-impl Walk {
-    fn code(&mut self, code: &Code, dot: Known) {
+impl FieldCollector {
+    fn code(&mut self, code: &Code, dot: KnownChain) {
         let mut roots = Roots { dot: dot.clone(), dollar: dot };
-        let mut scopes: Vec<Scope> = Vec::new();
+        let mut scopes: Vec<OpenScope> = Vec::new();
         for (at, instruction) in code.0.iter().enumerate() {
             self.steps += 1;
             if self.steps > MAX_STEPS {
@@ -76,16 +77,16 @@ impl Walk {
                 }
                 Instruction::If { condition, otherwise } => {
                     self.pipeline(condition, &roots);
-                    scopes.push(Scope { outer: roots.dot.clone(), otherwise: *otherwise });
+                    scopes.push(OpenScope { outer: roots.dot.clone(), otherwise: *otherwise });
                 }
                 Instruction::With { value, otherwise } => {
                     let inner = self.pipeline(value, &roots);
-                    scopes.push(Scope { outer: std::mem::replace(&mut roots.dot, inner), otherwise: *otherwise });
+                    scopes.push(OpenScope { outer: std::mem::replace(&mut roots.dot, inner), otherwise: *otherwise });
                 }
                 Instruction::Range { over, otherwise, .. } => {
                     let over = self.pipeline(over, &roots);
                     self.hand_on(&over);
-                    scopes.push(Scope { outer: roots.dot.take(), otherwise: *otherwise });
+                    scopes.push(OpenScope { outer: roots.dot.take(), otherwise: *otherwise });
                 }
                 Instruction::Close => {
                     if let Some(scope) = scopes.pop() {
@@ -105,7 +106,7 @@ impl Walk {
         }
     }
 
-    fn pipeline(&mut self, pipeline: &Pipeline, roots: &Roots) -> Known {
+    fn pipeline(&mut self, pipeline: &Pipeline, roots: &Roots) -> KnownChain {
         let mut value = None;
         for command in &pipeline.commands {
             self.hand_on(&value);
@@ -117,12 +118,12 @@ impl Walk {
         if pipeline.commands.len() == 1 { value } else { None }
     }
 
-    /// Notes uses of a value that are not tracked further.
-    fn hand_on(&mut self, value: &Known) {
+    /// Records the use of a value that is not tracked further.
+    fn hand_on(&mut self, value: &KnownChain) {
         self.takes_all |= value.as_ref().is_some_and(Vec::is_empty);
     }
 
-    fn command(&mut self, command: &Command, roots: &Roots) -> Known {
+    fn command(&mut self, command: &PipelineCommand, roots: &Roots) -> KnownChain {
         if let Term::Function(function) = &command.first.term {
             return match function.name {
                 "index" | "get" => self.looked_up(&command.arguments, roots),
@@ -142,8 +143,8 @@ impl Walk {
         self.operand(&command.first, roots)
     }
 
-    /// `index .a "b" "c"`, as long as the keys are texts.
-    fn looked_up(&mut self, arguments: &[Operand], roots: &Roots) -> Known {
+    /// `index .a "b" "c"`, where the keys are strings.
+    fn looked_up(&mut self, arguments: &[Operand], roots: &Roots) -> KnownChain {
         let (first, keys) = arguments.split_first()?;
         let mut path = self.operand(first, roots);
         for key in keys {
@@ -161,7 +162,7 @@ impl Walk {
         self.record(path)
     }
 
-    fn operand(&mut self, operand: &Operand, roots: &Roots) -> Known {
+    fn operand(&mut self, operand: &Operand, roots: &Roots) -> KnownChain {
         let path = match &operand.term {
             Term::Dot => return roots.dot.clone(),
             Term::Field(names) => below(&roots.dot, names),
@@ -178,7 +179,7 @@ impl Walk {
         self.record(path)
     }
 
-    fn record(&mut self, path: Known) -> Known {
+    fn record(&mut self, path: KnownChain) -> KnownChain {
         if let Some(path) = path.as_ref().filter(|path| !path.is_empty()) {
             self.found.insert(path.clone());
         }
@@ -186,7 +187,7 @@ impl Walk {
     }
 }
 
-fn below(root: &Known, names: &[String]) -> Known {
+fn below(root: &KnownChain, names: &[String]) -> KnownChain {
     let root = root.as_ref().filter(|root| root.len() < MAX_PATH)?;
     Some(root.iter().chain(names).take(MAX_PATH).cloned().collect())
 }

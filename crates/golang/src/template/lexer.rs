@@ -7,8 +7,8 @@ const RIGHT: &str = "}}";
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// The text is a message instead of input.
+pub(super) enum TokenKind {
+    /// The text is an error message.
     Error,
     End,
     Text,
@@ -49,7 +49,7 @@ pub(super) enum Keyword {
 }
 
 impl Keyword {
-    fn of(word: &str) -> Option<Self> {
+    fn from_word(word: &str) -> Option<Self> {
         Some(match word {
             "block" => Self::Block,
             "break" => Self::Break,
@@ -70,7 +70,7 @@ impl Keyword {
 /// A piece of a template and where it starts, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token<'t> {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) text: std::borrow::Cow<'t, str>,
     pub(super) position: usize,
 }
@@ -79,8 +79,8 @@ impl Token<'_> {
     /// The token as error messages name it.
     pub(super) fn described(&self) -> String {
         match self.kind {
-            Kind::End => "EOF".to_owned(),
-            Kind::Keyword(_) | Kind::Dot => format!("<{}>", self.text),
+            TokenKind::End => "EOF".to_owned(),
+            TokenKind::Keyword(_) | TokenKind::Dot => format!("<{}>", self.text),
             _ if self.text.len() > 10 => {
                 format!("{}...", quote(&self.text.chars().take(10).collect::<String>()))
             }
@@ -97,7 +97,7 @@ pub(super) struct Lexer<'t> {
     failed: bool,
 }
 
-/// What ends an action: `}}`, or ` -}}` with the white space behind it.
+/// The end of an action: `}}`, or ` -}}` with the white space after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     None,
@@ -135,7 +135,7 @@ impl<'t> Lexer<'t> {
         &self.input[self.position..]
     }
 
-    fn token(&mut self, kind: Kind, length: usize) -> Token<'t> {
+    fn token(&mut self, kind: TokenKind, length: usize) -> Token<'t> {
         let position = self.position;
         self.position += length;
         Token { kind, text: self.input[position..self.position].into(), position }
@@ -143,13 +143,13 @@ impl<'t> Lexer<'t> {
 
     fn error(&mut self, position: usize, message: String) -> Token<'t> {
         self.failed = true;
-        Token { kind: Kind::Error, text: message.into(), position }
+        Token { kind: TokenKind::Error, text: message.into(), position }
     }
 
     /// The next token; after an error or the end, the end.
     pub(super) fn next(&mut self) -> Token<'t> {
         if self.failed {
-            return Token { kind: Kind::End, text: "".into(), position: self.input.len() };
+            return Token { kind: TokenKind::End, text: "".into(), position: self.input.len() };
         }
         if self.inside_action { self.in_action() } else { self.in_text() }
     }
@@ -158,13 +158,13 @@ impl<'t> Lexer<'t> {
         loop {
             let rest = self.rest();
             let Some(delimiter) = rest.find(LEFT) else {
-                return self.token(if rest.is_empty() { Kind::End } else { Kind::Text }, rest.len());
+                return self.token(if rest.is_empty() { TokenKind::End } else { TokenKind::Text }, rest.len());
             };
             let behind = &rest[delimiter + LEFT.len()..];
             if delimiter > 0 {
                 let text = &rest[..delimiter];
                 let kept = if trims_before(behind) { text.trim_end_matches(is_blank).len() } else { delimiter };
-                let token = self.token(Kind::Text, kept);
+                let token = self.token(TokenKind::Text, kept);
                 self.position += delimiter - kept;
                 if kept > 0 {
                     return token;
@@ -172,7 +172,7 @@ impl<'t> Lexer<'t> {
             }
             let marker = if trims_before(behind) { 2 } else { 0 };
             if !behind[marker..].starts_with("/*") {
-                let token = self.token(Kind::LeftDelimiter, LEFT.len());
+                let token = self.token(TokenKind::LeftDelimiter, LEFT.len());
                 self.position += marker;
                 self.inside_action = true;
                 self.parentheses = 0;
@@ -199,7 +199,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Moves behind the end of an action or comment.
+    /// Moves past the end of an action or comment.
     fn close(&mut self, ending: Ending) {
         self.position += RIGHT.len();
         if ending == Ending::Trimming {
@@ -219,33 +219,33 @@ impl<'t> Lexer<'t> {
         };
         match first {
             _ if is_blank(first) => self.space(),
-            '=' => self.token(Kind::Assign, 1),
-            ':' if rest.starts_with(":=") => self.token(Kind::Declare, 2),
+            '=' => self.token(TokenKind::Assign, 1),
+            ':' if rest.starts_with(":=") => self.token(TokenKind::Declare, 2),
             ':' => self.error(self.position, "expected :=".to_owned()),
-            '|' => self.token(Kind::Pipe, 1),
-            '"' => self.delimited('"', Kind::Quoted, "unterminated quoted string"),
-            '\'' => self.delimited('\'', Kind::Character, "unterminated character constant"),
+            '|' => self.token(TokenKind::Pipe, 1),
+            '"' => self.delimited('"', TokenKind::Quoted, "unterminated quoted string"),
+            '\'' => self.delimited('\'', TokenKind::Character, "unterminated character constant"),
             '`' => match rest[1..].find('`') {
-                Some(length) => self.token(Kind::Quoted, length + 2),
+                Some(length) => self.token(TokenKind::Quoted, length + 2),
                 None => self.error(self.position, "unterminated raw quoted string".to_owned()),
             },
-            '$' => self.word(1, Kind::Variable),
+            '$' => self.word(1, TokenKind::Variable),
             '.' if !rest[1..].starts_with(|c: char| c.is_ascii_digit()) && rest.len() > 1 => {
-                let token = self.word(1, Kind::Field);
-                if token.text == "." { Token { kind: Kind::Dot, ..token } } else { token }
+                let token = self.word(1, TokenKind::Field);
+                if token.text == "." { Token { kind: TokenKind::Dot, ..token } } else { token }
             }
             '.' | '+' | '-' | '0'..='9' => self.number(),
             '(' => {
                 self.parentheses += 1;
-                self.token(Kind::LeftParenthesis, 1)
+                self.token(TokenKind::LeftParenthesis, 1)
             }
             ')' if self.parentheses == 0 => self.error(self.position, "unexpected right paren".to_owned()),
             ')' => {
                 self.parentheses -= 1;
-                self.token(Kind::RightParenthesis, 1)
+                self.token(TokenKind::RightParenthesis, 1)
             }
             _ if is_identifier(first) => self.identifier(),
-            _ if first.is_ascii() && is_print(first) => self.token(Kind::Other, 1),
+            _ if first.is_ascii() && is_print(first) => self.token(TokenKind::Other, 1),
             _ => self.error(self.position, format!("unrecognized character in action: {}", described(first))),
         }
     }
@@ -257,7 +257,7 @@ impl<'t> Lexer<'t> {
         let position = self.position;
         self.close(ending);
         self.inside_action = false;
-        Token { kind: Kind::RightDelimiter, text: RIGHT.into(), position }
+        Token { kind: TokenKind::RightDelimiter, text: RIGHT.into(), position }
     }
 
     /// Blanks; the last one belongs to ` -}}` where that follows.
@@ -265,10 +265,10 @@ impl<'t> Lexer<'t> {
         let rest = self.rest();
         let length = rest.len() - rest.trim_start_matches(is_blank).len();
         let is_marker = rest[length..].strip_prefix('-').is_some_and(|rest| rest.starts_with(RIGHT));
-        self.token(Kind::Space, if is_marker { length - 1 } else { length })
+        self.token(TokenKind::Space, if is_marker { length - 1 } else { length })
     }
 
-    fn delimited(&mut self, mark: char, kind: Kind, unterminated: &str) -> Token<'t> {
+    fn delimited(&mut self, mark: char, kind: TokenKind, unterminated: &str) -> Token<'t> {
         let mut escaped = false;
         for (at, c) in self.rest().char_indices().skip(1) {
             match c {
@@ -282,8 +282,8 @@ impl<'t> Lexer<'t> {
         self.error(self.position, unterminated.to_owned())
     }
 
-    /// A word behind `prefix` bytes, which what follows must end.
-    fn word(&mut self, prefix: usize, kind: Kind) -> Token<'t> {
+    /// A word after `prefix` bytes, which a terminator must follow.
+    fn word(&mut self, prefix: usize, kind: TokenKind) -> Token<'t> {
         let rest = self.rest();
         let length = rest[prefix..].find(|c| !is_identifier(c)).map_or(rest.len(), |length| prefix + length);
         match rest[length..].chars().next() {
@@ -295,11 +295,11 @@ impl<'t> Lexer<'t> {
     }
 
     fn identifier(&mut self) -> Token<'t> {
-        let token = self.word(0, Kind::Identifier);
+        let token = self.word(0, TokenKind::Identifier);
         let kind = match &*token.text {
-            _ if token.kind == Kind::Error => Kind::Error,
-            "true" | "false" => Kind::Bool,
-            word => Keyword::of(word).map_or(Kind::Identifier, Kind::Keyword),
+            _ if token.kind == TokenKind::Error => TokenKind::Error,
+            "true" | "false" => TokenKind::Bool,
+            word => Keyword::from_word(word).map_or(TokenKind::Identifier, TokenKind::Keyword),
         };
         Token { kind, ..token }
     }
@@ -313,14 +313,14 @@ impl<'t> Lexer<'t> {
             is_good = rest[..length].ends_with('i') && !rest[length..].starts_with(is_identifier);
         }
         if is_good {
-            return self.token(Kind::Number, length);
+            return self.token(TokenKind::Number, length);
         }
         let shown = length + rest[length..].chars().next().filter(|&c| is_identifier(c)).map_or(0, char::len_utf8);
         self.error(self.position, format!("bad number syntax: {}", quote(&rest[..shown])))
     }
 }
 
-/// How far a number may reach; whether it is one is found later.
+/// The length of the longest possible number; its syntax is checked later.
 fn number_length(text: &str) -> usize {
     let skip = |at: usize, wanted: &str| at + usize::from(text[at..].starts_with(|c| wanted.contains(c)));
     let run = |at: usize, wanted: &str| at + text[at..].find(|c| !wanted.contains(c)).unwrap_or(text.len() - at);

@@ -11,7 +11,7 @@
 //! Names of functions and variables are checked when a template is parsed. Rendering is deterministic: functions that are
 //! not deterministic fail (DEC-12), and if Go does not define an order, keys are sorted. Nothing recurses on the nesting of
 //! control structures or on templates that call each other; parentheses and printed values nest up to a fixed depth. Time and
-//! memory are bounded by [`Limits`].
+//! memory are bounded by [`RenderLimits`].
 //!
 //! Known differences from Go 1.26 and sprig 3.3.0, besides those bounds:
 //!
@@ -40,9 +40,9 @@ mod print;
 mod tree;
 mod value;
 
-pub use context::Limits;
-pub use error::{Failure, ParseError, RenderError, ValueError};
-pub use fields::Path;
+pub use context::RenderLimits;
+pub use error::{ParseError, RenderError, RenderFailure, ValueError};
+pub use fields::FieldChain;
 
 use serde_json::Value;
 
@@ -62,10 +62,10 @@ impl Functions {
     }
 }
 
-/// What prints where the data lacks something.
+/// Text printed for missing data.
 const NO_VALUE: &str = "<no value>";
 
-/// What stands for bytes that are no character.
+/// Replacement for bytes that are not a character.
 const REPLACEMENT: char = '\u{fffd}';
 
 fn has_replacements(data: &Value) -> bool {
@@ -79,7 +79,7 @@ fn has_replacements(data: &Value) -> bool {
     }
 }
 
-/// What an action of a template takes once it is parsed, and each byte of it, in bytes at most.
+/// Upper bound of the memory of a parsed action, and of each of its bytes, in bytes.
 const ACTION: usize = 512;
 const ACTION_BYTE: usize = 64;
 
@@ -87,7 +87,7 @@ const ACTION_BYTE: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     pub value: Value,
-    /// Whether the output has `<no value>` in it: most often something undefined was printed (DEC-5).
+    /// Whether the output contains `<no value>`, usually because an undefined value was printed (DEC-5).
     pub shows_no_value: bool,
 }
 
@@ -107,7 +107,7 @@ impl Template {
         Ok(Self { name: name.to_owned(), text: text.to_owned(), parsed, strict: false })
     }
 
-    /// What the template in `text` takes once it is parsed, in bytes at most.
+    /// Upper bound of the memory of the parsed template in `text`, in bytes.
     pub fn footprint(text: &str) -> usize {
         let mut pieces = text.split("{{");
         let outside = pieces.next().map_or(0, str::len);
@@ -117,25 +117,25 @@ impl Template {
         })
     }
 
-    /// The template for which a missing map key is an error, as in names (NAM-001).
+    /// Makes a missing map key an error, as in names (NAM-001).
     #[must_use]
     pub fn with_missing_keys_as_errors(self) -> Self {
         Self { strict: true, ..self }
     }
 
     /// Renders with `data` as dot (TV-06: numbers are floats; TV-07: what is missing is no value).
-    pub fn render(&self, data: &Value, limits: Limits) -> Result<String, RenderError> {
-        exec::Machine::new(self, data.into(), limits).run()
+    pub fn render(&self, data: &Value, limits: RenderLimits) -> Result<String, RenderError> {
+        exec::Executor::new(self, data.into(), limits).run()
     }
 
     /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none (TV-12). A number alone is
     /// a number again, in any form (TV-13).
-    pub fn render_value(&self, data: &Value, limits: Limits) -> Result<Value, ValueError> {
+    pub fn render_value(&self, data: &Value, limits: RenderLimits) -> Result<Value, ValueError> {
         self.evaluate(data, limits).map(|rendered| rendered.value)
     }
 
-    /// As [`Template::render_value`], with other properties of the output.
-    pub fn evaluate(&self, data: &Value, limits: Limits) -> Result<Rendered, ValueError> {
+    /// As [`Template::render_value`], with further properties of the output.
+    pub fn evaluate(&self, data: &Value, limits: RenderLimits) -> Result<Rendered, ValueError> {
         let output = self.render(data, limits)?;
         if output.contains(REPLACEMENT) && !self.may_write_replacements(data) {
             return Err(ValueError::NotUtf8 { name: self.name.clone() });
@@ -145,20 +145,20 @@ impl Template {
         Ok(Rendered { value, shows_no_value: output.contains(NO_VALUE) })
     }
 
-    /// Whether U+FFFD may come from the template itself or from its data, and stands for no cut character.
+    /// Whether U+FFFD may come from the template or its data instead of a cut character.
     fn may_write_replacements(&self, data: &Value) -> bool {
         self.text.contains(REPLACEMENT) || self.text.to_ascii_lowercase().contains("fffd") || has_replacements(data)
     }
 
-    /// What the template refers to in its data, as paths from the root, sorted; only what its text tells (DEC-5).
-    pub fn fields(&self) -> Vec<Path> {
-        fields::of(self).0
+    /// The paths from the root of the data that the template refers to, sorted, as far as its text shows them (DEC-5).
+    pub fn fields(&self) -> Vec<FieldChain> {
+        fields::referenced_fields(self).0
     }
 
-    /// What the template refers to, or `None` when its text does not tell: it prints the whole of its data, say, or hands
-    /// it to a function.
-    pub fn all_fields(&self) -> Option<Vec<Path>> {
-        let (fields, are_all) = fields::of(self);
+    /// The paths that the template refers to; `None` if its text does not show them all, since it prints its whole data
+    /// or passes it to a function.
+    pub fn all_fields(&self) -> Option<Vec<FieldChain>> {
+        let (fields, are_all) = fields::referenced_fields(self);
         are_all.then_some(fields)
     }
 }

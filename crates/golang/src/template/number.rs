@@ -61,7 +61,7 @@ impl Number {
     }
 }
 
-/// The integer that the float is, if it is one of 64 bits.
+/// The integer value of a float, if it fits 64 bits.
 fn whole(value: f64) -> Option<i64> {
     #[allow(clippy::cast_possible_truncation, reason = "within the range of i64")]
     (value.fract() == 0.0 && (-9.2e18..9.2e18).contains(&value)).then_some(value as i64)
@@ -82,7 +82,7 @@ fn complex(text: &str) -> Option<(f64, f64)> {
     }
 }
 
-/// The digits without `_`; none when one does not stand between digits or behind a base prefix.
+/// The digits without `_`; `None` if one is not between digits or after a base prefix.
 fn without_underscores(digits: &str, behind_prefix: bool) -> Option<String> {
     let mut previous = if behind_prefix { '0' } else { '_' };
     for c in digits.chars() {
@@ -94,7 +94,7 @@ fn without_underscores(digits: &str, behind_prefix: bool) -> Option<String> {
     (previous != '_').then(|| digits.replace('_', ""))
 }
 
-/// A Go integer literal with a sign, as far as it fits 65 bits.
+/// A Go integer literal with a sign, within 65 bits.
 fn integer(text: &str) -> Option<i128> {
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

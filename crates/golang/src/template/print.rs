@@ -3,40 +3,40 @@
 //! Not taken from Go: the verbs `%x` and `%b` of floats and `%p`, which are answered as wrong verbs.
 
 use super::characters::{is_print, quoted};
-use super::error::Failure;
+use super::error::RenderFailure;
 use super::floats;
-use super::value::{Heap, Value};
+use super::value::{Heap, TemplateValue};
 
-/// How deep a value may be nested to be printed.
+/// Maximum nesting of a printed value.
 pub(super) const MAX_DEPTH: usize = 200;
 
 /// The largest width or precision; Go's own bound for widths given as arguments is 1e6.
 const MAX_WIDTH: usize = 65_000;
 
-/// Text that is being written, up to a limit.
+/// Text of limited length.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct BoundedText {
     text: String,
     limit: usize,
 }
 
-impl Output {
+impl BoundedText {
     /// At most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { text: String::new(), limit }
     }
 
-    pub(super) fn push(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn push(&mut self, text: &str) -> Result<(), RenderFailure> {
         if text.len() > self.limit.saturating_sub(self.text.len()) {
-            return Err(Failure::Limit { what: "bytes produced", limit: self.limit });
+            return Err(RenderFailure::Limit { what: "bytes produced", limit: self.limit });
         }
         self.text.push_str(text);
         Ok(())
     }
 
-    pub(super) fn repeat(&mut self, c: char, count: usize) -> Result<(), Failure> {
+    pub(super) fn repeat(&mut self, c: char, count: usize) -> Result<(), RenderFailure> {
         if count > self.limit {
-            return Err(Failure::Limit { what: "bytes produced", limit: self.limit });
+            return Err(RenderFailure::Limit { what: "bytes produced", limit: self.limit });
         }
         self.push(&c.to_string().repeat(count))
     }
@@ -51,11 +51,11 @@ impl Output {
 }
 
 /// Go's `fmt.Sprint`: operands with a blank between them where neither is a string.
-pub(super) fn sprint(heap: &Heap<'_>, values: &[Value<'_>], limit: usize) -> Result<String, Failure> {
-    let mut printer = Printer::new(heap, limit);
+pub(super) fn sprint(heap: &Heap<'_>, values: &[TemplateValue<'_>], limit: usize) -> Result<String, RenderFailure> {
+    let mut printer = ValuePrinter::new(heap, limit);
     let mut after_text = true;
     for (index, value) in values.iter().enumerate() {
-        let is_text = matches!(value, Value::Text(_));
+        let is_text = matches!(value, TemplateValue::Text(_));
         if index > 0 && !is_text && !after_text {
             printer.out.push(" ")?;
         }
@@ -66,8 +66,8 @@ pub(super) fn sprint(heap: &Heap<'_>, values: &[Value<'_>], limit: usize) -> Res
 }
 
 /// Go's `fmt.Sprintln`.
-pub(super) fn sprintln(heap: &Heap<'_>, values: &[Value<'_>], limit: usize) -> Result<String, Failure> {
-    let mut printer = Printer::new(heap, limit);
+pub(super) fn sprintln(heap: &Heap<'_>, values: &[TemplateValue<'_>], limit: usize) -> Result<String, RenderFailure> {
+    let mut printer = ValuePrinter::new(heap, limit);
     for (index, value) in values.iter().enumerate() {
         if index > 0 {
             printer.out.push(" ")?;
@@ -79,21 +79,31 @@ pub(super) fn sprintln(heap: &Heap<'_>, values: &[Value<'_>], limit: usize) -> R
 }
 
 /// A single value as `%v` prints it.
-pub(super) fn display(heap: &Heap<'_>, value: &Value<'_>, limit: usize) -> Result<String, Failure> {
+pub(super) fn display(heap: &Heap<'_>, value: &TemplateValue<'_>, limit: usize) -> Result<String, RenderFailure> {
     sprint(heap, std::slice::from_ref(value), limit)
 }
 
 /// A single value as the verb prints it.
-pub(super) fn with_verb(heap: &Heap<'_>, verb: char, value: &Value<'_>, limit: usize) -> Result<String, Failure> {
-    let mut printer = Printer::new(heap, limit);
+pub(super) fn with_verb(
+    heap: &Heap<'_>,
+    verb: char,
+    value: &TemplateValue<'_>,
+    limit: usize,
+) -> Result<String, RenderFailure> {
+    let mut printer = ValuePrinter::new(heap, limit);
     printer.value(value, verb, 0)?;
     Ok(printer.out.into_text())
 }
 
 /// Go's `fmt.Sprintf`.
-pub(super) fn sprintf(heap: &Heap<'_>, format: &str, values: &[Value<'_>], limit: usize) -> Result<String, Failure> {
-    let mut arguments = Arguments { values, next: 0, reordered: false, good: true, after_index: false };
-    let mut printer = Printer::new(heap, limit);
+pub(super) fn sprintf(
+    heap: &Heap<'_>,
+    format: &str,
+    values: &[TemplateValue<'_>],
+    limit: usize,
+) -> Result<String, RenderFailure> {
+    let mut arguments = FormatOperands { values, next: 0, reordered: false, good: true, after_index: false };
+    let mut printer = ValuePrinter::new(heap, limit);
     let mut rest = format;
     while let Some(percent) = rest.find('%') {
         printer.out.push(&rest[..percent])?;
@@ -106,7 +116,7 @@ pub(super) fn sprintf(heap: &Heap<'_>, format: &str, values: &[Value<'_>], limit
 
 /// The flags, width and precision of a directive.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flags {
+struct FormatFlags {
     plus: bool,
     minus: bool,
     sharp: bool,
@@ -119,15 +129,15 @@ struct Flags {
 }
 
 /// The operands of `printf`, and which one is next.
-struct Arguments<'v, 'a> {
-    values: &'v [Value<'a>],
+struct FormatOperands<'v, 'a> {
+    values: &'v [TemplateValue<'a>],
     next: usize,
     reordered: bool,
     good: bool,
     after_index: bool,
 }
 
-impl Arguments<'_, '_> {
+impl FormatOperands<'_, '_> {
     /// Reads an index like `[3]` at the start of `text`.
     fn index<'t>(&mut self, text: &'t str) -> &'t str {
         let Some(inner) = text.strip_prefix('[') else {
@@ -158,9 +168,9 @@ impl Arguments<'_, '_> {
         let value = self.values.get(self.next)?;
         self.next += 1;
         match value {
-            Value::Int(number) | Value::Int64(number) => Some(*number),
-            Value::Byte(number) => Some(i64::from(*number)),
-            Value::Uint64(number) => i64::try_from(*number).ok(),
+            TemplateValue::Int(number) | TemplateValue::Int64(number) => Some(*number),
+            TemplateValue::Byte(number) => Some(i64::from(*number)),
+            TemplateValue::Uint64(number) => i64::try_from(*number).ok(),
             _ => None,
         }
         .filter(|number| number.unsigned_abs() <= 1_000_000)
@@ -168,7 +178,7 @@ impl Arguments<'_, '_> {
 }
 
 /// Digits at the start of `text` as a width.
-fn width(text: &str) -> Result<(Option<usize>, &str), Failure> {
+fn width(text: &str) -> Result<(Option<usize>, &str), RenderFailure> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     if number.is_empty() {
@@ -176,31 +186,35 @@ fn width(text: &str) -> Result<(Option<usize>, &str), Failure> {
     }
     match number.parse() {
         Ok(width) => at_most_max(width).map(|()| (Some(width), rest)),
-        Err(_) => Err(Failure::Limit { what: "width and precision", limit: MAX_WIDTH }),
+        Err(_) => Err(RenderFailure::Limit { what: "width and precision", limit: MAX_WIDTH }),
     }
 }
 
-fn at_most_max(width: usize) -> Result<(), Failure> {
+fn at_most_max(width: usize) -> Result<(), RenderFailure> {
     match width {
         ..=MAX_WIDTH => Ok(()),
-        _ => Err(Failure::Limit { what: "width and precision", limit: MAX_WIDTH }),
+        _ => Err(RenderFailure::Limit { what: "width and precision", limit: MAX_WIDTH }),
     }
 }
 
-struct Printer<'h, 'a> {
+struct ValuePrinter<'h, 'a> {
     heap: &'h Heap<'a>,
-    out: Output,
-    flags: Flags,
+    out: BoundedText,
+    flags: FormatFlags,
 }
 
-impl<'h, 'a> Printer<'h, 'a> {
+impl<'h, 'a> ValuePrinter<'h, 'a> {
     fn new(heap: &'h Heap<'a>, limit: usize) -> Self {
-        Self { heap, out: Output::new(limit), flags: Flags::default() }
+        Self { heap, out: BoundedText::new(limit), flags: FormatFlags::default() }
     }
 
-    /// Prints what follows a `%`, and returns what follows that.
-    fn directive<'t>(&mut self, text: &'t str, arguments: &mut Arguments<'_, 'a>) -> Result<&'t str, Failure> {
-        self.flags = Flags::default();
+    /// Prints the directive after a `%`; returns the rest.
+    fn directive<'t>(
+        &mut self,
+        text: &'t str,
+        arguments: &mut FormatOperands<'_, 'a>,
+    ) -> Result<&'t str, RenderFailure> {
+        self.flags = FormatFlags::default();
         arguments.good = true;
         let rest = self.read_flags(text);
         let rest = arguments.index(rest);
@@ -246,7 +260,11 @@ impl<'h, 'a> Printer<'h, 'a> {
         rest
     }
 
-    fn read_width<'t>(&mut self, text: &'t str, arguments: &mut Arguments<'_, 'a>) -> Result<&'t str, Failure> {
+    fn read_width<'t>(
+        &mut self,
+        text: &'t str,
+        arguments: &mut FormatOperands<'_, 'a>,
+    ) -> Result<&'t str, RenderFailure> {
         let Some(rest) = text.strip_prefix('*') else {
             let (given, rest) = width(text)?;
             arguments.good &= !(arguments.after_index && given.is_some());
@@ -268,7 +286,11 @@ impl<'h, 'a> Printer<'h, 'a> {
         Ok(rest)
     }
 
-    fn read_precision<'t>(&mut self, text: &'t str, arguments: &mut Arguments<'_, 'a>) -> Result<&'t str, Failure> {
+    fn read_precision<'t>(
+        &mut self,
+        text: &'t str,
+        arguments: &mut FormatOperands<'_, 'a>,
+    ) -> Result<&'t str, RenderFailure> {
         let Some(rest) = text.strip_prefix('.').filter(|rest| !rest.is_empty()) else { return Ok(text) };
         arguments.good &= !arguments.after_index;
         let rest = arguments.index(rest);
@@ -287,12 +309,12 @@ impl<'h, 'a> Printer<'h, 'a> {
         Ok(after)
     }
 
-    fn extra(&mut self, arguments: &Arguments<'_, 'a>) -> Result<(), Failure> {
+    fn extra(&mut self, arguments: &FormatOperands<'_, 'a>) -> Result<(), RenderFailure> {
         let extra = arguments.values.get(arguments.next..).unwrap_or_default();
         if arguments.reordered || extra.is_empty() {
             return Ok(());
         }
-        self.flags = Flags::default();
+        self.flags = FormatFlags::default();
         self.out.push("%!(EXTRA ")?;
         for (index, value) in extra.iter().enumerate() {
             if index > 0 {
@@ -309,31 +331,39 @@ impl<'h, 'a> Printer<'h, 'a> {
         self.out.push(")")
     }
 
-    fn value(&mut self, value: &Value<'a>, verb: char, depth: usize) -> Result<(), Failure> {
+    fn value(&mut self, value: &TemplateValue<'a>, verb: char, depth: usize) -> Result<(), RenderFailure> {
         if depth > MAX_DEPTH {
-            return Err(Failure::Limit { what: "levels of a value to print", limit: MAX_DEPTH });
+            return Err(RenderFailure::Limit { what: "levels of a value to print", limit: MAX_DEPTH });
         }
         if verb == 'T' && depth == 0 {
             return self.text(self.heap.type_name(value), 's');
         }
         match value {
-            Value::Missing | Value::Nil if depth > 0 && self.flags.syntax => self.out.push("interface {}(nil)"),
-            Value::Missing | Value::Nil if depth > 0 => self.out.push("<nil>"),
-            Value::Missing | Value::Nil if verb == 'v' => self.padded("<nil>"),
-            Value::Missing | Value::Nil => self.out.push(&format!("%!{verb}(<nil>)")),
-            Value::Bool(truth) if matches!(verb, 't' | 'v') => self.padded(if *truth { "true" } else { "false" }),
-            Value::Int(number) | Value::Int64(number) => self.integer(value, *number < 0, number.unsigned_abs(), verb),
-            Value::Uint64(number) => self.integer(value, false, *number, verb),
-            Value::Byte(number) => self.integer(value, false, u64::from(*number), verb),
-            Value::Float(number) => self.float(value, *number, verb),
-            Value::Complex(real, imaginary) => self.complex(value, *real, *imaginary, verb),
-            Value::Text(text) if self.flags.syntax && verb == 'v' => self.text(text, 'q'),
-            Value::Text(text) if matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => self.text(text, verb),
-            Value::Version(version) if matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => {
+            TemplateValue::Missing | TemplateValue::Nil if depth > 0 && self.flags.syntax => {
+                self.out.push("interface {}(nil)")
+            }
+            TemplateValue::Missing | TemplateValue::Nil if depth > 0 => self.out.push("<nil>"),
+            TemplateValue::Missing | TemplateValue::Nil if verb == 'v' => self.padded("<nil>"),
+            TemplateValue::Missing | TemplateValue::Nil => self.out.push(&format!("%!{verb}(<nil>)")),
+            TemplateValue::Bool(truth) if matches!(verb, 't' | 'v') => {
+                self.padded(if *truth { "true" } else { "false" })
+            }
+            TemplateValue::Int(number) | TemplateValue::Int64(number) => {
+                self.integer(value, *number < 0, number.unsigned_abs(), verb)
+            }
+            TemplateValue::Uint64(number) => self.integer(value, false, *number, verb),
+            TemplateValue::Byte(number) => self.integer(value, false, u64::from(*number), verb),
+            TemplateValue::Float(number) => self.float(value, *number, verb),
+            TemplateValue::Complex(real, imaginary) => self.complex(value, *real, *imaginary, verb),
+            TemplateValue::Text(text) if self.flags.syntax && verb == 'v' => self.text(text, 'q'),
+            TemplateValue::Text(text) if matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => self.text(text, verb),
+            TemplateValue::Version(version) if matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => {
                 self.text(&version.to_string(), verb)
             }
-            Value::Time(time) if matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => self.text(&time.to_string(), verb),
-            Value::List(list) => {
+            TemplateValue::Time(time) if matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => {
+                self.text(&time.to_string(), verb)
+            }
+            TemplateValue::List(list) => {
                 let items = (0..self.heap.list_len(*list)).map_while(|index| self.heap.item(*list, index));
                 let open = if self.flags.syntax { format!("{}{{", self.heap.type_name(value)) } else { "[".to_owned() };
                 self.out.push(&open)?;
@@ -345,7 +375,7 @@ impl<'h, 'a> Printer<'h, 'a> {
                 }
                 self.out.push(if self.flags.syntax { "}" } else { "]" })
             }
-            Value::Map(map) => {
+            TemplateValue::Map(map) => {
                 let open = match self.flags.syntax {
                     true => format!("{}{{", self.heap.type_name(value)),
                     false => "map[".to_owned(),
@@ -355,26 +385,28 @@ impl<'h, 'a> Printer<'h, 'a> {
                     if index > 0 {
                         self.out.push(if self.flags.syntax { ", " } else { " " })?;
                     }
-                    let member = self.heap.get(*map, &key).unwrap_or(Value::Nil);
-                    self.value(&Value::Text(key), verb, depth + 1)?;
+                    let member = self.heap.get(*map, &key).unwrap_or(TemplateValue::Nil);
+                    self.value(&TemplateValue::Text(key), verb, depth + 1)?;
                     self.out.push(":")?;
                     self.value(&member, verb, depth + 1)?;
                 }
                 self.out.push(if self.flags.syntax { "}" } else { "]" })
             }
-            Value::Bool(_) | Value::Text(_) | Value::Version(_) | Value::Time(_) => self.wrong_verb(value, verb),
+            TemplateValue::Bool(_) | TemplateValue::Text(_) | TemplateValue::Version(_) | TemplateValue::Time(_) => {
+                self.wrong_verb(value, verb)
+            }
         }
     }
 
     /// `%!d(string=x)`
-    fn wrong_verb(&mut self, value: &Value<'a>, verb: char) -> Result<(), Failure> {
+    fn wrong_verb(&mut self, value: &TemplateValue<'a>, verb: char) -> Result<(), RenderFailure> {
         self.out.push(&format!("%!{verb}({}=", self.heap.type_name(value)))?;
         self.value(value, 'v', 0)?;
         self.out.push(")")
     }
 
-    /// Writes text in the width asked for; zeros pad nothing but numbers.
-    fn padded(&mut self, text: &str) -> Result<(), Failure> {
+    /// Writes text padded to the width; zeros pad numbers only.
+    fn padded(&mut self, text: &str) -> Result<(), RenderFailure> {
         let missing = self.flags.width.unwrap_or(0).saturating_sub(text.chars().count());
         let padding = if self.flags.zero && !self.flags.minus { '0' } else { ' ' };
         if !self.flags.minus {
@@ -384,17 +416,17 @@ impl<'h, 'a> Printer<'h, 'a> {
         if self.flags.minus { self.out.repeat(' ', missing) } else { Ok(()) }
     }
 
-    fn text(&mut self, text: &str, verb: char) -> Result<(), Failure> {
+    fn text(&mut self, text: &str, verb: char) -> Result<(), RenderFailure> {
         if matches!(verb, 'x' | 'X') {
             return self.hexadecimal(text, verb);
         }
         let end =
             self.flags.precision.and_then(|count| text.char_indices().nth(count)).map_or(text.len(), |(at, _)| at);
         let cut = &text[..end];
-        // Escapes take up to ten bytes a character.
+        // Escapes take up to ten bytes per character.
         let longest = cut.len().saturating_mul(if verb == 'q' { 10 } else { 1 });
         if longest > self.out.limit.saturating_sub(self.out.len()).saturating_mul(10) {
-            return Err(Failure::Limit { what: "bytes produced", limit: self.out.limit });
+            return Err(RenderFailure::Limit { what: "bytes produced", limit: self.out.limit });
         }
         match verb {
             'q' if self.flags.sharp && can_stand_raw(cut) => self.padded(&format!("`{cut}`")),
@@ -403,11 +435,11 @@ impl<'h, 'a> Printer<'h, 'a> {
         }
     }
 
-    fn hexadecimal(&mut self, text: &str, verb: char) -> Result<(), Failure> {
+    fn hexadecimal(&mut self, text: &str, verb: char) -> Result<(), RenderFailure> {
         let bytes = text.as_bytes();
         let bytes = bytes.get(..self.flags.precision.unwrap_or(bytes.len())).unwrap_or(bytes);
         if bytes.len() > self.out.limit {
-            return Err(Failure::Limit { what: "bytes produced", limit: self.out.limit });
+            return Err(RenderFailure::Limit { what: "bytes produced", limit: self.out.limit });
         }
         let mut written = String::new();
         for (index, byte) in bytes.iter().enumerate() {
@@ -422,8 +454,14 @@ impl<'h, 'a> Printer<'h, 'a> {
         self.padded(&written)
     }
 
-    fn integer(&mut self, value: &Value<'a>, negative: bool, size: u64, verb: char) -> Result<(), Failure> {
-        let is_unsigned = matches!(value, Value::Uint64(_) | Value::Byte(_));
+    fn integer(
+        &mut self,
+        value: &TemplateValue<'a>,
+        negative: bool,
+        size: u64,
+        verb: char,
+    ) -> Result<(), RenderFailure> {
+        let is_unsigned = matches!(value, TemplateValue::Uint64(_) | TemplateValue::Byte(_));
         let (digits, prefix) = match verb {
             'v' if self.flags.syntax && is_unsigned => (format!("{size:x}"), "0x"),
             'v' | 'd' => (size.to_string(), ""),
@@ -444,7 +482,7 @@ impl<'h, 'a> Printer<'h, 'a> {
         self.number(self.sign(negative), prefix, &digits, zeros_pad)
     }
 
-    fn blank(&mut self) -> Result<(), Failure> {
+    fn blank(&mut self) -> Result<(), RenderFailure> {
         self.out.repeat(' ', self.flags.width.unwrap_or(0))
     }
 
@@ -457,10 +495,10 @@ impl<'h, 'a> Printer<'h, 'a> {
         }
     }
 
-    /// Writes a number, padded with zeros behind its sign or with blanks.
-    fn number(&mut self, sign: &str, prefix: &str, digits: &str, zeros_pad: bool) -> Result<(), Failure> {
+    /// Writes a number, padded with zeros after its sign or with blanks.
+    fn number(&mut self, sign: &str, prefix: &str, digits: &str, zeros_pad: bool) -> Result<(), RenderFailure> {
         let missing = self.flags.width.unwrap_or(0).saturating_sub(sign.len() + prefix.len() + digits.len());
-        // The width counts for prefixes as well, except where zeros fill it.
+        // The width includes prefixes, except where zeros fill it.
         let missing = if zeros_pad { missing + prefix.len() } else { missing };
         if !zeros_pad && !self.flags.minus {
             self.out.repeat(' ', missing)?;
@@ -474,7 +512,7 @@ impl<'h, 'a> Printer<'h, 'a> {
         if self.flags.minus { self.out.repeat(' ', missing) } else { Ok(()) }
     }
 
-    fn character(&mut self, negative: bool, size: u64, verb: char) -> Result<(), Failure> {
+    fn character(&mut self, negative: bool, size: u64, verb: char) -> Result<(), RenderFailure> {
         let code = u32::try_from(size).ok().filter(|_| !negative);
         let c = code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
         match verb {
@@ -490,7 +528,7 @@ impl<'h, 'a> Printer<'h, 'a> {
         }
     }
 
-    fn float(&mut self, value: &Value<'a>, number: f64, verb: char) -> Result<(), Failure> {
+    fn float(&mut self, value: &TemplateValue<'a>, number: f64, verb: char) -> Result<(), RenderFailure> {
         match self.float_text(number, verb) {
             None => self.wrong_verb(value, verb),
             Some(text) => {
@@ -525,7 +563,13 @@ impl<'h, 'a> Printer<'h, 'a> {
         })
     }
 
-    fn complex(&mut self, value: &Value<'a>, real: f64, imaginary: f64, verb: char) -> Result<(), Failure> {
+    fn complex(
+        &mut self,
+        value: &TemplateValue<'a>,
+        real: f64,
+        imaginary: f64,
+        verb: char,
+    ) -> Result<(), RenderFailure> {
         match (self.float_text(real, verb), self.float_text(imaginary, verb)) {
             (Some(real), Some(imaginary)) => {
                 let sign = if imaginary.starts_with(['-', '+']) { "" } else { "+" };

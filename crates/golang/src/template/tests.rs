@@ -1,4 +1,4 @@
-//! Against answers recorded from Go, and inputs that mean harm.
+//! Comparison with answers recorded from Go, and hostile inputs.
 
 #![expect(clippy::disallowed_macros, reason = "figures of a process for measuring")]
 
@@ -10,42 +10,42 @@ use serde_json::{Value, json};
 use super::*;
 use testing::timed;
 
-/// Recorded as `fixtures/gotemplate/README.md` tells: first line the data, then a template and what came of it.
+/// Recorded as described in `fixtures/gotemplate/README.md`: first line the data, then a template and its result each.
 const LANGUAGE: &str = include_str!("../../../../fixtures/gotemplate/lang.jsonl");
 const SPRIG: &str = include_str!("../../../../fixtures/gotemplate/sprig.jsonl");
 const NAMES: &str = include_str!("../../../../fixtures/gotemplate/names.jsonl");
 
-/// What became of a template.
+/// The result of a template.
 #[derive(Debug, PartialEq)]
-enum Outcome {
+enum RenderOutcome {
     Parse(String),
     Render(String),
     Output(String),
 }
 
-fn outcome(template: &str, data: &Value, functions: Functions) -> Outcome {
+fn outcome(template: &str, data: &Value, functions: Functions) -> RenderOutcome {
     let template = match Template::parse("tpl", template, functions) {
         Ok(template) => template,
-        Err(error) => return Outcome::Parse(error.message),
+        Err(error) => return RenderOutcome::Parse(error.message),
     };
     let template = if functions == Functions::Builtin { template.with_missing_keys_as_errors() } else { template };
-    match template.render(data, Limits::default()) {
-        Ok(output) => Outcome::Output(output),
-        Err(error) => Outcome::Render(error.to_string()),
+    match template.render(data, RenderLimits::default()) {
+        Ok(output) => RenderOutcome::Output(output),
+        Err(error) => RenderOutcome::Render(error.to_string()),
     }
 }
 
-fn recorded(vector: &Value) -> Outcome {
+fn recorded(vector: &Value) -> RenderOutcome {
     let text = |field: &str| vector[field].as_str().map(str::to_owned);
     match (text("parse"), text("exec"), text("output")) {
         // Go names the line only.
-        (Some(error), _, _) => Outcome::Parse(error.splitn(4, ':').nth(3).unwrap().trim_start().to_owned()),
-        (_, Some(error), _) => Outcome::Render(error),
-        (_, _, output) => Outcome::Output(output.unwrap()),
+        (Some(error), _, _) => RenderOutcome::Parse(error.splitn(4, ':').nth(3).unwrap().trim_start().to_owned()),
+        (_, Some(error), _) => RenderOutcome::Render(error),
+        (_, _, output) => RenderOutcome::Output(output.unwrap()),
     }
 }
 
-/// Templates for which we answer otherwise on purpose, and why.
+/// Templates with intentionally different results, and the reason.
 const DIFFERENT: &[(&str, &str)] = &[
     ("{{ template \"tpl\" }}", "our limit for templates that call each other is lower"),
     ("{{ call .s }}", "the message does not name the operand"),
@@ -125,7 +125,7 @@ fn functions_that_are_not_deterministic_parse_and_fail_when_rendered() {
     ] {
         let error = outcome(&format!("{{{{ {name} 1 2 }}}}"), &json!({}), Functions::Sprig);
         let want = format!("error calling {name}: {name} is not deterministic and cannot be rendered");
-        assert!(matches!(&error, Outcome::Render(error) if error.ends_with(&want)), "{error:?}");
+        assert!(matches!(&error, RenderOutcome::Render(error) if error.ends_with(&want)), "{error:?}");
     }
 }
 
@@ -136,7 +136,7 @@ fn errors_tell_line_and_column() {
     assert_eq!(parse("{{ $x }}"), "template: patch:1:3: undefined variable \"$x\"");
     assert_eq!(parse("x {{ .a"), "template: patch:1:7: unclosed action");
     let template = Template::parse("patch", "a\n{{ .s.x }}", Functions::Sprig).unwrap();
-    let error = template.render(&json!({"s": "t"}), Limits::default()).unwrap_err();
+    let error = template.render(&json!({"s": "t"}), RenderLimits::default()).unwrap_err();
     assert_eq!((error.line, error.column, &*error.piece), (2, 5, ".s.x"));
 }
 
@@ -198,7 +198,7 @@ fn an_output_with_no_value_is_reported() {
     // DEC-5
     for (text, shows) in [("{{ .a }}", false), ("{{ .b }}", true), ("x{{ .b.c }}", true), ("{{ not .b }}", false)] {
         let template = Template::parse("t", text, Functions::Sprig).unwrap();
-        let rendered = template.evaluate(&json!({"a": 1}), Limits::default()).unwrap();
+        let rendered = template.evaluate(&json!({"a": 1}), RenderLimits::default()).unwrap();
         assert_eq!(rendered.shows_no_value, shows, "{text}");
     }
 }
@@ -210,7 +210,7 @@ fn a_template_is_shared_between_threads() {
         for n in 0..4 {
             let template = &template;
             scope.spawn(move || {
-                let output = template.render(&json!({"n": n}), Limits::default());
+                let output = template.render(&json!({"n": n}), RenderLimits::default());
                 assert_eq!(output.unwrap(), (n + 1).to_string());
             });
         }
@@ -225,16 +225,16 @@ fn rendering_leaves_the_data_alone_and_is_repeatable() {
     let data = json!({"m": {"b": 1, "a": "x"}});
     let before = data.clone();
     for _ in 0..3 {
-        assert_eq!(template.render(&data, Limits::default()).unwrap(), "map[a:x b:1 z:1][a b z][x 1 1]");
+        assert_eq!(template.render(&data, RenderLimits::default()).unwrap(), "map[a:x b:1 z:1][a b z][x 1 1]");
     }
     assert_eq!(data, before);
 }
 
-/// What a template may take, to look at or to render. A build without optimisation is some thirty times slower.
+/// Time limit for parsing or rendering a template. A build without optimisation is some thirty times slower.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 3000 } else { 100 });
 
-/// Runs on a stack half as large as that of a worker thread, and tells how long it took.
-fn on_a_small_stack(text: String) -> (Outcome, Duration) {
+/// Runs on half the stack of a worker thread; returns the duration.
+fn on_a_small_stack(text: String) -> (RenderOutcome, Duration) {
     let run = move || {
         let data = json!({"s": "x".repeat(1000)});
         let ((), looked) = timed(|| {
@@ -329,8 +329,9 @@ fn hostile_templates_fail_fast() {
         let shown: String = text.chars().take(80).collect();
         let (outcome, took) = on_a_small_stack(text);
         match outcome {
-            Outcome::Parse(error) | Outcome::Render(error) if error.contains(want) && error.len() < 3000 => {}
-            Outcome::Output(_) if want.is_empty() => {}
+            RenderOutcome::Parse(error) | RenderOutcome::Render(error)
+                if error.contains(want) && error.len() < 3000 => {}
+            RenderOutcome::Output(_) if want.is_empty() => {}
             other => wrong.push(format!("{shown}: {}", format!("{other:?}").chars().take(300).collect::<String>())),
         }
         if std::env::var_os(ALONE).is_some() {
@@ -348,7 +349,7 @@ fn hostile_templates_fail_fast() {
     }
 }
 
-/// Set for the process in which nothing but the harmful inputs run.
+/// Set for the process that runs only the hostile inputs.
 const ALONE: &str = "TOPOLOGIST_TEST_ALONE";
 
 /// 64 MB, with what the test program takes itself.
@@ -370,7 +371,9 @@ fn output_is_read_as_yaml() {
     // TV-10, TV-12, PE-16
     let read = |text: &str| {
         let template = Template::parse("t", text, Functions::Sprig).unwrap();
-        template.render_value(&json!({"n": 1e6, "s": "a: b"}), Limits::default()).map_err(|error| error.to_string())
+        template
+            .render_value(&json!({"n": 1e6, "s": "a: b"}), RenderLimits::default())
+            .map_err(|error| error.to_string())
     };
     for (text, want) in [
         ("{{ .n }}", json!(1_000_000)),
@@ -392,7 +395,7 @@ fn ordinary_nesting_is_accepted() {
     let nested = format!("{}x{}", "{{ if 1 }}".repeat(150), "{{ end }}".repeat(150));
     let parentheses = format!("{{{{ {}1{} }}}}", "(print ".repeat(99), ")".repeat(99));
     for (text, want) in [(chain, "last"), (nested, "x"), (parentheses, "1")] {
-        assert_eq!(on_a_small_stack(text).0, Outcome::Output(want.into()));
+        assert_eq!(on_a_small_stack(text).0, RenderOutcome::Output(want.into()));
     }
 }
 
@@ -434,7 +437,7 @@ fn in_value(value: &Value, templates: &mut Vec<String>) {
     }
 }
 
-/// Pieces that templates are made of, good and bad.
+/// Pieces of templates, valid and invalid.
 const PIECES: [&str; 60] = [
     "{{",
     "}}",
@@ -535,7 +538,7 @@ proptest! {
 fn output_that_is_no_yaml_or_cuts_a_character_is_no_value() {
     // TV-10
     let value = |text: &str, data: Value| {
-        Template::parse("t", text, Functions::Sprig).unwrap().render_value(&data, Limits::default())
+        Template::parse("t", text, Functions::Sprig).unwrap().render_value(&data, RenderLimits::default())
     };
     let name = json!({"s": "aé"});
     for (text, cut) in [("{{ trunc 2 .s }}", true), ("{{ substr 0 2 .s }}", true), ("''q''", false), ("'a' b", false)] {

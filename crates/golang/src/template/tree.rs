@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use super::functions::Function;
+use super::functions::TemplateFunction;
 use super::number::Number;
 
 /// The instructions of a template's body.
@@ -48,12 +48,12 @@ pub(super) enum Instruction {
     Close,
     Break,
     Continue,
-    Call(Call),
+    Call(TemplateCall),
 }
 
 /// `{{template "name" pipeline}}`.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct TemplateCall {
     pub(super) position: usize,
     pub(super) name: String,
     pub(super) argument: Option<Pipeline>,
@@ -65,12 +65,12 @@ pub(super) struct Pipeline {
     pub(super) position: usize,
     pub(super) variables: Vec<String>,
     pub(super) assigns: bool,
-    pub(super) commands: Vec<Command>,
+    pub(super) commands: Vec<PipelineCommand>,
 }
 
 /// A function, field or constant and its arguments; never empty.
 #[derive(Clone, Debug)]
-pub(super) struct Command {
+pub(super) struct PipelineCommand {
     pub(super) position: usize,
     pub(super) first: Operand,
     pub(super) arguments: Vec<Operand>,
@@ -96,7 +96,7 @@ pub(super) enum Term {
     Field(Vec<String>),
     /// `$x.a.b`
     Variable(String, Vec<String>),
-    Function(&'static Function),
+    Function(&'static TemplateFunction),
     Pipeline(Box<Pipeline>),
     /// `(pipeline).a.b`, `function.a.b`
     Chain(Box<Operand>, Vec<String>),
@@ -139,7 +139,7 @@ impl fmt::Display for Argument<'_> {
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for PipelineCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Argument(&self.first))?;
         self.arguments.iter().try_for_each(|operand| write!(f, " {}", Argument(operand)))
@@ -158,7 +158,7 @@ impl fmt::Display for Pipeline {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for TemplateCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{{template {}", super::characters::quote(&self.name))?;
         if let Some(argument) = &self.argument {

@@ -12,7 +12,7 @@ use super::loose::{LooseVersion, Pieces, prerelease_order};
 
 /// A parsed constraint: alternatives of terms that must hold together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Constraint(Vec<Vec<Term>>);
+pub struct Constraint(Vec<Vec<Comparator>>);
 
 /// Why a text is not a constraint, in Masterminds' words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum ConstraintError {
 pub(super) const MAX_LENGTH: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
+struct Comparator {
     operator: Operator,
     version: LooseVersion,
     /// How many of the three numbers are given, from the left: one of `1.x` and of `1`, none of `*`.
@@ -127,7 +127,7 @@ fn range_at_start(text: &str) -> Option<(&str, &str, &str)> {
     Some((low, high, without_blanks(&end[high.len()..])))
 }
 
-fn alternative(text: &str) -> Result<Vec<Term>, ConstraintError> {
+fn alternative(text: &str) -> Result<Vec<Comparator>, ConstraintError> {
     let improper = || ConstraintError::Improper(text.to_owned());
     let mut found: Vec<(Operator, Pieces<'_>)> = Vec::new();
     let mut rest = without_blanks(text);
@@ -140,7 +140,7 @@ fn alternative(text: &str) -> Result<Vec<Term>, ConstraintError> {
         found.push((operator, pieces));
         let next = without_blanks(behind);
         if next.is_empty() {
-            return found.into_iter().map(|(operator, pieces)| Term::new(operator, &pieces)).collect();
+            return found.into_iter().map(|(operator, pieces)| Comparator::new(operator, &pieces)).collect();
         }
         rest = match next.strip_prefix(',') {
             Some(after) => without_blanks(after),
@@ -150,7 +150,7 @@ fn alternative(text: &str) -> Result<Vec<Term>, ConstraintError> {
     }
 }
 
-impl Term {
+impl Comparator {
     fn new(operator: Operator, pieces: &Pieces<'_>) -> Result<Self, ConstraintError> {
         let is_given = |number: &&str| !matches!(*number, "x" | "X" | "*");
         let numbers: Vec<&str> = pieces.numbers.into_iter().map_while(|number| number.filter(is_given)).collect();

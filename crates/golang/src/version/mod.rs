@@ -5,11 +5,11 @@
 
 mod constraint;
 mod loose;
-mod written;
+mod text;
 
 pub use constraint::{Constraint, ConstraintError};
 pub use loose::{LooseVersion, LooseVersionError};
-pub use written::Written;
+pub use text::VersionText;
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The tree of a text's first document: nodes in the order they were written, aliases pointing at what they repeat.
+//! The tree of a text's first document: nodes in the order of the text, aliases resolved to their targets.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +7,9 @@ use serde_saphyr::granit_parser::{
     Event, Options, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag, YamlVersion,
 };
 
-use super::{Repeated, YamlError};
+use super::{RepeatedKey, YamlError};
 
-/// How deep lists and mappings may nest, those behind aliases included.
+/// Maximum nesting of lists and mappings, including those behind aliases.
 pub(super) const MAX_DEPTH: usize = 255;
 
 /// Index of a node in its tree.
@@ -18,42 +18,42 @@ pub(super) type NodeId = usize;
 /// The nodes of a document; the first is its root.
 #[derive(Debug, Default)]
 pub(super) struct Tree<'a> {
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<YamlNode<'a>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Node<'a> {
-    pub(super) place: Mark,
-    pub(super) content: Content<'a>,
+pub(super) struct YamlNode<'a> {
+    pub(super) place: Position,
+    pub(super) content: NodeContent<'a>,
 }
 
-/// Where a node begins; line and column count from 1.
+/// The start of a node; line and column count from 1.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct Position {
     line: usize,
     column: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum Content<'a> {
-    Scalar(Scalar<'a>),
+pub(super) enum NodeContent<'a> {
+    Scalar(YamlScalar<'a>),
     Sequence(Vec<NodeId>),
-    /// Keys and values in turn.
+    /// Alternating keys and values.
     Mapping(Vec<NodeId>),
     Alias(NodeId),
 }
 
-/// A scalar that has no type yet.
+/// A scalar before its type is resolved.
 #[derive(Debug)]
-pub(super) struct Scalar<'a> {
+pub(super) struct YamlScalar<'a> {
     pub(super) text: Cow<'a, str>,
-    /// The whole tag (`tag:yaml.org,2002:int`), empty when there is none.
+    /// The full tag (`tag:yaml.org,2002:int`), empty if there is none.
     pub(super) tag: String,
-    /// Whether the text decides about the type: neither quoted nor tagged.
+    /// Whether the text determines the type: neither quoted nor tagged.
     pub(super) implicit: bool,
 }
 
-impl Mark {
+impl Position {
     pub(super) fn error(self, message: impl Into<String>) -> YamlError {
         YamlError { line: self.line, column: self.column, message: message.into() }
     }
@@ -64,28 +64,28 @@ impl Tree<'_> {
 }
 
 impl<'a> Tree<'a> {
-    pub(super) fn node(&self, id: NodeId) -> &Node<'a> {
+    pub(super) fn node(&self, id: NodeId) -> &YamlNode<'a> {
         &self.nodes[id]
     }
 }
 
-/// How many repeated keys of a text are told.
+/// Maximum number of repeated keys that are reported.
 const REPEATED: usize = 100;
 
 impl Tree<'_> {
-    /// Keys that come again in their mapping, in the order of the text.
-    pub(super) fn repeated_keys(&self) -> Vec<Repeated> {
+    /// Repeated keys of mappings, in the order of the text.
+    pub(super) fn repeated_keys(&self) -> Vec<RepeatedKey> {
         let mut repeated = Vec::new();
         for node in &self.nodes {
-            let Content::Mapping(entries) = &node.content else { continue };
+            let NodeContent::Mapping(entries) = &node.content else { continue };
             let mut seen = BTreeSet::new();
             for key in entries.iter().step_by(2).map(|key| self.node(*key)) {
-                if let Content::Scalar(Scalar { text, .. }) = &key.content
+                if let NodeContent::Scalar(YamlScalar { text, .. }) = &key.content
                     && !seen.insert(&**text)
                     && text != "<<"
                     && repeated.len() < REPEATED
                 {
-                    repeated.push(Repeated { line: key.place.line, key: text.clone().into_owned() });
+                    repeated.push(RepeatedKey { line: key.place.line, key: text.clone().into_owned() });
                 }
             }
         }
@@ -94,11 +94,11 @@ impl Tree<'_> {
     }
 }
 
-/// Why there is no tree.
+/// Reasons why a text has no tree.
 #[derive(Debug)]
 pub(super) enum ComposeError {
     Scan(ScanError),
-    /// Go would not accept it either, or it is too much.
+    /// Go rejects it as well, or it exceeds a limit.
     Refused(YamlError),
 }
 
@@ -119,7 +119,7 @@ impl From<ComposeError> for YamlError {
         match error {
             ComposeError::Refused(error) => error,
             ComposeError::Scan(error) => {
-                Mark { line: error.marker().line().max(1), column: error.marker().col() + 1 }.error(error.info())
+                Position { line: error.marker().line().max(1), column: error.marker().col() + 1 }.error(error.info())
             }
         }
     }
@@ -144,9 +144,9 @@ pub(super) fn compose(text: &str) -> Result<Option<Tree<'_>>, ComposeError> {
 struct Composer<'a> {
     text: &'a str,
     tree: Tree<'a>,
-    /// The lists and mappings around the next node.
+    /// The lists and mappings that contain the next node.
     open: Vec<NodeId>,
-    /// How many of them are in `[]` or `{}`, which are always the innermost.
+    /// The number of them in flow style, `[]` or `{}`, always the innermost.
     flow: usize,
     anchors: BTreeMap<usize, NodeId>,
 }
@@ -158,11 +158,11 @@ impl<'a> Composer<'a> {
         let (content, opens) = match event {
             Event::Scalar(text, style, _, tag) => {
                 let text = if ends_without_break(self.text, style, span) { without_break(text) } else { text };
-                (Content::Scalar(scalar(text, style, tag.as_deref())), None)
+                (NodeContent::Scalar(scalar(text, style, tag.as_deref())), None)
             }
-            Event::SequenceStart(style, ..) => (Content::Sequence(Vec::new()), Some(style)),
-            Event::MappingStart(style, ..) => (Content::Mapping(Vec::new()), Some(style)),
-            Event::Alias(anchor) => (Content::Alias(self.target(anchor, span)?), None),
+            Event::SequenceStart(style, ..) => (NodeContent::Sequence(Vec::new()), Some(style)),
+            Event::MappingStart(style, ..) => (NodeContent::Mapping(Vec::new()), Some(style)),
+            Event::Alias(anchor) => (NodeContent::Alias(self.target(anchor, span)?), None),
             Event::SequenceEnd | Event::MappingEnd => {
                 self.open.pop();
                 self.flow = self.flow.saturating_sub(1);
@@ -181,12 +181,12 @@ impl<'a> Composer<'a> {
             return Err(place.error(format!("exceeded max depth of {MAX_DEPTH}")));
         }
         let id = self.tree.nodes.len();
-        if let Some(Content::Sequence(children) | Content::Mapping(children)) =
+        if let Some(NodeContent::Sequence(children) | NodeContent::Mapping(children)) =
             self.open.last().map(|parent| &mut self.tree.nodes[*parent].content)
         {
             children.push(id);
         }
-        self.tree.nodes.push(Node { place, content });
+        self.tree.nodes.push(YamlNode { place, content });
         if let Some(style) = opens {
             self.open.push(id);
             self.flow += usize::from(flow || style == StructureStyle::Flow);
@@ -197,7 +197,7 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    /// What an alias stands for, unless it is around the alias itself.
+    /// The target of an alias, unless it contains the alias.
     fn target(&self, anchor: usize, span: Span) -> Result<NodeId, YamlError> {
         let name = || span.slice(self.text).unwrap_or_default().trim_start_matches('*');
         match self.anchors.get(&anchor) {
@@ -210,17 +210,17 @@ impl<'a> Composer<'a> {
     }
 }
 
-fn scalar<'a>(text: Cow<'a, str>, style: ScalarStyle, tag: Option<&Tag>) -> Scalar<'a> {
+fn scalar<'a>(text: Cow<'a, str>, style: ScalarStyle, tag: Option<&Tag>) -> YamlScalar<'a> {
     let tag = tag.map(|tag| format!("{}{}", tag.handle(), tag.suffix())).unwrap_or_default();
     let implicit = tag.is_empty() && style == ScalarStyle::Plain;
-    Scalar { text, tag, implicit }
+    YamlScalar { text, tag, implicit }
 }
 
-fn place(span: Span) -> Mark {
-    Mark { line: span.start.line().max(1), column: span.start.col() + 1 }
+fn place(span: Span) -> Position {
+    Position { line: span.start.line().max(1), column: span.start.col() + 1 }
 }
 
-/// Whether a block scalar ends with the text, in a line without a break: the parser adds the break, Go does not.
+/// Whether a block scalar ends with the text in a line without a break: the parser adds a break, Go does not.
 fn ends_without_break(text: &str, style: ScalarStyle, span: Span) -> bool {
     let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
     let last_line = || text.rsplit(['\n', '\r']).next().unwrap_or_default();
@@ -239,8 +239,8 @@ fn without_break(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// Whether a tab stands among the blanks and indicators before a node: Go does not indent with tabs, nor skip them
-/// where a key may follow.
+/// Whether a tab is among the blanks and indicators before a node: Go neither indents with tabs nor skips them where a
+/// key may follow.
 fn tab_before(text: &str, span: Span) -> bool {
     let before = span.start.byte_offset().and_then(|start| text.get(..start)).unwrap_or_default();
     let indicators = before.bytes().rev().take_while(|byte| !matches!(byte, b'\n' | b'\r'));

@@ -1,12 +1,12 @@
-//! From a tree to JSON, in goyaml.v2's order: later keys win, and a merge counts where it stands.
+//! From tree to JSON in the order of goyaml.v2: later keys win, and a merge counts at its position.
 
 use serde_json::{Map, Value};
 
 use super::YamlError;
-use super::compose::{Content, MAX_DEPTH, Node, NodeId, Scalar, Tree};
+use super::compose::{MAX_DEPTH, NodeContent, NodeId, Tree, YamlNode, YamlScalar};
 use super::scalar::{Typed, resolve};
 
-/// How much text aliases may repeat, in bytes; Go shares texts, here they are copied.
+/// Maximum bytes of text that aliases repeat; Go shares texts, here they are copied.
 const MAX_REPEATED_TEXT: usize = 32 << 20;
 
 const MERGE_TAG: &str = "tag:yaml.org,2002:merge";
@@ -17,12 +17,12 @@ pub(super) fn decode(tree: &Tree<'_>) -> Result<Value, YamlError> {
 
 struct Decoder<'a> {
     tree: &'a Tree<'a>,
-    /// Lists and mappings around the node.
+    /// Lists and mappings that contain the node.
     depth: usize,
-    /// Aliases around the node.
+    /// Aliases that contain the node.
     aliases: usize,
     decoded: usize,
-    /// How many of the decoded nodes stood behind an alias.
+    /// The number of decoded nodes behind an alias.
     repeated: usize,
     repeated_text: usize,
 }
@@ -31,15 +31,15 @@ impl<'a> Decoder<'a> {
     fn value(&mut self, id: NodeId) -> Result<Value, YamlError> {
         let node = self.enter(id)?;
         match &node.content {
-            Content::Scalar(scalar) => {
+            NodeContent::Scalar(scalar) => {
                 let value = self.typed(scalar).and_then(Typed::into_value);
                 value.map_err(|message| node.place.error(message))
             }
-            Content::Alias(target) => self.behind_alias(|decoder| decoder.value(*target)),
-            Content::Sequence(items) => {
+            NodeContent::Alias(target) => self.behind_alias(|decoder| decoder.value(*target)),
+            NodeContent::Sequence(items) => {
                 self.nested(node, |decoder| items.iter().map(|item| decoder.value(*item)).collect())
             }
-            Content::Mapping(_) => {
+            NodeContent::Mapping(_) => {
                 let mut map = Map::new();
                 self.fill(node, &mut map)?;
                 Ok(Value::Object(map))
@@ -47,9 +47,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Adds the entries of a mapping to those that are there.
-    fn fill(&mut self, mapping: &'a Node<'a>, map: &mut Map<String, Value>) -> Result<(), YamlError> {
-        let Content::Mapping(entries) = &mapping.content else { return Ok(()) };
+    /// Adds the entries of a mapping to the map.
+    fn fill(&mut self, mapping: &'a YamlNode<'a>, map: &mut Map<String, Value>) -> Result<(), YamlError> {
+        let NodeContent::Mapping(entries) = &mapping.content else { return Ok(()) };
         self.nested(mapping, |decoder| {
             for entry in entries.chunks_exact(2) {
                 if is_merge(decoder.tree.node(entry[0])) {
@@ -66,19 +66,21 @@ impl<'a> Decoder<'a> {
     fn key(&mut self, id: NodeId) -> Result<String, YamlError> {
         let node = self.enter(id)?;
         match &node.content {
-            Content::Scalar(scalar) => {
+            NodeContent::Scalar(scalar) => {
                 let key = self.typed(scalar).and_then(Typed::into_key);
                 key.map_err(|message| node.place.error(message))
             }
-            Content::Alias(target) => self.behind_alias(|decoder| decoder.key(*target)),
-            Content::Sequence(_) | Content::Mapping(_) => Err(node.place.error("invalid map key: not a scalar")),
+            NodeContent::Alias(target) => self.behind_alias(|decoder| decoder.key(*target)),
+            NodeContent::Sequence(_) | NodeContent::Mapping(_) => {
+                Err(node.place.error("invalid map key: not a scalar"))
+            }
         }
     }
 
     /// `<<: mapping` or `<<: [mapping, ...]`; in a list the first mapping wins.
     fn merge(&mut self, id: NodeId, map: &mut Map<String, Value>) -> Result<(), YamlError> {
         match &self.tree.node(id).content {
-            Content::Sequence(items) => items.iter().rev().try_for_each(|item| self.merge_one(*item, map)),
+            NodeContent::Sequence(items) => items.iter().rev().try_for_each(|item| self.merge_one(*item, map)),
             _ => self.merge_one(id, map),
         }
     }
@@ -86,16 +88,16 @@ impl<'a> Decoder<'a> {
     fn merge_one(&mut self, id: NodeId, map: &mut Map<String, Value>) -> Result<(), YamlError> {
         let node = self.enter(id)?;
         match &node.content {
-            Content::Mapping(_) => self.fill(node, map),
-            Content::Alias(target) if matches!(self.tree.node(*target).content, Content::Mapping(_)) => {
+            NodeContent::Mapping(_) => self.fill(node, map),
+            NodeContent::Alias(target) if matches!(self.tree.node(*target).content, NodeContent::Mapping(_)) => {
                 self.behind_alias(|decoder| decoder.merge_one(*target, map))
             }
             _ => Err(node.place.error("map merge requires map or sequence of maps as the value")),
         }
     }
 
-    /// The node, counted with the weights that goyaml.v2 gives to aliases.
-    fn enter(&mut self, id: NodeId) -> Result<&'a Node<'a>, YamlError> {
+    /// Enters the node, counted with the weights that goyaml.v2 gives to aliases.
+    fn enter(&mut self, id: NodeId) -> Result<&'a YamlNode<'a>, YamlError> {
         let node = self.tree.node(id);
         self.decoded += 1;
         self.repeated += usize::from(self.aliases > 0);
@@ -106,7 +108,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn typed(&mut self, scalar: &'a Scalar<'a>) -> Result<Typed<'a>, String> {
+    fn typed(&mut self, scalar: &'a YamlScalar<'a>) -> Result<Typed<'a>, String> {
         if self.aliases > 0 {
             self.repeated_text += scalar.text.len();
         }
@@ -122,7 +124,7 @@ impl<'a> Decoder<'a> {
 
     fn nested<T>(
         &mut self,
-        node: &Node<'_>,
+        node: &YamlNode<'_>,
         decode: impl FnOnce(&mut Self) -> Result<T, YamlError>,
     ) -> Result<T, YamlError> {
         if self.depth == MAX_DEPTH {
@@ -135,8 +137,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// How many of so many decoded nodes may stand behind aliases: 99 of 100 in files of usual size, 10 of 100 in huge
-/// ones.
+/// Maximum share of nodes behind aliases: 99 of 100 in files of usual size, 10 of 100 in huge files.
 fn repeatable(decoded: usize) -> usize {
     const LOW: usize = 400_000;
     const HIGH: usize = 4_000_000;
@@ -147,7 +148,7 @@ fn repeatable(decoded: usize) -> usize {
     }
 }
 
-fn is_merge(key: &Node<'_>) -> bool {
-    matches!(&key.content, Content::Scalar(Scalar { text, tag, implicit })
+fn is_merge(key: &YamlNode<'_>) -> bool {
+    matches!(&key.content, NodeContent::Scalar(YamlScalar { text, tag, implicit })
         if text == "<<" && (*implicit || tag == MERGE_TAG))
 }

@@ -1,4 +1,4 @@
-//! A file's documents.
+//! Documents of a file.
 //!
 //! A text is cut into documents at its `---` and `...` lines first, so that a broken document does not hide the others.
 
@@ -7,20 +7,20 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::layout::{self, is_marker};
-use super::{Repeated, YamlError};
-use crate::json::Plain;
+use super::{RepeatedKey, YamlError};
+use crate::json::PlainValue;
 
 /// A document, and the line on which its content begins (from 1).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub struct YamlDocument {
     pub line: usize,
     pub value: Value,
-    /// Keys that come again in their mapping, a hundred at most; JSON texts are not looked at.
-    pub repeated: Vec<Repeated>,
+    /// Repeated keys of mappings, at most a hundred; JSON texts are not checked.
+    pub repeated: Vec<RepeatedKey>,
 }
 
-/// The documents of a text in their order; empty ones are left out.
-pub fn documents(text: &str) -> Vec<Result<Document, YamlError>> {
+/// The documents of a text in order, without empty ones.
+pub fn documents(text: &str) -> Vec<Result<YamlDocument, YamlError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match text.trim_start().starts_with(['{', '[']) {
         true => json_documents(text).unwrap_or_else(|| yaml_documents(text)),
@@ -29,35 +29,35 @@ pub fn documents(text: &str) -> Vec<Result<Document, YamlError>> {
 }
 
 /// The values of a JSON text; `None` when it is not JSON, since YAML in flow style looks alike.
-fn json_documents(text: &str) -> Option<Vec<Result<Document, YamlError>>> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Plain>();
+fn json_documents(text: &str) -> Option<Vec<Result<YamlDocument, YamlError>>> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<PlainValue>();
     let mut documents = Vec::new();
     loop {
         let start = values.byte_offset();
         match values.next() {
             None => return Some(documents),
             Some(Err(_)) => return None,
-            Some(Ok(Plain(value))) => {
+            Some(Ok(PlainValue(value))) => {
                 let blank = text[start..].len() - text[start..].trim_start().len();
                 let line = text[..start + blank].matches('\n').count() + 1;
-                documents.push(Ok(Document { line, value, repeated: Vec::new() }));
+                documents.push(Ok(YamlDocument { line, value, repeated: Vec::new() }));
             }
         }
     }
 }
 
-fn yaml_documents(text: &str) -> Vec<Result<Document, YamlError>> {
+fn yaml_documents(text: &str) -> Vec<Result<YamlDocument, YamlError>> {
     let mut documents = Vec::new();
-    let mut document = Part { line: 1, text: "", start: 0 };
+    let mut document = DocumentText { line: 1, text: "", start: 0 };
     let mut offset = 0;
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         document.text = &text[document.start..offset];
         if is_marker(line, "...") {
             documents.extend(document.read());
-            document = Part { line: number + 1, text: "", start: offset + line.len() };
+            document = DocumentText { line: number + 1, text: "", start: offset + line.len() };
         } else if is_marker(line, "---") && !document.is_preamble() {
             documents.extend(document.read());
-            document = Part { line: number, text: "", start: offset };
+            document = DocumentText { line: number, text: "", start: offset };
         }
         offset += line.len();
     }
@@ -66,32 +66,32 @@ fn yaml_documents(text: &str) -> Vec<Result<Document, YamlError>> {
     documents
 }
 
-/// A document's part of a text.
-struct Part<'a> {
+/// The text of one document.
+struct DocumentText<'a> {
     line: usize,
     start: usize,
     text: &'a str,
 }
 
-impl Part<'_> {
-    /// Whether only comments and directives have come so far, which belong to the document after the marker.
+impl DocumentText<'_> {
+    /// Whether the text so far has only comments and directives, which belong to the document after the marker.
     fn is_preamble(&self) -> bool {
         !self.text.lines().any(|line| has_content(line) || is_marker(line, "---"))
     }
 
-    fn read(&self) -> Option<Result<Document, YamlError>> {
+    fn read(&self) -> Option<Result<YamlDocument, YamlError>> {
         let content = |line: &str| match is_marker(line, "---") {
             true => has_content(&line[3..]),
             false => has_content(line),
         };
         let skipped = self.text.lines().position(content)?;
-        // A file's last line ends, whether or not its break was written.
+        // The last line of a file ends with or without a line break.
         let text = if self.text.ends_with('\n') { self.text.into() } else { Cow::from(format!("{}\n", self.text)) };
         let from_start = |line: usize| self.line + line - 1;
         Some(match layout::read(&text) {
             Ok((value, mut repeated)) => {
                 repeated.iter_mut().for_each(|again| again.line = from_start(again.line));
-                Ok(Document { line: self.line + skipped, value, repeated })
+                Ok(YamlDocument { line: self.line + skipped, value, repeated })
             }
             Err(error) => Err(YamlError { line: from_start(error.line), ..error }),
         })

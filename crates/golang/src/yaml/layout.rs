@@ -1,4 +1,4 @@
-//! Layouts that Go reads and the parser does not.
+//! Layouts that Go accepts and the parser rejects.
 //!
 //! In quoted texts and in `[]` and `{}` it does not matter to goyaml.v2 where a line begins; the parser wants it to the
 //! right of the block around it, and before any tab. Such lines are moved to the right, which changes no value, since
@@ -12,16 +12,16 @@ use serde_saphyr::granit_parser::{ErrorKind, ScanError};
 
 use super::compose::{ComposeError, compose};
 use super::decode::decode;
-use super::{Repeated, YamlError};
+use super::{RepeatedKey, YamlError};
 
-/// Right of any block that may be around a line, within reason.
+/// Indentation of moved lines, deeper than any usual block.
 const MOVE: usize = 64;
 
-/// How many bytes may be read again because lines had to be moved.
+/// Maximum bytes read again because of moved lines.
 const MAX_READ_AGAIN: usize = 16 << 20;
 
-/// The value of a text's first document, for any indentation, and keys that come again in a mapping.
-pub(super) fn read(text: &str) -> Result<(Value, Vec<Repeated>), YamlError> {
+/// The value of a text's first document, for any indentation, and repeated keys of mappings.
+pub(super) fn read(text: &str) -> Result<(Value, Vec<RepeatedKey>), YamlError> {
     let mut text = Cow::Borrowed(text);
     let mut indented = BTreeSet::new();
     let mut again = 0;
@@ -46,7 +46,8 @@ pub(super) fn read(text: &str) -> Result<(Value, Vec<Repeated>), YamlError> {
     }
 }
 
-/// Errors about tabs in front of block lists and mappings are found again after the move, in the tree.
+/// Whether the error is about layout. Errors about tabs before block lists and mappings occur again in the tree after
+/// the move.
 fn is_about_layout(error: &ScanError) -> bool {
     matches!(
         error.kind(),
@@ -54,7 +55,7 @@ fn is_about_layout(error: &ScanError) -> bool {
     )
 }
 
-/// Whether a document begins or ends at the line, even in the middle of a quoted text.
+/// Whether a document begins or ends at the line, even inside a quoted text.
 fn is_marked(text: &str, line: usize) -> bool {
     let content = text.split_inclusive('\n').nth(line - 1).unwrap_or_default();
     is_marker(content, "---") || is_marker(content, "...")

@@ -29,9 +29,9 @@ mod scalar;
 
 use serde_json::Value;
 
-pub use self::documents::{Document, documents};
+pub use self::documents::{YamlDocument, documents};
 
-/// Why a document cannot be read, and where; line and column count from 1.
+/// Reason why a document cannot be read, with its position; line and column count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {message}")]
 pub struct YamlError {
@@ -40,9 +40,9 @@ pub struct YamlError {
     pub message: String,
 }
 
-/// A key that its mapping has already; the last one counts. The line is counted from 1.
+/// A repeated key of a mapping; the last one counts. The line counts from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repeated {
+pub struct RepeatedKey {
     pub line: usize,
     pub key: String,
 }

@@ -5,9 +5,9 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Number, Value};
 
-use super::compose::Scalar;
+use super::compose::YamlScalar;
 
-/// Go's decoder does not look at the bits behind the last byte.
+/// Go's decoder ignores the bits after the last byte.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
@@ -27,7 +27,7 @@ pub(super) enum Typed<'a> {
 }
 
 /// The type that tag, quotes and text give a scalar.
-pub(super) fn resolve<'a>(scalar: &'a Scalar<'_>) -> Result<Typed<'a>, String> {
+pub(super) fn resolve<'a>(scalar: &'a YamlScalar<'_>) -> Result<Typed<'a>, String> {
     let text = scalar.text.as_ref();
     let Some(tag) = scalar.tag.strip_prefix(TAG_PREFIX) else {
         return Ok(match scalar.implicit {
@@ -57,12 +57,12 @@ fn binary(text: &str) -> Result<Typed<'static>, String> {
     BASE64.decode(text).map(Typed::Binary).map_err(|_| "!!binary value contains invalid base64 data".to_owned())
 }
 
-/// Close enough to goyaml.v2, which looks at the whole date.
+/// An approximation of goyaml.v2, which checks the whole date.
 fn begins_like_a_date(text: &str) -> bool {
     text.split_once('-').is_some_and(|(year, _)| year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The type that a plain text has by its looks.
+/// The type of a plain text.
 fn implied(text: &str) -> Typed<'_> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Typed::Bool(true),
@@ -139,7 +139,7 @@ impl Typed<'_> {
         }
     }
 
-    /// The scalar as JSON has it after Go's conversion; integral floats become integers where they fit.
+    /// The scalar as JSON after Go's conversion; integral floats become integers within range.
     pub(super) fn into_value(self) -> Result<Value, String> {
         Ok(match self {
             Typed::Null => Value::Null,

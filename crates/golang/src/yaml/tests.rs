@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{documents, value};
 
-/// A text, and what Go makes of it (`YAMLToJSON` of sigs.k8s.io/yaml v1.4.0).
+/// A text and Go's result (`YAMLToJSON` of sigs.k8s.io/yaml v1.4.0).
 #[derive(Deserialize)]
-struct Vector {
+struct YamlVector {
     text: String,
     #[serde(default)]
     value: Value,
@@ -18,8 +18,8 @@ fn texts_read_as_in_go() {
     let vectors = include_str!("../../../../fixtures/yaml/vectors.jsonl");
     let differences: Vec<String> = vectors
         .lines()
-        .map(|line| serde_json::from_str::<Vector>(line).unwrap())
-        .filter_map(|Vector { text, value: want, error }| match (value(&text), error) {
+        .map(|line| serde_json::from_str::<YamlVector>(line).unwrap())
+        .filter_map(|YamlVector { text, value: want, error }| match (value(&text), error) {
             (Ok(got), None) if got == want => None,
             (Err(_), Some(_)) => None,
             (got, None) => Some(format!("{text:?}: {got:?}, not {want}")),

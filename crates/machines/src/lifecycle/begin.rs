@@ -1,21 +1,22 @@
-//! How a step begins: with the finalizer, and with a pause.
+//! The beginning of a step: finalizer and pause.
 
 use std::sync::Arc;
 
 use super::conditions::put_paused;
-use super::context::Context;
+use super::context::StepContext;
 use super::fields::{add_finalizer, paused};
-use super::step::Step;
+use super::step::Reconciliation;
 use model::hub::Object;
 
-/// The copy of an object that a step changes. `None` if the step ends here, with everything written: the finalizer was added, and the
-/// rest happens on the next event (MA-1.8); or the object is paused, or was until now (CT-15.12).
+/// A copy of the object for the step to change. `None` if the step ends here, with everything written: the finalizer
+/// was added, and the rest follows on the next event (MA-1.8); or the object is paused, or its pause has just ended
+/// (CT-15.12).
 pub(super) fn begin(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     cluster: Option<&Object>,
     object: &Arc<Object>,
     finalizer: &str,
-    step: &mut Step,
+    step: &mut Reconciliation,
 ) -> Option<Object> {
     let mut after = (**object).clone();
     let ends = add_finalizer(&mut after, finalizer) || {

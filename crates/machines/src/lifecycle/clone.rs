@@ -7,17 +7,17 @@ use serde_json::{Map, Value, json};
 use super::fields::{map_mut, set};
 use model::hub::{Object, annotation, label};
 
-/// What a clone gets besides what its template describes.
+/// Metadata that a clone gets in addition to its template.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Extra {
+pub(super) struct CloneExtras {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
-    /// The one owner reference.
+    /// The only owner reference.
     pub(super) owner: Option<Value>,
 }
 
-/// The object that a template describes, under a name, for a Cluster (CT-14.1).
-pub(super) fn clone(template: &Object, name: &str, cluster: &str, extra: Extra) -> Object {
+/// The object that a template describes, with a name, for a Cluster (CT-14.1).
+pub(super) fn clone(template: &Object, name: &str, cluster: &str, extra: CloneExtras) -> Object {
     let mut object = Object::from(template.at("spec.template").and_then(Value::as_object).cloned().unwrap_or_default());
     let described = |what: &str| -> Map<String, Value> {
         template.at(&format!("spec.template.metadata.{what}")).and_then(Value::as_object).cloned().unwrap_or_default()
@@ -29,7 +29,7 @@ pub(super) fn clone(template: &Object, name: &str, cluster: &str, extra: Extra) 
     annotations.insert(annotation::CLONED_FROM_NAME.to_owned(), json!(template.name()));
     let kind = format!("{}.{}", template.kind(), template.group());
     annotations.insert(annotation::CLONED_FROM_KIND.to_owned(), json!(kind));
-    // What the template says of itself is not copied, the rest as it is (CT-14.2).
+    // The metadata of the template itself is not copied, everything else is (CT-14.2).
     object.remove("metadata");
     object.remove("status");
     let metadata = map_mut(&mut object, "metadata");
@@ -70,7 +70,7 @@ mod tests {
             }},
         }))
         .unwrap();
-        let extra = Extra {
+        let extra = CloneExtras {
             labels: BTreeMap::from([("b".to_owned(), "2".to_owned())]),
             annotations: BTreeMap::new(),
             owner: Some(json!({"name": "set"})),

@@ -1,4 +1,4 @@
-//! Conditions: setting them, copying them from other objects, and merging several into one (MA-13, MA-14, CT-15.8 to CT-15.11).
+//! Conditions: setting, mirroring from other objects, and merging (MA-13, MA-14, CT-15.8 to CT-15.11).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use super::fields::{items, list_mut, set, stamp, text};
 use golang::calendar::Moment;
 use model::hub::{Object, condition};
 
-/// The order in which conditions stand in an object, before all others (MA-13.2).
+/// Order of the first conditions of an object (MA-13.2).
 const FIRST: [&str; 35] = [
     "Available",
     "Ready",
@@ -48,7 +48,7 @@ const FIRST: [&str; 35] = [
     "ControlPlaneMachinesUpToDate",
     "WorkerMachinesUpToDate",
 ];
-/// The order of the last ones.
+/// Order of the last conditions.
 const LAST: [&str; 2] = ["Paused", "Deleting"];
 /// The end of the message of a condition that another object does not have yet.
 pub const NOT_YET_REPORTED: &str = "not yet reported";
@@ -57,67 +57,68 @@ const SHOWN: usize = 3;
 
 /// `status` of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ConditionStatus {
     True,
     False,
     Unknown,
 }
 
-impl Status {
-    /// As conditions have it.
+impl ConditionStatus {
+    /// The value of `status`.
     pub const fn name(self) -> &'static str {
         match self {
-            Status::True => "True",
-            Status::False => "False",
-            Status::Unknown => "Unknown",
+            ConditionStatus::True => "True",
+            ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
         }
     }
 
-    fn of(value: Option<&Value>) -> Option<Status> {
+    fn from_value(value: Option<&Value>) -> Option<ConditionStatus> {
         match value?.as_str()? {
-            "True" => Some(Status::True),
-            "False" => Some(Status::False),
-            "Unknown" => Some(Status::Unknown),
+            "True" => Some(ConditionStatus::True),
+            "False" => Some(ConditionStatus::False),
+            "Unknown" => Some(ConditionStatus::Unknown),
             _ => None,
         }
     }
 }
 
-impl From<bool> for Status {
+impl From<bool> for ConditionStatus {
     fn from(is_true: bool) -> Self {
-        if is_true { Status::True } else { Status::False }
+        if is_true { ConditionStatus::True } else { ConditionStatus::False }
     }
 }
 
 /// A condition without its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    pub status: Status,
+pub struct ConditionState {
+    pub status: ConditionStatus,
     pub reason: String,
     pub message: String,
-    /// When it became so, where another object says when; `None` for now.
+    /// Time of the last transition as reported by another object; `None` means now.
     pub since: Option<String>,
 }
 
-impl Condition {
-    /// A condition that becomes so now.
-    pub fn new(status: impl Into<Status>, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Condition { status: status.into(), reason: reason.into(), message: message.into(), since: None }
+impl ConditionState {
+    /// A condition with a transition now.
+    pub fn new(status: impl Into<ConditionStatus>, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        ConditionState { status: status.into(), reason: reason.into(), message: message.into(), since: None }
     }
 
-    /// The condition with texts that an API server accepts. Those of a provider, a Node or an error may be any (DEC-64).
-    fn storable(&self) -> Cow<'_, Condition> {
+    /// The condition with texts that an API server accepts. Texts from providers, Nodes and errors are arbitrary
+    /// (DEC-64).
+    fn storable(&self) -> Cow<'_, ConditionState> {
         let (reason, message) =
             (condition::reason(&self.reason), condition::message(&self.message, condition::MESSAGE));
         if reason == self.reason && message == self.message {
             return Cow::Borrowed(self);
         }
-        Cow::Owned(Condition { reason: reason.to_owned(), message: message.into_owned(), ..self.clone() })
+        Cow::Owned(ConditionState { reason: reason.to_owned(), message: message.into_owned(), ..self.clone() })
     }
 
-    fn read(entry: &Value) -> Option<Condition> {
-        Some(Condition {
-            status: Status::of(entry.get("status"))?,
+    fn read(entry: &Value) -> Option<ConditionState> {
+        Some(ConditionState {
+            status: ConditionStatus::from_value(entry.get("status"))?,
             reason: text_of(entry, "reason").to_owned(),
             message: text_of(entry, "message").to_owned(),
             since: Some(text_of(entry, "lastTransitionTime").to_owned()).filter(|text| !text.is_empty()),
@@ -128,7 +129,7 @@ impl Condition {
 /// The type of an entry.
 fn type_of(entry: &Value) -> Option<&str> {
     let members = entry.as_object()?;
-    // Members are in the order of their names, so the type of a condition is nearly always the last one.
+    // Members are sorted by name, so the type is usually the last one.
     let found = match members.iter().next_back() {
         Some((name, value)) if name == "type" => Some(value),
         _ => members.get("type"),
@@ -136,18 +137,18 @@ fn type_of(entry: &Value) -> Option<&str> {
     found?.as_str()
 }
 
-/// The entry of a condition in the shape of v1beta2.
+/// The entry of a condition in the v1beta2 form.
 fn entry<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
     items(object, "status.conditions").iter().find(|entry| type_of(entry) == Some(name))
 }
 
-/// A text of an entry; empty when there is none.
+/// A string member of an entry; empty if absent.
 fn text_of<'a>(entry: &'a Value, name: &str) -> &'a str {
     entry.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether an entry is as [`put`] would make it: with the time of its last transition, since its status stays.
-fn says(entry: &Value, wanted: &Condition, generation: Option<&Value>) -> bool {
+/// Whether an entry equals the one that [`put`] would write: with its transition time, since its status is unchanged.
+fn says(entry: &Value, wanted: &ConditionState, generation: Option<&Value>) -> bool {
     let has = |name: &str, text: &str| entry.get(name).is_some_and(|known| known == text);
     let members = 5 + usize::from(generation.is_some());
     entry.as_object().is_some_and(|entry| entry.len() == members)
@@ -158,49 +159,50 @@ fn says(entry: &Value, wanted: &Condition, generation: Option<&Value>) -> bool {
         && entry.get("lastTransitionTime").and_then(Value::as_str).is_some_and(|time| !time.is_empty())
 }
 
-/// A condition of an object in the shape of v1beta2.
-pub fn get(object: &Object, name: &str) -> Option<Condition> {
-    Condition::read(entry(object, name)?)
+/// A condition of an object in the v1beta2 form.
+pub fn get(object: &Object, name: &str) -> Option<ConditionState> {
+    ConditionState::read(entry(object, name)?)
 }
 
-/// The status of a condition, if there is one.
-pub fn status(object: &Object, name: &str) -> Option<Status> {
-    Status::of(entry(object, name)?.get("status"))
+/// The status of a condition, if present.
+pub fn status(object: &Object, name: &str) -> Option<ConditionStatus> {
+    ConditionStatus::from_value(entry(object, name)?.get("status"))
 }
 
-/// Whether a condition is there and true.
+/// Whether a condition is true.
 pub fn is_true(object: &Object, name: &str) -> bool {
-    status(object, name) == Some(Status::True)
+    status(object, name) == Some(ConditionStatus::True)
 }
 
-/// Whether a condition is there and false.
+/// Whether a condition is false.
 pub fn is_false(object: &Object, name: &str) -> bool {
-    status(object, name) == Some(Status::False)
+    status(object, name) == Some(ConditionStatus::False)
 }
 
-/// The reason of a condition; empty when there is none.
+/// The reason of a condition; empty if absent.
 pub fn reason(object: &Object, name: &str) -> String {
     get(object, name).map(|condition| condition.reason).unwrap_or_default()
 }
 
-/// Since when a condition has its status.
+/// The last transition time of a condition.
 pub fn since(object: &Object, name: &str) -> Option<Moment> {
     let entry = entry(object, name)?;
-    Status::of(entry.get("status"))?;
-    Moment::read(text_of(entry, "lastTransitionTime"))
+    ConditionStatus::from_value(entry.get("status"))?;
+    Moment::parse(text_of(entry, "lastTransitionTime"))
 }
 
-/// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2). Texts
-/// that an API server would refuse are changed (DEC-64).
-pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
+/// Sets a condition, keeping its transition time if the status is unchanged, and sorts all conditions (MA-13.1,
+/// MA-13.2). Texts that an API server would reject are adapted (DEC-64).
+pub fn put(object: &mut Object, name: &str, wanted: &ConditionState, now: Moment) {
     let wanted = &*wanted.storable();
     if entry(object, name).is_some_and(|entry| says(entry, wanted, object.at("metadata.generation"))) {
         return;
     }
     let generation = object.at("metadata.generation").cloned();
-    let same = entry(object, name).filter(|known| Status::of(known.get("status")) == Some(wanted.status));
+    let same =
+        entry(object, name).filter(|known| ConditionStatus::from_value(known.get("status")) == Some(wanted.status));
     let same = same.map(|known| text_of(known, "lastTransitionTime")).filter(|time| !time.is_empty());
-    let given = || wanted.since.as_deref().and_then(Moment::read);
+    let given = || wanted.since.as_deref().and_then(Moment::parse);
     let since = same.map_or_else(|| stamp(given().unwrap_or(now)), Value::from);
     let mut entry = json!({
         "type": name,
@@ -222,14 +224,14 @@ pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
     }
 }
 
-/// Takes a condition away.
+/// Removes a condition.
 pub fn remove(object: &mut Object, name: &str) {
     if status(object, name).is_some() {
         list_mut(object, "status", "conditions").retain(|one| type_of(one) != Some(name));
     }
 }
 
-/// The place of a condition among others.
+/// The sort key of a condition.
 fn rank(entry: &Value) -> (usize, &str) {
     static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
         let last = LAST.into_iter().enumerate().map(|(at, name)| (name, FIRST.len() + 1 + at));
@@ -239,19 +241,19 @@ fn rank(entry: &Value) -> (usize, &str) {
     (PLACES.get(name).copied().unwrap_or(FIRST.len()), name)
 }
 
-/// What a mirrored condition says when the other object does not have it (CT-15.10).
+/// Values of a mirrored condition if the source does not have it (CT-15.10).
 #[derive(Clone, Copy, Debug)]
 pub struct Fallback<'a> {
     /// The flag of the contract.
     pub flag: bool,
     /// The path of the flag in the newer contract.
     pub path: &'a str,
-    /// The reasons of a condition that is true, and of one that is false.
+    /// Reasons of a true and of a false condition.
     pub reasons: (&'a str, &'a str),
 }
 
-/// The condition of another object, as a condition of this one (CT-15.8 to CT-15.11).
-pub fn mirror(source: &Object, name: &str, fallback: Fallback<'_>) -> Condition {
+/// A condition of another object, mirrored in this one (CT-15.8 to CT-15.11).
+pub fn mirror(source: &Object, name: &str, fallback: Fallback<'_>) -> ConditionState {
     let Fallback { flag, path, reasons: (good, bad) } = fallback;
     let newer = source.at("status.v1beta2.conditions");
     let list = match newer.or_else(|| source.at("status.conditions")) {
@@ -259,55 +261,56 @@ pub fn mirror(source: &Object, name: &str, fallback: Fallback<'_>) -> Condition 
         Some(Value::Array(list)) => list.as_slice(),
         Some(_) => return invalid(source),
     };
-    let is_readable = |entry: &Value| type_of(entry).is_some() && Status::of(entry.get("status")).is_some();
+    let is_readable =
+        |entry: &Value| type_of(entry).is_some() && ConditionStatus::from_value(entry.get("status")).is_some();
     if !list.iter().all(is_readable) {
         return invalid(source);
     }
     let Some(entry) = list.iter().find(|entry| type_of(entry) == Some(name)) else {
         let message = if flag { String::new() } else { format!("{} {path} is false", source.kind()) };
-        return Condition::new(flag, if flag { good } else { bad }, message);
+        return ConditionState::new(flag, if flag { good } else { bad }, message);
     };
-    let Some(mut found) = Condition::read(entry) else { return invalid(source) };
+    let Some(mut found) = ConditionState::read(entry) else { return invalid(source) };
     if found.reason.is_empty() {
-        found.reason = if found.status == Status::True { good } else { "NoReasonReported" }.to_owned();
+        found.reason = if found.status == ConditionStatus::True { good } else { "NoReasonReported" }.to_owned();
     }
     found
 }
 
-fn invalid(source: &Object) -> Condition {
+fn invalid(source: &Object) -> ConditionState {
     let message = format!("{} {} reports conditions that cannot be read", source.kind(), source.name());
-    Condition::new(Status::Unknown, "InvalidConditionReported", message)
+    ConditionState::new(ConditionStatus::Unknown, "InvalidConditionReported", message)
 }
 
-/// A condition that takes part in a summary.
+/// A condition of a summary.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct SummaryPart<'a> {
     pub name: &'a str,
     /// Whether true is bad.
     pub is_negative: bool,
-    /// Whether one that is missing says nothing.
+    /// Whether a missing condition is ignored.
     pub is_ignorable: bool,
 }
 
-impl<'a> Part<'a> {
-    /// One that has to be true.
+impl<'a> SummaryPart<'a> {
+    /// A condition that should be true.
     pub const fn positive(name: &'a str) -> Self {
-        Part { name, is_negative: false, is_ignorable: false }
+        SummaryPart { name, is_negative: false, is_ignorable: false }
     }
 
-    /// One that has to be false.
+    /// A condition that should be false.
     pub const fn negative(name: &'a str) -> Self {
-        Part { name, is_negative: true, is_ignorable: false }
+        SummaryPart { name, is_negative: true, is_ignorable: false }
     }
 
-    /// The same, where one that is missing says nothing.
+    /// Ignores the condition if it is missing.
     #[must_use]
     pub(crate) const fn ignorable(self) -> Self {
-        Part { is_ignorable: true, ..self }
+        SummaryPart { is_ignorable: true, ..self }
     }
 }
 
-/// How bad a condition is (MA-14.1), the worst first.
+/// Severity of a condition (MA-14.1), worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     Issue,
@@ -315,27 +318,27 @@ pub enum Priority {
     Info,
 }
 
-fn priority(status: Status, is_negative: bool) -> Priority {
+fn priority(status: ConditionStatus, is_negative: bool) -> Priority {
     match (status, is_negative) {
-        (Status::Unknown, _) => Priority::Unknown,
-        (Status::False, false) | (Status::True, true) => Priority::Issue,
+        (ConditionStatus::Unknown, _) => Priority::Unknown,
+        (ConditionStatus::False, false) | (ConditionStatus::True, true) => Priority::Issue,
         _ => Priority::Info,
     }
 }
 
 /// The status of a merged condition (MA-14.2).
-fn merged(worst: Priority, is_negative: bool) -> Status {
+fn merged(worst: Priority, is_negative: bool) -> ConditionStatus {
     match (worst, is_negative) {
-        (Priority::Unknown, _) => Status::Unknown,
-        (Priority::Issue, false) | (Priority::Info, true) => Status::False,
-        (Priority::Info, false) | (Priority::Issue, true) => Status::True,
+        (Priority::Unknown, _) => ConditionStatus::Unknown,
+        (Priority::Issue, false) | (Priority::Info, true) => ConditionStatus::False,
+        (Priority::Info, false) | (Priority::Issue, true) => ConditionStatus::True,
     }
 }
 
-/// The reasons of a merged condition by its worst part: issue, unknown, info (MA-14.3).
+/// Reasons of a merged condition by its worst part: issue, unknown, info (MA-14.3).
 pub type Reasons<'a> = [&'a str; 3];
 
-/// The reasons of merged conditions without reasons of their own (MA-14.3).
+/// Default reasons of merged conditions (MA-14.3).
 pub(crate) const REPORTED: Reasons<'static> = ["IssuesReported", "UnknownReported", "InfoReported"];
 
 const fn pick(reasons: Reasons<'_>, worst: Priority) -> &str {
@@ -347,15 +350,15 @@ const fn pick(reasons: Reasons<'_>, worst: Priority) -> &str {
     }
 }
 
-/// One condition from several of an object (MA-14.4). `change` may change what a part says before it is merged: its priority
-/// and its message.
+/// Merges several conditions of an object (MA-14.4). `change` may adjust priority and message of a part before it is
+/// merged.
 pub fn summary(
     object: &Object,
-    parts: &[Part<'_>],
+    parts: &[SummaryPart<'_>],
     reasons: Reasons<'_>,
-    change: impl Fn(&str, &mut Condition, &mut Priority),
-) -> Condition {
-    let mut found: Vec<(&str, Priority, Condition)> = Vec::new();
+    change: impl Fn(&str, &mut ConditionState, &mut Priority),
+) -> ConditionState {
+    let mut found: Vec<(&str, Priority, ConditionState)> = Vec::new();
     for part in parts {
         let known = get(object, part.name);
         if known.is_none() && part.is_ignorable {
@@ -363,7 +366,7 @@ pub fn summary(
         }
         let missing = || {
             let message = format!("Condition {} {NOT_YET_REPORTED}", part.name);
-            Condition::new(Status::Unknown, "NotYetReported", message)
+            ConditionState::new(ConditionStatus::Unknown, "NotYetReported", message)
         };
         let mut condition = known.unwrap_or_else(missing);
         let mut priority = priority(condition.status, part.is_negative);
@@ -372,8 +375,8 @@ pub fn summary(
     }
     let worst = found.iter().map(|(_, priority, _)| *priority).min().unwrap_or(Priority::Info);
     let status = merged(worst, false);
-    let is_shown = |priority: Priority, condition: &Condition| match priority {
-        Priority::Info => status == Status::True && !condition.message.is_empty(),
+    let is_shown = |priority: Priority, condition: &ConditionState| match priority {
+        Priority::Info => status == ConditionStatus::True && !condition.message.is_empty(),
         _ => true,
     };
     let lines = found.iter().filter(|(_, priority, condition)| is_shown(*priority, condition));
@@ -381,10 +384,10 @@ pub fn summary(
         let text = if condition.message.is_empty() { &condition.reason } else { &condition.message };
         bullet(name, text)
     });
-    Condition::new(status, pick(reasons, worst), lines.collect::<Vec<_>>().join("\n"))
+    ConditionState::new(status, pick(reasons, worst), lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// `* name: text`; a text of several lines, or with bullets of its own, goes below it (MA-14.6).
+/// `* name: text`; a text with several lines or bullets is indented below the name (MA-14.6).
 pub(crate) fn bullet(name: &str, text: &str) -> String {
     if !text.contains('\n') && !text.starts_with("* ") {
         return format!("* {name}: {text}");
@@ -398,20 +401,21 @@ pub(crate) fn bullet(name: &str, text: &str) -> String {
     format!("* {name}:\n{}", lines.join("\n"))
 }
 
-/// One condition from one of many objects (MA-14.5): `source` of each object becomes a condition whose meaning is negative or not.
-/// An object without it counts as unknown.
+/// Merges a condition of many objects (MA-14.5): `source` of each object, whose meaning may be negative. A missing
+/// condition counts as unknown.
 pub fn aggregate<'a>(
     objects: impl IntoIterator<Item = &'a Object>,
     source: &str,
     is_negative: bool,
     reasons: Reasons<'_>,
-) -> Condition {
+) -> ConditionState {
     let missing = format!("Condition {source} {NOT_YET_REPORTED}");
     let mut messages: BTreeMap<(&str, &str), Reporters<'_>> = BTreeMap::new();
     let mut worst = Priority::Info;
     for object in objects {
-        let known = entry(object, source).and_then(|entry| Some((entry, Status::of(entry.get("status"))?)));
-        let priority = priority(known.map_or(Status::Unknown, |(_, status)| status), is_negative);
+        let known =
+            entry(object, source).and_then(|entry| Some((entry, ConditionStatus::from_value(entry.get("status"))?)));
+        let priority = priority(known.map_or(ConditionStatus::Unknown, |(_, status)| status), is_negative);
         worst = worst.min(priority);
         let text = match known.map(|(entry, _)| (text_of(entry, "message"), text_of(entry, "reason"))) {
             None => &missing,
@@ -433,10 +437,10 @@ pub fn aggregate<'a>(
     let mut lines: Vec<String> =
         shown.iter().take(SHOWN).map(|((kind, message), reporters)| bullet(&reporters.names(kind), message)).collect();
     lines.extend(left_over(shown.get(SHOWN..).unwrap_or_default(), source));
-    Condition::new(status, pick(reasons, worst), lines.join("\n"))
+    ConditionState::new(status, pick(reasons, worst), lines.join("\n"))
 }
 
-/// Lines that count the objects whose messages are not shown, by how bad they are.
+/// Lines that count the objects whose messages are not shown, by severity.
 fn left_over(hidden: &[(&(&str, &str), &Reporters<'_>)], source: &str) -> Vec<String> {
     let count = |priority: Priority| -> usize {
         hidden.iter().filter(|(_, it)| it.priority == priority).map(|(_, it)| it.names.len()).sum()
@@ -451,10 +455,10 @@ fn left_over(hidden: &[(&(&str, &str), &Reporters<'_>)], source: &str) -> Vec<St
         .collect()
 }
 
-/// The objects that say the same.
+/// Objects with the same message.
 struct Reporters<'a> {
     priority: Priority,
-    /// Whether each is not a machine of a control plane, and its name: those of control planes come first.
+    /// Whether each is not a control plane machine, and its name, so that control plane machines sort first.
     names: Vec<(bool, &'a str)>,
 }
 
@@ -469,7 +473,7 @@ impl<'a> Reporters<'a> {
         self.names.push((is_worker, object.name()));
     }
 
-    /// Control plane machines first, then the worst, then the most, then by name.
+    /// Sort key: control plane machines first, then severity, number, and name.
     fn order(&self) -> (bool, Priority, std::cmp::Reverse<usize>, String) {
         let names: Vec<&str> = self.names.iter().map(|(_, name)| *name).collect();
         let is_worker = self.names.first().is_none_or(|(is_worker, _)| *is_worker);
@@ -487,25 +491,25 @@ impl<'a> Reporters<'a> {
     }
 }
 
-/// Notes which generation of the spec a step has seen through (MA-1.9).
+/// Records the observed generation of a successful step (MA-1.9).
 pub(crate) fn observe_generation(object: &mut Object) {
     if let Some(generation) = object.at("metadata.generation").cloned() {
         set(object, "status.observedGeneration", generation);
     }
 }
 
-/// Sets the condition `Paused` (CT-15.12); says whether it changed its status, in which case the step ends.
+/// Sets the condition `Paused` (CT-15.12); returns whether its status changed, in which case the step ends.
 pub(crate) fn put_paused(object: &mut Object, cause: Option<&str>, now: Moment) -> bool {
     let before = status(object, "Paused");
     let wanted = match cause {
-        Some(cause) => Condition::new(true, "Paused", cause),
-        None => Condition::new(false, "NotPaused", ""),
+        Some(cause) => ConditionState::new(true, "Paused", cause),
+        None => ConditionState::new(false, "NotPaused", ""),
     };
     put(object, "Paused", &wanted, now);
     before != Some(wanted.status)
 }
 
-/// The contents of `status.phase`, for those who show it.
+/// The value of `status.phase`, for display.
 pub fn phase(object: &Object) -> &str {
     text(object, "status.phase")
 }

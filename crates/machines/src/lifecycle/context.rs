@@ -1,80 +1,80 @@
-//! The facts of one step.
+//! The facts available to one step.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::objects::{GroupKind, ObjectId, Objects, Workload};
-use super::settings::Settings;
+use super::objects::{GroupKind, MachineCache, ObjectId, WorkloadObjects};
+use super::settings::MachineSettings;
 use golang::calendar::Moment;
 use model::hub::contract::Contract;
 use model::hub::{ContractRef, Object, ObjectKey, WrongType};
 
-/// Why a step, or a part of it, did not come to an end.
+/// Reason why a step, or a part of it, did not complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The objects of a kind are not known yet: the step runs again when they are.
+pub enum StepError {
+    /// The objects of a kind are not known yet: the step is repeated when they are.
     #[error("{0} is not listed yet")]
     NotListed(GroupKind),
-    /// What the object's status or the log says; the step runs again after a while.
+    /// A failure for the status or the log; the step is retried later.
     #[error("{0}")]
     Failed(String),
 }
 
-impl From<WrongType> for Fault {
+impl From<WrongType> for StepError {
     fn from(error: WrongType) -> Self {
-        Fault::Failed(error.to_string())
+        StepError::Failed(error.to_string())
     }
 }
 
-impl Fault {
-    /// A failure with this text.
-    pub fn because(text: impl Into<String>) -> Self {
-        Fault::Failed(text.into())
+impl StepError {
+    /// A failure with a message.
+    pub fn failed(text: impl Into<String>) -> Self {
+        StepError::Failed(text.into())
     }
 }
 
-/// What a step may look at.
+/// The inputs of a step.
 #[derive(Debug)]
-pub struct Context<'a> {
-    objects: &'a Objects,
-    pub settings: &'a Settings,
+pub struct StepContext<'a> {
+    objects: &'a MachineCache,
+    pub settings: &'a MachineSettings,
     pub now: Moment,
-    /// Kinds that were asked for and are not listed.
+    /// Requested kinds that are not listed.
     needs: RefCell<BTreeSet<GroupKind>>,
 }
 
-impl<'a> Context<'a> {
-    /// Facts at a point in time.
-    pub fn new(objects: &'a Objects, settings: &'a Settings, now: Moment) -> Self {
-        Context { objects, settings, now, needs: RefCell::default() }
+impl<'a> StepContext<'a> {
+    /// A context at a point in time.
+    pub fn new(objects: &'a MachineCache, settings: &'a MachineSettings, now: Moment) -> Self {
+        StepContext { objects, settings, now, needs: RefCell::default() }
     }
 
-    /// The time that generated names follow from.
+    /// The time that seeds generated names.
     pub(super) fn time_of_names(&self) -> Moment {
         let began = self.settings.began.map_or(0, |began| began.seconds);
         Moment { seconds: self.now.seconds - began, nanos: self.now.nanos }
     }
 
-    /// The kinds that a step asked for and that are not listed.
+    /// The requested kinds that are not listed.
     pub(crate) fn into_needs(self) -> BTreeSet<GroupKind> {
         self.needs.into_inner()
     }
 
-    fn require(&self, kind: &GroupKind) -> Result<(), Fault> {
-        // There are no objects of an empty reference.
+    fn require(&self, kind: &GroupKind) -> Result<(), StepError> {
+        // An empty reference has no objects.
         if kind.kind.is_empty() || self.objects.is_listed(kind) {
             return Ok(());
         }
         self.needs.borrow_mut().insert(kind.clone());
-        Err(Fault::NotListed(kind.clone()))
+        Err(StepError::NotListed(kind.clone()))
     }
 
     /// One object of the management cluster.
     ///
     /// # Errors
     /// When the kind is not listed yet.
-    pub fn get(&self, kind: &GroupKind, key: &ObjectKey) -> Result<Option<Arc<Object>>, Fault> {
+    pub fn get(&self, kind: &GroupKind, key: &ObjectKey) -> Result<Option<Arc<Object>>, StepError> {
         self.require(kind)?;
         Ok(self.objects.get(&ObjectId::new(kind.clone(), key.clone())).cloned())
     }
@@ -83,26 +83,26 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// When the kind is not listed yet.
-    pub fn core(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<Arc<Object>>, Fault> {
+    pub fn core(&self, kind: &str, namespace: &str, name: &str) -> Result<Option<Arc<Object>>, StepError> {
         self.get(&GroupKind::core(kind), &ObjectKey::new(namespace, name))
     }
 
-    /// The object of a reference; nothing when the reference is empty.
+    /// The referenced object; `None` for an empty reference.
     ///
     /// # Errors
     /// When the kind is not listed yet.
-    pub fn referenced(&self, reference: &ContractRef, namespace: &str) -> Result<Option<Arc<Object>>, Fault> {
+    pub fn referenced(&self, reference: &ContractRef, namespace: &str) -> Result<Option<Arc<Object>>, StepError> {
         if !reference.is_defined() {
             return Ok(None);
         }
-        self.get(&GroupKind::to(reference), &ObjectKey::new(namespace, &*reference.name))
+        self.get(&GroupKind::for_reference(reference), &ObjectKey::new(namespace, &*reference.name))
     }
 
-    /// The objects of a kind that belong to a Cluster, by name.
+    /// The objects of a kind that belong to a Cluster, sorted by name.
     ///
     /// # Errors
     /// When the kind is not listed yet.
-    pub fn of_cluster(&self, kind: &GroupKind, cluster: &ObjectKey) -> Result<Vec<Arc<Object>>, Fault> {
+    pub fn of_cluster(&self, kind: &GroupKind, cluster: &ObjectKey) -> Result<Vec<Arc<Object>>, StepError> {
         self.require(kind)?;
         Ok(self.objects.of_cluster(kind, cluster))
     }
@@ -111,37 +111,37 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// When the kind is not listed yet.
-    pub fn in_namespace(&self, kind: &GroupKind, namespace: &str) -> Result<Vec<Arc<Object>>, Fault> {
+    pub fn in_namespace(&self, kind: &GroupKind, namespace: &str) -> Result<Vec<Arc<Object>>, StepError> {
         self.require(kind)?;
         Ok(self.objects.all(kind).filter(|object| object.namespace() == namespace).cloned().collect())
     }
 
-    /// What an object owns of a kind.
+    /// The objects of a kind with this owner.
     ///
     /// # Errors
     /// When the kind is not listed yet.
-    pub fn owned(&self, kind: &GroupKind, uid: &str) -> Result<Vec<Arc<Object>>, Fault> {
+    pub fn owned(&self, kind: &GroupKind, uid: &str) -> Result<Vec<Arc<Object>>, StepError> {
         self.require(kind)?;
         let ids = self.objects.owned_by(uid).filter(|id| id.kind == *kind);
         Ok(ids.filter_map(|id| self.objects.get(id).cloned()).collect())
     }
 
-    /// The contract that objects of a kind follow (CT-3.5); the newer one for kinds that are asked about before they are listed.
+    /// The contract of a kind's objects (CT-3.5); the newer one for kinds that are not listed yet.
     pub fn contract(&self, object: &Object) -> Contract {
-        self.objects.contract(&GroupKind::of(object)).unwrap_or(Contract::V1Beta2)
+        self.objects.contract(&GroupKind::for_object(object)).unwrap_or(Contract::V1Beta2)
     }
 
     /// The workload cluster of a Cluster, if it is connected.
-    pub fn workload(&self, cluster: &ObjectKey) -> Option<&'a Workload> {
+    pub fn workload(&self, cluster: &ObjectKey) -> Option<&'a WorkloadObjects> {
         self.objects.workload(cluster).filter(|workload| workload.is_reachable)
     }
 
-    /// Whether the workload cluster of a Cluster is reached by the Secret of its kubeconfig.
+    /// Whether the workload cluster is connected by the Secret of its kubeconfig.
     pub(super) fn is_followed(&self, cluster: &ObjectKey) -> bool {
         self.objects.workload(cluster).is_some_and(|workload| workload.is_followed)
     }
 
-    /// Why the workload cluster of a Cluster is not connected, if that is known.
+    /// The reason why the workload cluster is not connected, if known.
     pub(super) fn problem(&self, cluster: &ObjectKey) -> Option<&'a str> {
         self.objects.workload(cluster)?.problem.as_deref()
     }

@@ -1,13 +1,13 @@
-//! Where the objects of providers have what their contract asks for (CT-5.4). No other field of theirs is read (CT-1.7).
+//! Paths of the contract fields in provider objects (CT-5.4). No other fields are read (CT-1.7).
 
 use serde_json::Value;
 
-use super::context::{Context, Fault};
+use super::context::{StepContext, StepError};
 use super::fields::set;
 use model::hub::contract::Contract;
 use model::hub::{Object, condition};
 
-/// A flag that turns true once, and stays so.
+/// A flag that becomes true once and stays true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// Of an infrastructure cluster, machine or pool.
@@ -19,7 +19,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    /// Where it is; no other field is read for it (CT-20.3).
+    /// The path of the flag; no other field is read for it (CT-20.3).
     pub const fn path(self, contract: Contract) -> &'static str {
         match (self, contract) {
             (Flag::ControlPlaneInitialized, Contract::V1Beta1) => "status.initialized",
@@ -30,37 +30,37 @@ impl Flag {
         }
     }
 
-    /// Whether it is set; one that is missing is not.
+    /// Whether it is set; a missing flag is false.
     ///
     /// # Errors
-    /// When something else is in its place (CT-5.1).
-    pub(super) fn read(self, context: &Context<'_>, object: &Object) -> Result<bool, Fault> {
+    /// When it is not a boolean (CT-5.1).
+    pub(super) fn read(self, context: &StepContext<'_>, object: &Object) -> Result<bool, StepError> {
         let path = self.path(context.contract(object));
         match object.read(path)? {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(Fault::because(format!("{} {}: {path} is not a boolean", object.kind(), object.key()))),
+            Some(_) => Err(StepError::failed(format!("{} {}: {path} is not a boolean", object.kind(), object.key()))),
         }
     }
 
-    /// Whether the infrastructure of a pool is provisioned: by the flag of either contract, since Cluster API 1.14 reads `status.ready`
-    /// alone (CT-20.3).
+    /// Whether the infrastructure of a pool is provisioned: by the flag of either contract, since Cluster API 1.14
+    /// reads `status.ready` only (CT-20.3).
     ///
     /// # Errors
-    /// When something else is in the place of the flag of its contract.
-    pub(super) fn read_of_pool(context: &Context<'_>, object: &Object) -> Result<bool, Fault> {
+    /// When the flag of its contract is not a boolean.
+    pub(super) fn read_of_pool(context: &StepContext<'_>, object: &Object) -> Result<bool, StepError> {
         let is_set = |contract| object.at(Flag::Provisioned.path(contract)) == Some(&Value::Bool(true));
         Ok(Flag::Provisioned.read(context, object)? || is_set(Contract::V1Beta1) || is_set(Contract::V1Beta2))
     }
 
     /// Sets it.
-    pub(super) fn raise(self, context: &Context<'_>, object: &mut Object) {
+    pub(super) fn raise(self, context: &StepContext<'_>, object: &mut Object) {
         set(object, self.path(context.contract(object)), Value::Bool(true));
     }
 }
 
-/// What a provider reports as a failure that it does not recover from: reason and message. It is read in either contract (CT-5.5).
-/// Both are short enough for the fields of Machines and Clusters, with the name of the object before them (DEC-64).
+/// The terminal failure reported by a provider in either contract (CT-5.5): reason and message. Both fit the fields of
+/// Machines and Clusters with the object name as a prefix (DEC-64).
 pub(super) fn terminal_failure(object: &Object) -> Option<(String, String)> {
     let text = |path: &str, most| {
         condition::message(object.at(path).and_then(Value::as_str).unwrap_or_default(), most).into_owned()
@@ -69,8 +69,8 @@ pub(super) fn terminal_failure(object: &Object) -> Option<(String, String)> {
     (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
 }
 
-/// Whether an object has failed for good, which ends in the phase `Failed`: it reports a failure, and its contract has such
-/// failures. In the contract v1beta2 they have no effect (CT-6.7, CT-20.2, DEC-6).
-pub(super) fn has_failed(context: &Context<'_>, object: &Object) -> bool {
+/// Whether an object has failed permanently, which leads to the phase `Failed`: it reports a failure, and its contract
+/// has terminal failures. In the contract v1beta2 they have no effect (CT-6.7, CT-20.2, DEC-6).
+pub(super) fn has_failed(context: &StepContext<'_>, object: &Object) -> bool {
     context.contract(object) == Contract::V1Beta1 && terminal_failure(object).is_some()
 }

@@ -1,4 +1,4 @@
-//! Fields that steps read and write often: references, owners, finalizers, labels and times.
+//! Accessors for common fields: references, owners, finalizers, labels and times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,18 +7,21 @@ use core::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::context::{Context, Fault};
+use super::context::{StepContext, StepError};
 use super::objects::GroupKind;
 use golang::calendar::{Moment, SECOND};
 use model::hub::deletion_hold::is_pause;
 use model::hub::{ContractRef, GROUP, Object, ObjectKey, annotation, group_of, label};
 
-/// The text at a path; empty when there is none.
+/// Labels or annotations.
+pub(super) type TextMap = BTreeMap<String, String>;
+
+/// The string at a path; empty if absent.
 pub(super) fn text<'a>(object: &'a Object, path: &str) -> &'a str {
     object.at(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The flag at a path; false when there is none.
+/// The boolean at a path; false if absent.
 pub(super) fn flag(object: &Object, path: &str) -> bool {
     object.at(path).and_then(Value::as_bool).unwrap_or_default()
 }
@@ -28,12 +31,12 @@ pub(super) fn number(object: &Object, path: &str) -> Option<i64> {
     object.at(path).and_then(Value::as_i64)
 }
 
-/// The list at a path; empty when there is none.
+/// The list at a path; empty if absent.
 pub(super) fn items<'a>(object: &'a Object, path: &str) -> &'a [Value] {
     object.at(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The texts of the map at a path, such as labels.
+/// The map of strings at a path, such as labels.
 pub(super) fn texts(object: &Object, path: &str) -> BTreeMap<String, String> {
     object.texts(path).unwrap_or_default()
 }
@@ -45,39 +48,39 @@ pub(super) fn reference(object: &Object, path: &str) -> ContractRef {
     ContractRef { api_group: read("apiGroup"), kind: read("kind"), name: read("name") }
 }
 
-/// A reference as it stands in an object.
+/// A reference as a value.
 pub(super) fn reference_value(reference: &ContractRef) -> Value {
     json!({"apiGroup": reference.api_group, "kind": reference.kind, "name": reference.name})
 }
 
-/// The point in time at a path.
+/// The time at a path.
 pub(super) fn time(object: &Object, path: &str) -> Option<Moment> {
-    Moment::read(text(object, path))
+    Moment::parse(text(object, path))
 }
 
-/// When an object was made.
+/// The creation time of an object.
 pub(super) fn created(object: &Object) -> Option<Moment> {
     time(object, "metadata.creationTimestamp")
 }
 
-/// A point in time as objects have it.
+/// A time as a value.
 pub(super) fn stamp(now: Moment) -> Value {
     Value::String(Moment { nanos: 0, ..now }.to_string())
 }
 
-/// How much is left of a time that began at a point; nothing when it is over.
+/// The remaining part of a period; `None` when it is over.
 pub(super) fn remaining(begun: Moment, lasts: Duration, now: Moment) -> Option<Duration> {
     let elapsed =
         now.since(begun).and_then(|nanos| u64::try_from(nanos).ok()).map_or(Duration::ZERO, Duration::from_nanos);
     lasts.checked_sub(elapsed).filter(|left| !left.is_zero())
 }
 
-/// The point in time so much later.
+/// The time plus a duration.
 pub fn later(time: Moment, by: Duration) -> Moment {
     time.plus(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX)).unwrap_or(time)
 }
 
-/// The seconds from one point to another; none are negative.
+/// Seconds between two times, at least zero.
 pub(super) fn seconds_between(from: Moment, to: Moment) -> i64 {
     to.since(from).map_or(0, |nanos| nanos / SECOND).max(0)
 }
@@ -95,13 +98,13 @@ pub fn cluster_key(object: &Object) -> Option<ObjectKey> {
 ///
 /// # Errors
 /// When Clusters are not listed yet.
-pub(super) fn cluster_of(context: &Context<'_>, object: &Object) -> Result<Option<Arc<Object>>, Fault> {
+pub(super) fn cluster_of(context: &StepContext<'_>, object: &Object) -> Result<Option<Arc<Object>>, StepError> {
     let Some(key) = cluster_key(object) else { return Ok(None) };
     context.get(&GroupKind::core("Cluster"), &key)
 }
 
-/// Why controllers leave an object alone (CT-15.12): the causes, joined; `None` when nothing pauses it. The hold on the deletion of a
-/// Cluster is for other controllers: ours wait for `ok-to-delete` (DEC-56).
+/// Reasons why an object is paused (CT-15.12), joined; `None` if it is not. A hold on the deletion of a Cluster pauses
+/// other controllers only: ours wait for `ok-to-delete` (DEC-56).
 pub(super) fn paused(cluster: &Object, object: &Object) -> Option<String> {
     let by_cluster = flag(cluster, "spec.paused").then(|| "Cluster spec.paused is set to true".to_owned());
     let has_annotation = object.annotation(annotation::PAUSED).is_some_and(is_pause);
@@ -115,7 +118,7 @@ pub(super) fn has_finalizer(object: &Object, name: &str) -> bool {
     items(object, "metadata.finalizers").iter().any(|one| one == name)
 }
 
-/// Adds a finalizer, unless the object has it or is being deleted (MA-1.8); says whether it did.
+/// Adds a finalizer, unless the object has it or is being deleted (MA-1.8); returns whether it did.
 pub(super) fn add_finalizer(object: &mut Object, name: &str) -> bool {
     if object.is_being_deleted() || has_finalizer(object, name) {
         return false;
@@ -124,7 +127,7 @@ pub(super) fn add_finalizer(object: &mut Object, name: &str) -> bool {
     true
 }
 
-/// Takes a finalizer away.
+/// Removes a finalizer.
 pub(super) fn remove_finalizer(object: &mut Object, name: &str) {
     if !has_finalizer(object, name) {
         return;
@@ -136,7 +139,7 @@ pub(super) fn remove_finalizer(object: &mut Object, name: &str) {
     }
 }
 
-/// An entry of `metadata.ownerReferences` (CT-15.1): a controller, or a plain owner.
+/// An owner reference (CT-15.1), with or without `controller`.
 pub(super) fn owner(object: &Object, is_controller: bool) -> Value {
     let mut owner = json!({
         "apiVersion": object.api_version(),
@@ -156,23 +159,23 @@ pub(super) fn owners(object: &Object) -> &[Value] {
     items(object, "metadata.ownerReferences")
 }
 
-/// The owner that controls an object.
+/// The controlling owner of an object.
 pub(super) fn controller(object: &Object) -> Option<&Value> {
     owners(object).iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
 }
 
-/// Whether an owner reference is to an object of a kind, in any version (CT-15.2).
+/// Whether an owner reference refers to a kind, in any version (CT-15.2).
 pub(super) fn is_of_kind(owner: &Value, kind: &GroupKind) -> bool {
     let member = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
     group_of(member("apiVersion")) == &*kind.group && member("kind") == &*kind.kind
 }
 
-/// Whether an owner reference is to this object, in any version (CT-15.2).
+/// Whether an owner reference refers to this object, in any version (CT-15.2).
 pub(super) fn is_to(owner: &Value, object: &Object) -> bool {
-    is_of_kind(owner, &GroupKind::of(object)) && owner.get("name").is_some_and(|name| name == object.name())
+    is_of_kind(owner, &GroupKind::for_object(object)) && owner.get("name").is_some_and(|name| name == object.name())
 }
 
-/// Whether an object has an owner reference to this very object, in the version in which it is read (CT-15.2).
+/// Whether an object has an owner reference to this object in exactly its version (CT-15.2).
 pub(super) fn has_owner(object: &Object, owner: &Object) -> bool {
     let is_same = |entry: &Value, name: &str, wanted: &str| entry.get(name).is_some_and(|value| value == wanted);
     owners(object).iter().any(|entry| {
@@ -180,13 +183,13 @@ pub(super) fn has_owner(object: &Object, owner: &Object) -> bool {
     })
 }
 
-/// The name of the owner of a kind of Cluster API.
+/// The name of the owner of a Cluster API kind.
 pub fn owner_name<'a>(object: &'a Object, kind: &str) -> Option<&'a str> {
     let kind = GroupKind::new(GROUP, kind);
     owners(object).iter().find(|owner| is_of_kind(owner, &kind))?.get("name")?.as_str()
 }
 
-/// Puts an owner reference in the place of the one to the same object, or at the end.
+/// Replaces the owner reference to the same object, or appends it.
 pub(super) fn set_owner(object: &mut Object, new: Value, to: &Object) {
     if owners(object).iter().find(|owner| is_to(owner, to)) == Some(&new) {
         return;
@@ -198,7 +201,7 @@ pub(super) fn set_owner(object: &mut Object, new: Value, to: &Object) {
     }
 }
 
-/// The list at `parent.name`, made where it is missing.
+/// The list at `parent.name`, created if absent.
 pub(super) fn list_mut<'a>(object: &'a mut Object, parent: &str, name: &str) -> &'a mut Vec<Value> {
     let members = map_mut(object, parent);
     let list = members.entry(name).or_insert_with(|| json!([]));
@@ -208,7 +211,7 @@ pub(super) fn list_mut<'a>(object: &'a mut Object, parent: &str, name: &str) -> 
     list.as_array_mut().unwrap_or_else(|| unreachable!("it was just made a list"))
 }
 
-/// The members at a path, made where they are missing; something else on the way is replaced.
+/// The members at a path, created if absent; other values on the path are replaced.
 pub(super) fn map_mut<'a>(object: &'a mut Object, path: &str) -> &'a mut Map<String, Value> {
     let mut here = object.members_mut();
     for name in path.split('.').filter(|name| !name.is_empty()) {
@@ -221,7 +224,7 @@ pub(super) fn map_mut<'a>(object: &'a mut Object, path: &str) -> &'a mut Map<Str
     here
 }
 
-/// Puts a value at a path; `null` takes away what is there.
+/// Sets the value at a path; `null` removes it.
 pub(super) fn set(object: &mut Object, path: &str, value: Value) {
     if value.is_null() {
         object.remove(path);
@@ -234,7 +237,7 @@ pub(super) fn set(object: &mut Object, path: &str, value: Value) {
     map_mut(object, parents).insert(last.to_owned(), value);
 }
 
-/// Puts a text into the map at a path, such as labels: its names may have dots.
+/// Sets an entry of the map at a path, such as labels: its keys may contain dots.
 pub(super) fn set_text(object: &mut Object, path: &str, name: &str, text: &str) {
     if object.at(path).and_then(|members| members.get(name)).is_some_and(|known| known == text) {
         return;
@@ -242,7 +245,7 @@ pub(super) fn set_text(object: &mut Object, path: &str, name: &str, text: &str) 
     map_mut(object, path).insert(name.to_owned(), json!(text));
 }
 
-/// Takes a text out of the map at a path.
+/// Removes an entry of the map at a path.
 pub(super) fn remove_text(object: &mut Object, path: &str, name: &str) {
     if object.at(path).is_some_and(|members| members.get(name).is_some()) {
         map_mut(object, path).remove(name);

@@ -1,4 +1,4 @@
-//! Annotations of Machines that hold their deletion (MA-9.5, MA-9.9).
+//! Annotations of Machines that block their deletion (MA-9.5, MA-9.9).
 
 use serde_json::Value;
 
@@ -6,37 +6,37 @@ use super::conditions;
 use super::fields::text;
 use model::hub::Object;
 
-/// The beginning of annotations that hold a deletion before the drain.
+/// Prefix of annotations that block a deletion before the drain.
 pub(super) const PRE_DRAIN: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
-/// The beginning of annotations that hold a deletion before the infrastructure is deleted.
+/// Prefix of annotations that block a deletion before the infrastructure is deleted.
 pub(super) const PRE_TERMINATE: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
-/// The hook that a KubeadmControlPlane sets and removes (CT-10.21).
+/// The hook of a KubeadmControlPlane, which it removes itself (CT-10.21).
 pub const CLEANUP: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup";
-/// The reasons of the condition `Deleting` while hooks hold.
+/// Reasons of the condition `Deleting` while hooks block.
 pub(super) const PRE_DRAIN_WAITS: &str = "WaitingForPreDrainHook";
 pub(super) const PRE_TERMINATE_WAITS: &str = "WaitingForPreTerminateHook";
-/// Since when hooks hold.
+/// Start times of the hooks.
 pub(super) const PRE_DRAIN_START: &str = "status.deletion.waitForPreDrainHookStartTime";
 pub(super) const PRE_TERMINATE_START: &str = "status.deletion.waitForPreTerminateHookStartTime";
 
-/// The annotations of a Machine that begin with `prefix`.
+/// The annotations of a Machine with the prefix `prefix`.
 pub(super) fn hooks<'a>(machine: &'a Object, prefix: &'static str) -> impl Iterator<Item = &'a str> {
     let annotations = machine.at("metadata.annotations").and_then(Value::as_object);
     annotations.into_iter().flatten().map(|(name, _)| &**name).filter(move |name| name.starts_with(prefix))
 }
 
-/// A hook that holds the deletion of a Machine now.
+/// A hook that currently blocks the deletion of a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldingHook<'a> {
     /// The annotation.
     pub annotation: &'a str,
     /// The value of the annotation, by convention the name of the controller that removes it.
     pub controller: &'a str,
-    /// When it began to hold; empty if the Machine does not say.
+    /// Start time of the block; empty if unknown.
     pub since: &'a str,
 }
 
-/// The hook that holds the deletion of a Machine now. One that its provider removes by itself comes after all others.
+/// The hook that currently blocks the deletion of a Machine. Hooks that the provider removes itself come last.
 pub fn holding(machine: &Object) -> Option<HoldingHook<'_>> {
     let waits = conditions::reason(machine, "Deleting");
     let (prefix, start) = match &*waits {

@@ -1,41 +1,40 @@
-//! Generated names: their ends follow from what they are for and from the time, so that the same input gives the same names
-//! (MA-30.6).
+//! Generated names: suffixes follow from purpose and time, so that the same input gives the same names (MA-30.6).
 
 use serde_json::Value;
 
-use super::context::{Context, Fault};
+use super::context::{StepContext, StepError};
 use super::objects::GroupKind;
 use golang::calendar::Moment;
 use golang::fnv;
-use model::hub::names::{LENGTH, end_of};
-use model::hub::{Named, Object, ObjectKey, default_name, label, name_from};
+use model::hub::names::{LENGTH, suffix_from_hash};
+use model::hub::{NameSubject, Object, ObjectKey, default_name, label, name_from};
 
-/// The end of a name of the object that is number `number` of those that `owner` makes at a time (CT-14.3).
-pub(super) fn end(owner: &Object, purpose: &str, number: usize, now: Moment) -> String {
+/// The suffix of the object with index `number` among those that `owner` creates at a time (CT-14.3).
+pub(super) fn name_suffix(owner: &Object, purpose: &str, number: usize, now: Moment) -> String {
     let text = format!("{}/{purpose}/{number}/{}/{}", owner.uid(), now.seconds, now.nanos);
-    let end = end_of(hash(&text));
+    let end = suffix_from_hash(hash(&text));
     debug_assert_eq!(end.len(), LENGTH, "every end is equally long");
     end
 }
 
-/// How many names are tried until one is free.
+/// Maximum number of attempts to find an unused name.
 pub(super) const ATTEMPTS: usize = 10;
 
-/// A free name for a Machine of a MachineSet or a control plane: by the template at `path` of the owner, else that of the owner with
-/// random characters (MA-15.9).
+/// An unused name for a Machine of a MachineSet or control plane: by the template at `path` of the owner, else its name
+/// with a random suffix (MA-15.9).
 ///
 /// # Errors
-/// When the template cannot be rendered, or gives no free name.
-pub(super) fn of_machine(
-    context: &Context<'_>,
+/// When the template cannot be rendered, or gives no unused name.
+pub(super) fn machine_name(
+    context: &StepContext<'_>,
     owner: &Object,
-    named: Named<'_>,
+    named: NameSubject<'_>,
     path: &str,
     mut end: impl FnMut() -> String,
-) -> Result<String, Fault> {
+) -> Result<String, StepError> {
     let cluster = owner.label(label::CLUSTER_NAME).unwrap_or_default();
     let cluster = owner.at("spec.clusterName").and_then(Value::as_str).unwrap_or(cluster);
-    let failed = |why: &str| Fault::because(format!("{} {}: {why}", owner.kind(), owner.key()));
+    let failed = |why: &str| StepError::failed(format!("{} {}: {why}", owner.kind(), owner.key()));
     for _ in 0..ATTEMPTS {
         let name = match owner.at(path).and_then(Value::as_str).unwrap_or_default() {
             "" => default_name(cluster, named, &mut end),
@@ -50,19 +49,19 @@ pub(super) fn of_machine(
     Err(failed("found no free name for a Machine"))
 }
 
-/// A fraction from 0 to 1 that follows from a text, for delays that differ.
+/// A fraction from 0 to 1 derived from a text, for varying delays.
 pub(super) fn fraction(text: &str) -> f64 {
     f64::from(u32::try_from(hash(text) >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
-/// FNV-1a, 64 bits, with its bits mixed once more, since similar texts have similar ends otherwise.
+/// FNV-1a with 64 bits and a final mix, since similar texts would have similar suffixes otherwise.
 fn hash(text: &str) -> u64 {
     let hash = fnv::hash64(text.bytes());
     let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 33)
 }
 
-/// FNV-1a of a text, 32 bits, as the hash in the label of a MachineSet (MA-21.6).
+/// FNV-1a with 32 bits, as in the label of a MachineSet (MA-21.6).
 pub(super) fn short_hash(text: &str) -> u32 {
     fnv::hash32(text.bytes())
 }
@@ -80,10 +79,10 @@ mod tests {
         let owner = Object::try_from(json!({"metadata": {"uid": "u"}})).unwrap();
         let now = Moment { seconds: 1, nanos: 0 };
         let ends: std::collections::BTreeSet<String> =
-            (0..100).map(|number| end(&owner, "machine", number, now)).collect();
+            (0..100).map(|number| name_suffix(&owner, "machine", number, now)).collect();
         assert_eq!(ends.len(), 100, "they differ");
         assert!(ends.iter().all(|end| end.len() == 5 && end.bytes().all(|byte| ALPHABET.contains(&byte))), "{ends:?}");
-        assert_eq!(end(&owner, "machine", 7, now), end(&owner, "machine", 7, now));
-        assert_ne!(end(&owner, "machine", 7, now), end(&owner, "set", 7, now));
+        assert_eq!(name_suffix(&owner, "machine", 7, now), name_suffix(&owner, "machine", 7, now));
+        assert_ne!(name_suffix(&owner, "machine", 7, now), name_suffix(&owner, "set", 7, now));
     }
 }

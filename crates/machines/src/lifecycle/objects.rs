@@ -1,4 +1,4 @@
-//! The objects that steps look at: those of the management cluster by kind, and those of workload clusters.
+//! Objects for steps: those of the management cluster by kind, and those of workload clusters.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use model::hub::contract::Contract;
 use model::hub::{ContractRef, GROUP, Object, ObjectKey, label};
 
-/// A kind of objects, in all versions in which they are read.
+/// Group and kind of an object, regardless of its version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind {
     /// Empty for the core group.
@@ -29,12 +29,12 @@ impl GroupKind {
     }
 
     /// The kind of an object.
-    pub fn of(object: &Object) -> Self {
+    pub fn for_object(object: &Object) -> Self {
         GroupKind::new(object.group(), object.kind())
     }
 
     /// The kind of a reference.
-    pub fn to(reference: &ContractRef) -> Self {
+    pub fn for_reference(reference: &ContractRef) -> Self {
         GroupKind::new(&reference.api_group, &reference.kind)
     }
 
@@ -50,10 +50,10 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// Names an object among all.
+/// Identifies an object in the management cluster or a workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
-    /// The Cluster in whose workload cluster the object is; `None` for the management cluster.
+    /// The Cluster whose workload cluster contains the object; `None` for the management cluster.
     pub workload: Option<ObjectKey>,
     pub kind: GroupKind,
     pub key: ObjectKey,
@@ -65,9 +65,9 @@ impl ObjectId {
         ObjectId { workload: None, kind, key }
     }
 
-    /// The object itself, in the management cluster.
-    pub fn of(object: &Object) -> Self {
-        ObjectId::new(GroupKind::of(object), object.key())
+    /// An object of the management cluster.
+    pub fn for_object(object: &Object) -> Self {
+        ObjectId::new(GroupKind::for_object(object), object.key())
     }
 
     /// An object of Cluster API itself.
@@ -85,40 +85,40 @@ impl fmt::Display for ObjectId {
 
 /// The objects of one kind.
 #[derive(Clone, Debug, Default)]
-struct Collection {
-    /// Whether all objects of the kind are here.
+struct KindObjects {
+    /// Whether all objects of the kind are present.
     is_listed: bool,
-    /// Which contract the version follows in which they are read; `None` for kinds without one.
+    /// The contract of the version in which they are read; `None` for kinds without one.
     contract: Option<Contract>,
     objects: BTreeMap<ObjectKey, Arc<Object>>,
-    /// Objects by the Cluster that their label names, and by name.
+    /// Objects by the Cluster in their label, and by name.
     by_cluster: HashMap<ObjectKey, BTreeMap<String, Arc<Object>>>,
 }
 
-/// A workload cluster.
+/// The objects of a workload cluster.
 #[derive(Clone, Debug, Default)]
-pub struct Workload {
-    /// Whether its API server answers.
+pub struct WorkloadObjects {
+    /// Whether its API server responds.
     pub is_reachable: bool,
-    /// Whether it is reached by the Secret `<cluster>-kubeconfig` because another controller runs its control plane (MA-2.6).
+    /// Whether it is connected by the Secret `<cluster>-kubeconfig` because its control plane is external (MA-2.6).
     pub is_followed: bool,
-    /// Why it is not connected, if that is known.
+    /// The reason why it is not connected, if known.
     pub problem: Option<String>,
     kinds: BTreeMap<GroupKind, BTreeMap<ObjectKey, Arc<Object>>>,
-    nodes: Nodes,
-    /// Why Pods were not evicted the last time (MA-10.6).
+    nodes: NodeIndex,
+    /// Reasons of the last refused evictions of Pods (MA-10.6).
     refusals: BTreeMap<ObjectKey, String>,
 }
 
-/// The Nodes of a workload cluster, which the steps of all its Machines look up.
+/// The Nodes of a workload cluster, indexed for the steps of its Machines.
 #[derive(Clone, Debug, Default)]
-struct Nodes {
+struct NodeIndex {
     by_name: HashMap<String, Arc<Object>>,
-    /// Names by provider id.
+    /// Names by provider ID.
     by_provider_id: HashMap<String, BTreeSet<String>>,
 }
 
-impl Nodes {
+impl NodeIndex {
     fn put(&mut self, name: &str, node: &Arc<Object>) {
         let before = self.by_name.get(name).map(|known| provider_id(known));
         if before != Some(provider_id(node)) {
@@ -139,7 +139,7 @@ impl Nodes {
     }
 }
 
-/// `spec.providerID` of a Node; empty when there is none.
+/// `spec.providerID` of a Node; empty if absent.
 fn provider_id(node: &Object) -> &str {
     node.at("spec.providerID").and_then(Value::as_str).unwrap_or_default()
 }
@@ -148,13 +148,13 @@ fn is_node(kind: &GroupKind) -> bool {
     (&*kind.group, &*kind.kind) == ("", "Node")
 }
 
-impl Workload {
-    /// Why the eviction of a Pod was refused the last time.
+impl WorkloadObjects {
+    /// The reason of the last refused eviction of a Pod.
     pub fn refusal(&self, pod: &ObjectKey) -> Option<&str> {
         self.refusals.get(pod).map(String::as_str)
     }
 
-    /// The objects of a kind, by namespace and name.
+    /// The objects of a kind, sorted by namespace and name.
     pub fn all(&self, kind: &GroupKind) -> impl Iterator<Item = &Arc<Object>> {
         self.kinds.get(kind).into_iter().flat_map(BTreeMap::values)
     }
@@ -169,7 +169,7 @@ impl Workload {
         self.nodes.by_name.get(name)
     }
 
-    /// The Nodes with exactly this provider id, by name (MA-8.3).
+    /// The Nodes with exactly this provider ID, sorted by name (MA-8.3).
     pub(crate) fn nodes_with_provider_id<'a>(&'a self, id: &str) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
         self.nodes.by_provider_id.get(id).into_iter().flatten().filter_map(|name| self.node(name))
     }
@@ -192,29 +192,29 @@ impl Workload {
     }
 }
 
-/// What there is.
+/// The known objects.
 #[derive(Clone, Debug, Default)]
-pub struct Objects {
-    kinds: HashMap<GroupKind, Collection>,
-    workloads: BTreeMap<ObjectKey, Workload>,
-    /// What an object with this uid owns.
+pub struct MachineCache {
+    kinds: HashMap<GroupKind, KindObjects>,
+    workloads: BTreeMap<ObjectKey, WorkloadObjects>,
+    /// Identities of owned objects, by uid of the owner.
     owned: HashMap<String, BTreeSet<ObjectId>>,
 }
 
-impl Objects {
-    /// From now on all objects of the kind are here, and absent ones do not exist.
+impl MachineCache {
+    /// Marks a kind as listed: absent objects do not exist.
     pub fn set_listed(&mut self, kind: &GroupKind, contract: Option<Contract>) {
         let collection = self.kinds.entry(kind.clone()).or_default();
         collection.is_listed = true;
         collection.contract = contract;
     }
 
-    /// Whether all objects of a kind are here.
+    /// Whether a kind is listed.
     pub fn is_listed(&self, kind: &GroupKind) -> bool {
         self.kinds.get(kind).is_some_and(|collection| collection.is_listed)
     }
 
-    /// The contract that the objects of a kind follow.
+    /// The contract of the objects of a kind.
     pub fn contract(&self, kind: &GroupKind) -> Option<Contract> {
         self.kinds.get(kind)?.contract
     }
@@ -227,56 +227,56 @@ impl Objects {
         }
     }
 
-    /// The objects of a kind, by namespace and name.
+    /// The objects of a kind, sorted by namespace and name.
     pub fn all(&self, kind: &GroupKind) -> impl Iterator<Item = &Arc<Object>> {
         self.kinds.get(kind).into_iter().flat_map(|collection| collection.objects.values())
     }
 
-    /// The kinds of which there is something.
+    /// Kinds with objects.
     pub fn kinds(&self) -> impl Iterator<Item = &GroupKind> {
         self.kinds.keys()
     }
 
-    /// The objects of a kind whose label names a Cluster, by name.
+    /// The objects of a kind with the label of a Cluster, sorted by name.
     pub fn of_cluster(&self, kind: &GroupKind, cluster: &ObjectKey) -> Vec<Arc<Object>> {
         let Some(collection) = self.kinds.get(kind) else { return Vec::new() };
         collection.by_cluster.get(cluster).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Every object of the management cluster whose label names a Cluster.
+    /// All objects of the management cluster with the label of a Cluster.
     pub fn everything_of(&self, cluster: &ObjectKey) -> Vec<Arc<Object>> {
         let mut kinds: Vec<&GroupKind> = self.kinds.keys().collect();
         kinds.sort();
         kinds.into_iter().flat_map(|kind| self.of_cluster(kind, cluster)).collect()
     }
 
-    /// What an object owns, in the order of kinds and names.
+    /// The objects with this owner, sorted by kind and name.
     pub fn owned_by<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a ObjectId> + use<'a> {
         self.owned.get(uid).into_iter().flatten()
     }
 
-    /// A workload cluster, as far as it is known.
-    pub fn workload(&self, cluster: &ObjectKey) -> Option<&Workload> {
+    /// The workload cluster, if known.
+    pub fn workload(&self, cluster: &ObjectKey) -> Option<&WorkloadObjects> {
         self.workloads.get(cluster)
     }
 
-    /// The same, to change it.
-    pub fn workload_mut(&mut self, cluster: &ObjectKey) -> &mut Workload {
+    /// The workload cluster, mutable.
+    pub fn workload_mut(&mut self, cluster: &ObjectKey) -> &mut WorkloadObjects {
         self.workloads.entry(cluster.clone()).or_default()
     }
 
-    /// Forgets what is in a workload cluster that is followed, because its API server is not connected.
+    /// Removes the objects of a connected workload cluster whose API server is unavailable.
     pub fn disconnect(&mut self, cluster: &ObjectKey, problem: Option<String>) {
-        let followed = Workload { is_followed: true, problem, ..Workload::default() };
+        let followed = WorkloadObjects { is_followed: true, problem, ..WorkloadObjects::default() };
         self.workloads.insert(cluster.clone(), followed);
     }
 
-    /// Forgets a workload cluster with everything in it.
+    /// Removes a workload cluster with all objects.
     pub fn forget_workload(&mut self, cluster: &ObjectKey) {
         self.workloads.remove(cluster);
     }
 
-    /// Takes an object in; returns the one that was there before.
+    /// Stores an object; returns its previous state.
     pub fn put(&mut self, id: &ObjectId, object: Arc<Object>) -> Option<Arc<Object>> {
         if let Some(cluster) = &id.workload {
             return self.workload_mut(cluster).put(id, object);
@@ -293,7 +293,7 @@ impl Objects {
         before
     }
 
-    /// Notes what came of the eviction of a Pod that is there: nothing, or the reason why it was refused (MA-10.6).
+    /// Records the result of evicting an existing Pod: success, or the reason of a refusal (MA-10.6).
     pub fn note_eviction(&mut self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
         let workload = self.workload_mut(cluster);
         match refusal.filter(|_| workload.get(&GroupKind::new("", "Pod"), pod).is_some()) {
@@ -302,7 +302,7 @@ impl Objects {
         };
     }
 
-    /// Takes an object out, and returns it.
+    /// Removes an object, and returns it.
     pub fn remove(&mut self, id: &ObjectId) -> Option<Arc<Object>> {
         if let Some(cluster) = &id.workload {
             return self.workloads.get_mut(cluster)?.remove(id);
@@ -345,12 +345,12 @@ impl Objects {
     }
 }
 
-/// Whether two states of an object have the same owners and name the same Cluster.
+/// Whether two states of an object have the same owners and Cluster.
 fn belong_to_the_same(before: &Object, after: &Object) -> bool {
     before.label(label::CLUSTER_NAME) == after.label(label::CLUSTER_NAME) && owner_uids(before).eq(owner_uids(after))
 }
 
-/// The Cluster that the label of an object names.
+/// The Cluster in the label of an object.
 pub fn cluster_of(object: &Object) -> Option<ObjectKey> {
     Some(ObjectKey::new(object.namespace(), object.label(label::CLUSTER_NAME)?))
 }
@@ -374,10 +374,10 @@ mod tests {
         let node = |name: &str, provider: Option<&str>| {
             let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider}});
             let object = Object::try_from(object).unwrap();
-            (ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&object) }, Arc::new(object))
+            (ObjectId { workload: Some(cluster.clone()), ..ObjectId::for_object(&object) }, Arc::new(object))
         };
-        let mut objects = Objects::default();
-        let found = |objects: &Objects, provider: &str| -> Vec<String> {
+        let mut objects = MachineCache::default();
+        let found = |objects: &MachineCache, provider: &str| -> Vec<String> {
             let workload = objects.workload(&cluster).unwrap();
             workload.nodes_with_provider_id(provider).map(|node| node.name().to_owned()).collect()
         };
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(objects.workload(&cluster).unwrap().node("a"), None);
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "namespace": "x"}});
         let pod = Object::try_from(pod).unwrap();
-        objects.remove(&ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&pod) });
+        objects.remove(&ObjectId { workload: Some(cluster.clone()), ..ObjectId::for_object(&pod) });
         assert_eq!(found(&objects, "x"), ["b"], "a Pod of the same name is no Node");
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller chooses: how long things take, what fails, and who looks after which kinds.
+//! Settings of the caller: delays, injected failures, and kinds with external controllers.
 
 use std::collections::BTreeSet;
 
@@ -12,77 +12,77 @@ use golang::calendar::{Moment, go_duration};
 use golang::yaml;
 use model::hub::{ObjectKey, type_of};
 
-/// What steps are told besides the objects.
+/// Inputs of steps besides objects.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct MachineSettings {
     pub timings: Timings,
-    /// The names of timings that win over those that objects have for themselves.
+    /// Names of timings that override those in the specs of objects.
     pub fixed: BTreeSet<String>,
-    /// What fails although nothing is wrong.
+    /// Injected failures.
     pub failures: Vec<InjectedFailure>,
-    /// Kinds that other controllers look after: `Kind` or `Kind.group`.
+    /// Kinds with an external controller: `Kind` or `Kind.group`.
     pub external: BTreeSet<String>,
-    pub provides: Provides,
-    /// Whether infrastructure that another controller manages (CT-6.8) is played as well: no other controller is there.
+    pub provides: ProvidedKinds,
+    /// Whether externally managed infrastructure (CT-6.8) is simulated as well, because no other controller exists.
     pub plays_managed: bool,
-    /// Where the API servers of workload clusters of the embedded provider are reached.
-    pub endpoint: Endpoint,
-    /// Whether extensions are called before a Cluster with a topology is deleted; the topology controller notes on the Cluster
-    /// when they agree (MA-27.15).
+    /// Address of the API servers of workload clusters of the embedded provider.
+    pub endpoint: ServerAddress,
+    /// Whether extensions are called before a Cluster with a topology is deleted; the topology controller annotates the
+    /// Cluster when they agree (MA-27.15).
     pub runtime_hooks: bool,
-    /// From when the times count that generated names follow from; `None` for the beginning of Unix time.
+    /// Epoch of the times that seed generated names; `None` for the Unix epoch.
     pub began: Option<Moment>,
 }
 
-/// What the groups of the embedded provider end in.
+/// Suffix of the groups of the embedded provider.
 const EMBEDDED: &str = ".topologist.dev";
 
-impl Default for Settings {
+impl Default for MachineSettings {
     fn default() -> Self {
-        Settings {
+        MachineSettings {
             timings: Timings::default(),
             fixed: BTreeSet::new(),
             failures: Vec::new(),
             external: BTreeSet::new(),
-            provides: Provides::Everything,
+            provides: ProvidedKinds::Everything,
             plays_managed: false,
-            endpoint: Endpoint { host: "127.0.0.1".to_owned(), port: 6443 },
+            endpoint: ServerAddress { host: "127.0.0.1".to_owned(), port: 6443 },
             runtime_hooks: true,
             began: None,
         }
     }
 }
 
-impl Settings {
-    /// Whether another controller reconciles a kind.
+impl MachineSettings {
+    /// Whether a kind has an external controller.
     pub fn is_external(&self, kind: &GroupKind) -> bool {
         self.external.contains(&*kind.kind) || self.external.contains(&kind.to_string())
     }
 
-    /// Whether the steps play the provider of a kind.
+    /// Whether the steps simulate the provider of a kind.
     pub(super) fn plays(&self, kind: &GroupKind) -> bool {
-        let is_provided = self.provides == Provides::Everything || kind.group.ends_with(EMBEDDED);
+        let is_provided = self.provides == ProvidedKinds::Everything || kind.group.ends_with(EMBEDDED);
         is_provided && !self.is_external(kind)
     }
 }
 
-/// Which kinds of providers the steps look after, besides those of Cluster API itself.
+/// Provider kinds that the steps reconcile, besides those of Cluster API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provides {
-    /// All kinds: no other controllers are there.
+pub enum ProvidedKinds {
+    /// All kinds: there are no other controllers.
     Everything,
-    /// The kinds of the embedded provider alone.
+    /// Kinds of the embedded provider only.
     Embedded,
 }
 
-/// Where an API server is reached.
+/// Address of an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct ServerAddress {
     pub host: String,
     pub port: u16,
 }
 
-/// How long the parts of a rollout take. An object of the embedded provider may say otherwise for itself.
+/// Delays of the parts of a rollout. Objects of the embedded provider may override them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timings {
@@ -110,13 +110,13 @@ pub struct Timings {
     /// Until a control plane without machines is at another version.
     #[serde(deserialize_with = "duration")]
     pub control_plane: Duration,
-    /// How long a drain takes besides the eviction of Pods.
+    /// Duration of a drain besides evictions.
     #[serde(deserialize_with = "duration")]
     pub drain: Duration,
     /// Until deleted infrastructure is gone.
     #[serde(deserialize_with = "duration")]
     pub deletion: Duration,
-    /// What controllers take for one machine, besides the other times: the sum of their requests and queues.
+    /// Total time of controllers for one machine: requests and queues.
     #[serde(deserialize_with = "duration")]
     pub controllers: Duration,
 }
@@ -141,7 +141,7 @@ impl Default for Timings {
 }
 
 impl Timings {
-    /// A tenth of the default times, for those who watch.
+    /// A tenth of the default times, for demonstrations.
     pub fn quick() -> Self {
         let Timings {
             cluster,
@@ -171,7 +171,7 @@ impl Timings {
         }
     }
 
-    /// Nothing takes any time.
+    /// All delays zero.
     pub const NONE: Timings = Timings {
         cluster: Duration::ZERO,
         infrastructure: Duration::ZERO,
@@ -187,19 +187,19 @@ impl Timings {
     };
 }
 
-/// A failure that is asked for.
+/// An injected failure.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InjectedFailure {
-    /// The name of the Cluster, with or without its namespace; all of them without one.
+    /// Name of the Cluster, with or without namespace; `None` for all.
     pub cluster: Option<String>,
-    /// Which machine of the Cluster, in the order in which they were made, from 1; all of them without a number.
+    /// Number of the machine within the Cluster in creation order, from 1; `None` for all.
     pub machine: Option<u32>,
     pub what: FailingPart,
 }
 
 impl InjectedFailure {
-    /// Whether it is about a Cluster.
+    /// Whether it applies to a Cluster.
     pub fn is_of(&self, cluster: &ObjectKey) -> bool {
         self.cluster.as_deref().is_none_or(|name| match name.split_once('/') {
             Some((namespace, name)) => namespace == &*cluster.namespace && name == &*cluster.name,
@@ -208,21 +208,21 @@ impl InjectedFailure {
     }
 }
 
-/// What of a machine fails.
+/// The failing part of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FailingPart {
     /// The provider reports a terminal failure.
     Infrastructure,
-    /// The bootstrap data never comes.
+    /// The bootstrap data is never created.
     Bootstrap,
-    /// The Node never comes.
+    /// The Node never appears.
     Node,
-    /// The Node comes and never becomes ready.
+    /// The Node never becomes ready.
     NodeReady,
 }
 
-/// A duration as Go writes it, such as `1m30s`; none is negative.
+/// A non-negative duration in Go syntax, such as `1m30s`.
 fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     read_duration(&text).ok_or_else(|| {
@@ -230,7 +230,7 @@ fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duratio
     })
 }
 
-/// A duration as Go writes it; none is negative.
+/// A non-negative duration in Go syntax.
 pub fn read_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(u64::try_from(go_duration(text)?).ok()?))
 }
@@ -240,14 +240,14 @@ pub fn read_duration(text: &str) -> Option<Duration> {
 pub struct TimingsFile {
     pub timings: Timings,
     pub failures: Vec<InjectedFailure>,
-    /// The timings that it names.
+    /// Names of the timings in the file.
     pub named: BTreeSet<String>,
 }
 
-/// Reads a file of timings: durations by name, and `failures`. What it does not name keeps its default.
+/// Reads a file of timings: durations by name, and `failures`. Missing ones keep their defaults.
 ///
 /// # Errors
-/// When it is no YAML, or has something that is not known; the message names it.
+/// When it is not YAML, or contains something unknown; names it.
 pub fn read(text: &str) -> Result<TimingsFile, String> {
     let value = yaml::value(text).map_err(|error| format!("line {}: {error}", error.line))?;
     let mut members = match value {
@@ -259,7 +259,7 @@ pub fn read(text: &str) -> Result<TimingsFile, String> {
     let failures = serde_json::from_value(failures).map_err(|error| format!("failures: {error}"))?;
     let named = members.keys().cloned().collect();
     let timings = serde_json::from_value(Value::Object(members)).map_err(|error| match error.to_string() {
-        // The member that is no timing.
+        // The member that is not a timing.
         unknown if unknown.starts_with("unknown field") => format!("{unknown}, `failures`"),
         error => error,
     })?;

@@ -1,81 +1,80 @@
-//! What one step comes to.
+//! The result of one reconcile step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use core::time::Duration;
 
-use super::context::Fault;
+use super::context::StepError;
 use super::objects::GroupKind;
 use model::hub::{Object, ObjectKey};
 
-/// A change of the stored objects.
+/// A change of stored objects.
 #[derive(Clone, Debug)]
-pub enum Write {
-    /// Makes objects, all or none: those that were made are deleted again if one of them cannot be made. One that is there
-    /// already is a failure.
+pub enum ObjectWrite {
+    /// Creates objects atomically: those already created are deleted if one fails. An existing object is a failure.
     Create { workload: Option<ObjectKey>, objects: Vec<Object> },
-    /// Makes an object unless there is one of its name, which stays as it is.
+    /// Creates an object unless its name exists; an existing object is unchanged.
     CreateIfAbsent { workload: Option<ObjectKey>, object: Object },
-    /// Changes an object, provided that it still is what it was: metadata and spec first, then the status.
+    /// Updates an object unless it has changed since: metadata and spec first, then the status.
     Update { workload: Option<ObjectKey>, before: Arc<Object>, after: Object },
     /// Deletes an object, unless another one has taken its name.
     Delete { workload: Option<ObjectKey>, object: Arc<Object> },
-    /// Evicts a Pod of a workload cluster; it has this many seconds to end, or as many as its spec says.
+    /// Evicts a Pod of a workload cluster; `grace` overrides the termination period of its spec, in seconds.
     Evict { workload: ObjectKey, pod: Arc<Object>, grace: Option<u32> },
-    /// Connects a workload cluster of the embedded provider, or disconnects it and forgets what is in it.
+    /// Connects a workload cluster of the embedded provider, or disconnects it and removes its objects.
     Connect { workload: ObjectKey, up: bool },
-    /// Follows a workload cluster by the Secret `<cluster>-kubeconfig`, because another controller runs its control plane, or no longer
-    /// does so.
+    /// Connects a workload cluster by the Secret `<cluster>-kubeconfig`, because its control plane is external, or
+    /// disconnects it.
     Follow { workload: ObjectKey, on: bool },
 }
 
-/// Something to tell the people who look at an object.
+/// An event for users of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct StepEvent {
     pub is_warning: bool,
-    /// One word, such as `SuccessfulCreate`.
+    /// In CamelCase, such as `SuccessfulCreate`.
     pub reason: &'static str,
     pub message: String,
 }
 
-/// What one step comes to.
+/// The result of one reconcile step.
 #[derive(Debug, Default)]
-pub struct Step {
-    /// In this order; the first that fails ends the step.
-    pub writes: Vec<Write>,
-    /// About the object of the step.
-    pub events: Vec<Event>,
-    /// After which time the object is due again if nothing happens.
-    pub again: Option<Duration>,
-    /// What failed. The writes are carried out nevertheless, and the object is tried again after a while that grows.
+pub struct Reconciliation {
+    /// Writes in order; the first failure ends the step.
+    pub writes: Vec<ObjectWrite>,
+    /// Events about the object of the step.
+    pub events: Vec<StepEvent>,
+    /// The delay after which the object is reconciled again without a change.
+    pub requeue_after: Option<Duration>,
+    /// Failures. Writes are applied nevertheless, and the object is retried with backoff.
     pub errors: Vec<String>,
 }
 
-impl Step {
-    /// Looks again after that time, or sooner if something else asks for it.
-    pub(crate) fn look_again(&mut self, after: Duration) {
-        self.again = Some(self.again.map_or(after, |known| known.min(after)));
+impl Reconciliation {
+    /// Requests a repetition after that time, or sooner if requested already.
+    pub(crate) fn requeue_after(&mut self, after: Duration) {
+        self.requeue_after = Some(self.requeue_after.map_or(after, |known| known.min(after)));
     }
 
-    /// Tells something that is as it should be.
-    pub fn tell(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.events.push(Event { is_warning: false, reason, message: message.into() });
+    /// Emits a normal event.
+    pub fn event(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.events.push(StepEvent { is_warning: false, reason, message: message.into() });
     }
 
-    /// Tells something that should not be.
+    /// Emits a warning event.
     pub fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.events.push(Event { is_warning: true, reason, message: message.into() });
+        self.events.push(StepEvent { is_warning: true, reason, message: message.into() });
     }
 
-    /// Keeps what a part of the step came to; its failure does not stop the other parts (MA-4.3).
+    /// Records the failure of a part; other parts continue (MA-4.3).
     ///
     /// # Errors
-    /// When a kind is not listed yet, which stops all of them.
-    pub fn keep<T>(&mut self, part: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    /// When a kind is not listed yet, which stops the step.
+    pub fn collect_error<T>(&mut self, part: Result<T, StepError>) -> Result<Option<T>, StepError> {
         match part {
             Ok(value) => Ok(Some(value)),
-            Err(Fault::Failed(error)) => {
+            Err(StepError::Failed(error)) => {
                 self.errors.push(error);
                 Ok(None)
             }
@@ -83,30 +82,30 @@ impl Step {
         }
     }
 
-    /// Makes objects of the management cluster, all or none.
+    /// Creates objects of the management cluster atomically.
     pub fn create(&mut self, objects: Vec<Object>) {
-        self.writes.push(Write::Create { workload: None, objects });
+        self.writes.push(ObjectWrite::Create { workload: None, objects });
     }
 
-    /// Changes an object of the management cluster if there is a difference.
+    /// Updates an object of the management cluster if it differs.
     pub fn update(&mut self, before: &Arc<Object>, after: Object) {
         if **before != after {
-            self.writes.push(Write::Update { workload: None, before: before.clone(), after });
+            self.writes.push(ObjectWrite::Update { workload: None, before: before.clone(), after });
         }
     }
 
     /// Deletes an object of the management cluster, unless it is being deleted.
     pub fn delete(&mut self, object: &Arc<Object>) {
         if !object.is_being_deleted() {
-            self.writes.push(Write::Delete { workload: None, object: object.clone() });
+            self.writes.push(ObjectWrite::Delete { workload: None, object: object.clone() });
         }
     }
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Debug)]
-pub enum Outcome {
-    Done(Step),
-    /// Nothing is written: these kinds have to be listed first.
+pub enum StepOutcome {
+    Done(Reconciliation),
+    /// Nothing is written: these kinds must be listed first.
     Needs(BTreeSet<GroupKind>),
 }

@@ -1,44 +1,44 @@
-//! What the controllers may do with the kinds of a provider (CT-1.5, CT-16.1, CT-16.2).
+//! Permissions of the controllers for the kinds of a provider (CT-1.5, CT-16.1, CT-16.2).
 
 use serde_json::Value;
 
-use super::definition::{Definition, text};
-use super::finding::Finding;
+use super::definition::{ProviderDefinition, text};
+use super::finding::ContractFinding;
 use super::grants::Grants;
 
-/// The label by which a ClusterRole adds its rules to that of the controllers (CT-16.1).
+/// Label that aggregates a ClusterRole into that of the controllers (CT-16.1).
 const AGGREGATES: &str = "cluster.x-k8s.io/aggregate-to-manager";
 
 /// Groups whose kinds the controllers may always read and write (CT-1.5).
 const GRANTED: [&str; 3] =
     ["bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"];
-/// The end of the groups of the embedded provider: topologist's own roles name them.
+/// Suffix of the groups of the embedded provider, which topologist's roles name.
 const EMBEDDED: &str = ".topologist.dev";
-/// What the controllers do with objects and templates (CT-16.2).
+/// Verbs that the controllers use for objects and templates (CT-16.2).
 pub(super) const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
 /// The ClusterRoles of a provider.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     has_roles: bool,
-    /// What those that add to the role of the controllers grant.
+    /// Permissions aggregated into the role of the controllers.
     grants: Grants,
 }
 
 impl Access {
     /// Reads the ClusterRoles among manifests.
-    pub(super) fn of(manifests: &[&Value]) -> Self {
+    pub(super) fn from_manifests(manifests: &[&Value]) -> Self {
         let roles: Vec<&&Value> =
             manifests.iter().filter(|manifest| text(manifest, "/kind") == "ClusterRole").collect();
         let adds = |role: &&Value| {
             let labels = role.pointer("/metadata/labels");
             labels.and_then(|labels| labels.get(AGGREGATES)).and_then(Value::as_str) == Some("true")
         };
-        Access { has_roles: !roles.is_empty(), grants: Grants::of(roles.into_iter().copied().filter(adds)) }
+        Access { has_roles: !roles.is_empty(), grants: Grants::from_roles(roles.into_iter().copied().filter(adds)) }
     }
 
-    /// Whether the controllers may do what they have to with a kind.
-    pub(super) fn check(&self, definition: &Definition<'_>, findings: &mut Vec<Finding>) {
+    /// Checks that the controllers have the required permissions for a kind.
+    pub(super) fn check(&self, definition: &ProviderDefinition<'_>, findings: &mut Vec<ContractFinding>) {
         let group = definition.group;
         if GRANTED.contains(&group) || group.ends_with(EMBEDDED) {
             return;
@@ -48,8 +48,8 @@ impl Access {
         findings.extend((!missing.is_empty()).then(|| self.finding(group, resource, &missing)));
     }
 
-    fn finding(&self, group: &str, resource: &str, missing: &[&str]) -> Finding {
-        let way_out = format!(
+    fn finding(&self, group: &str, resource: &str, missing: &[&str]) -> ContractFinding {
+        let remediation = format!(
             "add a ClusterRole with the label {AGGREGATES}: \"true\" and a rule for {resource} of {group} with the verbs {}",
             VERBS.join(", ")
         );
@@ -57,7 +57,7 @@ impl Access {
             let message = format!(
                 "not checked: the controllers have no access to group {group} by themselves, and the files have no ClusterRole"
             );
-            return Finding::warning("CT-16.1", "spec.group", message).way_out(way_out);
+            return ContractFinding::warning("CT-16.1", "spec.group", message).with_remediation(remediation);
         }
         let (rule, message) = match self.grants.name(group, resource) {
             true => {
@@ -68,6 +68,6 @@ impl Access {
                 format!("no ClusterRole with the label {AGGREGATES} grants access to {resource} of {group}"),
             ),
         };
-        Finding::error(rule, "spec.group", message).way_out(way_out)
+        ContractFinding::error(rule, "spec.group", message).with_remediation(remediation)
     }
 }

@@ -1,7 +1,7 @@
-//! What an object of a provider does over time: each change, against the rules of the contract that it keeps or breaks.
+//! Behavior of a provider object over time: checks each change against the rules of the contract.
 //!
-//! A rule speaks when a change is about it: when a flag turns, when something appears or goes. A provider breaks a rule at the change
-//! that breaks it, and at no change after it.
+//! A rule applies when a change concerns it: when a flag changes, or something is created or deleted. A rule is
+//! reported as broken only at the change that breaks it.
 
 mod bootstrap;
 mod common;
@@ -13,157 +13,162 @@ mod tests;
 
 use serde_json::Value;
 
-use super::definition::Role;
+use super::definition::ProviderRole;
 use super::finding::{Level, order};
 use crate::lifecycle::contract::Flag;
 use model::hub::Object;
 use model::hub::contract::Contract;
 
-/// The objects of Cluster API around an object of a provider, as they were when it changed.
+/// Cluster API objects related to a provider object, at the time of its change.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// The Cluster that the label of the object names.
+pub struct RelatedObjects {
+    /// The Cluster in the label of the object.
     pub cluster: Option<Object>,
-    /// The Cluster, Machine or MachinePool that is an owner of the object.
+    /// The Cluster, Machine or MachinePool that owns the object.
     pub owner: Option<Object>,
-    /// The Machines that a control plane controls, if they are known.
+    /// The Machines controlled by a control plane, if known.
     pub machines: Option<Vec<Object>>,
-    /// How many infrastructure machines have the labels of a pool that names their kind, if that is known.
+    /// Number of infrastructure machines with the labels of a pool that names their kind, if known.
     pub instances: Option<usize>,
-    /// What a control plane or a bootstrap configuration makes.
+    /// The Secret created by a control plane or bootstrap configuration.
     pub secret: Secret,
 }
 
-/// The Secret with the kubeconfig of a Cluster, or with bootstrap data.
+/// A kubeconfig Secret or a bootstrap data Secret.
 #[derive(Clone, Debug, Default)]
 pub enum Secret {
-    /// It has no name yet, or may not be read.
+    /// Its name is unknown, or it may not be read.
     #[default]
     Unknown,
     Absent,
-    /// Its metadata, and whether its type is `cluster.x-k8s.io/secret` if that is known.
+    /// Its metadata, and whether its type is `cluster.x-k8s.io/secret`, if known.
     There {
         metadata: Object,
         is_of_the_type: Option<bool>,
     },
 }
 
-/// A change of an object; `None` where there is none.
+/// A change of an object; `None` before creation or after deletion.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
-    pub role: Role,
+pub struct ObservedChange<'a> {
+    pub role: ProviderRole,
     pub contract: Contract,
     pub before: Option<&'a Object>,
     pub after: Option<&'a Object>,
-    /// When the change before this one was seen, and now.
-    pub surroundings: [&'a Surroundings; 2],
+    /// Related objects at the previous change, and now.
+    pub surroundings: [&'a RelatedObjects; 2],
 }
 
-/// What a change says about a rule.
+/// The result of a rule for a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The id of the rule of the contract, such as `CT-8.2`.
+pub struct RuleVerdict {
+    /// Id of the contract rule, such as `CT-8.2`.
     pub rule: &'static str,
-    /// Nothing when the rule is kept.
-    pub broken: Option<Broken>,
+    /// `None` if the rule is kept.
+    pub broken: Option<RuleBreach>,
     /// The observation.
     pub message: String,
 }
 
-/// How a rule is broken.
+/// Severity and remediation of a broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct RuleBreach {
     pub level: Level,
-    pub way_out: &'static str,
+    pub remediation: &'static str,
 }
 
-/// The rules that a change of an object of a role can show as kept, in their order.
-pub const fn shown(role: Role, contract: Contract) -> &'static [&'static str] {
+/// Rules that a change of an object with a role can show as kept, in order.
+pub const fn shown(role: ProviderRole, contract: Contract) -> &'static [&'static str] {
     match (role, contract) {
-        (Role::InfrastructureCluster, Contract::V1Beta1) => {
+        (ProviderRole::InfrastructureCluster, Contract::V1Beta1) => {
             &["CT-6.3", "CT-6.5", "CT-6.6", "CT-6.7", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
-        (Role::InfrastructureCluster, Contract::V1Beta2) => {
+        (ProviderRole::InfrastructureCluster, Contract::V1Beta2) => {
             &["CT-6.3", "CT-6.5", "CT-6.6", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
-        (Role::InfrastructureMachine, Contract::V1Beta1) => {
+        (ProviderRole::InfrastructureMachine, Contract::V1Beta1) => {
             &["CT-6.7", "CT-8.2", "CT-8.3", "CT-8.6", "CT-15.6", "CT-15.8", "CT-15.12", "CT-18.3"]
         }
-        (Role::InfrastructureMachine, Contract::V1Beta2) => {
+        (ProviderRole::InfrastructureMachine, Contract::V1Beta2) => {
             &["CT-8.2", "CT-8.3", "CT-8.6", "CT-15.6", "CT-15.8", "CT-15.12", "CT-18.3"]
         }
-        (Role::InfrastructureMachinePool, Contract::V1Beta1) => {
+        (ProviderRole::InfrastructureMachinePool, Contract::V1Beta1) => {
             &["CT-6.7", "CT-8.6", "CT-13.1", "CT-13.2", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
-        (Role::InfrastructureMachinePool, Contract::V1Beta2) => {
+        (ProviderRole::InfrastructureMachinePool, Contract::V1Beta2) => {
             &["CT-8.6", "CT-13.1", "CT-13.2", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
-        (Role::BootstrapConfig, _) => &["CT-12.2", "CT-12.3", "CT-12.7", "CT-15.6", "CT-15.8", "CT-15.12"],
-        (Role::ControlPlane, _) => &[
+        (ProviderRole::BootstrapConfig, _) => &["CT-12.2", "CT-12.3", "CT-12.7", "CT-15.6", "CT-15.8", "CT-15.12"],
+        (ProviderRole::ControlPlane, _) => &[
             "CT-6.3", "CT-10.2", "CT-10.4", "CT-10.9", "CT-10.10", "CT-10.12", "CT-10.14", "CT-10.15", "CT-10.20",
             "CT-15.6", "CT-15.8", "CT-15.12",
         ],
     }
 }
 
-/// The rules that a change of an object of a role can only break.
+/// Rules that a change of an object with a role can only break.
 #[cfg(test)]
-pub(crate) const fn only_broken(role: Role, contract: Contract) -> &'static [&'static str] {
+pub(crate) const fn only_broken(role: ProviderRole, contract: Contract) -> &'static [&'static str] {
     match (role, contract) {
-        (Role::InfrastructureCluster, Contract::V1Beta1) => &["CT-15.13"],
-        (Role::InfrastructureCluster, Contract::V1Beta2) => &["CT-15.13", "CT-20.2"],
-        (Role::InfrastructureMachine | Role::InfrastructureMachinePool, Contract::V1Beta2) => &["CT-20.2"],
-        (Role::BootstrapConfig, _) => &["CT-12.4"],
-        (Role::ControlPlane | Role::InfrastructureMachine | Role::InfrastructureMachinePool, _) => &[],
+        (ProviderRole::InfrastructureCluster, Contract::V1Beta1) => &["CT-15.13"],
+        (ProviderRole::InfrastructureCluster, Contract::V1Beta2) => &["CT-15.13", "CT-20.2"],
+        (ProviderRole::InfrastructureMachine | ProviderRole::InfrastructureMachinePool, Contract::V1Beta2) => {
+            &["CT-20.2"]
+        }
+        (ProviderRole::BootstrapConfig, _) => &["CT-12.4"],
+        (
+            ProviderRole::ControlPlane | ProviderRole::InfrastructureMachine | ProviderRole::InfrastructureMachinePool,
+            _,
+        ) => &[],
     }
 }
 
-/// What a change says about the rules for the role of the object, in their order.
-pub fn judge(change: &Change<'_>) -> Vec<Verdict> {
+/// Checks a change against the rules of the object's role, in order.
+pub fn check_change(change: &ObservedChange<'_>) -> Vec<RuleVerdict> {
     let mut verdicts = Vec::new();
     common::judge(change, &mut verdicts);
     match change.role {
-        Role::InfrastructureCluster => infrastructure::cluster(change, &mut verdicts),
-        Role::InfrastructureMachine => infrastructure::machine(change, &mut verdicts),
-        Role::InfrastructureMachinePool => infrastructure::pool(change, &mut verdicts),
-        Role::BootstrapConfig => bootstrap::judge(change, &mut verdicts),
-        Role::ControlPlane => control_plane::judge(change, &mut verdicts),
+        ProviderRole::InfrastructureCluster => infrastructure::cluster(change, &mut verdicts),
+        ProviderRole::InfrastructureMachine => infrastructure::machine(change, &mut verdicts),
+        ProviderRole::InfrastructureMachinePool => infrastructure::pool(change, &mut verdicts),
+        ProviderRole::BootstrapConfig => bootstrap::judge(change, &mut verdicts),
+        ProviderRole::ControlPlane => control_plane::judge(change, &mut verdicts),
     }
     verdicts.sort_by_key(|verdict| order(verdict.rule));
     verdicts
 }
 
-impl Verdict {
+impl RuleVerdict {
     fn kept(rule: &'static str, message: impl Into<String>) -> Self {
-        Verdict { rule, broken: None, message: message.into() }
+        RuleVerdict { rule, broken: None, message: message.into() }
     }
 
-    fn broken(rule: &'static str, message: impl Into<String>, way_out: &'static str) -> Self {
-        Verdict { rule, broken: Some(Broken { level: Level::Error, way_out }), message: message.into() }
+    fn broken(rule: &'static str, message: impl Into<String>, remediation: &'static str) -> Self {
+        RuleVerdict { rule, broken: Some(RuleBreach { level: Level::Error, remediation }), message: message.into() }
     }
 
-    /// Something that the contract recommends.
-    fn disregarded(rule: &'static str, message: impl Into<String>, way_out: &'static str) -> Self {
-        Verdict { rule, broken: Some(Broken { level: Level::Warning, way_out }), message: message.into() }
+    /// A broken recommendation of the contract.
+    fn disregarded(rule: &'static str, message: impl Into<String>, remediation: &'static str) -> Self {
+        RuleVerdict { rule, broken: Some(RuleBreach { level: Level::Warning, remediation }), message: message.into() }
     }
 
-    /// What is wrong, or that the rule is kept if nothing is.
-    fn kept_unless(faults: Vec<Verdict>, rule: &'static str, kept: &str) -> Vec<Verdict> {
-        if faults.is_empty() { vec![Verdict::kept(rule, kept)] } else { faults }
+    /// The errors, or that the rule is kept if there are none.
+    fn kept_unless(faults: Vec<RuleVerdict>, rule: &'static str, kept: &str) -> Vec<RuleVerdict> {
+        if faults.is_empty() { vec![RuleVerdict::kept(rule, kept)] } else { faults }
     }
 
-    /// One message when a rule is kept, and another when it is not.
-    fn of(is_kept: bool, rule: &'static str, kept: &str, broken: &str, way_out: &'static str) -> Self {
-        if is_kept { Verdict::kept(rule, kept) } else { Verdict::broken(rule, broken, way_out) }
+    /// A rule that is kept or broken, with a message for each case.
+    fn kept_if(is_kept: bool, rule: &'static str, kept: &str, broken: &str, remediation: &'static str) -> Self {
+        if is_kept { RuleVerdict::kept(rule, kept) } else { RuleVerdict::broken(rule, broken, remediation) }
     }
 }
 
-impl<'a> Change<'a> {
+impl<'a> ObservedChange<'a> {
     /// The flag of the role.
     const fn flag(&self) -> Flag {
         match self.role {
-            Role::BootstrapConfig => Flag::DataSecretCreated,
-            Role::ControlPlane => Flag::ControlPlaneInitialized,
+            ProviderRole::BootstrapConfig => Flag::DataSecretCreated,
+            ProviderRole::ControlPlane => Flag::ControlPlaneInitialized,
             _ => Flag::Provisioned,
         }
     }
@@ -172,13 +177,13 @@ impl<'a> Change<'a> {
         self.flag().path(self.contract)
     }
 
-    /// What is at a path, before and after; `None` for `null` too.
+    /// The value at a path before and after; `null` counts as absent.
     fn at(&self, path: &str) -> [Option<&'a Value>; 2] {
         [self.before, self.after]
             .map(|object| object.and_then(|object| object.at(path)).filter(|value| !value.is_null()))
     }
 
-    /// A text before and after; empty where there is none.
+    /// The string at a path before and after; empty if absent.
     fn text(&self, path: &str) -> [&'a str; 2] {
         self.at(path).map(|value| value.and_then(Value::as_str).unwrap_or_default())
     }
@@ -188,12 +193,12 @@ impl<'a> Change<'a> {
         self.at(self.flag_path()).map(|value| value == Some(&Value::Bool(true)))
     }
 
-    /// Whether the flag turns true with this change.
+    /// Whether this change sets the flag.
     fn raises_flag(&self) -> bool {
         self.flags() == [false, true]
     }
 
-    fn now(&self) -> &'a Surroundings {
+    fn now(&self) -> &'a RelatedObjects {
         self.surroundings[1]
     }
 }

@@ -1,38 +1,38 @@
-//! The schema of a template beside that of the objects that are made from it: what a template accepts, its objects must accept.
+//! Compares the schema of a template with that of its objects: objects must accept what the template accepts.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::finding::Finding;
-use super::holds::is_open;
+use super::field_types::is_open;
+use super::finding::ContractFinding;
 
-/// Bounds that allow less if they are lower, and those that allow less if they are higher.
+/// Upper bounds, which are stricter when lower, and lower bounds, which are stricter when higher.
 const UPPER: [&str; 4] = ["maxItems", "maxLength", "maxProperties", "maximum"];
 const LOWER: [&str; 4] = ["minItems", "minLength", "minProperties", "minimum"];
-/// Bounds without the value itself: they allow less if they are set.
+/// Exclusive bounds, which are stricter when set.
 const EXCLUSIVE: [(&str, &str); 2] = [("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")];
-/// What allows less if it is there and is not the same.
+/// Keywords that are stricter when they differ.
 const EQUAL: [&str; 2] = ["pattern", "multipleOf"];
-/// Lists without duplicates: of values, and of the keys of objects.
+/// List types without duplicates: by value, and by key.
 const UNIQUE: [&str; 2] = ["set", "map"];
 const LIST_TYPE: &str = "x-kubernetes-list-type";
-/// Parts of a schema that are compared as a whole.
+/// Keywords that are compared as a whole.
 const WHOLE: [&str; 4] = ["allOf", "anyOf", "oneOf", "not"];
 
-/// A comparison of the schema of `spec` of a template with that of its objects.
-pub(super) struct Comparison<'a> {
+/// Comparison of the `spec` schema of a template with that of its objects.
+pub(super) struct TemplateComparison<'a> {
     /// The rule about templates of the role.
     pub rule: &'static str,
     /// The kind of the objects.
     pub kind: &'a str,
-    /// Fields that Cluster API sets in the objects, so that the template need not have them.
+    /// Fields that Cluster API sets in the objects, which the template may lack.
     pub supplied: &'a [&'a str],
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ContractFinding>,
 }
 
-impl Comparison<'_> {
-    /// Compares a node of the template with the node of the objects at the same path, such as `spec.size`.
+impl TemplateComparison<'_> {
+    /// Compares a template node with the object node at the same path, such as `spec.size`.
     pub(super) fn compare(&mut self, template: &Value, object: &Value, path: &str) {
         if template.get("type") != object.get("type") && !(is_open(template) && is_open(object)) {
             self.differing_types(template, object, path);
@@ -51,12 +51,16 @@ impl Comparison<'_> {
         }
     }
 
-    fn error(&mut self, path: &str, message: String, way_out: impl Into<String>) {
-        self.findings.push(Finding::error(self.rule, format!("spec.template.{path}"), message).way_out(way_out));
+    fn error(&mut self, path: &str, message: String, remediation: impl Into<String>) {
+        self.findings.push(
+            ContractFinding::error(self.rule, format!("spec.template.{path}"), message).with_remediation(remediation),
+        );
     }
 
-    fn warn(&mut self, path: &str, message: String, way_out: impl Into<String>) {
-        self.findings.push(Finding::warning(self.rule, format!("spec.template.{path}"), message).way_out(way_out));
+    fn warn(&mut self, path: &str, message: String, remediation: impl Into<String>) {
+        self.findings.push(
+            ContractFinding::warning(self.rule, format!("spec.template.{path}"), message).with_remediation(remediation),
+        );
     }
 
     fn differing_types(&mut self, template: &Value, object: &Value, path: &str) {
@@ -70,7 +74,7 @@ impl Comparison<'_> {
         for (keywords, stricter) in [(UPPER, Ordering::Less), (LOWER, Ordering::Greater)] {
             for keyword in keywords {
                 let Some(theirs) = number(object, keyword) else { continue };
-                // A size is never below 0.
+                // Sizes are at least 0.
                 let none = (keyword.starts_with("min") && keyword != "minimum").then_some(0.0);
                 let ours = number(template, keyword).or(none);
                 if ours.is_none_or(|ours| theirs.partial_cmp(&ours) == Some(stricter)) {
@@ -80,7 +84,7 @@ impl Comparison<'_> {
         }
         let is_set = |node: &Value, keyword: &str| node.get(keyword) == Some(&Value::Bool(true));
         for (keyword, bound) in EXCLUSIVE {
-            // A lower maximum of the template leaves the value out anyway.
+            // A lower maximum of the template excludes the value anyway.
             let is_same = number(object, bound) == number(template, bound);
             if is_same && is_set(object, keyword) && !is_set(template, keyword) {
                 self.stricter(object, keyword, path);
@@ -92,7 +96,7 @@ impl Comparison<'_> {
             }
         }
         let text = |node: &'_ Value, keyword: &str| node.get(keyword).and_then(Value::as_str).map(str::to_owned);
-        // What fits into 32 bits fits into 64.
+        // 32-bit values fit 64 bits.
         let (ours, theirs) = (text(template, "format"), text(object, "format"));
         if theirs.is_some() && ours != theirs && (ours.as_deref(), theirs.as_deref()) != (Some("int32"), Some("int64"))
         {
@@ -114,7 +118,7 @@ impl Comparison<'_> {
         );
     }
 
-    /// Values that only the template accepts.
+    /// Values accepted by the template only.
     fn values(&mut self, template: &Value, object: &Value, path: &str) {
         let list = |node: &Value| node.get("enum").and_then(Value::as_array).cloned();
         if let Some(theirs) = list(object)
@@ -129,7 +133,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Rules whose effect cannot be compared. A rule about the old value has no effect on a new object.
+    /// CEL rules, whose effect cannot be compared. Transition rules do not apply to new objects.
     fn rules(&mut self, template: &Value, object: &Value, path: &str) {
         let texts = |node: &Value| -> Vec<String> {
             let rules = node.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
@@ -163,7 +167,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Fields that objects lose, and fields that they must have without having got them.
+    /// Fields that objects drop, and required fields that they do not get.
     fn fields(&mut self, template: &Value, object: &Value, path: &str) {
         let fields = |node| -> Vec<(String, Value)> {
             let fields = Value::as_object(schema(node, "properties").unwrap_or(&Value::Null)).cloned();
@@ -211,7 +215,7 @@ impl Comparison<'_> {
     }
 }
 
-/// A part of a schema that is a schema, or the properties.
+/// A subschema, or the properties.
 fn schema<'a>(node: &'a Value, keyword: &str) -> Option<&'a Value> {
     node.get(keyword).filter(|value| value.is_object())
 }

@@ -1,35 +1,36 @@
-//! The fields that the controllers read and write in objects of providers, by role and contract (CT-5.4).
+//! Fields that the controllers read and write in provider objects, by role and contract (CT-5.4).
 
 use super::bounds;
-use super::definition::{Definition, Role, Version};
-use super::finding::{Finding, Level};
-use super::holds::Holds::{Boolean, Integer, List, Object, ObjectMap, Objects, Text, TextMap, Texts};
-use super::holds::{Holds, Member, Place, find};
+use super::definition::{DefinitionVersion, ProviderDefinition, ProviderRole};
+use super::field_types::FieldType::{Boolean, Integer, List, Object, ObjectMap, Objects, Text, TextMap, Texts};
+use super::field_types::{FieldLookup, FieldType, ObjectMember, find};
+use super::finding::{ContractFinding, Level};
 use crate::lifecycle::contract::Flag;
 use model::hub::contract::Contract::{self, V1Beta1, V1Beta2};
 
-/// A field, what it holds, and the rule that says so.
-type Field = (&'static str, Holds, &'static str);
+/// A field with its type and rule.
+type ContractField = (&'static str, FieldType, &'static str);
 
-/// An endpoint (CT-6.2).
-const ENDPOINT: Holds = Object(&[("host", Text, true), ("port", Integer, true)]);
+/// Endpoints (CT-6.2).
+const ENDPOINT: FieldType = Object(&[("host", Text, true), ("port", Integer, true)]);
 /// Conditions, of either contract (CT-15.9).
-const CONDITIONS: Holds =
+const CONDITIONS: FieldType =
     Objects(&[("type", Text, true), ("status", Text, true), ("reason", Text, false), ("message", Text, false)]);
-const DOMAIN: &[Member] = &[("controlPlane", Boolean, false), ("attributes", TextMap, false)];
-const NAMED_DOMAIN: &[Member] =
+const DOMAIN: &[ObjectMember] = &[("controlPlane", Boolean, false), ("attributes", TextMap, false)];
+const NAMED_DOMAIN: &[ObjectMember] =
     &[("name", Text, true), ("controlPlane", Boolean, false), ("attributes", TextMap, false)];
-/// Addresses of a machine (CT-8.4).
-const ADDRESSES: Holds = Objects(&[("type", Text, true), ("address", Text, true)]);
-/// Versions of a control plane (CT-5.14).
-const VERSIONS: Holds = Objects(&[("version", Text, true), ("replicas", Integer, false)]);
-/// Failures that a provider does not recover from (CT-6.7).
-const FAILURES: [Field; 2] = [("status.failureReason", Text, "CT-6.7"), ("status.failureMessage", Text, "CT-6.7")];
+/// Machine addresses (CT-8.4).
+const ADDRESSES: FieldType = Objects(&[("type", Text, true), ("address", Text, true)]);
+/// Control plane versions (CT-5.14).
+const VERSIONS: FieldType = Objects(&[("version", Text, true), ("replicas", Integer, false)]);
+/// Terminal failures (CT-6.7).
+const FAILURES: [ContractField; 2] =
+    [("status.failureReason", Text, "CT-6.7"), ("status.failureMessage", Text, "CT-6.7")];
 
 /// Checks the schema of the version in which objects are read.
-pub(super) fn check(definition: &Definition<'_>, role: Role, findings: &mut Vec<Finding>) {
+pub(super) fn check(definition: &ProviderDefinition<'_>, role: ProviderRole, findings: &mut Vec<ContractFinding>) {
     let Some((contract, version)) = definition.read() else { return };
-    let Some(schema) = Schema::of(version, findings) else { return };
+    let Some(schema) = FieldSchema::for_version(version, findings) else { return };
     let mut found = Vec::new();
     found.extend(schema.flag(role, contract));
     required(role).iter().for_each(|field| found.extend(schema.needs(*field)));
@@ -39,48 +40,48 @@ pub(super) fn check(definition: &Definition<'_>, role: Role, findings: &mut Vec<
     found.extend(schema.conditions(role));
     found.extend(schema.failures(contract));
     match role {
-        Role::InfrastructureCluster => found.extend(bounds::check(schema.openapi, contract)),
-        Role::ControlPlane => found.extend(schema.control_plane(contract)),
+        ProviderRole::InfrastructureCluster => found.extend(bounds::check(schema.openapi, contract)),
+        ProviderRole::ControlPlane => found.extend(schema.control_plane(contract)),
         _ => {}
     }
     findings.extend(found.into_iter().map(|finding| finding.of_version(version.name)));
 }
 
-/// Fields that objects of a role have in either contract.
-fn required(role: Role) -> &'static [Field] {
+/// Mandatory fields of a role in either contract.
+fn required(role: ProviderRole) -> &'static [ContractField] {
     match role {
-        Role::InfrastructureMachine => &[("spec.providerID", Text, "CT-8.1")],
-        Role::InfrastructureMachinePool => {
+        ProviderRole::InfrastructureMachine => &[("spec.providerID", Text, "CT-8.1")],
+        ProviderRole::InfrastructureMachinePool => {
             &[("spec.providerIDList", Texts, "CT-13.1"), ("status.replicas", Integer, "CT-13.1")]
         }
-        Role::BootstrapConfig => &[("status.dataSecretName", Text, "CT-12.1")],
-        Role::InfrastructureCluster | Role::ControlPlane => &[],
+        ProviderRole::BootstrapConfig => &[("status.dataSecretName", Text, "CT-12.1")],
+        ProviderRole::InfrastructureCluster | ProviderRole::ControlPlane => &[],
     }
 }
 
-/// Fields that objects of a role may have; if they do, this is what the fields hold.
-fn optional(role: Role, contract: Contract) -> Vec<Field> {
+/// Optional fields of a role, with their types.
+fn optional(role: ProviderRole, contract: Contract) -> Vec<ContractField> {
     match (role, contract) {
-        (Role::InfrastructureCluster, V1Beta1) => {
+        (ProviderRole::InfrastructureCluster, V1Beta1) => {
             vec![
                 ("spec.controlPlaneEndpoint", ENDPOINT, "CT-6.2"),
                 ("status.failureDomains", ObjectMap(DOMAIN), "CT-5.10"),
             ]
         }
-        (Role::InfrastructureCluster, V1Beta2) => vec![
+        (ProviderRole::InfrastructureCluster, V1Beta2) => vec![
             ("spec.controlPlaneEndpoint", ENDPOINT, "CT-6.2"),
             ("status.failureDomains", Objects(NAMED_DOMAIN), "CT-5.11"),
         ],
-        (Role::InfrastructureMachine, _) => vec![
+        (ProviderRole::InfrastructureMachine, _) => vec![
             ("status.addresses", ADDRESSES, "CT-8.4"),
             ("status.failureDomain", Text, "CT-8.3"),
             ("spec.failureDomain", Text, "CT-8.3"),
             ("status.interruptible", Boolean, "CT-8.5"),
         ],
-        (Role::InfrastructureMachinePool, _) => vec![("status.infrastructureMachineKind", Text, "CT-13.2")],
-        (Role::BootstrapConfig, _) => Vec::new(),
-        (Role::ControlPlane, contract) => {
-            let both: [Field; 4] = [
+        (ProviderRole::InfrastructureMachinePool, _) => vec![("status.infrastructureMachineKind", Text, "CT-13.2")],
+        (ProviderRole::BootstrapConfig, _) => Vec::new(),
+        (ProviderRole::ControlPlane, contract) => {
+            let both: [ContractField; 4] = [
                 ("spec.controlPlaneEndpoint", ENDPOINT, "CT-6.2"),
                 ("status.externalManagedControlPlane", Boolean, "CT-10.16"),
                 ("spec.machineTemplate.metadata.labels", TextMap, "CT-10.13"),
@@ -91,8 +92,8 @@ fn optional(role: Role, contract: Contract) -> Vec<Field> {
     }
 }
 
-/// What a control plane hands down to its Machines (CT-10.13).
-const fn machine_settings(contract: Contract) -> &'static [Field] {
+/// Machine settings of a control plane (CT-10.13).
+const fn machine_settings(contract: Contract) -> &'static [ContractField] {
     match contract {
         V1Beta1 => &[
             ("spec.machineTemplate.nodeDrainTimeout", Text, "CT-10.13"),
@@ -112,8 +113,8 @@ const fn machine_settings(contract: Contract) -> &'static [Field] {
     }
 }
 
-/// Counters that a control plane with replicas has (CT-10.2).
-const fn counters(contract: Contract) -> [Field; 5] {
+/// Counters of a control plane with replicas (CT-10.2).
+const fn counters(contract: Contract) -> [ContractField; 5] {
     let (available, updated) = match contract {
         V1Beta1 => ("status.unavailableReplicas", "status.updatedReplicas"),
         V1Beta2 => ("status.availableReplicas", "status.upToDateReplicas"),
@@ -138,8 +139,8 @@ const SCALE: [(&str, &str); 3] = [
     ("labelSelectorPath", ".status.selector"),
 ];
 
-/// The reference to the template of the machines (CT-11.2).
-const fn machine_template(contract: Contract) -> Field {
+/// The machine template reference (CT-11.2).
+const fn machine_template(contract: Contract) -> ContractField {
     match contract {
         V1Beta1 => (
             "spec.machineTemplate.infrastructureRef",
@@ -160,52 +161,55 @@ const fn machine_template(contract: Contract) -> Field {
 }
 
 /// The schema of one version.
-struct Schema<'a> {
+struct FieldSchema<'a> {
     openapi: &'a serde_json::Value,
-    version: &'a Version<'a>,
+    version: &'a DefinitionVersion<'a>,
 }
 
-impl<'a> Schema<'a> {
-    fn of(version: &'a Version<'a>, findings: &mut Vec<Finding>) -> Option<Self> {
+impl<'a> FieldSchema<'a> {
+    fn for_version(version: &'a DefinitionVersion<'a>, findings: &mut Vec<ContractFinding>) -> Option<Self> {
         if version.schema.is_none() {
-            let finding =
-                Finding::error("CT-1.3", "schema.openAPIV3Schema", "the version has no schema, so no field is kept");
-            findings.push(finding.of_version(version.name).way_out("give the version a schema"));
+            let finding = ContractFinding::error(
+                "CT-1.3",
+                "schema.openAPIV3Schema",
+                "the version has no schema, so no field is kept",
+            );
+            findings.push(finding.of_version(version.name).with_remediation("give the version a schema"));
         }
-        Some(Schema { openapi: version.schema?, version })
+        Some(FieldSchema { openapi: version.schema?, version })
     }
 
     fn has(&self, path: &str) -> bool {
-        find(self.openapi, path) != Place::Missing
+        find(self.openapi, path) != FieldLookup::Missing
     }
 
-    /// Whether the schema says what the field holds.
+    /// Whether the schema describes the field.
     fn describes(&self, path: &str) -> bool {
-        matches!(find(self.openapi, path), Place::Known(_))
+        matches!(find(self.openapi, path), FieldLookup::Known(_))
     }
 
-    /// A field that must be there.
-    fn needs(&self, (path, holds, rule): Field) -> Option<Finding> {
+    /// Checks a mandatory field.
+    fn needs(&self, (path, holds, rule): ContractField) -> Option<ContractFinding> {
         let missing = || {
-            Finding::error(rule, path, "the schema does not have this field, so the API server drops its value")
-                .way_out(format!("add it as {}", holds.words()))
+            ContractFinding::error(rule, path, "the schema does not have this field, so the API server drops its value")
+                .with_remediation(format!("add it as {}", holds.words()))
         };
         if self.has(path) { self.may_have((path, holds, rule)) } else { Some(missing()) }
     }
 
-    /// A field that holds what the contract says if it is there.
-    fn may_have(&self, (path, holds, rule): Field) -> Option<Finding> {
-        let Place::Known(node) = find(self.openapi, path) else { return None };
+    /// Checks the type of an optional field.
+    fn may_have(&self, (path, holds, rule): ContractField) -> Option<ContractFinding> {
+        let FieldLookup::Known(node) = find(self.openapi, path) else { return None };
         let (place, difference) = holds.mismatch(node, path)?;
-        let way_out = format!("make {path} {}", holds.words());
-        Some(Finding::error(rule, place, difference).way_out(way_out))
+        let remediation = format!("make {path} {}", holds.words());
+        Some(ContractFinding::error(rule, place, difference).with_remediation(remediation))
     }
 
-    /// The flag that the object is ready for what comes next; a message names the flag of the other contract if there is one.
-    fn flag(&self, role: Role, contract: Contract) -> Option<Finding> {
+    /// Checks the flag of the object; a message names the flag of the other contract if present.
+    fn flag(&self, role: ProviderRole, contract: Contract) -> Option<ContractFinding> {
         let flag = match role {
-            Role::ControlPlane => Flag::ControlPlaneInitialized,
-            Role::BootstrapConfig => Flag::DataSecretCreated,
+            ProviderRole::ControlPlane => Flag::ControlPlaneInitialized,
+            ProviderRole::BootstrapConfig => Flag::DataSecretCreated,
             _ => Flag::Provisioned,
         };
         let (path, another) = match contract {
@@ -213,8 +217,8 @@ impl<'a> Schema<'a> {
             V1Beta2 => (flag.path(V1Beta2), flag.path(V1Beta1)),
         };
         let mut finding = self.needs((path, Boolean, role.mandatory()))?;
-        if !self.has(path) && role == Role::InfrastructureMachinePool {
-            POOL_FLAGS.clone_into(&mut finding.way_out);
+        if !self.has(path) && role == ProviderRole::InfrastructureMachinePool {
+            POOL_FLAGS.clone_into(&mut finding.remediation);
             if self.has(another) {
                 finding.level = Level::Warning;
                 finding.message = format!("the schema has {another} alone");
@@ -225,32 +229,34 @@ impl<'a> Schema<'a> {
         Some(finding)
     }
 
-    /// Where conditions are read (CT-15.9): they are recommended, and have a form.
-    fn conditions(&self, role: Role) -> Option<Finding> {
+    /// Checks the conditions, which are recommended (CT-15.9).
+    fn conditions(&self, role: ProviderRole) -> Option<ContractFinding> {
         let path = ["status.v1beta2.conditions", "status.conditions"].into_iter().find(|path| self.has(path));
         let Some(path) = path else {
             let (wanted, target) = match role {
-                Role::InfrastructureCluster => ("Ready", "InfrastructureReady of the Cluster"),
-                Role::ControlPlane => ("Available", "ControlPlaneAvailable of the Cluster"),
-                Role::BootstrapConfig => ("Ready", "BootstrapConfigReady of the Machine"),
+                ProviderRole::InfrastructureCluster => ("Ready", "InfrastructureReady of the Cluster"),
+                ProviderRole::ControlPlane => ("Available", "ControlPlaneAvailable of the Cluster"),
+                ProviderRole::BootstrapConfig => ("Ready", "BootstrapConfigReady of the Machine"),
                 _ => ("Ready", "InfrastructureReady of the Machine"),
             };
             let message = format!("there are no conditions, so {target} cannot say what the provider waits for");
-            let way_out = format!("add a list of conditions, and report the condition {wanted}");
-            return Some(Finding::warning("CT-15.8", "status.conditions", message).way_out(way_out));
+            let remediation = format!("add a list of conditions, and report the condition {wanted}");
+            return Some(
+                ContractFinding::warning("CT-15.8", "status.conditions", message).with_remediation(remediation),
+            );
         };
         self.may_have((path, CONDITIONS, "CT-15.9"))
     }
 
-    /// In the newer contract a failure has no effect on the lifecycle (CT-6.7).
-    fn failures(&self, contract: Contract) -> Option<Finding> {
+    /// Checks failures, which have no effect in the newer contract (CT-6.7).
+    fn failures(&self, contract: Contract) -> Option<ContractFinding> {
         let (path, ..) =
             FAILURES.into_iter().find(|(path, ..)| self.describes(path)).filter(|_| contract == V1Beta2)?;
         let message = "terminal failures are not part of contract v1beta2";
-        Some(Finding::warning("CT-20.2", path, message).way_out("report failures in a condition"))
+        Some(ContractFinding::warning("CT-20.2", path, message).with_remediation("report failures in a condition"))
     }
 
-    fn control_plane(&self, contract: Contract) -> Vec<Finding> {
+    fn control_plane(&self, contract: Contract) -> Vec<ContractFinding> {
         let mut found = self.versions();
         if self.describes("spec.replicas") {
             found.extend(self.may_have(("spec.replicas", Integer, "CT-10.2")));
@@ -263,21 +269,24 @@ impl<'a> Schema<'a> {
         found
     }
 
-    /// The version that is wanted, and the one that runs (CT-10.1, CT-10.4).
-    fn versions(&self) -> Vec<Finding> {
+    /// Checks the desired and the current version (CT-10.1, CT-10.4).
+    fn versions(&self) -> Vec<ContractFinding> {
         let is_wanted = self.has("spec.version");
         let runs = ["status.versions", "status.version"].into_iter().any(|path| self.has(path));
         let mut found = Vec::new();
         if !is_wanted && !runs {
             let message = "there is no version, so a topology cannot set or upgrade the Kubernetes version";
             found.push(
-                Finding::warning("CT-10.4", "spec.version", message).way_out("add spec.version and status.version"),
+                ContractFinding::warning("CT-10.4", "spec.version", message)
+                    .with_remediation("add spec.version and status.version"),
             );
         } else if !is_wanted {
             found.extend(self.needs(("spec.version", Text, "CT-10.1")));
         } else if !runs {
             let message = "there is spec.version but no status.version, so an upgrade never counts as finished";
-            found.push(Finding::error("CT-10.1", "status.version", message).way_out("add it as a string"));
+            found.push(
+                ContractFinding::error("CT-10.1", "status.version", message).with_remediation("add it as a string"),
+            );
         }
         let fields = [
             ("spec.version", Text, "CT-10.1"),
@@ -288,13 +297,13 @@ impl<'a> Schema<'a> {
         found
     }
 
-    fn scale(&self) -> Option<Finding> {
+    fn scale(&self) -> Option<ContractFinding> {
         let scale = self.version.subresources.and_then(|subresources| subresources.get("scale"));
         let path = |name: &str| scale.and_then(|scale| scale.get(name)).and_then(serde_json::Value::as_str);
         let (name, wanted) = SCALE.into_iter().find(|(name, wanted)| path(name) != Some(*wanted))?;
         let field = format!("subresources.scale.{name}");
         let message =
             format!("the scale subresource has {}, but the contract has {wanted}", path(name).unwrap_or("nothing"));
-        Some(Finding::error("CT-10.2", field, message).way_out(format!("set it to {wanted}")))
+        Some(ContractFinding::error("CT-10.2", field, message).with_remediation(format!("set it to {wanted}")))
     }
 }

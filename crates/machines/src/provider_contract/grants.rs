@@ -1,24 +1,24 @@
-//! Rules of roles, and what they grant.
+//! Policy rules of roles.
 
 use serde_json::Value;
 
-/// A rule of a role.
+/// A policy rule of a role.
 #[derive(Debug)]
-struct Rule {
+struct PolicyRule {
     groups: Vec<String>,
     resources: Vec<String>,
     verbs: Vec<String>,
 }
 
-/// What some roles grant together.
+/// The combined permissions of roles.
 #[derive(Debug, Default)]
-pub(super) struct Grants(Vec<Rule>);
+pub(super) struct Grants(Vec<PolicyRule>);
 
 impl Grants {
-    /// Reads the rules of roles.
-    pub(super) fn of<'a>(roles: impl IntoIterator<Item = &'a Value>) -> Self {
+    /// Reads the policy rules of roles.
+    pub(super) fn from_roles<'a>(roles: impl IntoIterator<Item = &'a Value>) -> Self {
         let all = roles.into_iter().filter_map(|role| role.get("rules")?.as_array()).flatten();
-        Grants(all.filter_map(Rule::of).collect())
+        Grants(all.filter_map(PolicyRule::from_value).collect())
     }
 
     /// The verbs that are not granted for a resource, such as `foos` or `foos/status`.
@@ -32,19 +32,19 @@ impl Grants {
     }
 
     fn allow(&self, group: &str, resource: &str, verb: &str) -> bool {
-        let has_verb = |rule: &Rule| rule.verbs.iter().any(|one| one == "*" || one == verb);
+        let has_verb = |rule: &PolicyRule| rule.verbs.iter().any(|one| one == "*" || one == verb);
         self.0.iter().any(|rule| rule.is_for(group, resource) && has_verb(rule))
     }
 }
 
-impl Rule {
-    /// A rule for all objects; nothing for one that names objects.
-    fn of(rule: &Value) -> Option<Self> {
+impl PolicyRule {
+    /// A rule for all objects; `None` for one restricted to names.
+    fn from_value(rule: &Value) -> Option<Self> {
         let texts = |name: &str| -> Vec<String> {
             let texts = rule.get(name).and_then(Value::as_array).into_iter().flatten();
             texts.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        texts("resourceNames").is_empty().then(|| Rule {
+        texts("resourceNames").is_empty().then(|| PolicyRule {
             groups: texts("apiGroups"),
             resources: texts("resources"),
             verbs: texts("verbs"),

@@ -1,17 +1,17 @@
-//! The contract between Cluster API's controllers and providers, as checks of what a provider ships: CustomResourceDefinitions,
-//! roles and release metadata.
+//! Checks of a provider's manifests against the contract between Cluster API's controllers and providers:
+//! CustomResourceDefinitions, roles and release metadata.
 //!
 //! ```text
 //! manifests ─► definition.rs: kind, role, contract, schemas ─┬─► naming.rs      name, scope, labels, versions
-//!                                                            ├─► fields.rs      fields of the contract, with holds.rs and bounds.rs
-//!                                                            ├─► templates.rs   shape; comparison.rs: template and object
-//!                                                            ├─► access.rs      what the controllers may do
-//!                                                            ├─► own_access.rs  what the provider may do, with grants.rs
+//!                                                            ├─► fields.rs      fields of the contract (field_types.rs, bounds.rs)
+//!                                                            ├─► templates.rs   schema; comparison.rs: template and object
+//!                                                            ├─► access.rs      permissions of the controllers
+//!                                                            ├─► own_access.rs  permissions of the provider (grants.rs)
 //!                                                            └─► packaging.rs   label and metadata of a release
 //!                                                                     └─► finding.rs
 //! ```
 //!
-//! What a provider does over time is not in its manifests: behavior.rs judges the changes of its objects.
+//! Manifests do not show the behavior over time: behavior.rs checks the changes of objects.
 //!
 //! The contract is that of [Cluster API](https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview).
 
@@ -23,7 +23,7 @@ mod definition;
 mod fields;
 mod finding;
 mod grants;
-mod holds;
+mod field_types;
 mod naming;
 mod own_access;
 mod packaging;
@@ -34,53 +34,55 @@ mod tests;
 use serde_json::Value;
 
 use self::access::Access;
-use self::definition::Definition;
-pub use self::definition::Role;
-pub use self::finding::{Finding, Level, order};
+use self::definition::ProviderDefinition;
+pub use self::definition::ProviderRole;
+pub use self::finding::{ContractFinding, Level, order};
 use self::own_access::OwnAccess;
 use self::packaging::Release;
 
 /// The findings about one CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
-    /// Which of the manifests it is.
+pub struct CheckedDefinition {
+    /// Index among the manifests.
     pub index: usize,
     pub name: String,
     pub kind: String,
-    /// None for kinds that no contract is about, such as identities: they are not checked.
-    pub role: Option<Role>,
+    /// `None` for kinds without a contract, such as identities, which are not checked.
+    pub role: Option<ProviderRole>,
     pub is_template: bool,
-    /// The contract that is used, and the version in which objects are read (CT-3.5).
+    /// The contract in use, and the version in which objects are read (CT-3.5).
     pub contract: Option<String>,
     pub version: Option<String>,
     /// Sorted by their rules.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ContractFinding>,
 }
 
-/// What each definition is checked with.
-struct Files<'a> {
-    definitions: Vec<&'a Definition<'a>>,
+/// Inputs for checking each definition.
+struct ManifestContext<'a> {
+    definitions: Vec<&'a ProviderDefinition<'a>>,
     access: Access,
     own_access: OwnAccess,
     release: Release<'a>,
 }
 
-/// Checks the CustomResourceDefinitions among manifests, with the roles and the release metadata among them, in the order of the
-/// manifests.
-pub fn check(manifests: &[&Value]) -> Vec<Checked> {
-    let definitions: Vec<(usize, Definition<'_>)> =
-        manifests.iter().enumerate().filter_map(|(i, manifest)| Some((i, Definition::of(manifest)?))).collect();
-    let all: Vec<&Definition<'_>> = definitions.iter().map(|(_, definition)| definition).collect();
-    let files = Files {
-        access: Access::of(manifests),
-        own_access: OwnAccess::of(manifests),
-        release: Release::of(manifests, &all),
+/// Checks the CustomResourceDefinitions among manifests, together with the roles and release metadata, in order.
+pub fn check(manifests: &[&Value]) -> Vec<CheckedDefinition> {
+    let definitions: Vec<(usize, ProviderDefinition<'_>)> = manifests
+        .iter()
+        .enumerate()
+        .filter_map(|(i, manifest)| Some((i, ProviderDefinition::from_manifest(manifest)?)))
+        .collect();
+    let all: Vec<&ProviderDefinition<'_>> = definitions.iter().map(|(_, definition)| definition).collect();
+    let files = ManifestContext {
+        access: Access::from_manifests(manifests),
+        own_access: OwnAccess::from_manifests(manifests),
+        release: Release::from_manifests(manifests, &all),
         definitions: all,
     };
     definitions.iter().map(|(index, definition)| checked(*index, definition, &files)).collect()
 }
 
-fn checked(index: usize, definition: &Definition<'_>, files: &Files<'_>) -> Checked {
+fn checked(index: usize, definition: &ProviderDefinition<'_>, files: &ManifestContext<'_>) -> CheckedDefinition {
     let choice = definition.choice();
     let mut findings = Vec::new();
     if let Some(role) = definition.role {
@@ -94,7 +96,7 @@ fn checked(index: usize, definition: &Definition<'_>, files: &Files<'_>) -> Chec
         files.release.check(definition, &mut findings);
     }
     findings.sort_by_key(|finding| order(finding.rule));
-    Checked {
+    CheckedDefinition {
         index,
         name: definition.name.to_owned(),
         kind: definition.kind.to_owned(),

@@ -1,29 +1,29 @@
-//! What the controllers of a provider may do themselves (CT-16.3, CT-16.5): the roles that the files bind.
+//! Permissions of the controllers of a provider (CT-16.3, CT-16.5), by the roles that the files bind.
 
 use serde_json::Value;
 
 use super::access::VERBS;
-use super::definition::{Definition, Role, text};
-use super::finding::{Finding, Level};
+use super::definition::{ProviderDefinition, ProviderRole, text};
+use super::finding::{ContractFinding, Level};
 use super::grants::Grants;
 use model::hub::GROUP;
 
 const READ: [&str; 3] = ["get", "list", "watch"];
 
-/// What the bound roles of the files grant together; nothing if a bound role is not in the files.
+/// The combined permissions of the bound roles; `None` if a bound role is not in the files.
 #[derive(Debug, Default)]
 pub(super) struct OwnAccess(Option<Grants>);
 
 impl OwnAccess {
     /// Reads roles and bindings among manifests.
-    pub(super) fn of(manifests: &[&Value]) -> Self {
+    pub(super) fn from_manifests(manifests: &[&Value]) -> Self {
         let kind = |value: &Value, kinds: [&str; 2]| kinds.contains(&text(value, "/kind"));
         let bindings = manifests.iter().filter(|one| kind(one, ["ClusterRoleBinding", "RoleBinding"]));
         let roles: Vec<&Value> = manifests.iter().copied().filter(|one| kind(one, ["ClusterRole", "Role"])).collect();
         let mut bound = Vec::new();
         for binding in bindings {
             let (kind, name) = (text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"));
-            // Kubernetes has these, and none of them is about kinds of providers.
+            // Built-in roles, which do not concern provider kinds.
             if name.starts_with("system:") {
                 continue;
             }
@@ -32,12 +32,17 @@ impl OwnAccess {
             bound.push(*role);
             bound.extend(roles.iter().copied().filter(|other| adds_to(other, role)));
         }
-        OwnAccess(Some(Grants::of(bound)))
+        OwnAccess(Some(Grants::from_roles(bound)))
     }
 
-    /// Whether a provider may do with a kind what its role asks for. A kind that no bound role names is not judged: access may be
-    /// granted elsewhere.
-    pub(super) fn check(&self, definition: &Definition<'_>, role: Role, findings: &mut Vec<Finding>) {
+    /// Checks the permissions that the role of a kind requires. Kinds without any bound role are not checked: access
+    /// may be granted elsewhere.
+    pub(super) fn check(
+        &self,
+        definition: &ProviderDefinition<'_>,
+        role: ProviderRole,
+        findings: &mut Vec<ContractFinding>,
+    ) {
         let resource = text(definition.manifest, "/spec/names/plural");
         let Some(grants) = self.0.as_ref().filter(|grants| grants.name(definition.group, resource)) else { return };
         if definition.template_of().is_some() {
@@ -48,7 +53,7 @@ impl OwnAccess {
     }
 }
 
-/// Whether a ClusterRole has labels by which another one collects rules.
+/// Whether a ClusterRole has labels that another one aggregates.
 fn adds_to(role: &Value, collecting: &Value) -> bool {
     let selectors = collecting.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
     let labels = role.pointer("/metadata/labels");
@@ -58,15 +63,15 @@ fn adds_to(role: &Value, collecting: &Value) -> bool {
     })
 }
 
-/// CT-16.5: the kinds themselves, their status, and what they are read with.
-fn work(grants: &Grants, group: &str, resource: &str, role: Role) -> Option<Finding> {
+/// Permissions for the kinds, their status, and reading (CT-16.5).
+fn work(grants: &Grants, group: &str, resource: &str, role: ProviderRole) -> Option<ContractFinding> {
     let own = grants.missing(group, resource, &VERBS);
     let status = format!("{resource}/status");
     let of_status = grants.missing(group, &status, &["patch", "update"]);
     let mut missing = Vec::new();
     let mut others = Vec::new();
     missing.extend((!own.is_empty()).then(|| format!("{} of {resource}", own.join(", "))));
-    // One of the two is enough to write.
+    // One of the two suffices for writing.
     others.extend((of_status.len() == 2).then(|| format!("patch of {status}")));
     for (group, resource, verbs) in surroundings(role) {
         let verbs = grants.missing(group, resource, verbs);
@@ -81,18 +86,21 @@ fn work(grants: &Grants, group: &str, resource: &str, role: Role) -> Option<Find
     missing.extend(others);
     (!missing.is_empty()).then(|| {
         let message = format!("the roles that the files bind do not grant {}", missing.join("; "));
-        let way_out = "add the verbs to a role of the provider's controller";
-        Finding { level, ..Finding::error("CT-16.5", "spec.group", message).way_out(way_out) }
+        let remediation = "add the verbs to a role of the provider's controller";
+        ContractFinding {
+            level,
+            ..ContractFinding::error("CT-16.5", "spec.group", message).with_remediation(remediation)
+        }
     })
 }
 
-/// What a provider reads, and the Secrets that it makes. The status of an object is read with the object.
-fn surroundings(role: Role) -> Vec<(&'static str, &'static str, &'static [&'static str])> {
+/// Permissions for related objects and created Secrets. The status of an object is read with the object.
+fn surroundings(role: ProviderRole) -> Vec<(&'static str, &'static str, &'static [&'static str])> {
     let mut all: Vec<(_, _, &'static [&'static str])> = vec![(GROUP, "clusters", &READ)];
     match role {
-        Role::InfrastructureCluster | Role::InfrastructureMachinePool => {}
-        Role::InfrastructureMachine => all.push((GROUP, "machines", &READ)),
-        Role::BootstrapConfig | Role::ControlPlane => {
+        ProviderRole::InfrastructureCluster | ProviderRole::InfrastructureMachinePool => {}
+        ProviderRole::InfrastructureMachine => all.push((GROUP, "machines", &READ)),
+        ProviderRole::BootstrapConfig | ProviderRole::ControlPlane => {
             all.push((GROUP, "machines", &READ));
             all.push(("", "secrets", &["create", "get"]));
         }
@@ -100,16 +108,16 @@ fn surroundings(role: Role) -> Vec<(&'static str, &'static str, &'static [&'stat
     all
 }
 
-/// CT-16.3: what is made for these kinds has them as its controller.
-fn finalizers(grants: &Grants, group: &str, resource: &str, role: Role) -> Option<Finding> {
+/// Permissions for finalizers of kinds that control other objects (CT-16.3).
+fn finalizers(grants: &Grants, group: &str, resource: &str, role: ProviderRole) -> Option<ContractFinding> {
     let finalizers = format!("{resource}/finalizers");
-    let makes = matches!(role, Role::BootstrapConfig | Role::ControlPlane);
+    let makes = matches!(role, ProviderRole::BootstrapConfig | ProviderRole::ControlPlane);
     (makes && !grants.missing(group, &finalizers, &["update"]).is_empty()).then(|| {
         let message = format!(
             "the roles that the files bind do not grant update of {finalizers}, which owner references with \
              blockOwnerDeletion need if the admission plugin OwnerReferencesPermissionEnforcement is on"
         );
-        let way_out = format!("add {finalizers} with the verb update to a role of the provider's controller");
-        Finding::warning("CT-16.3", "spec.group", message).way_out(way_out)
+        let remediation = format!("add {finalizers} with the verb update to a role of the provider's controller");
+        ContractFinding::warning("CT-16.3", "spec.group", message).with_remediation(remediation)
     })
 }

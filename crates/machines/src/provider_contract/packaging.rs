@@ -1,26 +1,26 @@
-//! What a release says about itself: the label of the provider and the release metadata (CT-17.1, CT-17.2).
+//! Provider label and release metadata (CT-17.1, CT-17.2).
 
 use serde_json::Value;
 
-use super::definition::{Definition, text};
-use super::finding::Finding;
+use super::definition::{ProviderDefinition, text};
+use super::finding::ContractFinding;
 
 const LABEL: &str = "cluster.x-k8s.io/provider";
-/// What a provider may be; its name follows.
+/// Provider types, which precede the name.
 const TYPES: [&str; 6] = ["infrastructure", "bootstrap", "control-plane", "ipam", "runtime-extension", "addon"];
 
-/// The release that the files are, if they say so.
+/// The release that the files belong to, if known.
 #[derive(Debug, Default)]
 pub(super) struct Release<'a> {
-    /// Whether a definition of a provider has the label.
+    /// Whether any definition of a provider has the label.
     is_labelled: bool,
-    /// The metadata; nothing if there are none, or those of several providers.
+    /// The metadata; `None` if there are none, or several.
     metadata: Option<&'a Value>,
 }
 
 impl<'a> Release<'a> {
     /// Reads the release metadata among manifests.
-    pub(super) fn of(manifests: &[&'a Value], definitions: &[&Definition<'_>]) -> Self {
+    pub(super) fn from_manifests(manifests: &[&'a Value], definitions: &[&ProviderDefinition<'_>]) -> Self {
         let is_metadata = |value: &Value| {
             text(value, "/kind") == "Metadata" && text(value, "/apiVersion").starts_with("clusterctl.cluster.x-k8s.io/")
         };
@@ -32,20 +32,23 @@ impl<'a> Release<'a> {
     }
 
     /// Checks a definition of the release.
-    pub(super) fn check(&self, definition: &Definition<'_>, findings: &mut Vec<Finding>) {
+    pub(super) fn check(&self, definition: &ProviderDefinition<'_>, findings: &mut Vec<ContractFinding>) {
         findings.extend(self.label(definition));
         findings.extend(self.metadata.and_then(|metadata| agrees(metadata, definition)));
     }
 
-    /// Either no definition has the label, as in sources, or each has a good one.
-    fn label(&self, definition: &Definition<'_>) -> Option<Finding> {
+    /// Either no definition has the label, as in sources, or all have a valid one.
+    fn label(&self, definition: &ProviderDefinition<'_>) -> Option<ContractFinding> {
         let message = match definition.labels.get(LABEL) {
             None if self.is_labelled => "other definitions have this label, and this one does not".to_owned(),
             Some(value) if !is_good(value) => format!("{value:?} is not a type and a name"),
             _ => return None,
         };
-        let way_out = format!("set it to <type>-<name> on all objects; the types are {}", TYPES.join(", "));
-        Some(Finding::warning("CT-17.1", format!("metadata.labels[{LABEL}]"), message).way_out(way_out))
+        let remediation = format!("set it to <type>-<name> on all objects; the types are {}", TYPES.join(", "));
+        Some(
+            ContractFinding::warning("CT-17.1", format!("metadata.labels[{LABEL}]"), message)
+                .with_remediation(remediation),
+        )
     }
 }
 
@@ -54,8 +57,8 @@ fn is_good(value: &str) -> bool {
     TYPES.iter().find_map(name).is_some_and(|name| !name.is_empty())
 }
 
-/// Whether the newest series of the metadata has a contract that the definition has a label for.
-fn agrees(metadata: &Value, definition: &Definition<'_>) -> Option<Finding> {
+/// Whether the definition has a label for the contract of the newest release series.
+fn agrees(metadata: &Value, definition: &ProviderDefinition<'_>) -> Option<ContractFinding> {
     let series = metadata.get("releaseSeries").and_then(Value::as_array).into_iter().flatten();
     let number = |series: &Value, name: &str| series.get(name).and_then(Value::as_u64);
     let newest = series.max_by_key(|series| (number(series, "major"), number(series, "minor")));
@@ -69,6 +72,6 @@ fn agrees(metadata: &Value, definition: &Definition<'_>) -> Option<Finding> {
             format!("the newest series of the release metadata has contract {contract:?}, for which there is no label")
         }
     };
-    let way_out = "give the newest series in releaseSeries the contract of the labels, or add the label";
-    Some(Finding::error("CT-17.2", "metadata.labels", message).way_out(way_out))
+    let remediation = "give the newest series in releaseSeries the contract of the labels, or add the label";
+    Some(ContractFinding::error("CT-17.2", "metadata.labels", message).with_remediation(remediation))
 }

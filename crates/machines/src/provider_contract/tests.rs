@@ -1,17 +1,17 @@
-//! Each finding by one defect of definitions that have none: those of the embedded provider.
+//! Each finding, by one defect in the definitions of the embedded provider, which have none.
 
 use serde_json::{Value, json};
 
 use super::finding::Level::{self, Error, Warning};
-use super::{Checked, check, order};
+use super::{CheckedDefinition, check, order};
 use model::crd;
 
-/// A change of the definition of a kind: a place and what stands there then; nothing to take it away.
-type Edit = (&'static str, String, Option<Value>);
-/// What is found: level, rule, kind and field.
-type Found = (Level, &'static str, &'static str, &'static str);
+/// A change of a definition: kind, path, and new value; `None` removes it.
+type DefinitionEdit = (&'static str, String, Option<Value>);
+/// An expected finding: level, rule, kind and field.
+type ExpectedFinding = (Level, &'static str, &'static str, &'static str);
 
-/// The place of a field in the schema of the only version.
+/// The pointer to a field in the schema of the only version.
 fn field(path: &str) -> String {
     let steps = path.split('.').map(|step| match step.strip_suffix("[]") {
         Some(list) => format!("/properties/{list}/items"),
@@ -20,11 +20,11 @@ fn field(path: &str) -> String {
     format!("/spec/versions/0/schema/openAPIV3Schema{}", steps.collect::<String>())
 }
 
-fn set(kind: &'static str, place: impl Into<String>, value: Value) -> Edit {
+fn set(kind: &'static str, place: impl Into<String>, value: Value) -> DefinitionEdit {
     (kind, place.into(), Some(value))
 }
 
-fn without(kind: &'static str, place: impl Into<String>) -> Edit {
+fn without(kind: &'static str, place: impl Into<String>) -> DefinitionEdit {
     (kind, place.into(), None)
 }
 
@@ -32,8 +32,8 @@ fn name_of(definition: &Value) -> &str {
     definition["spec"]["names"]["kind"].as_str().unwrap()
 }
 
-/// The definitions of the embedded provider after changes.
-fn provider(edits: &[Edit]) -> Vec<Value> {
+/// The changed definitions of the embedded provider.
+fn provider(edits: &[DefinitionEdit]) -> Vec<Value> {
     let mut all = crd::embedded_provider();
     for (kind, place, value) in edits {
         let definition = all.iter_mut().find(|definition| name_of(definition) == *kind).unwrap();
@@ -49,21 +49,21 @@ fn provider(edits: &[Edit]) -> Vec<Value> {
     all
 }
 
-fn checked(manifests: &[Value]) -> Vec<Checked> {
+fn checked(manifests: &[Value]) -> Vec<CheckedDefinition> {
     check(&manifests.iter().collect::<Vec<_>>())
 }
 
-fn found(checked: &[Checked]) -> Vec<(Level, &'static str, &str, &str)> {
+fn found(checked: &[CheckedDefinition]) -> Vec<(Level, &'static str, &str, &str)> {
     let rows = checked.iter().flat_map(|one| one.findings.iter().map(move |finding| (&one.kind, finding)));
     rows.map(|(kind, finding)| (finding.level, finding.rule, kind.as_str(), finding.field.as_str())).collect()
 }
 
-fn finds(case: &str, edits: &[Edit], wanted: &[Found]) {
+fn finds(case: &str, edits: &[DefinitionEdit], wanted: &[ExpectedFinding]) {
     let all = checked(&provider(edits));
     assert_eq!(found(&all), wanted, "{case}: {all:#?}");
     assert!(all.iter().all(|one| one.findings.is_sorted_by_key(|finding| order(finding.rule))), "{case}");
     for finding in all.iter().flat_map(|one| &one.findings) {
-        assert!(!finding.message.is_empty() && !finding.way_out.is_empty(), "{case}: {finding:?}");
+        assert!(!finding.message.is_empty() && !finding.remediation.is_empty(), "{case}: {finding:?}");
     }
 }
 
@@ -71,7 +71,7 @@ const LABELS: &str = "/metadata/labels";
 const SUBRESOURCES: &str = "/spec/versions/0/subresources";
 
 /// A definition for the older contract: its flags, counters and failure domains.
-fn older(kind: &'static str, fields: &[(&str, Value)]) -> Vec<Edit> {
+fn older(kind: &'static str, fields: &[(&str, Value)]) -> Vec<DefinitionEdit> {
     let label = set(kind, LABELS, json!({"cluster.x-k8s.io/v1beta1": "v1beta1"}));
     let fields = fields.iter().map(|(path, node)| set(kind, field(path), node.clone()));
     [label].into_iter().chain(fields).collect()
@@ -300,7 +300,7 @@ fn fields_of_the_contract_have_its_types() {
     ] {
         finds(path, &[set(kind, field(path), node)], &[(Error, rule, kind, place)]);
     }
-    // CT-6.2: in the template too, so that both are the same.
+    // CT-6.2: in the template too, so that both are equal.
     let host = |kind, at: &str| set(kind, field(&format!("{at}.controlPlaneEndpoint.port")), text());
     let edits = [host("EmbeddedCluster", "spec"), host("EmbeddedClusterTemplate", "spec.template.spec")];
     finds("port", &edits, &[(Error, "CT-6.2", "EmbeddedCluster", "spec.controlPlaneEndpoint.port")]);
@@ -434,7 +434,7 @@ fn of_machine_pools_either_flag_is_read() {
     let all = checked(&provider(&alone));
     let finding = all.iter().flat_map(|one| &one.findings).next().unwrap();
     assert_eq!(finding.message, "the schema has status.ready alone");
-    let fix = &finding.way_out;
+    let fix = &finding.remediation;
     assert!(fix.contains("report both") && fix.contains("Cluster API v1.14 only status.ready"), "{fix}");
 }
 
@@ -677,7 +677,7 @@ fn groups_of_others_are_granted_by_a_role() {
     }
 }
 
-/// The definition of a kind of another group, and the ClusterRole, bound, that its provider has for it.
+/// The definition of a kind of another group, and a bound ClusterRole of its provider.
 fn owned(kind: &str, group: &str, rules: &Value) -> Vec<Value> {
     let mut definition = crd::embedded_provider().into_iter().find(|one| name_of(one) == kind).unwrap();
     let plural = definition["spec"]["names"]["plural"].as_str().unwrap().to_owned();
@@ -743,7 +743,7 @@ fn a_provider_may_do_its_own_work() {
         let words = wanted.map(|(_, _, words)| words);
         assert!(words.is_none_or(|words| all[0].findings[0].message.contains(words)), "{case}: {all:#?}");
     }
-    // Machines of infrastructure need no Secrets, and nothing has a machine as its controller.
+    // Infrastructure machines need no Secrets, and control no objects.
     let group = "infrastructure.cluster.x-k8s.io";
     let rules = json!([granted(group, &["embeddedmachines", "embeddedmachines/status"], &ALL), core()]);
     assert_eq!(found(&checked(&owned("EmbeddedMachine", group, &rules))), []);
@@ -761,7 +761,7 @@ fn access_that_the_files_do_not_show_is_not_judged() {
     assert_eq!(count(&without_role), 0, "the role is not in the files");
     let elsewhere = json!({"kind": "RoleBinding", "metadata": {"name": "x"}, "roleRef": {"kind": "Role", "name": "x"}});
     assert_eq!(count(&[files.clone(), vec![elsewhere]].concat()), 0, "another bound role is not in the files");
-    // A role may collect the rules of others by their labels.
+    // A role may aggregate rules of others by label.
     let mut collecting = files.clone();
     collecting[1]["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"part-of": "own"}}]});
     let part = json!({"kind": "ClusterRole", "metadata": {"name": "part", "labels": {"part-of": "own"}},

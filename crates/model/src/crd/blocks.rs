@@ -1,10 +1,12 @@
-//! Regular expressions and building blocks that several kinds share.
+//! Regular expressions and schema blocks shared by several kinds.
 //!
 //! Where a table says that v1beta1 is "unconstrained" or has `items ..n` instead of `items 1..n`, the lower bound is
-//! [`Shape::least`].
+//! [`SchemaVersion::least`].
 
-use super::schema::{Schema, any_json, boolean, date_time, int_or_string, int32, int64, list, map_of, object, string};
-use crate::wire::Shape::{self, V1Beta1, V1Beta2};
+use super::schema::{
+    SchemaBuilder, any_json, boolean, date_time, int_or_string, int32, int64, list, map_of, object, string,
+};
+use crate::wire::SchemaVersion::{self, V1Beta1, V1Beta2};
 
 pub(super) const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 pub(super) const LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -19,10 +21,10 @@ const TAINT_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const RANGE: &str = r"^\[[0-9]+-[0-9]+\]$";
 const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
-/// Machine conditions that Cluster API sets itself, so that no health check may act on them.
+/// Machine conditions set by Cluster API itself, which health checks must not use.
 pub(super) const OWN_CONDITIONS: [&str; 5] =
     ["Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"];
-/// The rule that keeps [`OWN_CONDITIONS`] out.
+/// The rule that excludes [`OWN_CONDITIONS`].
 pub(super) const NOT_OWN_CONDITION: &str =
     "!(self in ['Ready','Available','HealthCheckSucceeded','OwnerRemediated','ExternallyRemediated'])";
 pub(super) const NOT_OWN_CONDITION_MESSAGE: &str =
@@ -30,21 +32,21 @@ pub(super) const NOT_OWN_CONDITION_MESSAGE: &str =
 
 const STATUSES: &[&str] = &["True", "False", "Unknown"];
 
-/// The part of a cluster that a block describes.
+/// The part of a cluster that a block belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ClusterPart {
     ControlPlane,
     MachineDeployment,
     MachinePool,
 }
 
-/// F-META
-pub(super) fn metadata(v: Shape) -> Schema {
+/// Labels and annotations (F-META).
+pub(super) fn metadata(v: SchemaVersion) -> SchemaBuilder {
     object().props(v.least()..).optional("labels", map_of(string())).optional("annotations", map_of(string()))
 }
 
-/// F-TAINT
-pub(super) fn taints() -> Schema {
+/// Taints (F-TAINT).
+pub(super) fn taints() -> SchemaBuilder {
     let taint = object()
         .required("key", string().len(1..=317).matches(TAINT_KEY))
         .optional("value", string().len(1..=63).matches(TAINT_VALUE))
@@ -53,41 +55,41 @@ pub(super) fn taints() -> Schema {
     list(taint).items(1..=64).map_by(&["key", "effect"])
 }
 
-/// F-GATE
-pub(super) fn gates(v: Shape) -> Schema {
+/// Readiness gates (F-GATE).
+pub(super) fn gates(v: SchemaVersion) -> SchemaBuilder {
     let gate = object()
         .required("conditionType", string().len(1..=316).matches(CONDITION_TYPE))
         .optional("polarity", string().one_of(&["Positive", "Negative"]));
     list(gate).items(v.least()..=32).map_by(&["conditionType"])
 }
 
-/// F-DEL: the field `deletion`; in v1beta1 the timeouts alone (the order is part of the strategy).
-pub(super) fn deletion(v: Shape, part: Part) -> Schema {
+/// The field `deletion` (F-DEL); in v1beta1 only the timeouts, since the order is part of the strategy.
+pub(super) fn deletion(v: SchemaVersion, part: ClusterPart) -> SchemaBuilder {
     let timeouts = object()
         .optional(v.pick("nodeDrainTimeoutSeconds", "nodeDrainTimeout"), timeout(v))
         .optional(v.pick("nodeVolumeDetachTimeoutSeconds", "nodeVolumeDetachTimeout"), timeout(v))
         .optional(v.pick("nodeDeletionTimeoutSeconds", "nodeDeletionTimeout"), timeout(v));
     match (v, part) {
         (V1Beta1, _) => timeouts,
-        (V1Beta2, Part::MachineDeployment) => {
+        (V1Beta2, ClusterPart::MachineDeployment) => {
             object().optional("deletion", timeouts.props(1..).optional("order", deletion_of_machines()))
         }
         (V1Beta2, _) => object().optional("deletion", timeouts.props(1..)),
     }
 }
 
-/// Which machine goes first when there are too many.
-pub(super) fn deletion_of_machines() -> Schema {
+/// The order in which surplus machines are deleted.
+pub(super) fn deletion_of_machines() -> SchemaBuilder {
     string().one_of(&["Random", "Newest", "Oldest"])
 }
 
-/// Seconds, in v1beta1 a duration.
-fn timeout(v: Shape) -> Schema {
+/// A timeout in seconds; a duration in v1beta1.
+fn timeout(v: SchemaVersion) -> SchemaBuilder {
     v.pick(int32().value(0..), string())
 }
 
-/// The strategy of a machine deployment; in v1beta1 with the deletion order and the remediation limit.
-pub(super) fn strategy(v: Shape) -> Schema {
+/// The strategy of a machine deployment; v1beta1 includes the deletion order and the remediation limit.
+pub(super) fn strategy(v: SchemaVersion) -> SchemaBuilder {
     let rolling_update = object()
         .props(v.least()..)
         .optional("maxSurge", int_or_string())
@@ -100,8 +102,8 @@ pub(super) fn strategy(v: Shape) -> Schema {
         .in_v1beta1(v, |it| it.optional("remediation", max_in_flight()))
 }
 
-/// F-HC; `enabled` is left to the Cluster.
-pub(super) fn health_check(v: Shape, part: Part) -> Schema {
+/// Health checks (F-HC), without the field `enabled` of Clusters.
+pub(super) fn health_check(v: SchemaVersion, part: ClusterPart) -> SchemaBuilder {
     match v {
         V1Beta2 => object()
             .props(1..)
@@ -111,22 +113,22 @@ pub(super) fn health_check(v: Shape, part: Part) -> Schema {
     }
 }
 
-fn checks(v: Shape) -> Schema {
-    let node_conditions = list(unhealthy_node_condition(v)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
+fn checks(v: SchemaVersion) -> SchemaBuilder {
+    let node_conditions = list(unhealthy_node_condition(v)).items(v.least()..=100).in_v1beta2(v, SchemaBuilder::atomic);
     object()
         .optional(v.pick("nodeStartupTimeoutSeconds", "nodeStartupTimeout"), timeout(v))
         .optional(v.pick("unhealthyNodeConditions", "unhealthyConditions"), node_conditions)
         .optional("unhealthyMachineConditions", list(unhealthy_machine_condition(v)).items(1..=100).atomic())
 }
 
-fn unhealthy_node_condition(v: Shape) -> Schema {
+fn unhealthy_node_condition(v: SchemaVersion) -> SchemaBuilder {
     object()
         .required("type", string().len(1..))
         .required("status", string().len(1..))
         .required(v.pick("timeoutSeconds", "timeout"), timeout(v))
 }
 
-fn unhealthy_machine_condition(v: Shape) -> Schema {
+fn unhealthy_machine_condition(v: SchemaVersion) -> SchemaBuilder {
     let kind = string().len(1..=316).matches(CONDITION_TYPE).rule(NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE);
     object()
         .required("type", kind)
@@ -134,7 +136,7 @@ fn unhealthy_machine_condition(v: Shape) -> Schema {
         .required(v.pick("timeoutSeconds", "timeout"), timeout(v))
 }
 
-fn remediation(v: Shape, part: Part) -> Schema {
+fn remediation(v: SchemaVersion, part: ClusterPart) -> SchemaBuilder {
     let trigger = object()
         .optional(v.pick("unhealthyLessThanOrEqualTo", "maxUnhealthy"), int_or_string())
         .optional(v.pick("unhealthyInRange", "unhealthyRange"), string().len(1..=32).matches(RANGE));
@@ -144,16 +146,16 @@ fn remediation(v: Shape, part: Part) -> Schema {
     };
     remediation
         .optional(v.pick("templateRef", "remediationTemplate"), template_reference(v))
-        .in_v1beta2(v, |it| if part == Part::MachineDeployment { it.with(max_in_flight()) } else { it })
+        .in_v1beta2(v, |it| if part == ClusterPart::MachineDeployment { it.with(max_in_flight()) } else { it })
 }
 
-/// How many unhealthy machines are replaced at a time.
-pub(super) fn max_in_flight() -> Schema {
+/// Maximum number of unhealthy machines that are replaced at a time.
+pub(super) fn max_in_flight() -> SchemaBuilder {
     object().optional("maxInFlight", int_or_string())
 }
 
-/// F-TREF
-fn template_reference(v: Shape) -> Schema {
+/// Template references (F-TREF).
+fn template_reference(v: SchemaVersion) -> SchemaBuilder {
     match v {
         V1Beta2 => object()
             .required("apiVersion", string().len(1..=317).matches(API_VERSION))
@@ -163,13 +165,13 @@ fn template_reference(v: Shape) -> Schema {
     }
 }
 
-/// An object with nothing but a required template reference.
-pub(super) fn template(v: Shape) -> Schema {
+/// An object with a required template reference only.
+pub(super) fn template(v: SchemaVersion) -> SchemaBuilder {
     object().required(v.pick("templateRef", "ref"), template_reference(v))
 }
 
-/// F-CREF (CT-4.1, CT-4.2)
-pub(super) fn contract_reference(v: Shape) -> Schema {
+/// References by contract (F-CREF, CT-4.1, CT-4.2).
+pub(super) fn contract_reference(v: SchemaVersion) -> SchemaBuilder {
     match v {
         V1Beta2 => object()
             .required("apiGroup", string().len(1..=253).matches(SUBDOMAIN))
@@ -179,8 +181,8 @@ pub(super) fn contract_reference(v: Shape) -> Schema {
     }
 }
 
-/// Every reference of v1beta1.
-pub(super) fn object_reference() -> Schema {
+/// Object references of v1beta1.
+pub(super) fn object_reference() -> SchemaBuilder {
     object()
         .optional("apiVersion", string())
         .optional("kind", string())
@@ -191,8 +193,8 @@ pub(super) fn object_reference() -> Schema {
         .optional("fieldPath", string())
 }
 
-/// F-VAR
-pub(super) fn variable_values(v: Shape) -> Schema {
+/// Variable values (F-VAR).
+pub(super) fn variable_values(v: SchemaVersion) -> SchemaBuilder {
     let value = object()
         .required("name", string().len(1..=256))
         .required("value", any_json())
@@ -200,24 +202,24 @@ pub(super) fn variable_values(v: Shape) -> Schema {
     list(value).items(v.least()..=1000).map_by(&["name"])
 }
 
-/// F-VERS of `upgradePlan[]`
-pub(super) fn upgrade_plan() -> Schema {
+/// Versions of `upgradePlan[]` (F-VERS).
+pub(super) fn upgrade_plan() -> SchemaBuilder {
     list(version()).items(1..=32).atomic()
 }
 
-/// F-VERS of `versions[]`
-pub(super) fn versions() -> Schema {
+/// Versions of `versions[]` (F-VERS).
+pub(super) fn versions() -> SchemaBuilder {
     list(version().optional("replicas", int32().value(1..))).items(1..=32).atomic()
 }
 
-fn version() -> Schema {
+fn version() -> SchemaBuilder {
     object().required("version", string().len(1..=256))
 }
 
-/// The conditions of both generations with `current` beside the new and `legacy` beside the old ones.
+/// The conditions of both generations, with `current` beside the new and `legacy` beside the old ones.
 ///
-/// v1beta2 keeps the legacy fields under `deprecated.v1beta1`, v1beta1 the current ones under `v1beta2`.
-pub(super) fn generations(v: Shape, current: Schema, legacy: Schema) -> Schema {
+/// v1beta2 has the legacy fields under `deprecated.v1beta1`, v1beta1 the current ones under `v1beta2`.
+pub(super) fn generations(v: SchemaVersion, current: SchemaBuilder, legacy: SchemaBuilder) -> SchemaBuilder {
     let current = current.optional("conditions", conditions());
     let legacy = legacy.optional("conditions", list(legacy_condition()));
     match v {
@@ -227,12 +229,12 @@ pub(super) fn generations(v: Shape, current: Schema, legacy: Schema) -> Schema {
 }
 
 /// The conditions of the current generation.
-pub(super) fn conditions() -> Schema {
+pub(super) fn conditions() -> SchemaBuilder {
     list(condition()).items(..=32).map_by(&["type"])
 }
 
-/// F-COND
-fn condition() -> Schema {
+/// Conditions (F-COND).
+fn condition() -> SchemaBuilder {
     object()
         .required("type", string().len(..=316).matches(CONDITION_TYPE))
         .required("status", string().one_of(STATUSES))
@@ -242,8 +244,8 @@ fn condition() -> Schema {
         .optional("observedGeneration", int64().value(0..))
 }
 
-/// F-OLDCOND
-fn legacy_condition() -> Schema {
+/// Conditions of the previous generation (F-OLDCOND).
+fn legacy_condition() -> SchemaBuilder {
     object()
         .required("type", string().len(1..=256))
         .required("status", string())
@@ -253,9 +255,9 @@ fn legacy_condition() -> Schema {
         .required("lastTransitionTime", date_time())
 }
 
-/// F-SCHEMA: the root of a variable's schema. Nested schemas are any JSON here.
-pub(super) fn variable_schema(v: Shape) -> Schema {
-    let required = list(string().len(1..=256)).items(v.least()..=1000).in_v1beta2(v, Schema::atomic);
+/// The root of a variable's schema (F-SCHEMA). Nested schemas are arbitrary JSON here.
+pub(super) fn variable_schema(v: SchemaVersion) -> SchemaBuilder {
+    let required = list(string().len(1..=256)).items(v.least()..=1000).in_v1beta2(v, SchemaBuilder::atomic);
     object()
         .props(v.least()..)
         .optional("description", string().len(1..=4096))
@@ -279,7 +281,7 @@ pub(super) fn variable_schema(v: Shape) -> Schema {
         .optional("exclusiveMaximum", boolean())
         .optional("exclusiveMinimum", boolean())
         .optional("x-kubernetes-preserve-unknown-fields", boolean())
-        .optional("enum", list(any_json()).items(..=100).in_v1beta2(v, Schema::atomic))
+        .optional("enum", list(any_json()).items(..=100).in_v1beta2(v, SchemaBuilder::atomic))
         .optional("default", any_json())
         .optional("x-kubernetes-validations", list(validation_rule()).items(v.least()..=100).map_by(&["rule"]))
         .optional("x-metadata", metadata(v))
@@ -290,8 +292,8 @@ pub(super) fn variable_schema(v: Shape) -> Schema {
         .optional("not", any_json())
 }
 
-/// F-SCHEMA, `x-kubernetes-validations[]`
-fn validation_rule() -> Schema {
+/// CEL rules, `x-kubernetes-validations[]` (F-SCHEMA).
+fn validation_rule() -> SchemaBuilder {
     let reasons = &["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"];
     object()
         .required("rule", string().len(1..=4096))
@@ -301,23 +303,23 @@ fn validation_rule() -> Schema {
         .optional("fieldPath", string().len(1..=512))
 }
 
-/// How long a machine has to be ready to count as available.
-pub(super) fn min_ready_seconds(v: Shape) -> Schema {
+/// Minimum time for which a machine must be ready to be available.
+pub(super) fn min_ready_seconds(v: SchemaVersion) -> SchemaBuilder {
     int32().in_v1beta2(v, |it| it.value(0..))
 }
 
-/// The generation that the status describes.
-pub(super) fn observed_generation(v: Shape) -> Schema {
+/// The observed generation of a status.
+pub(super) fn observed_generation(v: SchemaVersion) -> SchemaBuilder {
     int64().in_v1beta2(v, |it| it.value(1..))
 }
 
-/// The name of a Cluster, which is also the value of a label.
-pub(super) fn cluster_name() -> Schema {
+/// The name of a Cluster, which is also a label value.
+pub(super) fn cluster_name() -> SchemaBuilder {
     string().len(1..=63)
 }
 
-/// Which objects are meant; clients replace it as a whole.
-pub(super) fn label_selector() -> Schema {
+/// A label selector; clients replace it as a whole.
+pub(super) fn label_selector() -> SchemaBuilder {
     let expression =
         object().required("key", string()).required("operator", string()).optional("values", list(string()).atomic());
     object()
@@ -326,25 +328,25 @@ pub(super) fn label_selector() -> Schema {
         .atomic_map()
 }
 
-/// Where a machine can be reached (CT-8.4).
-pub(super) fn addresses() -> Schema {
+/// Addresses of a machine (CT-8.4).
+pub(super) fn addresses() -> SchemaBuilder {
     let kinds = &["Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"];
     let address = object().required("address", string().len(1..=256)).required("type", string().one_of(kinds));
     list(address).items(..=256).atomic()
 }
 
-/// Where the API server of a cluster is reached (CT-6.2).
-pub(super) fn control_plane_endpoint(v: Shape) -> Schema {
+/// Address of the API server of a cluster (CT-6.2).
+pub(super) fn control_plane_endpoint(v: SchemaVersion) -> SchemaBuilder {
     object().props(v.least()..).optional("host", string().len(v.least()..=512)).optional("port", port(v))
 }
 
 /// A TCP port.
-pub(super) fn port(v: Shape) -> Schema {
+pub(super) fn port(v: SchemaVersion) -> SchemaBuilder {
     int32().in_v1beta2(v, |it| it.value(1..=65535))
 }
 
-/// Parts of an infrastructure that fail one by one (CT-6.6, CT-5.10, CT-5.11).
-pub(super) fn failure_domains(v: Shape) -> Schema {
+/// Failure domains of an infrastructure (CT-6.6, CT-5.10, CT-5.11).
+pub(super) fn failure_domains(v: SchemaVersion) -> SchemaBuilder {
     let domain = object().optional("attributes", map_of(string())).optional("controlPlane", boolean());
     match v {
         V1Beta2 => list(domain.required("name", string().len(1..=256))).items(1..=100).map_by(&["name"]),
@@ -352,8 +354,8 @@ pub(super) fn failure_domains(v: Shape) -> Schema {
     }
 }
 
-/// How many machines there are, and how far they have come (CT-10.3).
-pub(super) fn replica_counts() -> Schema {
+/// Replica counters of a status (CT-10.3).
+pub(super) fn replica_counts() -> SchemaBuilder {
     object()
         .optional("availableReplicas", int32())
         .optional("readyReplicas", int32())

@@ -1,17 +1,17 @@
 //! Section "Cluster" of the API documentation, row by row.
 
 use super::blocks::{
-    LABEL, Part, SUBDOMAIN, contract_reference, control_plane_endpoint, deletion, failure_domains, gates, generations,
-    health_check, metadata, min_ready_seconds, observed_generation, port, replica_counts, strategy, taints,
-    upgrade_plan, variable_values, versions,
+    ClusterPart, LABEL, SUBDOMAIN, contract_reference, control_plane_endpoint, deletion, failure_domains, gates,
+    generations, health_check, metadata, min_ready_seconds, observed_generation, port, replica_counts, strategy,
+    taints, upgrade_plan, variable_values, versions,
 };
-use super::schema::{Schema, boolean, date_time, int32, list, object, string};
-use crate::wire::Shape::{self, V1Beta1, V1Beta2};
+use super::schema::{SchemaBuilder, boolean, date_time, int32, list, object, string};
+use crate::wire::SchemaVersion::{self, V1Beta1, V1Beta2};
 
 const PHASES: &[&str] = &["Pending", "Provisioning", "Provisioned", "Deleting", "Failed", "Unknown"];
 
 /// The spec of a Cluster (MA-1.5).
-pub(super) fn spec(v: Shape) -> Schema {
+pub(super) fn spec(v: SchemaVersion) -> SchemaBuilder {
     object()
         .props(v.least()..)
         .optional("availabilityGates", gates(v))
@@ -23,7 +23,7 @@ pub(super) fn spec(v: Shape) -> Schema {
         .optional("topology", topology(v))
 }
 
-fn cluster_network(v: Shape) -> Schema {
+fn cluster_network(v: SchemaVersion) -> SchemaBuilder {
     object()
         .props(v.least()..)
         .optional("apiServerPort", port(v))
@@ -32,12 +32,12 @@ fn cluster_network(v: Shape) -> Schema {
         .optional("services", network_ranges(v))
 }
 
-fn network_ranges(v: Shape) -> Schema {
-    let blocks = list(string().len(1..=43)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
+fn network_ranges(v: SchemaVersion) -> SchemaBuilder {
+    let blocks = list(string().len(1..=43)).items(v.least()..=100).in_v1beta2(v, SchemaBuilder::atomic);
     object().required("cidrBlocks", blocks)
 }
 
-fn topology(v: Shape) -> Schema {
+fn topology(v: SchemaVersion) -> SchemaBuilder {
     object()
         .with(class_reference(v))
         .optional("controlPlane", control_plane(v))
@@ -47,7 +47,7 @@ fn topology(v: Shape) -> Schema {
         .in_v1beta1(v, |it| it.optional("rolloutAfter", date_time()))
 }
 
-fn class_reference(v: Shape) -> Schema {
+fn class_reference(v: SchemaVersion) -> SchemaBuilder {
     let name = string().len(1..=253);
     let namespace = string().len(1..=63).matches(LABEL);
     match v {
@@ -59,11 +59,11 @@ fn class_reference(v: Shape) -> Schema {
     }
 }
 
-fn control_plane(v: Shape) -> Schema {
+fn control_plane(v: SchemaVersion) -> SchemaBuilder {
     object()
         .props(v.least()..)
-        .with(deletion(v, Part::ControlPlane))
-        .with(switched_health_check(v, Part::ControlPlane))
+        .with(deletion(v, ClusterPart::ControlPlane))
+        .with(switched_health_check(v, ClusterPart::ControlPlane))
         .optional("metadata", metadata(v))
         .optional("readinessGates", gates(v))
         .optional("replicas", int32())
@@ -72,29 +72,29 @@ fn control_plane(v: Shape) -> Schema {
         .optional("variables", overrides(v))
 }
 
-fn workers(v: Shape) -> Schema {
+fn workers(v: SchemaVersion) -> SchemaBuilder {
     object()
         .props(v.least()..)
         .optional("machineDeployments", list(machine_deployment(v)).items(v.least()..=2000).map_by(&["name"]))
         .optional("machinePools", list(machine_pool(v)).items(v.least()..=2000).map_by(&["name"]))
 }
 
-fn machine_deployment(v: Shape) -> Schema {
-    worker(v, Part::MachineDeployment)
+fn machine_deployment(v: SchemaVersion) -> SchemaBuilder {
+    worker(v, ClusterPart::MachineDeployment)
         .optional("failureDomain", string().len(1..=256))
-        .with(switched_health_check(v, Part::MachineDeployment))
+        .with(switched_health_check(v, ClusterPart::MachineDeployment))
         .optional("readinessGates", gates(v))
         .optional("rollout", rollout().in_v1beta2(v, |it| it.optional("strategy", strategy(v))))
         .in_v1beta1(v, |it| it.optional("strategy", strategy(v)))
 }
 
-fn machine_pool(v: Shape) -> Schema {
-    let domains = list(string().len(1..=256)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
-    worker(v, Part::MachinePool).optional("failureDomains", domains)
+fn machine_pool(v: SchemaVersion) -> SchemaBuilder {
+    let domains = list(string().len(1..=256)).items(v.least()..=100).in_v1beta2(v, SchemaBuilder::atomic);
+    worker(v, ClusterPart::MachinePool).optional("failureDomains", domains)
 }
 
-/// What machine deployments and machine pools have in common.
-fn worker(v: Shape, part: Part) -> Schema {
+/// Common fields of machine deployments and machine pools.
+fn worker(v: SchemaVersion, part: ClusterPart) -> SchemaBuilder {
     object()
         .required("class", string().len(1..=256))
         .with(deletion(v, part))
@@ -106,21 +106,21 @@ fn worker(v: Shape, part: Part) -> Schema {
         .optional("variables", overrides(v))
 }
 
-/// A health check that a topology can switch on or off.
-fn switched_health_check(v: Shape, part: Part) -> Schema {
+/// A health check with the field `enabled`.
+fn switched_health_check(v: SchemaVersion, part: ClusterPart) -> SchemaBuilder {
     let check = health_check(v, part).optional(v.pick("enabled", "enable"), boolean());
     object().optional(v.pick("healthCheck", "machineHealthCheck"), check)
 }
 
-fn rollout() -> Schema {
+fn rollout() -> SchemaBuilder {
     object().props(1..).optional("after", date_time())
 }
 
-fn overrides(v: Shape) -> Schema {
+fn overrides(v: SchemaVersion) -> SchemaBuilder {
     object().props(v.least()..).optional("overrides", variable_values(v))
 }
 
-pub(super) fn status(v: Shape) -> Schema {
+pub(super) fn status(v: SchemaVersion) -> SchemaBuilder {
     let current = object().optional("controlPlane", replicas()).optional("workers", replicas());
     let legacy = object().optional("failureMessage", string().len(1..=10240)).optional("failureReason", string());
     object()
@@ -132,14 +132,14 @@ pub(super) fn status(v: Shape) -> Schema {
         .optional("phase", string().one_of(PHASES))
 }
 
-fn replicas() -> Schema {
+fn replicas() -> SchemaBuilder {
     replica_counts()
         .optional("desiredReplicas", int32())
         .optional("upgradePlan", upgrade_plan())
         .optional("versions", versions())
 }
 
-fn initialization(v: Shape) -> Schema {
+fn initialization(v: SchemaVersion) -> SchemaBuilder {
     let done = object()
         .optional(v.pick("controlPlaneInitialized", "controlPlaneReady"), boolean())
         .optional(v.pick("infrastructureProvisioned", "infrastructureReady"), boolean());

@@ -5,26 +5,26 @@ use serde_json::{Value, json};
 use Column::{Always, Wide};
 
 use crate::hub::Kind;
-use crate::wire::Shape;
+use crate::wire::SchemaVersion;
 
-/// A column of `kubectl get`: title, type and path in v1beta2; a wide one needs `-o wide`.
+/// A column of `kubectl get`: title, type and path in v1beta2; wide columns need `-o wide`.
 pub(super) enum Column {
     Always(&'static str, &'static str, &'static str),
     Wide(&'static str, &'static str, &'static str),
 }
 
 impl Column {
-    /// The column of a kind that has only the shape of v1beta2.
+    /// The column of a kind that is served in v1beta2 only.
     pub(super) fn definition(&self) -> Value {
         self.at(str::to_owned)
     }
 
-    /// The column of a kind that is served in two versions, in one of them.
-    fn render(&self, shape: Shape) -> Value {
+    /// The column of a kind that is served in two versions, for one of them.
+    fn render(&self, shape: SchemaVersion) -> Value {
         self.at(|path| shape.pick(path.to_owned(), in_v1beta1(path)))
     }
 
-    /// The column of a kind of the embedded provider in the version of the older contract.
+    /// The column of a kind of the embedded provider, for the version of the older contract.
     pub(super) fn older(&self) -> Value {
         self.at(in_older_contract)
     }
@@ -40,17 +40,17 @@ impl Column {
 }
 
 /// The columns of a kind in a version.
-pub(super) fn columns(kind: Kind, shape: Shape) -> Vec<Value> {
+pub(super) fn columns(kind: Kind, shape: SchemaVersion) -> Vec<Value> {
     let columns = match kind {
         Kind::Cluster => CLUSTER,
         Kind::ClusterClass => CLUSTER_CLASS,
-        // Their definitions bring their own.
+        // The definitions of these kinds have columns already.
         Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => &[],
     };
     columns.iter().map(|column| column.render(shape)).collect()
 }
 
-/// Where v1beta1 keeps what v1beta2 has at a path (CONV-007, CONV-016).
+/// The v1beta1 path of a v1beta2 path (CONV-007, CONV-016).
 fn in_v1beta1(path: &str) -> String {
     const MOVED: [(&str, &str); 4] = [
         (".spec.topology.classRef.name", ".spec.topology.class"),
@@ -61,7 +61,7 @@ fn in_v1beta1(path: &str) -> String {
     moved(path, &MOVED)
 }
 
-/// Where the older contract has what the newer one has at a path (CT-5.4).
+/// The path in the older contract of a path in the newer one (CT-5.4).
 fn in_older_contract(path: &str) -> String {
     const MOVED: [(&str, &str); 6] = [
         (".status.conditions", ".status.v1beta2.conditions"),

@@ -1,20 +1,20 @@
 //! The description of each field, for `kubectl explain`.
 //!
-//! A row is the end of a path, without positions and with the kind in front, and a sentence. The row with the most segments
-//! counts, so a field has the same sentence in every version. Descriptions are only in what gets installed: the schemas that
-//! objects are validated with have none.
+//! An entry is the end of a path, without positions and beginning with the kind, and a sentence. The longest matching
+//! end counts, so a field has the same sentence in every version. Only installed definitions have descriptions: the
+//! schemas for validation have none.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-/// The end of a path, and the sentence.
-type Row = (&'static str, &'static str);
+/// The end of a path, and its description.
+type Description = (&'static str, &'static str);
 
-/// The rows of every field with this name, those with the longest path first.
-static BY_NAME: LazyLock<HashMap<&'static str, Vec<Row>>> = LazyLock::new(|| {
-    let mut rows: HashMap<&str, Vec<Row>> = HashMap::new();
+/// The entries of every field name, longest path first.
+static BY_NAME: LazyLock<HashMap<&'static str, Vec<Description>>> = LazyLock::new(|| {
+    let mut rows: HashMap<&str, Vec<Description>> = HashMap::new();
     for (path, sentence) in [KINDS, COMMON, CLUSTER, CLASS, MACHINES, EXTENSIONS, PROVIDER].concat() {
         rows.entry(last(path)).or_default().push((path, sentence));
     }
@@ -22,7 +22,7 @@ static BY_NAME: LazyLock<HashMap<&'static str, Vec<Row>>> = LazyLock::new(|| {
     rows
 });
 
-/// Gives every field of a kind's `openAPIV3Schema` its description, and the kind itself.
+/// Adds descriptions to a kind's `openAPIV3Schema` and all of its fields.
 pub(super) fn describe(kind: &str, schema: &mut Value) {
     if let Some(sentence) = sentence(kind) {
         schema["description"] = json!(sentence);
@@ -33,7 +33,7 @@ pub(super) fn describe(kind: &str, schema: &mut Value) {
 fn describe_fields(path: &str, schema: &mut Value) {
     let is_root = !path.contains('.');
     if let Some(Value::Object(fields)) = schema.get_mut("properties") {
-        // The API server describes the metadata of objects itself, and rejects a definition that does.
+        // The API server describes object metadata itself, and rejects definitions that do.
         for (name, field) in fields.iter_mut().filter(|(name, _)| !is_root || *name != "metadata") {
             let path = format!("{path}.{name}");
             let own = OF_EVERY_OBJECT.iter().find(|(own, _)| is_root && own == name).map(|(_, sentence)| *sentence);
@@ -60,7 +60,7 @@ pub(super) fn ends(path: &str, end: &str) -> bool {
     path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// The path of every row.
+/// The paths of all entries.
 #[cfg(test)]
 pub(super) fn ends_of_paths() -> impl Iterator<Item = &'static str> {
     BY_NAME.values().flatten().map(|(path, _)| *path)
@@ -70,11 +70,11 @@ fn last(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(_, name)| name)
 }
 
-/// Fields that every object has at its top.
-const OF_EVERY_OBJECT: &[Row] =
+/// Top-level fields of every object.
+const OF_EVERY_OBJECT: &[Description] =
     &[("apiVersion", "The API group and version of this object."), ("kind", "The kind of this object.")];
 
-const KINDS: &[Row] = &[
+const KINDS: &[Description] = &[
     ("ExtensionConfig", "The address of a Runtime Extension, and the handlers that it has."),
     ("Cluster", "A Kubernetes cluster whose machines and control plane are managed by Cluster API."),
     ("ClusterClass", "A template for Clusters: the templates of their parts, variables, and patches."),
@@ -96,7 +96,7 @@ const KINDS: &[Row] = &[
 ];
 
 /// Fields of several kinds.
-const COMMON: &[Row] = &[
+const COMMON: &[Description] = &[
     ("apiVersion", "The API group and version of the referenced object."),
     ("kind", "The kind of the referenced object."),
     ("name", "The name of the referenced object."),
@@ -229,7 +229,7 @@ const COMMON: &[Row] = &[
     ("addresses.type", "What kind of address it is, such as InternalIP or Hostname."),
 ];
 
-const CLUSTER: &[Row] = &[
+const CLUSTER: &[Description] = &[
     (
         "Cluster.spec.controlPlaneRef",
         "The control plane object of the Cluster. With a topology it is set automatically.",
@@ -279,7 +279,7 @@ const CLUSTER: &[Row] = &[
     ("infrastructureReady", "Whether the infrastructure is ready."),
 ];
 
-const CLASS: &[Row] = &[
+const CLASS: &[Description] = &[
     ("ClusterClass.spec.infrastructure", "The infrastructure of Clusters of this class."),
     ("ClusterClass.spec.controlPlane", "The control plane of Clusters of this class."),
     ("ClusterClass.spec.workers", "The worker machines that Clusters of this class can have."),
@@ -385,7 +385,7 @@ const CLASS: &[Row] = &[
     ("x-kubernetes-validations.fieldPath", "The field at which the error is reported."),
 ];
 
-const MACHINES: &[Row] = &[
+const MACHINES: &[Description] = &[
     ("spec.template", "The template of the objects that are created."),
     ("machineNaming", "How the Machines are named."),
     ("machineNaming.template", "A Go template for the names, such as {{ .machineSet.name }}-{{ .random }}."),
@@ -428,7 +428,7 @@ const MACHINES: &[Row] = &[
     ("infrastructureMachineKind", "The kind of the infrastructure machines behind the pool."),
 ];
 
-const EXTENSIONS: &[Row] = &[
+const EXTENSIONS: &[Description] = &[
     ("clientConfig", "Where the extension is, and which CA it is trusted by."),
     ("caBundle", "The CA certificates of the extension in PEM form. Empty for those of the system."),
     ("clientConfig.url", "The URL of the extension. Only https is allowed."),
@@ -448,7 +448,7 @@ const EXTENSIONS: &[Row] = &[
     ("handlers.failurePolicy", "What a failed call means: Fail (an error) or Ignore."),
 ];
 
-const PROVIDER: &[Row] = &[
+const PROVIDER: &[Description] = &[
     ("backend", "Where the object exists."),
     ("inMemory", "Settings of the backend that keeps everything in memory."),
     ("inMemory.apiServer", "The API server of the machine."),

@@ -1,20 +1,20 @@
-//! The kinds of the embedded provider: machines that exist in memory only (CT-19).
+//! The kinds of the embedded provider, whose machines exist in memory only (CT-19).
 //!
-//! v1beta1 follows the contract v1beta2 (CT-6 to CT-13) and is stored; v1alpha1 follows the contract v1beta1, and `/convert` converts
-//! (CONV-017). What they have besides the contract is how long the parts of a machine take to start, and a bootstrap configuration
-//! small enough to be read. Here a [`Shape`] says which contract is meant.
+//! v1beta1 follows the contract v1beta2 (CT-6 to CT-13) and is stored; v1alpha1 follows the contract v1beta1, and
+//! `/convert` converts (CONV-017). Beyond the contract they have startup durations of the parts of a machine, and a
+//! small bootstrap configuration. Here a [`SchemaVersion`] selects the contract.
 
 use super::blocks::{
-    API_VERSION, KIND, Part, SUBDOMAIN, addresses, contract_reference, control_plane_endpoint, deletion,
+    API_VERSION, ClusterPart, KIND, SUBDOMAIN, addresses, contract_reference, control_plane_endpoint, deletion,
     failure_domains, gates, generations, metadata, observed_generation, replica_counts, taints, versions,
 };
 use super::column::AGE;
 use super::column::Column::{self, Always, Wide};
 use super::machine::provider_id;
 use super::machine_pool::provider_ids;
-use super::resource::{Resource, Scale};
-use super::schema::{Schema, boolean, date_time, int_or_string, int32, list, map_of, object, string};
-use crate::wire::Shape::{self, V1Beta1, V1Beta2};
+use super::resource::{CrdBuilder, ScaleSubresource};
+use super::schema::{SchemaBuilder, boolean, date_time, int_or_string, int32, list, map_of, object, string};
+use crate::wire::SchemaVersion::{self, V1Beta1, V1Beta2};
 use crate::wire::conversion::embedded::{BOOTSTRAP, CONTROL_PLANE, EmbeddedVersion, INFRASTRUCTURE};
 
 /// A duration as Go writes it, such as `1m30s`.
@@ -31,11 +31,11 @@ const PROVISIONED: Column = Always("Provisioned", "boolean", ".status.initializa
 const READY: Column = Always("Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#);
 
 /// The kinds, a kind before its template.
-pub(super) fn resources() -> Vec<Resource> {
+pub(super) fn resources() -> Vec<CrdBuilder> {
     resources_of(V1Beta2).into_iter().zip(resources_of(V1Beta1)).map(|(kind, older)| kind.older(older)).collect()
 }
 
-fn resources_of(v: Shape) -> Vec<Resource> {
+fn resources_of(v: SchemaVersion) -> Vec<CrdBuilder> {
     vec![
         cluster(v),
         template(v, INFRASTRUCTURE, "EmbeddedClusterTemplate", cluster_spec(v)),
@@ -51,22 +51,22 @@ fn resources_of(v: Shape) -> Vec<Resource> {
 }
 
 /// The version that follows a contract.
-fn version(v: Shape) -> &'static str {
+fn version(v: SchemaVersion) -> &'static str {
     v.pick(EmbeddedVersion::V1Beta1, EmbeddedVersion::V1Alpha1).name()
 }
 
-/// A template: what is cloned stands under `spec.template` (CT-7.1, CT-9.1, CT-11.1, CT-12.8, CT-13.3).
+/// A template: the cloned object is under `spec.template` (CT-7.1, CT-9.1, CT-11.1, CT-12.8, CT-13.3).
 ///
-/// That it should not be changed in place (CT-9.2) is not said by the schema: a rule there could not tell the dry run in
-/// which a topology asks whether a template has to be rotated.
-fn template(v: Shape, group: &'static str, kind: &'static str, spec: Schema) -> Resource {
+/// The schema does not forbid changes in place (CT-9.2): a rule could not recognise the dry run by which a topology
+/// checks whether a template must be rotated.
+fn template(v: SchemaVersion, group: &'static str, kind: &'static str, spec: SchemaBuilder) -> CrdBuilder {
     const COLUMNS: &[Column] = &[AGE];
     let template = object().optional("metadata", metadata(V1Beta2)).required("spec", spec);
-    Resource::new(group, version(v), kind, object().required("template", template)).columns(COLUMNS)
+    CrdBuilder::new(group, version(v), kind, object().required("template", template)).columns(COLUMNS)
 }
 
 /// An infrastructure cluster (CT-6).
-fn cluster(v: Shape) -> Resource {
+fn cluster(v: SchemaVersion) -> CrdBuilder {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         PROVISIONED,
@@ -76,10 +76,10 @@ fn cluster(v: Shape) -> Resource {
         AGE,
     ];
     let status = status(v, object(), "provisioned").optional("failureDomains", domains(v));
-    Resource::new(INFRASTRUCTURE, version(v), "EmbeddedCluster", cluster_spec(v)).status(status).columns(COLUMNS)
+    CrdBuilder::new(INFRASTRUCTURE, version(v), "EmbeddedCluster", cluster_spec(v)).status(status).columns(COLUMNS)
 }
 
-fn cluster_spec(v: Shape) -> Schema {
+fn cluster_spec(v: SchemaVersion) -> SchemaBuilder {
     object()
         .optional("backend", backend(start_up().optional("failure", failure())))
         .optional("controlPlaneEndpoint", endpoint(v))
@@ -87,7 +87,7 @@ fn cluster_spec(v: Shape) -> Schema {
 }
 
 /// A machine (CT-8).
-fn machine(v: Shape) -> Resource {
+fn machine(v: SchemaVersion) -> CrdBuilder {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         Always("Machine", "string", r#".metadata.ownerReferences[?(@.kind=="Machine")].name"#),
@@ -100,10 +100,10 @@ fn machine(v: Shape) -> Resource {
     let status = status(v, object(), "provisioned")
         .optional("addresses", addresses())
         .optional("failureDomain", string().len(1..=256));
-    Resource::new(INFRASTRUCTURE, version(v), "EmbeddedMachine", spec).status(status).columns(COLUMNS)
+    CrdBuilder::new(INFRASTRUCTURE, version(v), "EmbeddedMachine", spec).status(status).columns(COLUMNS)
 }
 
-fn machine_spec() -> Schema {
+fn machine_spec() -> SchemaBuilder {
     const PARTS: &[&str] = &["bootstrap", "infrastructure", "node", "nodeReady"];
     let failure = failure().optional("part", string().one_of(PARTS));
     let parts = ["apiServer", "etcd", "node", "vm"];
@@ -112,8 +112,8 @@ fn machine_spec() -> Schema {
     object().optional("backend", backend(in_memory))
 }
 
-/// What a machine of a template will offer, for autoscalers that start at none (CT-9.4).
-fn capacity() -> Schema {
+/// Capacity of a machine of a template, for autoscalers that scale from zero (CT-9.4).
+fn capacity() -> SchemaBuilder {
     let node = object()
         .props(1..)
         .optional("architecture", string().one_of(&["amd64", "arm64", "s390x", "ppc64le"]))
@@ -122,22 +122,22 @@ fn capacity() -> Schema {
 }
 
 /// A pool of machines (CT-13).
-fn machine_pool(v: Shape) -> Resource {
+fn machine_pool(v: SchemaVersion) -> CrdBuilder {
     const COLUMNS: &[Column] = &[CLUSTER, Always("Replicas", "integer", ".status.replicas"), PROVISIONED, READY, AGE];
     let spec = machine_pool_spec().optional("providerIDList", provider_ids());
     let status = status(v, object(), "provisioned")
         .optional("infrastructureMachineKind", string().len(1..=63))
         .optional("replicas", int32());
-    Resource::new(INFRASTRUCTURE, version(v), "EmbeddedMachinePool", spec).status(status).columns(COLUMNS)
+    CrdBuilder::new(INFRASTRUCTURE, version(v), "EmbeddedMachinePool", spec).status(status).columns(COLUMNS)
 }
 
-/// Machines of a pool belong to no control plane.
-fn machine_pool_spec() -> Schema {
+/// Machines of a pool do not belong to a control plane.
+fn machine_pool_spec() -> SchemaBuilder {
     object().optional("backend", backend(object().optional("node", start_up()).optional("vm", start_up())))
 }
 
 /// Bootstrap data of one machine (CT-12).
-fn config(v: Shape) -> Resource {
+fn config(v: SchemaVersion) -> CrdBuilder {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         Always("Data", "boolean", ".status.initialization.dataSecretCreated"),
@@ -146,10 +146,10 @@ fn config(v: Shape) -> Resource {
         AGE,
     ];
     let status = status(v, object(), "dataSecretCreated").optional("dataSecretName", string().len(1..=253));
-    Resource::new(BOOTSTRAP, version(v), "EmbeddedConfig", config_spec()).status(status).columns(COLUMNS)
+    CrdBuilder::new(BOOTSTRAP, version(v), "EmbeddedConfig", config_spec()).status(status).columns(COLUMNS)
 }
 
-fn config_spec() -> Schema {
+fn config_spec() -> SchemaBuilder {
     let file = object()
         .required("content", string().len(..=10240))
         .optional("owner", string().len(1..=256))
@@ -164,7 +164,7 @@ fn config_spec() -> Schema {
 }
 
 /// A control plane made of Machines (CT-10).
-fn control_plane(v: Shape) -> Resource {
+fn control_plane(v: SchemaVersion) -> CrdBuilder {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         Always("Available", "string", r#".status.conditions[?(@.type=="Available")].status"#),
@@ -196,14 +196,14 @@ fn control_plane(v: Shape) -> Resource {
         .optional("selector", string().len(1..))
         .optional("version", string().len(1..=256))
         .optional("versions", versions());
-    Resource::new(CONTROL_PLANE, version(v), "EmbeddedControlPlane", spec)
+    CrdBuilder::new(CONTROL_PLANE, version(v), "EmbeddedControlPlane", spec)
         .status(status)
-        .scale(Scale::Selected)
+        .scale(ScaleSubresource::Selected)
         .columns(COLUMNS)
 }
 
-/// Replicas, version and the template of the machines are the business of the topology (CT-11.1).
-fn control_plane_template_spec(v: Shape) -> Schema {
+/// The topology sets replicas, version and the machine template (CT-11.1).
+fn control_plane_template_spec(v: SchemaVersion) -> SchemaBuilder {
     let machines = machine_settings(v);
     control_plane_spec(match v {
         V1Beta2 => object().optional("spec", machines),
@@ -211,67 +211,68 @@ fn control_plane_template_spec(v: Shape) -> Schema {
     })
 }
 
-/// What a control plane and its template have in common, around the template of the machines.
-fn control_plane_spec(machines: Schema) -> Schema {
+/// Common fields of a control plane and its template, around the machine template.
+fn control_plane_spec(machines: SchemaBuilder) -> SchemaBuilder {
     object()
         .optional("bootstrap", config_spec())
         .optional("machineTemplate", machines.optional("metadata", metadata(V1Beta2)))
         .optional("rollout", object().props(1..).optional("after", date_time()))
 }
 
-/// What is handed down to the Machines of a control plane as it is (CT-10.13).
-fn machine_settings(v: Shape) -> Schema {
+/// Fields handed down unchanged to the Machines of a control plane (CT-10.13).
+fn machine_settings(v: SchemaVersion) -> SchemaBuilder {
     let deletion = match v {
-        V1Beta2 => deletion(v, Part::ControlPlane),
+        V1Beta2 => deletion(v, ClusterPart::ControlPlane),
         V1Beta1 => TIMEOUTS.into_iter().fold(object(), |all, name| all.optional(name, string().matches(DURATION))),
     };
     object().with(deletion).optional("readinessGates", gates(V1Beta2)).optional("taints", taints())
 }
 
-/// Where an object exists; there is one such place.
-fn backend(in_memory: Schema) -> Schema {
+/// The place where an object exists; there is one such place.
+fn backend(in_memory: SchemaBuilder) -> SchemaBuilder {
     object().required("inMemory", in_memory)
 }
 
-/// How long something takes to start: `startupDuration`, and up to `startupJitter` times as much again (CT-19.4).
-fn start_up() -> Schema {
+/// Startup time of a part: `startupDuration`, plus up to `startupJitter` times as much (CT-19.4).
+fn start_up() -> SchemaBuilder {
     let provisioning = object()
         .required("startupDuration", string().len(1..=32).matches(DURATION))
         .optional("startupJitter", string().len(1..=16).matches(FRACTION));
     object().optional("provisioning", provisioning)
 }
 
-/// What fails, in the words that the object then reports. Without a part it is the infrastructure itself.
-fn failure() -> Schema {
+/// A simulated failure with the reason and message that the object reports. Without a part the infrastructure itself
+/// fails.
+fn failure() -> SchemaBuilder {
     object().optional("message", string().len(1..=10240)).optional("reason", string().len(1..=256).matches(REASON))
 }
 
-/// A status with conditions and the flag of its contract; `current` is what the older contract keeps beside the conditions of the
-/// newer one. The fields of terminal failures are those of the older contract (CT-6.7).
-fn status(v: Shape, current: Schema, flag: &'static str) -> Schema {
+/// A status with conditions and the flag of its contract; `current` are the fields beside the newer conditions in the
+/// older contract. Terminal failures exist in the older contract only (CT-6.7).
+fn status(v: SchemaVersion, current: SchemaBuilder, flag: &'static str) -> SchemaBuilder {
     let legacy =
         object().optional("failureMessage", string().len(..=10240)).optional("failureReason", string().len(..=256));
     let status = generations(v, current, legacy).optional("observedGeneration", observed_generation(V1Beta2));
     match (v, flag) {
         (V1Beta2, _) => status.props(1..).optional("initialization", object().props(1..).optional(flag, boolean())),
-        // CT-10.9: a control plane that is initialized need not be ready.
+        // CT-10.9: an initialized control plane need not be ready.
         (V1Beta1, "controlPlaneInitialized") => status.optional("initialized", boolean()).optional("ready", boolean()),
         (V1Beta1, _) => status.optional("ready", boolean()),
     }
 }
 
-/// The timeouts of Machines, which are durations in the older contract (CT-5.7).
+/// Timeouts of Machines, which are durations in the older contract (CT-5.7).
 const TIMEOUTS: [&str; 3] = ["nodeDeletionTimeout", "nodeDrainTimeout", "nodeVolumeDetachTimeout"];
 
-/// How many machines there are, as the older contract counts them (CT-10.3).
-fn older_replica_counts() -> Schema {
+/// Replica counters of the older contract (CT-10.3).
+fn older_replica_counts() -> SchemaBuilder {
     ["readyReplicas", "replicas", "unavailableReplicas", "updatedReplicas"]
         .into_iter()
         .fold(object(), |all, name| all.optional(name, int32()))
 }
 
-/// Where the API server is reached; in the older contract a member that is not known yet is empty (CT-6.2).
-fn endpoint(v: Shape) -> Schema {
+/// Address of the API server; unknown members are empty in the older contract (CT-6.2).
+fn endpoint(v: SchemaVersion) -> SchemaBuilder {
     match v {
         V1Beta2 => control_plane_endpoint(v),
         V1Beta1 => object().optional("host", string().len(..=512)).optional("port", int32().value(0..=65535)),
@@ -279,12 +280,12 @@ fn endpoint(v: Shape) -> Schema {
 }
 
 /// Failure domains in the form of the contract; there is no empty list (CT-5.10, CT-5.11).
-fn domains(v: Shape) -> Schema {
+fn domains(v: SchemaVersion) -> SchemaBuilder {
     v.pick(failure_domains(V1Beta2), failure_domains(V1Beta1).props(1..=100))
 }
 
-/// The template of the infrastructure of Machines (CT-4.1, CT-5.6).
-fn reference(v: Shape) -> Schema {
+/// The infrastructure template of Machines (CT-4.1, CT-5.6).
+fn reference(v: SchemaVersion) -> SchemaBuilder {
     match v {
         V1Beta2 => contract_reference(v),
         V1Beta1 => object()

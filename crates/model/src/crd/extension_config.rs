@@ -1,4 +1,4 @@
-//! ExtensionConfigs: where Runtime Extensions are (RH-2.1 to RH-2.5).
+//! ExtensionConfigs: addresses of Runtime Extensions (RH-2.1 to RH-2.5).
 
 use serde_json::{Value, json};
 
@@ -6,16 +6,16 @@ use super::blocks::{generations, label_selector};
 use super::column::AGE;
 use super::column::Column::{self, Always};
 use super::conversion;
-use super::resource::Resource;
-use super::schema::{Schema, byte, int32, list, map_of, object, string};
-use crate::wire::Shape::{self, V1Beta1, V1Beta2};
+use super::resource::CrdBuilder;
+use super::schema::{SchemaBuilder, byte, int32, list, map_of, object, string};
+use crate::wire::SchemaVersion::{self, V1Beta1, V1Beta2};
 use crate::wire::conversion::extension_config::{GROUP, KIND};
 
 /// A DNS label that starts with a letter.
 const SERVICE: &str = "^[a-z]([-a-z0-9]*[a-z0-9])?$";
 /// A DNS label.
 const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// Only HTTPS is spoken (RH-4.1).
+/// Only HTTPS is supported (RH-4.1).
 const URL: &str = "^https://.+";
 
 const COLUMNS: &[Column] = &[
@@ -26,7 +26,7 @@ const COLUMNS: &[Column] = &[
 const OLD_COLUMNS: &[Column] =
     &[Always("Discovered", "string", r#".status.conditions[?(@.type=="Discovered")].status"#), AGE];
 
-/// The definition, with both versions.
+/// The definition with both versions.
 pub(super) fn definition() -> Value {
     let mut definition = resource("v1beta2", V1Beta2, COLUMNS).definition();
     let mut older = resource("v1alpha1", V1Beta1, OLD_COLUMNS).definition()["spec"]["versions"][0].take();
@@ -40,23 +40,23 @@ pub(super) fn definition() -> Value {
     definition
 }
 
-fn resource(version: &'static str, shape: Shape, columns: &'static [Column]) -> Resource {
+fn resource(version: &'static str, shape: SchemaVersion, columns: &'static [Column]) -> CrdBuilder {
     let status = match shape {
         V1Beta2 => generations(shape, status().props(1..), object()),
         V1Beta1 => generations(shape, object(), status()),
     };
-    Resource::new(GROUP, version, KIND, spec()).short("ext").of_cluster().status(status).columns(columns)
+    CrdBuilder::new(GROUP, version, KIND, spec()).short("ext").cluster_scoped().status(status).columns(columns)
 }
 
-fn spec() -> Schema {
+fn spec() -> SchemaBuilder {
     object()
         .required("clientConfig", client_config())
         .optional("namespaceSelector", label_selector().default_to_empty())
         .optional("settings", map_of(string()))
 }
 
-/// The addresses of an extension: its URL or its Service, one of both.
-fn client_config() -> Schema {
+/// The address of an extension: a URL or a Service.
+fn client_config() -> SchemaBuilder {
     let service = object()
         .required("name", string().len(1..=63).matches(SERVICE))
         .required("namespace", string().len(1..=63).matches(LABEL))
@@ -70,7 +70,7 @@ fn client_config() -> Schema {
         .rule("has(self.url) != has(self.service)", "set exactly one of url and service")
 }
 
-fn status() -> Schema {
+fn status() -> SchemaBuilder {
     let hook = object().required("apiVersion", string().len(1..=512)).required("hook", string().len(1..=256));
     let handler = object()
         .required("name", string().len(1..=512))

@@ -1,11 +1,11 @@
-//! The checks of the API server by schema, for objects in files (DEC-32).
+//! Schema validation as by the API server, for objects in files (DEC-32).
 //!
 //! ```text
 //! object ─► nulls of typed fields dropped ─► types, bounds, patterns, enums ─► keys of lists ─► unknown fields
 //! ```
 //!
-//! Paths are those of the version in which the object came. `status` is not looked at: a write through the main resource
-//! does not store it.
+//! Paths are those of the object's version. `status` is ignored, since a write through the main resource does not store
+//! it.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -13,47 +13,52 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::blocks::{NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE, OWN_CONDITIONS};
-use super::{Shape, schema};
+use super::{SchemaVersion, schema};
 use crate::hub::Kind;
 use crate::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
-use ::schema::field::{ErrorKind, Findings, Path, RuleId, Shown};
-use ::schema::openapi::{Definition, Schema, Violation};
+use ::schema::field::{ErrorKind, ErrorValue, Findings, Path, RuleId};
+use ::schema::openapi::{Schema, SchemaDefinition, Violation};
 
-/// Every error of the layer bears this id.
+/// The rule id of every error of this layer.
 const LAYER: RuleId = "DEC-32";
 
-/// The schema of one kind in one version, as text and compiled.
-struct Layer {
+/// The schema of one kind in one version, as JSON and compiled.
+struct ApiSchema {
     raw: Value,
     compiled: Schema,
 }
 
-impl Layer {
-    fn new(kind: Kind, version: Shape) -> Self {
+impl ApiSchema {
+    fn new(kind: Kind, version: SchemaVersion) -> Self {
         let mut raw = schema(kind, version);
-        // Neither is the schema's business: one has rules of its own, the other is not stored.
+        // Metadata is checked separately, and status is not stored.
         raw["properties"]["metadata"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let mut checked = raw.clone();
         say_places(&mut checked);
-        let definition: Definition = serde_json::from_value(checked).expect("our schemas have the shape of schemas");
+        let definition: SchemaDefinition =
+            serde_json::from_value(checked).expect("our schemas have the shape of schemas");
         let compiled = Schema::compile(&definition).expect("our patterns compile");
-        Layer { raw, compiled }
+        ApiSchema { raw, compiled }
     }
 
-    fn of(kind: Kind, version: Shape) -> &'static Layer {
-        static CLUSTER1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, Shape::V1Beta1));
-        static CLUSTER2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, Shape::V1Beta2));
-        static CLASS1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, Shape::V1Beta1));
-        static CLASS2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, Shape::V1Beta2));
-        static DEPLOYMENT: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::MachineDeployment, Shape::V1Beta2));
-        static SET: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::MachineSet, Shape::V1Beta2));
-        static MACHINE: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Machine, Shape::V1Beta2));
-        static CHECK: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::MachineHealthCheck, Shape::V1Beta2));
+    fn for_kind(kind: Kind, version: SchemaVersion) -> &'static ApiSchema {
+        static CLUSTER1: LazyLock<ApiSchema> = LazyLock::new(|| ApiSchema::new(Kind::Cluster, SchemaVersion::V1Beta1));
+        static CLUSTER2: LazyLock<ApiSchema> = LazyLock::new(|| ApiSchema::new(Kind::Cluster, SchemaVersion::V1Beta2));
+        static CLASS1: LazyLock<ApiSchema> =
+            LazyLock::new(|| ApiSchema::new(Kind::ClusterClass, SchemaVersion::V1Beta1));
+        static CLASS2: LazyLock<ApiSchema> =
+            LazyLock::new(|| ApiSchema::new(Kind::ClusterClass, SchemaVersion::V1Beta2));
+        static DEPLOYMENT: LazyLock<ApiSchema> =
+            LazyLock::new(|| ApiSchema::new(Kind::MachineDeployment, SchemaVersion::V1Beta2));
+        static SET: LazyLock<ApiSchema> = LazyLock::new(|| ApiSchema::new(Kind::MachineSet, SchemaVersion::V1Beta2));
+        static MACHINE: LazyLock<ApiSchema> = LazyLock::new(|| ApiSchema::new(Kind::Machine, SchemaVersion::V1Beta2));
+        static CHECK: LazyLock<ApiSchema> =
+            LazyLock::new(|| ApiSchema::new(Kind::MachineHealthCheck, SchemaVersion::V1Beta2));
         match (kind, version) {
-            (Kind::Cluster, Shape::V1Beta1) => &CLUSTER1,
-            (Kind::Cluster, Shape::V1Beta2) => &CLUSTER2,
-            (Kind::ClusterClass, Shape::V1Beta1) => &CLASS1,
-            (Kind::ClusterClass, Shape::V1Beta2) => &CLASS2,
+            (Kind::Cluster, SchemaVersion::V1Beta1) => &CLUSTER1,
+            (Kind::Cluster, SchemaVersion::V1Beta2) => &CLUSTER2,
+            (Kind::ClusterClass, SchemaVersion::V1Beta1) => &CLASS1,
+            (Kind::ClusterClass, SchemaVersion::V1Beta2) => &CLASS2,
             (Kind::MachineDeployment, _) => &DEPLOYMENT,
             (Kind::MachineSet, _) => &SET,
             (Kind::Machine, _) => &MACHINE,
@@ -62,8 +67,8 @@ impl Layer {
     }
 }
 
-/// Says with keywords whose errors stand at the field what is said with a format or a junctor, whose errors stand at the
-/// whole value: 32 bits are bounds, and an int-or-string needs no `anyOf` besides.
+/// Rewrites formats and junctors, whose errors are reported at the whole value, as keywords whose errors are reported
+/// at the field: 32-bit integers as bounds, and int-or-string without `anyOf`.
 fn say_places(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {
@@ -82,9 +87,9 @@ fn say_places(schema: &mut Value) {
     }
 }
 
-/// Reports what the API server would not store, and returns the paths of fields that it would drop.
-pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -> Vec<String> {
-    let layer = Layer::of(kind, version);
+/// Reports errors that prevent storing, and returns the paths of fields that would be pruned.
+pub fn check(kind: Kind, version: SchemaVersion, object: &Value, found: &mut Findings) -> Vec<String> {
+    let layer = ApiSchema::for_kind(kind, version);
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
         members.remove("status");
@@ -95,7 +100,7 @@ pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -
         for violation in layer.compiled.violations(&object) {
             let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
             let value =
-                object.pointer(&violation.pointer).map_or(Shown::NOTHING, |value| shown(&violation.place, value));
+                object.pointer(&violation.pointer).map_or(ErrorValue::NOTHING, |value| shown(&violation.place, value));
             found.error(violation.kind, path, value, violation.detail);
         }
         walk(&layer.raw, &object, &Path::ROOT, found);
@@ -104,9 +109,9 @@ pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -
     reported.unwrap_or_default()
 }
 
-/// What is larger than the API schema of v1beta2 allows: texts, lists and maps. Nothing else is looked at (DEC-44).
+/// Values that exceed the upper bounds of the v1beta2 schema: texts, lists and maps. Nothing else is checked (DEC-44).
 ///
-/// Objects in v1beta1 meet looser schemas, or the CustomResourceDefinitions of another installation.
+/// Objects in v1beta1 have looser schemas, or the CustomResourceDefinitions of another installation.
 pub fn oversized(kind: Kind, object: &Value) -> Vec<Violation> {
     static CLASS: LazyLock<Schema> = LazyLock::new(|| maxima(Kind::ClusterClass));
     static CLUSTER: LazyLock<Schema> = LazyLock::new(|| maxima(Kind::Cluster));
@@ -118,11 +123,11 @@ pub fn oversized(kind: Kind, object: &Value) -> Vec<Violation> {
     }
 }
 
-/// The schema of a kind in v1beta2 with its upper bounds of sizes alone.
+/// The v1beta2 schema of a kind, reduced to the upper bounds of sizes.
 fn maxima(kind: Kind) -> Schema {
-    let mut raw = schema(kind, Shape::V1Beta2);
+    let mut raw = schema(kind, SchemaVersion::V1Beta2);
     keep_maxima(&mut raw);
-    let definition: Definition = serde_json::from_value(raw).expect("our schemas have the shape of schemas");
+    let definition: SchemaDefinition = serde_json::from_value(raw).expect("our schemas have the shape of schemas");
     Schema::compile(&definition).expect("bounds compile")
 }
 
@@ -140,18 +145,22 @@ fn keep_maxima(schema: &mut Value) {
     }
 }
 
-/// A value as errors show it. A value that a user wrote in the place of a variable, or of a part of one, may be a password
-/// (DEC-34); a name, a number or a switch is none.
-fn shown(place: &str, value: &Value) -> Shown {
+/// A value in an error. Values of variables, or parts of them, may be passwords and are not shown (DEC-34); names,
+/// numbers and booleans are.
+fn shown(place: &str, value: &Value) -> ErrorValue {
     let may_be_secret = match value {
         Value::String(_) => !place.ends_with("name") && !place.contains(".schema."),
         Value::Array(_) | Value::Object(_) => true,
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     };
-    if may_be_secret && place.contains("variables") { Shown::from("(not shown)") } else { Shown::bounded(value) }
+    if may_be_secret && place.contains("variables") {
+        ErrorValue::from("(not shown)")
+    } else {
+        ErrorValue::bounded(value)
+    }
 }
 
-/// A null in the place of a typed field counts as absent, unless the field has a default (as structural schemas have it).
+/// A null in a typed field counts as absent, unless the field has a default, as in structural schemas.
 fn drop_nulls(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(members) => {
@@ -173,28 +182,28 @@ fn drop_nulls(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Name, namespace, labels and annotations (what every kind has to satisfy).
+/// Checks name, namespace, labels and annotations of any kind.
 fn metadata_is_well_formed(object: &Value, found: &mut Findings) {
     let metadata = &object["metadata"];
     let text = |name: &str| metadata[name].as_str().unwrap_or_default();
     let name = text("name");
     if name.is_empty() && text("generateName").is_empty() {
-        found.required(Path::of("metadata.name"), "name or generateName is required");
+        found.required(Path::new("metadata.name"), "name or generateName is required");
     } else if !name.is_empty() {
-        subdomain_faults(name).into_iter().for_each(|fault| found.invalid(Path::of("metadata.name"), name, fault));
+        subdomain_faults(name).into_iter().for_each(|fault| found.invalid(Path::new("metadata.name"), name, fault));
     }
     let entries = |name: &str| metadata[name].as_object().cloned().unwrap_or_default();
-    strings(&entries("labels"), &Path::of("metadata.labels"), found, |key, value, path, found| {
+    strings(&entries("labels"), &Path::new("metadata.labels"), found, |key, value, path, found| {
         label_key_faults(key).into_iter().for_each(|fault| found.invalid(path.clone(), key, fault));
         label_value_faults(value).into_iter().for_each(|fault| found.invalid(path.clone(), value, fault));
     });
-    strings(&entries("annotations"), &Path::of("metadata.annotations"), found, |key, _, path, found| {
+    strings(&entries("annotations"), &Path::new("metadata.annotations"), found, |key, _, path, found| {
         let faults = label_key_faults(&key.to_lowercase());
         faults.into_iter().for_each(|fault| found.invalid(path.clone(), key, fault));
     });
 }
 
-/// Judges each entry that is a text; another type is reported.
+/// Checks each string entry; other types are reported.
 fn strings(
     entries: &Map<String, Value>,
     path: &Path,
@@ -207,14 +216,14 @@ fn strings(
             other => found.error(
                 ErrorKind::TypeInvalid,
                 path.key(key),
-                Shown::bounded(other),
+                ErrorValue::bounded(other),
                 "must be a string; write it in quotes",
             ),
         }
     }
 }
 
-/// Keys of lists, and the one rule that these schemas have.
+/// Checks keys of lists, and the one CEL rule of these schemas.
 fn walk(schema: &Value, value: &Value, path: &Path, found: &mut Findings) {
     match value {
         Value::Object(members) => {
@@ -243,7 +252,7 @@ fn walk(schema: &Value, value: &Value, path: &Path, found: &mut Findings) {
     }
 }
 
-/// Entries of a list that is a map differ in their keys.
+/// Entries of a map list have unique keys.
 fn keys_are_unique(schema: &Value, elements: &[Value], path: &Path, found: &mut Findings) {
     let names: Vec<&str> =
         schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -264,7 +273,7 @@ fn keys_are_unique(schema: &Value, elements: &[Value], path: &Path, found: &mut 
 mod tests {
     use super::*;
 
-    fn errors(kind: Kind, version: Shape, object: &Value) -> Vec<(String, String)> {
+    fn errors(kind: Kind, version: SchemaVersion, object: &Value) -> Vec<(String, String)> {
         let mut found = Findings::default();
         check(kind, version, object, &mut found);
         let (errors, _) = found.into_parts();
@@ -332,13 +341,13 @@ mod tests {
             ),
         ] {
             let want: Vec<_> = want.into_iter().map(|(kind, path)| (kind.to_owned(), path.to_owned())).collect();
-            assert_eq!(errors(Kind::Cluster, Shape::V1Beta2, &object), want, "{object}");
+            assert_eq!(errors(Kind::Cluster, SchemaVersion::V1Beta2, &object), want, "{object}");
         }
     }
 
     #[test]
     fn upper_bounds_of_sizes_can_be_checked_alone() {
-        // DEC-44: all bounds of api-types that are maxima, and no others.
+        // DEC-44: all maxima of api-types, and no other bounds.
         let places = |spec: Value| -> Vec<String> {
             let found = oversized(Kind::ClusterClass, &json!({"spec": spec, "status": {"variables": vec![1; 2000]}}));
             found.into_iter().map(|violation| violation.place).collect()
@@ -365,7 +374,7 @@ mod tests {
         // DEC-32
         let object = json!({"metadata": {"name": "c"}, "spec": {"topology": {"class": "", "version": "v1", "workers": {"machineDeployments": []}}}});
         let want = [("FieldValueInvalid".to_owned(), "spec.topology.class".to_owned())];
-        assert_eq!(errors(Kind::Cluster, Shape::V1Beta1, &object), want);
+        assert_eq!(errors(Kind::Cluster, SchemaVersion::V1Beta1, &object), want);
     }
 
     #[test]
@@ -375,7 +384,7 @@ mod tests {
         object["metadata"] =
             json!({"name": "Upper", "labels": {"a b": "c d", "n": 5}, "annotations": {"x y": "z"}, "foo": 1});
         let mut found = Findings::default();
-        let unknown = check(Kind::Cluster, Shape::V1Beta2, &object, &mut found);
+        let unknown = check(Kind::Cluster, SchemaVersion::V1Beta2, &object, &mut found);
         assert_eq!(unknown, ["spec.topology.controlPlane.replica"]);
         let paths: Vec<_> = found.into_parts().0.iter().map(|error| error.path.to_string()).collect();
         let want =
@@ -383,7 +392,7 @@ mod tests {
         assert_eq!(paths, want);
         let nameless = json!({"metadata": {}, "spec": {"paused": true}});
         let want = [("FieldValueRequired".to_owned(), "metadata.name".to_owned())];
-        assert_eq!(errors(Kind::Cluster, Shape::V1Beta1, &nameless), want);
+        assert_eq!(errors(Kind::Cluster, SchemaVersion::V1Beta1, &nameless), want);
     }
 
     #[test]

@@ -1,21 +1,21 @@
-//! Machine, and the fields of it that machine templates have (MA-1.1, MA-1.2).
+//! Machines, and the fields of machine templates (MA-1.1, MA-1.2).
 
 use super::blocks::{
-    Part, addresses, cluster_name, contract_reference, deletion, gates, generations, metadata, min_ready_seconds,
-    observed_generation, taints,
+    ClusterPart, addresses, cluster_name, contract_reference, deletion, gates, generations, metadata,
+    min_ready_seconds, observed_generation, taints,
 };
 use super::column::Column::{self, Always, Wide};
 use super::column::{AGE, PAUSED};
-use super::resource::Resource;
-use super::schema::{Schema, boolean, date_time, object, string};
+use super::resource::CrdBuilder;
+use super::schema::{SchemaBuilder, boolean, date_time, object, string};
 use super::{GROUP, MACHINE_VERSION};
 use crate::hub::NODE_INFO;
-use crate::wire::Shape::V1Beta2;
+use crate::wire::SchemaVersion::V1Beta2;
 
 const PHASES: &[&str] =
     &["Pending", "Provisioning", "Provisioned", "Running", "Updating", "Deleting", "Deleted", "Failed", "Unknown"];
 
-/// The reasons of two conditions stand for what the first design showed as fields of the status (DEC-7).
+/// The reasons of two conditions replace status fields of the first design (DEC-7).
 const COLUMNS: &[Column] = &[
     Always("Cluster", "string", ".spec.clusterName"),
     Always("Node Name", "string", ".status.nodeRef.name"),
@@ -34,12 +34,12 @@ const COLUMNS: &[Column] = &[
     Always("Version", "string", ".spec.version"),
 ];
 
-pub(super) fn resource() -> Resource {
-    Resource::new(GROUP, MACHINE_VERSION, "Machine", spec()).short("ma").status(status()).columns(COLUMNS)
+pub(super) fn resource() -> CrdBuilder {
+    CrdBuilder::new(GROUP, MACHINE_VERSION, "Machine", spec()).short("ma").status(status()).columns(COLUMNS)
 }
 
 /// The spec of a Machine (MA-1.1).
-fn spec() -> Schema {
+fn spec() -> SchemaBuilder {
     let bootstrap =
         object().optional("configRef", contract_reference(V1Beta2)).optional("dataSecretName", string().len(..=253));
     object()
@@ -51,22 +51,22 @@ fn spec() -> Schema {
         .optional("failureDomain", string().len(1..=256))
         .optional("minReadySeconds", min_ready_seconds(V1Beta2))
         .optional("readinessGates", gates(V1Beta2))
-        .with(deletion(V1Beta2, Part::ControlPlane))
+        .with(deletion(V1Beta2, ClusterPart::ControlPlane))
         .optional("taints", taints())
 }
 
-/// The template of machines: labels and annotations, and the spec.
-pub(super) fn template() -> Schema {
+/// The machine template: labels, annotations, and the spec.
+pub(super) fn template() -> SchemaBuilder {
     object().optional("metadata", metadata(V1Beta2)).required("spec", spec())
 }
 
-/// The name by which an infrastructure knows a machine, and the Node of that machine (CT-8.2).
-pub(super) fn provider_id() -> Schema {
+/// The provider ID of a machine, which is also that of its Node (CT-8.2).
+pub(super) fn provider_id() -> SchemaBuilder {
     string().len(1..=512)
 }
 
 /// The status of a Machine (MA-1.2).
-fn status() -> Schema {
+fn status() -> SchemaBuilder {
     let legacy = object().optional("failureMessage", string().len(1..=10240)).optional("failureReason", string());
     object()
         .props(1..)
@@ -83,15 +83,15 @@ fn status() -> Schema {
         .optional("phase", string().one_of(PHASES))
 }
 
-/// What a Machine, or a pool of them, has once been given; never taken back.
-pub(super) fn initialization() -> Schema {
+/// Initialization flags of a Machine or a pool; never reset.
+pub(super) fn initialization() -> SchemaBuilder {
     object()
         .props(1..)
         .optional("bootstrapDataSecretCreated", boolean())
         .optional("infrastructureProvisioned", boolean())
 }
 
-fn progress_of_deletion() -> Schema {
+fn progress_of_deletion() -> SchemaBuilder {
     object()
         .props(1..)
         .optional("nodeDrainStartTime", date_time())
@@ -100,7 +100,7 @@ fn progress_of_deletion() -> Schema {
         .optional("waitForPreTerminateHookStartTime", date_time())
 }
 
-/// As Nodes report it. Nothing of it is required: a Node that has just joined may know less.
-fn node_info() -> Schema {
+/// Node information as reported by Nodes. No field is required: a Node that has just joined may not report all.
+fn node_info() -> SchemaBuilder {
     NODE_INFO.into_iter().fold(object(), |node, field| node.optional(field, string()))
 }

@@ -3,10 +3,10 @@
 use super::blocks::{max_in_flight, strategy};
 use super::column::Column::{self, Always};
 use super::column::{AGE, PAUSED};
-use super::resource::{Resource, Scale};
-use super::schema::{Schema, boolean, date_time, int32, object, string};
+use super::resource::{CrdBuilder, ScaleSubresource};
+use super::schema::{SchemaBuilder, boolean, date_time, int32, object, string};
 use super::{GROUP, MACHINE_VERSION, machine_set};
-use crate::wire::Shape::V1Beta2;
+use crate::wire::SchemaVersion::V1Beta2;
 
 const PHASES: &[&str] = &["ScalingUp", "ScalingDown", "Running", "Failed", "Unknown"];
 
@@ -24,21 +24,21 @@ const COLUMNS: &[Column] = &[
     Always("Version", "string", ".spec.template.spec.version"),
 ];
 
-pub(super) fn resource() -> Resource {
+pub(super) fn resource() -> CrdBuilder {
     let legacy = object()
         .optional("availableReplicas", int32())
         .optional("readyReplicas", int32())
         .optional("unavailableReplicas", int32())
         .optional("updatedReplicas", int32());
     let status = machine_set::status(legacy).optional("phase", string().one_of(PHASES));
-    Resource::new(GROUP, MACHINE_VERSION, "MachineDeployment", spec())
+    CrdBuilder::new(GROUP, MACHINE_VERSION, "MachineDeployment", spec())
         .short("md")
         .status(status)
-        .scale(Scale::Selected)
+        .scale(ScaleSubresource::Selected)
         .columns(COLUMNS)
 }
 
-fn spec() -> Schema {
+fn spec() -> SchemaBuilder {
     let rollout = object().props(1..).optional("after", date_time()).optional("strategy", strategy(V1Beta2));
     machine_set::spec()
         .optional("paused", boolean())

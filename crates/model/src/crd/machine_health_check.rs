@@ -1,12 +1,12 @@
 //! MachineHealthCheck.
 
-use super::blocks::{Part, cluster_name, generations, health_check, label_selector, observed_generation};
+use super::blocks::{ClusterPart, cluster_name, generations, health_check, label_selector, observed_generation};
 use super::column::Column::{self, Always, Wide};
 use super::column::{AGE, PAUSED};
-use super::resource::Resource;
-use super::schema::{Schema, int32, list, object, string};
+use super::resource::CrdBuilder;
+use super::schema::{SchemaBuilder, int32, list, object, string};
 use super::{GROUP, MACHINE_VERSION};
-use crate::wire::Shape::V1Beta2;
+use crate::wire::SchemaVersion::V1Beta2;
 
 const COLUMNS: &[Column] = &[
     Always("Cluster", "string", ".spec.clusterName"),
@@ -17,20 +17,20 @@ const COLUMNS: &[Column] = &[
     AGE,
 ];
 
-pub(super) fn resource() -> Resource {
-    Resource::new(GROUP, MACHINE_VERSION, "MachineHealthCheck", spec()).short("mhc").status(status()).columns(COLUMNS)
+pub(super) fn resource() -> CrdBuilder {
+    CrdBuilder::new(GROUP, MACHINE_VERSION, "MachineHealthCheck", spec()).short("mhc").status(status()).columns(COLUMNS)
 }
 
-fn spec() -> Schema {
+fn spec() -> SchemaBuilder {
     object()
         .required("clusterName", cluster_name())
         .required("selector", label_selector())
-        // How many are replaced at a time is told by the deployment of the machines.
-        .with(health_check(V1Beta2, Part::ControlPlane))
+        // The deployment of the machines limits how many are replaced at a time.
+        .with(health_check(V1Beta2, ClusterPart::ControlPlane))
 }
 
-/// What is checked and how it stands (MA-19.6, MA-19.7).
-fn status() -> Schema {
+/// Selected machines and their health (MA-19.6, MA-19.7).
+fn status() -> SchemaBuilder {
     object()
         .props(1..)
         .with(generations(V1Beta2, object(), object()))

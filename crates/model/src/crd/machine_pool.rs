@@ -4,10 +4,10 @@ use super::blocks::{cluster_name, generations, object_reference, observed_genera
 use super::column::Column::{self, Always};
 use super::column::{AGE, PAUSED};
 use super::machine::{initialization, provider_id, template};
-use super::resource::{Resource, Scale};
-use super::schema::{Schema, int32, list, object, string};
+use super::resource::{CrdBuilder, ScaleSubresource};
+use super::schema::{SchemaBuilder, int32, list, object, string};
 use super::{GROUP, MACHINE_VERSION};
-use crate::wire::Shape::V1Beta2;
+use crate::wire::SchemaVersion::V1Beta2;
 
 const PHASES: &[&str] = &[
     "Pending",
@@ -35,15 +35,15 @@ const COLUMNS: &[Column] = &[
     Always("Version", "string", ".spec.template.spec.version"),
 ];
 
-pub(super) fn resource() -> Resource {
-    Resource::new(GROUP, MACHINE_VERSION, "MachinePool", spec())
+pub(super) fn resource() -> CrdBuilder {
+    CrdBuilder::new(GROUP, MACHINE_VERSION, "MachinePool", spec())
         .short("mp")
         .status(status())
-        .scale(Scale::Replicas)
+        .scale(ScaleSubresource::Replicas)
         .columns(COLUMNS)
 }
 
-fn spec() -> Schema {
+fn spec() -> SchemaBuilder {
     object()
         .required("clusterName", cluster_name())
         .optional("failureDomains", list(string().len(1..=256)).items(1..=100).atomic())
@@ -52,12 +52,12 @@ fn spec() -> Schema {
         .required("template", template())
 }
 
-/// The instances of a pool.
-pub(super) fn provider_ids() -> Schema {
+/// Provider IDs of the instances of a pool.
+pub(super) fn provider_ids() -> SchemaBuilder {
     list(provider_id()).items(..=10000).atomic()
 }
 
-fn status() -> Schema {
+fn status() -> SchemaBuilder {
     let legacy = object()
         .optional("availableReplicas", int32())
         .optional("failureMessage", string().len(1..=10240))

@@ -1,14 +1,14 @@
-//! MachineSet, and what MachineDeployments have in common with it (MA-1.3).
+//! MachineSets, and their common fields with MachineDeployments (MA-1.3).
 
 use super::blocks::{
     cluster_name, deletion_of_machines, generations, label_selector, observed_generation, replica_counts, versions,
 };
 use super::column::Column::{self, Always};
 use super::column::{AGE, PAUSED};
-use super::resource::{Resource, Scale};
-use super::schema::{Schema, int32, object, string};
+use super::resource::{CrdBuilder, ScaleSubresource};
+use super::schema::{SchemaBuilder, int32, object, string};
 use super::{GROUP, MACHINE_VERSION, machine};
-use crate::wire::Shape::V1Beta2;
+use crate::wire::SchemaVersion::V1Beta2;
 
 const COLUMNS: &[Column] = &[
     Always("Cluster", "string", ".spec.clusterName"),
@@ -22,22 +22,22 @@ const COLUMNS: &[Column] = &[
     Always("Version", "string", ".spec.template.spec.version"),
 ];
 
-pub(super) fn resource() -> Resource {
+pub(super) fn resource() -> CrdBuilder {
     let legacy = object()
         .optional("availableReplicas", int32())
         .optional("failureMessage", string().len(1..=10240))
         .optional("failureReason", string())
         .optional("fullyLabeledReplicas", int32())
         .optional("readyReplicas", int32());
-    Resource::new(GROUP, MACHINE_VERSION, "MachineSet", spec())
+    CrdBuilder::new(GROUP, MACHINE_VERSION, "MachineSet", spec())
         .short("ms")
         .status(status(legacy))
-        .scale(Scale::Selected)
+        .scale(ScaleSubresource::Selected)
         .columns(COLUMNS)
 }
 
-/// The spec of a MachineSet, all of which a MachineDeployment has as well (MA-1.4).
-pub(super) fn spec() -> Schema {
+/// The spec of a MachineSet, which is part of that of a MachineDeployment (MA-1.4).
+pub(super) fn spec() -> SchemaBuilder {
     let naming = object().props(1..).optional("template", string().len(1..=256));
     object()
         .required("clusterName", cluster_name())
@@ -48,8 +48,8 @@ pub(super) fn spec() -> Schema {
         .required("template", machine::template())
 }
 
-/// The status of those who count machines.
-pub(super) fn status(legacy: Schema) -> Schema {
+/// The status of kinds that count machines.
+pub(super) fn status(legacy: SchemaBuilder) -> SchemaBuilder {
     object()
         .props(1..)
         .with(generations(V1Beta2, object(), legacy))

@@ -10,7 +10,7 @@
 //!                    └──────► machine.rs, …, extension_config.rs, embedded.rs ──► resource.rs  one version, or two
 //! ```
 //!
-//! It builds JSON from constants; of the hub it knows which kinds there are and what names look like.
+//! It builds JSON from constants; from the hub it uses the list of kinds and the syntax of names.
 
 mod blocks;
 mod cluster;
@@ -35,28 +35,28 @@ pub use renamed::instead;
 use serde_json::{Value, json};
 
 use column::columns;
-use resource::Resource;
+use resource::CrdBuilder;
 use schema::{object, string};
 
 use crate::hub::{GROUP, Kind};
-use crate::wire::{Shape, conversion_review};
+use crate::wire::{SchemaVersion, conversion_review};
 
-impl Shape {
+impl SchemaVersion {
     fn pick<T>(self, v1beta2: T, v1beta1: T) -> T {
         match self {
-            Shape::V1Beta2 => v1beta2,
-            Shape::V1Beta1 => v1beta1,
+            SchemaVersion::V1Beta2 => v1beta2,
+            SchemaVersion::V1Beta1 => v1beta1,
         }
     }
 
-    /// The least size of what v1beta2 does not accept empty and v1beta1 does.
+    /// Minimum size of values that must not be empty in v1beta2 and may be in v1beta1.
     fn least(self) -> u32 {
         self.pick(1, 0)
     }
 }
 
-/// The `openAPIV3Schema` of one kind in one version; kinds around machines have one version.
-pub fn schema(kind: Kind, version: Shape) -> Value {
+/// The `openAPIV3Schema` of one kind in one version; the kinds of machines have one version.
+pub fn schema(kind: Kind, version: SchemaVersion) -> Value {
     let (spec, status) = match kind {
         Kind::Cluster => (cluster::spec(version), cluster::status(version)),
         Kind::ClusterClass => (cluster_class::spec(version), cluster_class::status(version)),
@@ -74,10 +74,10 @@ pub fn schema(kind: Kind, version: Shape) -> Value {
         .into()
 }
 
-/// The one version of the kinds around machines.
+/// The only version of the kinds of machines.
 const MACHINE_VERSION: &str = "v1beta2";
 
-/// The Service behind which objects are converted, by namespace and name.
+/// Namespace and name of the Service that converts objects.
 const CONVERSION_SERVICE: (&str, &str) = ("topologist-system", "topologist-conversion");
 
 /// The CustomResourceDefinition of one kind.
@@ -92,7 +92,7 @@ pub fn definition(kind: Kind) -> Value {
     }
 }
 
-/// The definition of a kind that serves both versions and stores v1beta2.
+/// The definition of a kind with both versions, of which v1beta2 is stored.
 fn converted(kind: Kind, short_name: &str) -> Value {
     let plural = kind.plural();
     json!({
@@ -111,12 +111,12 @@ fn converted(kind: Kind, short_name: &str) -> Value {
             },
             "scope": "Namespaced",
             "conversion": conversion(),
-            "versions": [version(kind, Shape::V1Beta2), version(kind, Shape::V1Beta1)],
+            "versions": [version(kind, SchemaVersion::V1Beta2), version(kind, SchemaVersion::V1Beta1)],
         },
     })
 }
 
-/// Who converts objects of a kind; trusted by a `caBundle` that is not here: the manager of the certificates writes it.
+/// The conversion webhook of a kind. Its `caBundle` is not here: the manager of the certificates sets it.
 fn conversion() -> Value {
     let (namespace, service) = CONVERSION_SERVICE;
     json!({
@@ -129,18 +129,18 @@ fn conversion() -> Value {
 }
 
 /// One version of a definition.
-fn version(kind: Kind, shape: Shape) -> Value {
+fn version(kind: Kind, shape: SchemaVersion) -> Value {
     let mut schema = schema(kind, shape);
     descriptions::describe(kind.name(), &mut schema);
     let mut version = json!({
         "name": shape.pick("v1beta2", "v1beta1"),
         "served": true,
-        "storage": shape == Shape::V1Beta2,
+        "storage": shape == SchemaVersion::V1Beta2,
         "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns(kind, shape),
     });
-    if shape == Shape::V1Beta1 {
+    if shape == SchemaVersion::V1Beta1 {
         version["deprecated"] = json!(true);
         version["deprecationWarning"] =
             json!(format!("{GROUP}/v1beta1 {} is deprecated; use {GROUP}/v1beta2 {0}", kind.name()));
@@ -153,9 +153,9 @@ pub fn definitions() -> Vec<Value> {
     [cluster_api(), embedded_provider()].concat()
 }
 
-/// The definitions of Cluster API's own kinds that are guarded, made or removed here.
+/// The definitions of Cluster API's kinds that are validated, created or deleted here.
 ///
-/// Those of machines are served in v1beta2 alone: nothing here converts them. ExtensionConfigs are served in two versions.
+/// The kinds of machines are served in v1beta2 only and never converted. ExtensionConfigs are served in two versions.
 pub fn cluster_api() -> Vec<Value> {
     let others = [machine_pool::resource().definition(), extension_config::definition()];
     Kind::ALL.into_iter().chain(Kind::OF_MACHINES).map(definition).chain(others).collect()
@@ -163,7 +163,7 @@ pub fn cluster_api() -> Vec<Value> {
 
 /// The definitions of the embedded provider, each with a version and a label for both contracts.
 pub fn embedded_provider() -> Vec<Value> {
-    embedded::resources().into_iter().map(Resource::definition).collect()
+    embedded::resources().into_iter().map(CrdBuilder::definition).collect()
 }
 
 #[cfg(test)]

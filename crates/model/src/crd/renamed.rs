@@ -1,23 +1,23 @@
-//! Fields that have another name in another version of the API, or had one in its proposals.
+//! Fields with a different name in another API version, or in the API proposals.
 
-use crate::wire::Shape::{self, V1Beta1, V1Beta2};
+use crate::wire::SchemaVersion::{self, V1Beta1, V1Beta2};
 
-/// The versions that lack a field, the end of its path without positions, and what they have in its place.
-type Row = (&'static [Shape], &'static str, &'static str);
+/// The versions that lack a field, the end of its path without positions, and its replacement.
+type RenamedField = (&'static [SchemaVersion], &'static str, &'static str);
 
-const BOTH: &[Shape] = &[V1Beta1, V1Beta2];
-const OLD: &[Shape] = &[V1Beta1];
-const NEW: &[Shape] = &[V1Beta2];
+const BOTH: &[SchemaVersion] = &[V1Beta1, V1Beta2];
+const OLD: &[SchemaVersion] = &[V1Beta1];
+const NEW: &[SchemaVersion] = &[V1Beta2];
 
-/// The first row that fits counts.
-const ROWS: &[Row] = &[
-    // The proposals.
+/// The first matching entry counts.
+const ROWS: &[RenamedField] = &[
+    // Names in the proposals.
     (BOTH, "workers.deployments", "machineDeployments"),
     (BOTH, "controlPlane.labels", "metadata.labels"),
     (BOTH, "controlPlane.annotations", "metadata.annotations"),
     (BOTH, "machineDeployments.labels", "metadata.labels"),
     (BOTH, "machineDeployments.annotations", "metadata.annotations"),
-    // v1beta1 in v1beta2.
+    // v1beta1 names in v1beta2.
     (NEW, "topology.class", "classRef.name"),
     (NEW, "topology.classNamespace", "classRef.namespace"),
     (NEW, "topology.rolloutAfter", "rollout.after of the control plane and of each machine deployment"),
@@ -43,7 +43,7 @@ const ROWS: &[Row] = &[
     (NEW, "external.generateExtension", "generatePatchesExtension"),
     (NEW, "external.validateExtension", "validateTopologyExtension"),
     (NEW, "spec.variables.metadata", "deprecatedV1Beta1Metadata"),
-    // v1beta2 in v1beta1 and v1alpha4.
+    // v1beta2 names in v1beta1 and v1alpha4.
     (OLD, "topology.classRef", "class"),
     (OLD, "infrastructureRef.apiGroup", "apiVersion"),
     (OLD, "controlPlaneRef.apiGroup", "apiVersion"),
@@ -66,8 +66,8 @@ const ROWS: &[Row] = &[
     (OLD, "spec.variables.deprecatedV1Beta1Metadata", "metadata"),
 ];
 
-/// What a version has in the place of a field that it does not know; `field` is a path such as `spec.workers.a[0].b`.
-pub fn instead(version: Shape, field: &str) -> Option<&'static str> {
+/// The replacement of an unknown field in a version; `field` is a path such as `spec.workers.a[0].b`.
+pub fn instead(version: SchemaVersion, field: &str) -> Option<&'static str> {
     let field: String = field.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
     let is_end = |end: &str| field.strip_suffix(end).is_some_and(|start| start.is_empty() || start.ends_with('.'));
     ROWS.iter().find(|(versions, end, _)| versions.contains(&version) && is_end(end)).map(|(_, _, instead)| *instead)
@@ -83,8 +83,8 @@ mod tests {
     use crate::crd::schema;
     use crate::hub::Kind;
 
-    /// The paths of all fields of the specs of a version, without positions.
-    fn fields(version: Shape) -> BTreeSet<String> {
+    /// The paths of all spec fields of a version, without positions.
+    fn fields(version: SchemaVersion) -> BTreeSet<String> {
         fn walk(node: &Value, path: &str, fields: &mut BTreeSet<String>) {
             for (name, field) in node["properties"].as_object().into_iter().flatten() {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };

@@ -1,55 +1,56 @@
-//! Kinds with a schema of their own: in one version, and therefore never converted, or in an older one besides.
+//! Builder for definitions of kinds with a separate schema: in one version without conversion, or with an older
+//! version.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::column::Column;
-use super::schema::{Schema, object, string};
+use super::schema::{SchemaBuilder, object, string};
 use super::{conversion, descriptions};
 use crate::hub::contract::{definition_name, plural};
 
-/// The contract that all these kinds follow (CT-3.1).
+/// The contract of all these kinds (CT-3.1).
 const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
-/// The contract that the older version of a kind follows (CT-3.2).
+/// The contract of the older version of a kind (CT-3.2).
 const OLDER_CONTRACT: &str = "cluster.x-k8s.io/v1beta1";
 
-/// The paths of the numbers that the scale subresource reads and writes.
+/// Paths of the replica counts for the scale subresource.
 const REPLICAS: (&str, &str) = (".spec.replicas", ".status.replicas");
 const SELECTOR: &str = ".status.selector";
 
-/// Whether the number of replicas can be read and set without knowing the kind.
+/// The scale subresource, by which replicas can be read and set without knowledge of the kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(super) enum ScaleSubresource {
     No,
     Replicas,
-    /// With the selector of what is counted, which autoscalers need (CT-10.2).
+    /// With the label selector of the counted objects, which autoscalers need (CT-10.2).
     Selected,
 }
 
 /// A kind in a version.
-pub(super) struct Resource {
+pub(super) struct CrdBuilder {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
     is_namespaced: bool,
     short_name: Option<&'static str>,
-    spec: Schema,
-    status: Option<Schema>,
-    scale: Scale,
+    spec: SchemaBuilder,
+    status: Option<SchemaBuilder>,
+    scale: ScaleSubresource,
     columns: &'static [Column],
-    /// The kind as the older contract has it, which is served and not stored.
-    older: Option<Box<Resource>>,
+    /// The kind in the older contract, which is served and not stored.
+    older: Option<Box<CrdBuilder>>,
 }
 
-impl Resource {
-    pub(super) fn new(group: &'static str, version: &'static str, kind: &'static str, spec: Schema) -> Self {
-        let (short_name, status, scale, columns, older) = (None, None, Scale::No, [].as_slice(), None);
-        Resource { group, version, kind, is_namespaced: true, short_name, spec, status, scale, columns, older }
+impl CrdBuilder {
+    pub(super) fn new(group: &'static str, version: &'static str, kind: &'static str, spec: SchemaBuilder) -> Self {
+        let (short_name, status, scale, columns, older) = (None, None, ScaleSubresource::No, [].as_slice(), None);
+        CrdBuilder { group, version, kind, is_namespaced: true, short_name, spec, status, scale, columns, older }
     }
 
-    /// Its objects are in no namespace.
-    pub(super) fn of_cluster(mut self) -> Self {
+    /// Makes the kind cluster-scoped.
+    pub(super) fn cluster_scoped(mut self) -> Self {
         self.is_namespaced = false;
         self
     }
@@ -59,13 +60,13 @@ impl Resource {
         self
     }
 
-    /// A status, which is written through a path of its own.
-    pub(super) fn status(mut self, status: Schema) -> Self {
+    /// Adds a status subresource.
+    pub(super) fn status(mut self, status: SchemaBuilder) -> Self {
         self.status = Some(status);
         self
     }
 
-    pub(super) fn scale(mut self, scale: Scale) -> Self {
+    pub(super) fn scale(mut self, scale: ScaleSubresource) -> Self {
         self.scale = scale;
         self
     }
@@ -75,15 +76,15 @@ impl Resource {
         self
     }
 
-    /// The same kind as the older contract has it: a second version, into which and from which objects are converted.
-    pub(super) fn older(mut self, older: Resource) -> Self {
+    /// Adds the version of the older contract, which is converted from and to this one.
+    pub(super) fn older(mut self, older: CrdBuilder) -> Self {
         self.older = Some(Box::new(older));
         self
     }
 
-    /// The CustomResourceDefinition: its name by CT-2.1, each version under the label of its contract (CT-3.2, CT-3.3).
+    /// The CustomResourceDefinition: named by CT-2.1, each version labelled with its contract (CT-3.2, CT-3.3).
     pub(super) fn definition(mut self) -> Value {
-        let Resource { group, version, kind, .. } = self;
+        let CrdBuilder { group, version, kind, .. } = self;
         let mut names = json!({
             "kind": kind,
             "listKind": format!("{kind}List"),
@@ -160,11 +161,11 @@ impl Resource {
         if self.status.is_some() {
             subresources["status"] = json!({});
         }
-        if self.scale != Scale::No {
+        if self.scale != ScaleSubresource::No {
             let (spec, status) = REPLICAS;
             subresources["scale"] = json!({"specReplicasPath": spec, "statusReplicasPath": status});
         }
-        if self.scale == Scale::Selected {
+        if self.scale == ScaleSubresource::Selected {
             subresources["scale"]["labelSelectorPath"] = json!(SELECTOR);
         }
         subresources

@@ -1,98 +1,98 @@
-//! A small language for OpenAPI v3
+//! Builder for OpenAPI v3
 //! [structural schemas](https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema),
-//! worded like the tables of the API documentation.
+//! in the terms of the tables of the API documentation.
 //!
 //! ```text
 //! list(string().len(1..=43)).items(1..=100).atomic()
 //! object().props(1..).required("name", string().matches(LABEL)).optional("value", any_json())
 //! ```
 //!
-//! Every constructor sets a type (or the extension that stands for one), so what comes out is structural.
+//! Every constructor sets a type (or the equivalent extension), so the result is structural.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 
 use serde_json::{Map, Value, json};
 
-use crate::wire::Shape;
+use crate::wire::SchemaVersion;
 
-/// One node: its keywords, and the fields it has when it is an object.
-pub(super) struct Schema {
+/// A schema node: its keywords, and the fields of an object.
+pub(super) struct SchemaBuilder {
     keywords: Map<String, Value>,
-    fields: BTreeMap<&'static str, Field>,
+    fields: BTreeMap<&'static str, SchemaField>,
 }
 
-struct Field {
+struct SchemaField {
     required: bool,
-    schema: Schema,
+    schema: SchemaBuilder,
 }
 
-pub(super) fn object() -> Schema {
+pub(super) fn object() -> SchemaBuilder {
     typed("object")
 }
 
-/// An object with free keys.
-pub(super) fn map_of(values: Schema) -> Schema {
+/// An object with arbitrary keys.
+pub(super) fn map_of(values: SchemaBuilder) -> SchemaBuilder {
     object().keyword("additionalProperties", values)
 }
 
-pub(super) fn list(entries: Schema) -> Schema {
+pub(super) fn list(entries: SchemaBuilder) -> SchemaBuilder {
     typed("array").keyword("items", entries)
 }
 
-pub(super) fn string() -> Schema {
+pub(super) fn string() -> SchemaBuilder {
     typed("string")
 }
 
 /// Bytes in base64.
-pub(super) fn byte() -> Schema {
+pub(super) fn byte() -> SchemaBuilder {
     string().keyword("format", "byte")
 }
 
-pub(super) fn date_time() -> Schema {
+pub(super) fn date_time() -> SchemaBuilder {
     string().keyword("format", "date-time")
 }
 
-pub(super) fn boolean() -> Schema {
+pub(super) fn boolean() -> SchemaBuilder {
     typed("boolean")
 }
 
-pub(super) fn int32() -> Schema {
+pub(super) fn int32() -> SchemaBuilder {
     typed("integer").keyword("format", "int32")
 }
 
-pub(super) fn int64() -> Schema {
+pub(super) fn int64() -> SchemaBuilder {
     typed("integer").keyword("format", "int64")
 }
 
-pub(super) fn int_or_string() -> Schema {
+pub(super) fn int_or_string() -> SchemaBuilder {
     untyped()
         .keyword("anyOf", json!([{"type": "integer"}, {"type": "string"}]))
         .keyword("x-kubernetes-int-or-string", true)
 }
 
-pub(super) fn any_json() -> Schema {
+pub(super) fn any_json() -> SchemaBuilder {
     untyped().keyword("x-kubernetes-preserve-unknown-fields", true)
 }
 
 /// Constraints.
-impl Schema {
-    /// The number of characters.
+impl SchemaBuilder {
+    /// Bounds the number of characters.
     pub(super) fn len(self, range: impl RangeBounds<u32>) -> Self {
         self.size("minLength", "maxLength", &range)
     }
 
-    /// The number of list entries.
+    /// Bounds the number of list entries.
     pub(super) fn items(self, range: impl RangeBounds<u32>) -> Self {
         self.size("minItems", "maxItems", &range)
     }
 
-    /// The number of keys of an object.
+    /// Bounds the number of keys of an object.
     pub(super) fn props(self, range: impl RangeBounds<u32>) -> Self {
         self.size("minProperties", "maxProperties", &range)
     }
 
-    /// The value of a number.
+    /// Bounds the value of a number.
     pub(super) fn value(self, range: impl RangeBounds<u32>) -> Self {
         self.bound("minimum", lowest(&range)).bound("maximum", highest(&range))
     }
@@ -105,7 +105,7 @@ impl Schema {
         self.keyword("enum", json!(values))
     }
 
-    /// An object that is empty where it is absent.
+    /// Defaults to an empty object.
     pub(super) fn default_to_empty(self) -> Self {
         self.keyword("default", json!({}))
     }
@@ -118,65 +118,65 @@ impl Schema {
         self.keyword("default", value)
     }
 
-    /// A CEL expression that has to hold.
+    /// Adds a CEL rule.
     pub(super) fn rule(self, rule: &'static str, message: &'static str) -> Self {
         self.keyword("x-kubernetes-validations", json!([{"rule": rule, "message": message}]))
     }
 
-    /// A list that is replaced as a whole.
+    /// Makes a list atomic.
     pub(super) fn atomic(self) -> Self {
         self.keyword("x-kubernetes-list-type", "atomic")
     }
 
-    /// An object that is replaced as a whole.
+    /// Makes an object atomic.
     pub(super) fn atomic_map(self) -> Self {
         self.keyword("x-kubernetes-map-type", "atomic")
     }
 
-    /// A list whose entries are unique by these keys.
+    /// Makes a list a map with these keys.
     pub(super) fn map_by(self, keys: &[&str]) -> Self {
         self.keyword("x-kubernetes-list-type", "map").keyword("x-kubernetes-list-map-keys", json!(keys))
     }
 }
 
-/// Fields, and what the versions do not share.
-impl Schema {
-    pub(super) fn required(self, name: &'static str, schema: Schema) -> Self {
+/// Fields, and differences between the versions.
+impl SchemaBuilder {
+    pub(super) fn required(self, name: &'static str, schema: SchemaBuilder) -> Self {
         self.field(name, true, schema)
     }
 
-    pub(super) fn optional(self, name: &'static str, schema: Schema) -> Self {
+    pub(super) fn optional(self, name: &'static str, schema: SchemaBuilder) -> Self {
         self.field(name, false, schema)
     }
 
-    /// A field that v1beta1 does not insist on.
-    pub(super) fn required_in_v1beta2(self, version: Shape, name: &'static str, schema: Schema) -> Self {
-        self.field(name, version == Shape::V1Beta2, schema)
+    /// Adds a field that is required in v1beta2 only.
+    pub(super) fn required_in_v1beta2(self, version: SchemaVersion, name: &'static str, schema: SchemaBuilder) -> Self {
+        self.field(name, version == SchemaVersion::V1Beta2, schema)
     }
 
-    /// What only v1beta2 has, constraints or fields.
-    pub(super) fn in_v1beta2(self, version: Shape, add: impl FnOnce(Self) -> Self) -> Self {
-        if version == Shape::V1Beta2 { add(self) } else { self }
+    /// Adds constraints or fields in v1beta2 only.
+    pub(super) fn in_v1beta2(self, version: SchemaVersion, add: impl FnOnce(Self) -> Self) -> Self {
+        if version == SchemaVersion::V1Beta2 { add(self) } else { self }
     }
 
-    /// What only v1beta1 has.
-    pub(super) fn in_v1beta1(self, version: Shape, add: impl FnOnce(Self) -> Self) -> Self {
-        if version == Shape::V1Beta1 { add(self) } else { self }
+    /// Adds constraints or fields in v1beta1 only.
+    pub(super) fn in_v1beta1(self, version: SchemaVersion, add: impl FnOnce(Self) -> Self) -> Self {
+        if version == SchemaVersion::V1Beta1 { add(self) } else { self }
     }
 
-    /// The fields of another object, next to the own ones.
-    pub(super) fn with(mut self, other: Schema) -> Self {
+    /// Adds the fields of another object.
+    pub(super) fn with(mut self, other: SchemaBuilder) -> Self {
         self.fields.extend(other.fields);
         self
     }
 
-    fn field(mut self, name: &'static str, required: bool, schema: Schema) -> Self {
-        self.fields.insert(name, Field { required, schema });
+    fn field(mut self, name: &'static str, required: bool, schema: SchemaBuilder) -> Self {
+        self.fields.insert(name, SchemaField { required, schema });
         self
     }
 }
 
-impl Schema {
+impl SchemaBuilder {
     fn keyword(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.keywords.insert(name.to_owned(), value.into());
         self
@@ -189,15 +189,15 @@ impl Schema {
         }
     }
 
-    /// Sizes are never negative, so a lower bound of zero says nothing and is left out.
+    /// Adds size bounds; a lower bound of zero is omitted.
     fn size(self, min: &str, max: &str, range: &impl RangeBounds<u32>) -> Self {
         self.bound(min, lowest(range).filter(|lowest| *lowest > 0)).bound(max, highest(range))
     }
 }
 
-impl From<Schema> for Value {
-    fn from(schema: Schema) -> Value {
-        let Schema { mut keywords, fields } = schema;
+impl From<SchemaBuilder> for Value {
+    fn from(schema: SchemaBuilder) -> Value {
+        let SchemaBuilder { mut keywords, fields } = schema;
         let required: Vec<_> = fields.iter().filter(|(_, field)| field.required).map(|(name, _)| *name).collect();
         if !required.is_empty() {
             keywords.insert("required".to_owned(), required.into());
@@ -211,12 +211,12 @@ impl From<Schema> for Value {
     }
 }
 
-fn typed(kind: &str) -> Schema {
+fn typed(kind: &str) -> SchemaBuilder {
     untyped().keyword("type", kind)
 }
 
-fn untyped() -> Schema {
-    Schema { keywords: Map::new(), fields: BTreeMap::new() }
+fn untyped() -> SchemaBuilder {
+    SchemaBuilder { keywords: Map::new(), fields: BTreeMap::new() }
 }
 
 fn lowest(range: &impl RangeBounds<u32>) -> Option<u32> {

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Shape::{V1Beta1, V1Beta2};
+use super::SchemaVersion::{V1Beta1, V1Beta2};
 use super::*;
 use crate::hub::Kind::{Cluster, ClusterClass};
 use crate::wire::conversion::embedded::EmbeddedKind;
@@ -19,7 +19,7 @@ fn at<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Whether the parent of a path insists on its last segment.
+/// Whether the parent of a path requires its last segment.
 fn is_required(schema: &Value, path: &str) -> bool {
     let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
     let parent = if parent.is_empty() { Some(schema) } else { at(schema, parent) };
@@ -39,7 +39,7 @@ fn walk<'a>(path: &str, node: &'a Value, visit: &mut impl FnMut(&str, &'a Value)
     }
 }
 
-/// Every version of every definition, with a word about which it is.
+/// Every version of every definition, with a name.
 fn versions() -> Vec<(String, Value)> {
     let versions = |definition: Value| -> Vec<(String, Value)> {
         let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
@@ -55,7 +55,7 @@ fn for_every_node(mut check: impl FnMut(&str, &Value)) {
     }
 }
 
-fn pins(kind: Kind, version: Shape, rows: Vec<(String, &str, Value)>) {
+fn pins(kind: Kind, version: SchemaVersion, rows: Vec<(String, &str, Value)>) {
     let schema = schema(kind, version);
     for (path, keyword, want) in rows {
         let node = at(&schema, &path).unwrap_or_else(|| panic!("{kind:?} {version:?} has no {path}"));
@@ -449,7 +449,7 @@ fn templates_have_no_status_and_replicas_can_be_scaled() {
         }
         let has_status = version["schema"]["openAPIV3Schema"]["properties"].get("status").is_some();
         assert_eq!(version["subresources"].get("status").is_some(), has_status, "{what}");
-        // What a machine will offer is known before there is one (CT-9.4).
+        // The capacity of a machine is known before it exists (CT-9.4).
         assert_eq!(has_status, !kind.ends_with("Template") || kind == "EmbeddedMachineTemplate", "{what}");
     }
 }

@@ -1,4 +1,4 @@
-//! Building blocks that occur in several places (`F-…` of the API types).
+//! Types shared by several kinds (`F-…` of the API types).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use golang::json::{List, Rare, RawJson, StringMap, lenient};
 
 lenient! {
-    /// Labels and annotations that are handed down to generated objects (F-META).
+    /// Labels and annotations that are copied to generated objects (F-META).
     pub struct TopologyMetadata {
         pub labels: StringMap,
         pub annotations: StringMap,
@@ -22,13 +22,13 @@ lenient! {
     }
 
     /// A readiness or availability gate (F-GATE).
-    pub struct Gate {
+    pub struct MachineGate {
         pub condition_type: String,
         pub polarity: String,
     }
 
-    /// How machines are deleted (F-DEL).
-    pub struct Deletion {
+    /// Deletion order and timeouts of machines (F-DEL).
+    pub struct MachineDeletion {
         pub order: String,
         pub node_drain_timeout_seconds: Option<i32>,
         pub node_volume_detach_timeout_seconds: Option<i32>,
@@ -42,40 +42,40 @@ lenient! {
         pub remediation: Remediation,
     }
 
-    /// When a machine counts as unhealthy.
+    /// Conditions under which a machine is unhealthy.
     pub struct HealthChecks {
         pub node_startup_timeout_seconds: Option<i32>,
         pub unhealthy_node_conditions: List<UnhealthyCondition>,
         pub unhealthy_machine_conditions: List<UnhealthyCondition>,
     }
 
-    /// A condition that makes a machine unhealthy once it has lasted.
+    /// A condition that makes a machine unhealthy after its timeout.
     pub struct UnhealthyCondition {
         pub r#type: String,
         pub status: String,
         pub timeout_seconds: Option<i32>,
     }
 
-    /// What happens to unhealthy machines.
+    /// Remediation of unhealthy machines.
     pub struct Remediation {
         pub max_in_flight: Option<IntOrString>,
         pub trigger_if: RemediationTrigger,
         pub template_ref: TemplateRef,
     }
 
-    /// How many unhealthy machines remediation still acts upon.
+    /// Maximum number of unhealthy machines for which remediation is triggered.
     pub struct RemediationTrigger {
         pub unhealthy_less_than_or_equal_to: Option<IntOrString>,
         pub unhealthy_in_range: String,
     }
 
-    /// A rollout of machines: when, and how.
-    pub struct Rollout {
+    /// Time and strategy of a rollout of machines.
+    pub struct RolloutSpec {
         pub after: String,
         pub strategy: RolloutStrategy,
     }
 
-    /// How machines are replaced.
+    /// Strategy of replacing machines.
     pub struct RolloutStrategy {
         pub r#type: String,
         pub rolling_update: RollingUpdate,
@@ -94,7 +94,7 @@ lenient! {
         pub name: String,
     }
 
-    /// An object that holds nothing but a template reference.
+    /// An object with a template reference only.
     pub struct TemplateHolder {
         pub template_ref: TemplateRef,
     }
@@ -104,7 +104,7 @@ lenient! {
         pub template: String,
     }
 
-    /// A reference whose API version follows from the contract (F-CREF).
+    /// A reference whose API version is determined by the contract (F-CREF).
     pub struct ContractRef {
         pub api_group: String,
         pub kind: String,
@@ -117,12 +117,12 @@ lenient! {
         pub value: Option<RawJson>,
     }
 
-    /// Variable values that hold for one part of the topology only.
+    /// Variable values for one part of the topology.
     pub struct VariableOverrides {
         pub overrides: List<VariableValue>,
     }
 
-    /// A condition of a status, as far as it is read.
+    /// A condition of a status, reduced to the fields that are read.
     pub struct Condition {
         pub r#type: String,
         pub status: String,
@@ -132,21 +132,21 @@ lenient! {
 }
 
 lenient! {
-    /// A control plane's health check as written: there is no `maxInFlight`.
-    pub struct WrittenControlPlaneHealthCheck {
+    /// The health check of a control plane as written: without `maxInFlight`.
+    pub struct RawControlPlaneHealthCheck {
         pub enabled: Option<bool>,
         pub checks: HealthChecks,
-        pub remediation: WrittenControlPlaneRemediation,
+        pub remediation: RawControlPlaneRemediation,
     }
 
-    /// The remediation of control plane machines as written.
-    pub struct WrittenControlPlaneRemediation {
+    /// The remediation of a control plane as written.
+    pub struct RawControlPlaneRemediation {
         pub trigger_if: RemediationTrigger,
         pub template_ref: TemplateRef,
     }
 }
 
-/// The health check of a control plane: one in which `remediation.maxInFlight` has no meaning.
+/// The health check of a control plane, in which `remediation.maxInFlight` has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ControlPlaneHealthCheck(Rare<HealthCheck>);
 
@@ -160,8 +160,8 @@ impl std::ops::Deref for ControlPlaneHealthCheck {
 
 impl<'de> serde::Deserialize<'de> for ControlPlaneHealthCheck {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let written = <WrittenControlPlaneHealthCheck as serde::Deserialize>::deserialize(deserializer)?;
-        let WrittenControlPlaneRemediation { trigger_if, template_ref } = written.remediation;
+        let written = <RawControlPlaneHealthCheck as serde::Deserialize>::deserialize(deserializer)?;
+        let RawControlPlaneRemediation { trigger_if, template_ref } = written.remediation;
         let remediation = Remediation { max_in_flight: None, trigger_if, template_ref };
         let check = HealthCheck { enabled: written.enabled, checks: written.checks, remediation };
         Ok(ControlPlaneHealthCheck(check.into()))
@@ -169,7 +169,7 @@ impl<'de> serde::Deserialize<'de> for ControlPlaneHealthCheck {
 }
 
 impl HealthCheck {
-    /// Whether the checks or the remediation have any content; `enabled` alone does not define a health check.
+    /// Whether checks or remediation are not empty; `enabled` alone does not define a health check.
     pub fn is_defined(&self) -> bool {
         self.checks != HealthChecks::default() || self.remediation != Remediation::default()
     }
@@ -181,7 +181,7 @@ impl TemplateRef {
         !(self.api_version.is_empty() && self.kind.is_empty() && self.name.is_empty())
     }
 
-    /// The API group; empty for a reference without one and for an `apiVersion` that is malformed (CMP-001).
+    /// The API group; empty without a group or with a malformed `apiVersion` (CMP-001).
     pub fn group(&self) -> &str {
         match self.api_version.split_once('/') {
             Some((group, version)) if !version.contains('/') => group,

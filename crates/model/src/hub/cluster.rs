@@ -2,8 +2,8 @@
 
 use super::deletion_hold::is_pause;
 use super::{
-    Condition, ContractRef, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, ObjectKey, Rollout, Taint,
-    TopologyMetadata, VariableOverrides, VariableValue, annotation,
+    Condition, ContractRef, ControlPlaneHealthCheck, HealthCheck, MachineDeletion, MachineGate, Metadata, ObjectKey,
+    RolloutSpec, Taint, TopologyMetadata, VariableOverrides, VariableValue, annotation,
 };
 use golang::json::{List, Rare, lenient};
 
@@ -15,12 +15,12 @@ lenient! {
         pub status: ClusterStatus,
     }
 
-    /// What a Cluster asks for.
+    /// The desired state of a Cluster.
     pub struct ClusterSpec {
         pub paused: Option<bool>,
-        pub availability_gates: List<Gate>,
+        pub availability_gates: List<MachineGate>,
         pub cluster_network: ClusterNetwork,
-        pub control_plane_endpoint: Endpoint,
+        pub control_plane_endpoint: ApiEndpoint,
         pub control_plane_ref: ContractRef,
         pub infrastructure_ref: ContractRef,
         pub topology: Topology,
@@ -39,8 +39,8 @@ lenient! {
         pub cidr_blocks: List<String>,
     }
 
-    /// Where the API server of the workload cluster answers.
-    pub struct Endpoint {
+    /// Address of the API server of a workload cluster.
+    pub struct ApiEndpoint {
         pub host: String,
         pub port: Option<i32>,
     }
@@ -54,7 +54,7 @@ lenient! {
         pub variables: List<VariableValue>,
     }
 
-    /// The class of a topology; an empty namespace is that of the Cluster.
+    /// The class of a topology; an empty namespace means that of the Cluster.
     pub struct ClassRef {
         pub name: String,
         pub namespace: String,
@@ -64,11 +64,11 @@ lenient! {
     pub struct ControlPlaneTopology {
         pub metadata: TopologyMetadata,
         pub replicas: Option<i32>,
-        pub rollout: Rare<Rollout>,
+        pub rollout: Rare<RolloutSpec>,
         pub health_check: ControlPlaneHealthCheck,
-        pub deletion: Rare<Deletion>,
+        pub deletion: Rare<MachineDeletion>,
         pub taints: List<Taint>,
-        pub readiness_gates: List<Gate>,
+        pub readiness_gates: List<MachineGate>,
         pub variables: VariableOverrides,
     }
 
@@ -86,11 +86,11 @@ lenient! {
         pub failure_domain: String,
         pub replicas: Option<i32>,
         pub health_check: Rare<HealthCheck>,
-        pub deletion: Rare<Deletion>,
+        pub deletion: Rare<MachineDeletion>,
         pub taints: List<Taint>,
         pub min_ready_seconds: Option<i32>,
-        pub readiness_gates: List<Gate>,
-        pub rollout: Rare<Rollout>,
+        pub readiness_gates: List<MachineGate>,
+        pub rollout: Rare<RolloutSpec>,
         pub variables: VariableOverrides,
     }
 
@@ -100,14 +100,14 @@ lenient! {
         pub class: String,
         pub name: String,
         pub failure_domains: List<String>,
-        pub deletion: Rare<Deletion>,
+        pub deletion: Rare<MachineDeletion>,
         pub taints: List<Taint>,
         pub min_ready_seconds: Option<i32>,
         pub replicas: Option<i32>,
         pub variables: VariableOverrides,
     }
 
-    /// The part of a Cluster's status that is read.
+    /// The status of a Cluster, reduced to the fields that are read.
     pub struct ClusterStatus {
         pub observed_generation: i64,
         pub phase: String,
@@ -115,7 +115,7 @@ lenient! {
         pub control_plane: ReplicaCounts,
     }
 
-    /// The machines of a control plane, as its Cluster reports them.
+    /// Replica counts of a control plane in the status of its Cluster.
     pub struct ReplicaCounts {
         pub replicas: Option<i32>,
         pub up_to_date_replicas: Option<i32>,
@@ -123,7 +123,7 @@ lenient! {
 }
 
 impl Topology {
-    /// Whether the topology has any content at all; `topology: {}` is the same as none.
+    /// Whether the topology is not empty; `topology: {}` counts as no topology.
     pub fn is_defined(&self) -> bool {
         *self != Topology::default()
     }
@@ -141,24 +141,24 @@ impl Cluster {
         self.spec.topology.is_defined().then_some(&self.spec.topology)
     }
 
-    /// Namespace and name of the class; `None` without a defined topology.
+    /// Namespace and name of the class; `None` without a topology.
     pub fn class_key(&self) -> Option<ObjectKey> {
         let class = &self.topology()?.class_ref;
         let namespace = if class.namespace.is_empty() { &self.metadata.namespace } else { &class.namespace };
         Some(ObjectKey::new(namespace, &class.name))
     }
 
-    /// Whether a user has paused the Cluster (RS-05). The hold on its deletion does not count (DEC-56).
+    /// Whether a user has paused the Cluster (RS-05). A hold on its deletion does not count (DEC-56).
     pub fn is_paused(&self) -> bool {
         self.spec.paused == Some(true) || self.pause_annotation().is_some()
     }
 
-    /// The value of the annotation that pauses the Cluster.
+    /// The value of the pause annotation.
     pub fn pause_annotation(&self) -> Option<&str> {
         self.annotation(annotation::PAUSED).filter(|value| is_pause(value))
     }
 
-    /// The value of an annotation of the Cluster.
+    /// The value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.metadata.annotations.get(name)
     }

@@ -1,12 +1,12 @@
-//! ClusterClass: the templates, variables and patches from which the objects of Clusters are made.
+//! ClusterClass: templates, variables and patches for the objects of Clusters.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Condition, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, Naming, Rollout, Taint, TemplateHolder,
-    TemplateRef, TopologyMetadata,
+    Condition, ControlPlaneHealthCheck, HealthCheck, MachineDeletion, MachineGate, Metadata, Naming, RolloutSpec,
+    Taint, TemplateHolder, TemplateRef, TopologyMetadata,
 };
-use golang::json::{List, RawJson, Shared, StringMap, lenient};
+use golang::json::{List, RawJson, SharedValue, StringMap, lenient};
 use schema::openapi;
 
 lenient! {
@@ -17,9 +17,9 @@ lenient! {
         pub status: ClusterClassStatus,
     }
 
-    /// What a ClusterClass offers.
+    /// The spec of a ClusterClass.
     pub struct ClusterClassSpec {
-        pub availability_gates: List<Gate>,
+        pub availability_gates: List<MachineGate>,
         pub infrastructure: InfrastructureClass,
         pub control_plane: ControlPlaneClass,
         pub workers: WorkersClass,
@@ -42,9 +42,9 @@ lenient! {
         pub machine_infrastructure: TemplateHolder,
         pub health_check: ControlPlaneHealthCheck,
         pub naming: Naming,
-        pub deletion: Deletion,
+        pub deletion: MachineDeletion,
         pub taints: List<Taint>,
-        pub readiness_gates: List<Gate>,
+        pub readiness_gates: List<MachineGate>,
     }
 
     /// The workers of a class.
@@ -62,11 +62,11 @@ lenient! {
         pub health_check: HealthCheck,
         pub failure_domain: String,
         pub naming: Naming,
-        pub deletion: Deletion,
+        pub deletion: MachineDeletion,
         pub taints: List<Taint>,
         pub min_ready_seconds: Option<i32>,
-        pub readiness_gates: List<Gate>,
-        pub rollout: Rollout,
+        pub readiness_gates: List<MachineGate>,
+        pub rollout: RolloutSpec,
     }
 
     /// A class of machine pools.
@@ -77,7 +77,7 @@ lenient! {
         pub infrastructure: TemplateHolder,
         pub failure_domains: List<String>,
         pub naming: Naming,
-        pub deletion: Deletion,
+        pub deletion: MachineDeletion,
         pub taints: List<Taint>,
         pub min_ready_seconds: Option<i32>,
     }
@@ -94,7 +94,7 @@ lenient! {
     /// The schema of a variable.
     pub struct VariableSchema {
         #[serde(rename = "openAPIV3Schema")]
-        pub open_api_v3_schema: Shared<openapi::Definition>,
+        pub open_api_v3_schema: SharedValue<openapi::SchemaDefinition>,
     }
 
     /// A patch: inline definitions, or an extension that computes them.
@@ -112,14 +112,14 @@ lenient! {
         pub json_patches: List<JsonPatch>,
     }
 
-    /// Which templates a patch definition applies to.
+    /// Selects the templates that a patch definition applies to.
     pub struct PatchSelector {
         pub api_version: String,
         pub kind: String,
         pub match_resources: MatchResources,
     }
 
-    /// Which uses of a template a patch definition applies to.
+    /// Selects the uses of a template that a patch definition applies to.
     pub struct MatchResources {
         pub control_plane: Option<bool>,
         pub infrastructure_cluster: Option<bool>,
@@ -140,7 +140,7 @@ lenient! {
         pub value_from: Option<JsonPatchValue>,
     }
 
-    /// Where the value of an operation comes from.
+    /// The source of the value of an operation.
     pub struct JsonPatchValue {
         pub variable: String,
         pub template: String,
@@ -154,24 +154,24 @@ lenient! {
         pub settings: StringMap,
     }
 
-    /// How Clusters of the class are upgraded.
+    /// Upgrade settings of a class.
     pub struct ClassUpgrade {
         pub external: ExternalUpgrade,
     }
 
-    /// Extensions that take part in upgrades.
+    /// Extensions that plan upgrades.
     pub struct ExternalUpgrade {
         pub generate_upgrade_plan_extension: String,
     }
 
-    /// A variable of the status, with the definitions that contribute to it.
+    /// A variable of the status with its definitions.
     pub struct StatusVariable {
         pub name: String,
         pub definitions_conflict: bool,
         pub definitions: List<StatusVariableDefinition>,
     }
 
-    /// A definition of a variable, and where it comes from: `inline`, or the name of a patch.
+    /// A definition of a variable and its source: `inline`, or the name of a patch.
     pub struct StatusVariableDefinition {
         pub from: String,
         pub required: bool,
@@ -180,7 +180,7 @@ lenient! {
         pub schema: VariableSchema,
     }
 
-    /// The part of a ClusterClass's status that is read.
+    /// The status of a ClusterClass, reduced to the fields that are read.
     pub struct ClusterClassStatus {
         pub observed_generation: i64,
         pub variables: List<StatusVariable>,
@@ -194,17 +194,17 @@ impl AsRef<Metadata> for ClusterClass {
     }
 }
 
-/// The reason of a condition of a class whose extensions are not called.
+/// Reason of a condition of a class whose extensions are not called.
 const NOT_CALLED: &str = "ExtensionsNotCalled";
 
 impl ClusterClass {
-    /// Whether the controller has settled the variables of this very generation (CL-V-051).
+    /// Whether the controller has reconciled the variables of the current generation (CL-V-051).
     pub fn is_reconciled(&self) -> bool {
         self.metadata.generation == self.status.observed_generation
             && self.status.conditions.iter().any(|c| c.r#type == "VariablesReady" && c.status != "False")
     }
 
-    /// Lets the status have the definitions of the spec in common with it; it repeats them, unless an extension adds some.
+    /// Shares the definitions of the spec with the status, which repeats them unless an extension adds some.
     pub(crate) fn share_definitions(&mut self) {
         let written: BTreeMap<&str, &VariableSchema> =
             self.spec.variables.iter().map(|variable| (&*variable.name, &variable.schema)).collect();
@@ -218,8 +218,8 @@ impl ClusterClass {
         }
     }
 
-    /// Lets the class be used with the variables that are known, where extensions that are not called may define more: in files
-    /// there is no controller that asks them.
+    /// Marks the class as usable with its known variables, although extensions that are not called may define more: for
+    /// files, no controller calls them.
     pub fn use_known_variables(&mut self) {
         let (r#type, status) = ("VariablesReady".to_owned(), "Unknown".to_owned());
         let mut conditions = std::mem::take(&mut self.status.conditions).into_vec();
@@ -229,25 +229,25 @@ impl ClusterClass {
         self.status.observed_generation = self.metadata.generation;
     }
 
-    /// Whether extensions that are not called may define more variables than are known.
+    /// Whether uncalled extensions may define further variables.
     pub fn may_have_more_variables(&self) -> bool {
         self.discovers_variables() && self.status.conditions.iter().any(|condition| condition.reason == NOT_CALLED)
     }
 
-    /// Whether a patch contributes variable definitions that only an extension knows.
+    /// Whether a patch discovers variables by an extension.
     pub fn discovers_variables(&self) -> bool {
         self.spec.discovering_patches().next().is_some()
     }
 }
 
 impl ClusterClassSpec {
-    /// The texts of all templates of its patches that are rendered, conditions included.
+    /// The texts of all templates in its patches, including conditions.
     pub fn templates(&self) -> impl Iterator<Item = &str> {
         let conditions = self.patches.iter().map(|patch| &*patch.enabled_if);
         conditions.chain(self.operations().filter_map(|operation| Some(&*operation.value_from.as_ref()?.template)))
     }
 
-    /// The values that patches set, as they are written.
+    /// The values set by patches, as written.
     pub(crate) fn patch_values(&self) -> impl Iterator<Item = &str> {
         self.operations().filter_map(|operation| Some(operation.value.as_ref()?.get()))
     }
@@ -258,23 +258,23 @@ impl ClusterClassSpec {
         definitions.flat_map(|definition| definition.json_patches.iter()).filter(|operation| operation.op != "remove")
     }
 
-    /// The patches that contribute variable definitions, in their order, with the extension that knows them.
+    /// The patches that discover variables, in order, with their extension.
     pub fn discovering_patches(&self) -> impl Iterator<Item = (&Patch, &ExternalPatch)> {
         let asks = |extension: &&ExternalPatch| !extension.discover_variables_extension.is_empty();
         self.patches.iter().filter_map(move |patch| Some((patch, patch.external.as_ref().filter(asks)?)))
     }
 
-    /// The machine deployment class called `name`.
+    /// The machine deployment class `name`.
     pub fn machine_deployment_class(&self, name: &str) -> Option<&MachineDeploymentClass> {
         self.workers.machine_deployments.iter().find(|class| class.class == name)
     }
 
-    /// The machine pool class called `name`.
+    /// The machine pool class `name`.
     pub fn machine_pool_class(&self, name: &str) -> Option<&MachinePoolClass> {
         self.workers.machine_pools.iter().find(|class| class.class == name)
     }
 
-    /// Whether the infrastructure of control plane machines is set.
+    /// Whether control plane machines have an infrastructure template.
     pub fn has_control_plane_machines(&self) -> bool {
         self.control_plane.machine_infrastructure.template_ref.is_defined()
     }

@@ -1,19 +1,19 @@
-//! Whether a ClusterClass may replace another one (CMP-001 to CMP-010).
+//! Compatibility of ClusterClasses (CMP-001 to CMP-010).
 //!
-//! A Cluster that moves from the current class to the desired one keeps its objects, so what they are made of may change
-//! its version and its template, not its group or kind.
+//! A Cluster that moves from the current class to the desired one keeps its objects, so their versions and templates
+//! may change, but not their groups and kinds.
 
 use super::{ClusterClassSpec, TemplateRef};
 use schema::field::{Findings, Path, RuleId};
 
-/// Reports everything that keeps `desired` from taking the place of `current` (CMP-010).
+/// Reports everything that is incompatible between `current` and `desired` (CMP-010).
 pub fn check(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
     for (rule, check) in RULES {
         errors.run(rule, |errors| check(current, desired, errors));
     }
 }
 
-/// The ids of this file, with the facts that they stand for.
+/// The rule ids of this file with the facts that they state.
 pub const LISTED: &[(RuleId, &str)] = &[
     ("CMP-001", "same_group_and_kind"),
     ("CMP-002", "infrastructure_keeps_its_kind"),
@@ -23,9 +23,9 @@ pub const LISTED: &[(RuleId, &str)] = &[
     ("CMP-006", "machine_pools_keep_their_kind"),
 ];
 
-type Check = fn(&ClusterClassSpec, &ClusterClassSpec, &mut Findings);
+type CompatibilityCheck = fn(&ClusterClassSpec, &ClusterClassSpec, &mut Findings);
 
-const RULES: [(RuleId, Check); 5] = [
+const RULES: [(RuleId, CompatibilityCheck); 5] = [
     ("CMP-002", infrastructure_keeps_its_kind),
     ("CMP-003", control_plane_keeps_its_kind),
     ("CMP-004", control_plane_machines_keep_their_kind),
@@ -35,13 +35,13 @@ const RULES: [(RuleId, Check); 5] = [
 
 /// The infrastructure cluster keeps its group and kind (CMP-002).
 fn infrastructure_keeps_its_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
-    let path = Path::of("spec.infrastructure.templateRef");
+    let path = Path::new("spec.infrastructure.templateRef");
     same_group_and_kind(&current.infrastructure.template_ref, &desired.infrastructure.template_ref, path, errors);
 }
 
 /// The control plane keeps its group and kind (CMP-003).
 fn control_plane_keeps_its_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
-    let path = Path::of("spec.controlPlane.templateRef");
+    let path = Path::new("spec.controlPlane.templateRef");
     same_group_and_kind(&current.control_plane.template_ref, &desired.control_plane.template_ref, path, errors);
 }
 
@@ -51,12 +51,12 @@ fn control_plane_machines_keep_their_kind(
     desired: &ClusterClassSpec,
     errors: &mut Findings,
 ) {
-    let path = Path::of("spec.controlPlane.machineInfrastructure.templateRef");
+    let path = Path::new("spec.controlPlane.machineInfrastructure.templateRef");
     let (old, new) = (&current.control_plane.machine_infrastructure, &desired.control_plane.machine_infrastructure);
     same_group_and_kind(&old.template_ref, &new.template_ref, path, errors);
 }
 
-/// Machines of a machine deployment class that stays keep their group and kind; the bootstrap may change (CMP-005).
+/// Machines of a kept machine deployment class keep their group and kind; the bootstrap may change (CMP-005).
 fn machine_deployments_keep_their_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
     let machines = |spec: &ClusterClassSpec| -> Vec<(String, TemplateRef)> {
         let classes = spec.workers.machine_deployments.iter();
@@ -65,7 +65,7 @@ fn machine_deployments_keep_their_kind(current: &ClusterClassSpec, desired: &Clu
     workers_keep_their_kind(&machines(current), &machines(desired), "spec.workers.machineDeployments", errors);
 }
 
-/// Machines of a machine pool class that stays keep their group and kind; the bootstrap may change (CMP-006).
+/// Machines of a kept machine pool class keep their group and kind; the bootstrap may change (CMP-006).
 fn machine_pools_keep_their_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
     let machines = |spec: &ClusterClassSpec| -> Vec<(String, TemplateRef)> {
         let classes = spec.workers.machine_pools.iter();
@@ -83,7 +83,7 @@ fn workers_keep_their_kind(
 ) {
     for (i, (name, new)) in desired.iter().enumerate() {
         for (_, old) in current.iter().filter(|(old, _)| old == name) {
-            same_group_and_kind(old, new, Path::of(path).index(i).child("infrastructure.templateRef"), errors);
+            same_group_and_kind(old, new, Path::new(path).index(i).child("infrastructure.templateRef"), errors);
         }
     }
 }

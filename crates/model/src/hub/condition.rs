@@ -1,17 +1,17 @@
-//! Texts of conditions, as an API server stores them and `kubectl` shows them (DEC-64).
+//! Texts of conditions in the form that API servers store and `kubectl` shows (DEC-64).
 
 use std::borrow::Cow;
 
 use schema::field::plain_lines;
 
-/// How long the message of a condition may be, in bytes. The API server counts characters, which are no more.
+/// Maximum length of a condition message, in bytes. The API server counts characters, of which there are no more.
 pub const MESSAGE: usize = 32_768;
-/// The same for the conditions and failure messages of v1beta1 (F-OLDCOND).
+/// Maximum length of messages in v1beta1 (F-OLDCOND).
 pub const LEGACY_MESSAGE: usize = 10_240;
-/// How long a reason may be.
+/// Maximum length of a reason.
 const REASON: usize = 1024;
 
-/// A message of at most `most` bytes. Control characters are escaped; line feeds stay.
+/// A message cut to `most` bytes, with control characters escaped; line feeds stay.
 pub fn message(text: &str, most: usize) -> Cow<'_, str> {
     match plain_lines(text) {
         text if text.len() <= most => text,
@@ -22,8 +22,8 @@ pub fn message(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// A reason that the API server accepts: `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$` with at most 1,024 characters. Another one is
-/// replaced.
+/// A reason that the API server accepts: `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`, at most 1,024 characters. An
+/// invalid one is replaced.
 pub fn reason(reason: &str) -> &str {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_valid = reason.len() <= REASON

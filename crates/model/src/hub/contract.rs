@@ -1,20 +1,20 @@
 //! [Provider contracts](https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview): the name of the
-//! CustomResourceDefinition of a kind, the newest version that its labels list for a contract, and the layout of its fields (CT-2, CT-3,
-//! CS-08).
+//! CustomResourceDefinition of a kind, the newest version in its labels for a contract, and the layout of its fields
+//! (CT-2, CT-3, CS-08).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 pub use super::plural::plural;
 
-/// The layout of the fields of a provider's object (CS-08). An object is read and written in one (CT-20.1).
+/// The layout of the fields of a provider object (CS-08). An object is read and written in one layout (CT-20.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contract {
     V1Beta1,
     V1Beta2,
 }
 
-/// Kinds of version `v1beta2` whose contract is the older one, by group and the beginning of the kind (DEC-17).
+/// Kinds of version `v1beta2` that follow the older contract, by group and prefix of the kind (DEC-17).
 const OLDER_CONTRACT: [(&str, &str); 9] = [
     ("controlplane.cluster.x-k8s.io", "AWSManaged"),
     ("controlplane.cluster.x-k8s.io", "ROSA"),
@@ -27,10 +27,11 @@ const OLDER_CONTRACT: [(&str, &str); 9] = [
     ("infrastructure.cluster.x-k8s.io", "ROSA"),
 ];
 
-/// What the groups of the embedded provider end in, and its version of the older contract; the others follow the newer one (DEC-17).
+/// Suffix of the groups of the embedded provider, and its version for the older contract; others follow the newer one
+/// (DEC-17).
 const EMBEDDED: (&str, &str) = (".topologist.dev", "v1alpha1");
 
-/// The contracts that are understood, the newest first (CT-3.1, CT-3.2).
+/// The supported contracts, newest first (CT-3.1, CT-3.2).
 pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// The name of the CustomResourceDefinition of a kind (CT-2.1).
@@ -38,18 +39,18 @@ pub fn definition_name(group: &str, kind: &str) -> String {
     format!("{}.{group}", plural(kind))
 }
 
-/// Whether the labels of a definition name versions for any contract (CT-3.3). Those of `config/crd/bases` do not: they come
-/// with the rest of an installation.
+/// Whether the labels of a definition list versions for any contract (CT-3.3). Those of `config/crd/bases` do not: an
+/// installation adds them.
 pub fn names_contracts(labels: &BTreeMap<String, String>) -> bool {
     labels.keys().any(|name| name.strip_prefix("cluster.x-k8s.io/").and_then(rank).is_some())
 }
 
-/// The newest version of a kind that follows the newest contract among the labels of its definition (CS-08, CT-3.5).
+/// The newest version of a kind for the newest contract in the labels of its definition (CS-08, CT-3.5).
 pub fn newest_version(labels: &BTreeMap<String, String>) -> Option<&str> {
     chosen(labels).map(|(_, version)| version)
 }
 
-/// The newest contract among the labels of a definition, and the newest version that follows it; the order in the label says nothing
+/// The newest contract in the labels of a definition, and its newest version; the order in the label is irrelevant
 /// (CT-1.6, CT-3.5, CT-3.7, CT-3.8, CT-3.11).
 pub fn chosen(labels: &BTreeMap<String, String>) -> Option<(&'static str, &str)> {
     CONTRACTS.iter().find_map(|contract| {
@@ -59,7 +60,7 @@ pub fn chosen(labels: &BTreeMap<String, String>) -> Option<(&'static str, &str)>
     })
 }
 
-/// Orders API versions, the newest last: what is no version, then `v2alpha3`, `v2beta1`, `v1` (CT-3.6).
+/// Orders API versions: invalid ones first, then `v2alpha3`, `v2beta1`, `v1` (CT-3.6).
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -83,7 +84,7 @@ fn rank(version: &str) -> Option<(u8, u64, u64)> {
     Some((stability, number(major)?, minor))
 }
 
-/// The contract whose label lists the version, the newest first (CT-3.9, CT-3.10). Only `v1beta1` selects the older layout.
+/// The newest contract whose label lists the version (CT-3.9, CT-3.10). Only `v1beta1` selects the older layout.
 pub fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> {
     let lists = |contract: &str| {
         let label = labels.get(&format!("cluster.x-k8s.io/{contract}"));
@@ -101,7 +102,7 @@ pub fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contra
     }
 }
 
-/// The name of the contract that is assumed of a version of a kind without a definition (DEC-17).
+/// The assumed contract of a version of a kind without a definition (DEC-17).
 pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str {
     match assumed(group, kind, version) {
         Contract::V1Beta1 => "v1beta1",
@@ -109,7 +110,7 @@ pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str 
     }
 }
 
-/// The contract of a kind without a definition (DEC-17).
+/// The assumed layout of a kind without a definition (DEC-17).
 pub fn assumed(group: &str, kind: &str, version: &str) -> Contract {
     let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));
     let (embedded, older) = EMBEDDED;

@@ -1,11 +1,11 @@
-//! The versions in a control plane object of any provider (CT-5.14, CT-10.4 to CT-10.6).
+//! Versions in control plane objects of any provider (CT-5.14, CT-10.4 to CT-10.6).
 
 use serde_json::Value;
 
 use super::{Object, WrongType};
-use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
+use golang::version::{BuildOrder, KubeVersion, VersionError, VersionText};
 
-/// Why a control plane's versions are unknown.
+/// Reasons why the versions of a control plane are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnclearVersion {
     #[error(transparent)]
@@ -20,29 +20,29 @@ pub enum UnclearVersion {
     NegativeReplicas { object: String, index: usize },
 }
 
-/// The version that an object asks for at a path such as `spec.version` (UP-03).
+/// The version at a path such as `spec.version` (UP-03).
 ///
 /// # Errors
-/// When there is none, or it is no version.
+/// When it is absent or invalid.
 pub fn version_at(object: &Object, path: &str) -> Result<KubeVersion, UnclearVersion> {
-    written_at(object, path).map(KubeVersion::from)
+    version_text_at(object, path).map(KubeVersion::from)
 }
 
-/// The same, with its text.
+/// The version at a path, with its text.
 ///
 /// # Errors
-/// When there is none, or it is no version.
-pub fn written_at(object: &Object, path: &str) -> Result<Written, UnclearVersion> {
+/// When it is absent or invalid.
+pub fn version_text_at(object: &Object, path: &str) -> Result<VersionText, UnclearVersion> {
     let text = object.text(path)?.filter(|text| !text.is_empty());
     let missing = || UnclearVersion::Missing { object: name_of(object), path: path.to_owned() };
     parsed(object, path, text.ok_or_else(missing)?)
 }
 
-/// The versions that run in a control plane, the oldest first: `status.versions`, else `status.version` (UPG-022).
-/// There is none while it is being provisioned (UPG-010, UP-06).
+/// The running versions of a control plane, oldest first: `status.versions`, else `status.version` (UPG-022). Empty
+/// while it is being provisioned (UPG-010, UP-06).
 ///
 /// # Errors
-/// When one of them is no version, they are not in order, or a count is negative.
+/// When a version is invalid, they are not ordered, or a count is negative.
 pub fn running_versions(object: &Object) -> Result<Vec<KubeVersion>, UnclearVersion> {
     let listed = object.list("status.versions")?.filter(|listed| !listed.is_empty());
     let Some(listed) = listed else {
@@ -60,15 +60,15 @@ pub fn running_versions(object: &Object) -> Result<Vec<KubeVersion>, UnclearVers
     Ok(versions)
 }
 
-/// Whether a control plane that wants one version still runs another: one that is lower, or differs from it by build
-/// alone (UPG-011, UP-07). One that runs a higher version is not upgrading.
+/// Whether a control plane with a desired version still runs another: a lower one, or one with a different build
+/// (UPG-011, UP-07). With a higher running version it is not upgrading.
 pub fn is_upgrading(wanted: &KubeVersion, running: &[KubeVersion]) -> bool {
     running.iter().any(|version| matches!(wanted.build_order(version), BuildOrder::Higher | BuildOrder::Different))
 }
 
 fn entry_version(object: &Object, index: usize, entry: &Value) -> Result<KubeVersion, UnclearVersion> {
     let path = format!("status.versions[{index}].version");
-    // An entry is read as an object of its own, so that its members are read with the outcomes of CT-5.1.
+    // An entry is read as an object, so that its members are read with the outcomes of CT-5.1.
     let wrong = |found| WrongType { object: name_of(object), path: path.clone(), wanted: "an entry", found };
     let members = Object::try_from(entry.clone()).map_err(wrong)?;
     let in_place = |error: WrongType| WrongType {
@@ -82,8 +82,8 @@ fn entry_version(object: &Object, index: usize, entry: &Value) -> Result<KubeVer
     parsed(object, &path, members.text("version").map_err(in_place)?.unwrap_or_default()).map(KubeVersion::from)
 }
 
-fn parsed(object: &Object, path: &str, text: &str) -> Result<Written, UnclearVersion> {
-    Written::parse(text).map_err(|reason| UnclearVersion::NoVersion {
+fn parsed(object: &Object, path: &str, text: &str) -> Result<VersionText, UnclearVersion> {
+    VersionText::parse(text).map_err(|reason| UnclearVersion::NoVersion {
         object: name_of(object),
         path: path.to_owned(),
         text: text.to_owned(),

@@ -1,4 +1,4 @@
-//! The parts of CustomResourceDefinitions that topologies need.
+//! CustomResourceDefinitions, reduced to the parts that topologies need.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -6,52 +6,53 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use schema::budget::Stop;
-use schema::openapi::{Allowance, ResourceSchema};
+use schema::openapi::{ResourceSchema, SchemaAllowance};
 use schema::ssa;
 
-/// What is known of a kind: the labels that name its contracts (CT-3.3) and the schemas of its versions.
+/// Contract labels (CT-3.3) and version schemas of a kind.
 #[derive(Clone, Debug, Default)]
-pub struct Definition {
+pub struct ResourceDefinition {
     pub labels: BTreeMap<String, String>,
-    /// Whether an API server has stored it, so that its labels are those of an installation; a manifest has no `metadata.uid`.
+    /// Whether it comes from an API server, so that its labels are those of an installation; a manifest has no
+    /// `metadata.uid`.
     pub is_stored: bool,
-    /// `openAPIV3Schema` by version; empty where only metadata was read (CT-2.2).
+    /// `openAPIV3Schema` by version; empty if only metadata is known (CT-2.2).
     pub schemas: BTreeMap<String, Arc<Value>>,
-    /// How objects of a version are merged, by version.
-    pub structures: BTreeMap<String, ssa::Schema>,
-    /// What objects of a version may hold, by version; compiled when it is first asked for.
-    pub compiled: BTreeMap<String, Arc<Compiled>>,
+    /// Merge schemas by version.
+    pub structures: BTreeMap<String, ssa::MergeSchema>,
+    /// Validation schemas by version, compiled on first use.
+    pub compiled: BTreeMap<String, Arc<LazySchema>>,
 }
 
-/// A schema that is compiled once.
+/// A schema that is compiled on first use.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct LazySchema {
     openapi: Arc<Value>,
     schema: OnceLock<Result<ResourceSchema, String>>,
 }
 
-impl Compiled {
+impl LazySchema {
     /// A schema that has not been compiled yet.
-    pub fn of(openapi: &Arc<Value>) -> Arc<Self> {
-        Arc::new(Compiled { openapi: openapi.clone(), schema: OnceLock::new() })
+    pub fn new(openapi: &Arc<Value>) -> Arc<Self> {
+        Arc::new(LazySchema { openapi: openapi.clone(), schema: OnceLock::new() })
     }
 
     fn get(&self) -> Result<&ResourceSchema, &str> {
-        // Definitions are outside input: what a schema may take is bounded (DEC-44).
-        let compile = || ResourceSchema::compile_within(self.openapi.clone(), &mut Allowance::new(Stop::never()));
+        // Definitions are untrusted input, so schemas are bounded (DEC-44).
+        let compile = || ResourceSchema::compile_within(self.openapi.clone(), &mut SchemaAllowance::new(Stop::never()));
         self.schema.get_or_init(compile).as_ref().map_err(String::as_str)
     }
 }
 
-impl PartialEq for Definition {
+impl PartialEq for ResourceDefinition {
     fn eq(&self, other: &Self) -> bool {
         (&self.labels, self.is_stored, &self.schemas) == (&other.labels, other.is_stored, &other.schemas)
     }
 }
 
-impl Definition {
-    /// Reads a CustomResourceDefinition; `None` for what is none.
-    pub fn of(object: &Value) -> Option<Self> {
+impl ResourceDefinition {
+    /// Reads a CustomResourceDefinition; `None` for other objects.
+    pub fn from_object(object: &Value) -> Option<Self> {
         if object.get("kind").and_then(Value::as_str) != Some("CustomResourceDefinition") {
             return None;
         }
@@ -63,23 +64,24 @@ impl Definition {
             Some((version.get("name")?.as_str()?.to_owned(), Arc::new(schema)))
         };
         let schemas: BTreeMap<String, Arc<Value>> = versions.filter_map(schema).collect();
-        let structures = schemas.iter().map(|(version, schema)| (version.clone(), ssa::Schema::of_definition(schema)));
-        let compiled = schemas.iter().map(|(version, schema)| (version.clone(), Compiled::of(schema))).collect();
+        let structures =
+            schemas.iter().map(|(version, schema)| (version.clone(), ssa::MergeSchema::from_openapi(schema)));
+        let compiled = schemas.iter().map(|(version, schema)| (version.clone(), LazySchema::new(schema))).collect();
         let is_stored = object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty());
-        Some(Definition { labels, is_stored, structures: structures.collect(), compiled, schemas })
+        Some(ResourceDefinition { labels, is_stored, structures: structures.collect(), compiled, schemas })
     }
 
-    /// What objects of a version may hold; `None` when its schema is not known.
+    /// The validation schema of a version; `None` if unknown.
     ///
     /// # Errors
-    /// Why the schema cannot be used.
+    /// The reason why the schema cannot be compiled.
     pub fn resource_schema(&self, version: &str) -> Option<Result<&ResourceSchema, &str>> {
         Some(self.compiled.get(version)?.get())
     }
 
-    /// How objects of a version are merged; lists as a whole when its schema is not known.
-    pub fn structure(&self, version: &str) -> ssa::Schema {
-        self.structures.get(version).cloned().unwrap_or_else(ssa::Schema::unknown)
+    /// The merge schema of a version; if it is unknown, lists are atomic.
+    pub fn structure(&self, version: &str) -> ssa::MergeSchema {
+        self.structures.get(version).cloned().unwrap_or_else(ssa::MergeSchema::unknown)
     }
 }
 
@@ -91,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_definition_has_labels_and_schemas() {
-        let read = Definition::of(&json!({
+        let read = ResourceDefinition::from_object(&json!({
             "kind": "CustomResourceDefinition",
             "metadata": {"labels": {"cluster.x-k8s.io/v1beta2": "v1"}},
             "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object"}}}, {"name": "v2"}]},
@@ -101,7 +103,7 @@ mod tests {
         assert_eq!(read.schemas.keys().collect::<Vec<_>>(), ["v1"]);
         assert!(!read.is_stored);
         let stored = json!({"kind": "CustomResourceDefinition", "metadata": {"uid": "u"}});
-        assert!(Definition::of(&stored).unwrap().is_stored);
-        assert!(Definition::of(&json!({"kind": "Cluster"})).is_none());
+        assert!(ResourceDefinition::from_object(&stored).unwrap().is_stored);
+        assert!(ResourceDefinition::from_object(&json!({"kind": "Cluster"})).is_none());
     }
 }

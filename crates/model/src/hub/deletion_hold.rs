@@ -1,22 +1,22 @@
 //! The hold on the deletion of a Cluster: a value of `cluster.x-k8s.io/paused` (DEC-56).
 //!
-//! Cluster API's core manager leaves a Cluster with this annotation alone. So a Cluster that is being deleted keeps everything that
-//! belongs to it until its hooks `BeforeClusterDelete` have passed.
+//! Cluster API's core manager does not reconcile a Cluster with this annotation. So a Cluster that is being deleted
+//! keeps its objects until its hooks `BeforeClusterDelete` have passed.
 
 use std::fmt;
 
 use super::{Metadata, annotation};
 use golang::calendar::Moment;
 
-/// What every hold begins with.
+/// Prefix of every hold.
 pub const PREFIX: &str = "topologist.dev/before-cluster-delete";
-/// How many seconds the clock of the process that wrote a hold may be ahead.
+/// Maximum clock skew of the writer of a hold, in seconds.
 const SKEW_SECONDS: i64 = 60;
 
 /// A hold on the deletion of a Cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionHold {
-    /// The uid of the Cluster that it was written for: a copy of the Cluster has another one.
+    /// The uid of the held Cluster: a copy of the Cluster has a different one.
     pub uid: String,
     pub since: Moment,
 }
@@ -28,25 +28,25 @@ impl fmt::Display for DeletionHold {
 }
 
 impl DeletionHold {
-    /// A hold on a Cluster from now on. A hold has whole seconds, as other times of objects do.
+    /// A hold that starts now, in whole seconds like other timestamps of objects.
     pub fn new(uid: &str, now: Moment) -> Self {
         DeletionHold { uid: uid.to_owned(), since: Moment { nanos: 0, ..now } }
     }
 
-    /// Reads the value of an annotation; `None` for one that topologist did not write.
-    pub fn read(value: &str) -> Option<Self> {
+    /// Parses the value of the annotation; `None` if it is not a hold.
+    pub fn parse(value: &str) -> Option<Self> {
         let rest = value.strip_prefix(PREFIX)?;
         let (uid, since) = rest.strip_prefix(" uid=")?.split_once(" since=")?;
-        Some(DeletionHold { uid: uid.to_owned(), since: Moment::read(since)? })
+        Some(DeletionHold { uid: uid.to_owned(), since: Moment::parse(since)? })
     }
 
-    /// The hold on an object with this metadata, also one that was written for another object.
-    pub fn of(metadata: &Metadata) -> Option<Self> {
-        DeletionHold::read(metadata.annotations.get(annotation::PAUSED)?)
+    /// The hold in an object's metadata, even if it was written for another object.
+    pub fn from_metadata(metadata: &Metadata) -> Option<Self> {
+        DeletionHold::parse(metadata.annotations.get(annotation::PAUSED)?)
     }
 
-    /// For how many seconds the hold still counts on a Cluster that is not being deleted: the request that it was written for may be
-    /// under way. `None` when its lifetime is over, it is from the future, or it was written for another object.
+    /// The remaining validity of the hold on a Cluster that is not being deleted, in seconds: the delete request may
+    /// still be pending. `None` if it has expired, is from the future, or was written for another object.
     pub fn remaining_seconds(&self, uid: &str, lifetime: i64, now: Moment) -> Option<i64> {
         let left = lifetime.checked_sub(now.seconds.checked_sub(self.since.seconds)?)?;
         let is_plausible = left > 0 && left <= lifetime.saturating_add(SKEW_SECONDS);
@@ -56,15 +56,15 @@ impl DeletionHold {
 
 /// Whether a value of `cluster.x-k8s.io/paused` pauses a Cluster: a hold does not.
 pub fn is_pause(value: &str) -> bool {
-    DeletionHold::read(value).is_none()
+    DeletionHold::parse(value).is_none()
 }
 
-/// Whether nothing keeps Cluster API's core from deleting what belongs to a Cluster, although its hooks have not passed: it has
-/// neither `ok-to-delete` nor a pause, no hold of its own, and its hooks are not skipped.
+/// Whether Cluster API's core may delete the objects of a Cluster although its hooks have not passed: it has neither
+/// `ok-to-delete` nor a pause nor a valid hold, and its hooks are not skipped.
 pub fn lacks_hold(metadata: &Metadata) -> bool {
     let has = |name| metadata.annotations.get(name).is_some();
     let is_kept = match metadata.annotations.get(annotation::PAUSED) {
-        Some(value) => DeletionHold::read(value).is_none_or(|hold| hold.uid == metadata.uid),
+        Some(value) => DeletionHold::parse(value).is_none_or(|hold| hold.uid == metadata.uid),
         None => false,
     };
     !is_kept && !has(annotation::OK_TO_DELETE) && !has(annotation::SKIP_DELETE_HOOKS)
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> Moment {
-        Moment::read(text).unwrap()
+        Moment::parse(text).unwrap()
     }
 
     fn metadata(annotations: serde_json::Value) -> Metadata {
@@ -90,7 +90,7 @@ mod tests {
         let hold = DeletionHold::new("u-1", at("2030-01-01T00:00:00.75Z"));
         let text = hold.to_string();
         assert_eq!(text, "topologist.dev/before-cluster-delete uid=u-1 since=2030-01-01T00:00:00Z");
-        assert_eq!(DeletionHold::read(&text), Some(hold));
+        assert_eq!(DeletionHold::parse(&text), Some(hold));
         assert!(!is_pause(&text));
         for other in [
             "",
@@ -113,7 +113,7 @@ mod tests {
             ("u-1", "2030-01-01T00:00:59Z", Some(1)),
             ("u-1", "2030-01-01T00:01:00Z", None),
             ("u-1", "2031-01-01T00:00:00Z", None),
-            // Another clock is ahead of ours: a little, or so much that the hold would stay for long.
+            // The clock of the writer is ahead: slightly, or so far that the hold would last too long.
             ("u-1", "2029-12-31T23:59:30Z", Some(90)),
             ("u-1", "2029-12-31T23:58:30Z", None),
             ("u-1", "1970-01-01T00:00:00Z", None),
@@ -131,7 +131,7 @@ mod tests {
             (json!(null), true),
             (json!({"other": ""}), true),
             (json!({annotation::PAUSED: hold("u-1")}), false),
-            // A copy of a Cluster, or one that was restored.
+            // A copied or restored Cluster.
             (json!({annotation::PAUSED: hold("u-2")}), true),
             (json!({annotation::PAUSED: ""}), false),
             (json!({annotation::PAUSED: "by me"}), false),

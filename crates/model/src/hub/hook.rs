@@ -1,8 +1,8 @@
-//! Lifecycle hooks, with which Runtime Extensions can block or observe the lifecycle of a Cluster (RH-1.2).
+//! Lifecycle hooks, by which Runtime Extensions block or observe the lifecycle of a Cluster (RH-1.2).
 
 use std::fmt;
 
-/// A hook that all extensions registered for it answer.
+/// A hook that calls all extensions registered for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
     AfterClusterUpgrade,

@@ -1,6 +1,6 @@
-//! Label selectors as people write them: `env=prod,tier in (a,b),!canary`.
+//! Label selectors in text form: `env=prod,tier in (a,b),!canary`.
 
-/// What the labels of an object have to be like, all of it.
+/// Requirements on the labels of an object, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelRequirements(Vec<LabelRequirement>);
 
@@ -10,12 +10,12 @@ enum LabelRequirement {
     NotIn(String, Vec<String>),
     Exists(String),
     Absent(String),
-    /// Above, or below when the flag is not set.
+    /// Greater than, or less than if the flag is not set.
     Compared(String, bool, i64),
 }
 
 impl LabelRequirements {
-    /// The requirements of `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; none for what is no selector.
+    /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; `None` for an invalid selector.
     pub fn parse(text: &str) -> Option<Self> {
         let mut requirements = Vec::new();
         let mut rest = text.trim();
@@ -32,12 +32,12 @@ impl LabelRequirements {
         Some(LabelRequirements(requirements))
     }
 
-    /// Whether nothing is required.
+    /// Whether there are no requirements.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value that a label must have, where there is one and no other.
+    /// The only value that the requirements allow for a label, if there is one.
     pub fn value_of(&self, label: &str) -> Option<&str> {
         self.0.iter().find_map(|requirement| match requirement {
             LabelRequirement::In(name, values) if name == label => match &values[..] {
@@ -48,7 +48,7 @@ impl LabelRequirements {
         })
     }
 
-    /// Whether labels are as required; `label` gives the value of one.
+    /// Whether labels satisfy the requirements; `label` returns the value of one.
     pub fn hold<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.0.iter().all(|requirement| requirement.holds(&label))
     }
@@ -110,7 +110,7 @@ fn label_requirement(text: &str) -> Option<(LabelRequirement, &str)> {
     Some((LabelRequirement::Exists(name), rest))
 }
 
-/// The label name or value with which a text begins.
+/// The label key or value at the start of a text.
 fn word(text: &str) -> Option<(&str, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let end = text.find(|c: char| !is_part(c)).unwrap_or(text.len());

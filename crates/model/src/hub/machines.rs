@@ -1,9 +1,11 @@
 //! Machines, MachineSets, MachineDeployments and MachineHealthChecks, with the fields that admission reads (MA-1).
 
-use super::{ContractRef, Deletion, HealthChecks, Metadata, Naming, Remediation, Rollout, Taint, TopologyMetadata};
+use super::{
+    ContractRef, HealthChecks, MachineDeletion, Metadata, Naming, Remediation, RolloutSpec, Taint, TopologyMetadata,
+};
 use golang::json::{List, StringMap, lenient};
 
-/// The fields of `status.nodeInfo` of a Node and of its Machine.
+/// Fields of `status.nodeInfo` in Nodes and Machines.
 pub const NODE_INFO: [&str; 10] = [
     "architecture",
     "bootID",
@@ -29,33 +31,33 @@ lenient! {
         pub cluster_name: String,
         pub bootstrap: Bootstrap,
         pub version: String,
-        pub deletion: Deletion,
+        pub deletion: MachineDeletion,
         pub taints: List<Taint>,
     }
 
-    /// Where a machine gets its bootstrap data; an empty name is none (DEC-7).
+    /// The source of a machine's bootstrap data; an empty name counts as absent (DEC-7).
     pub struct Bootstrap {
         pub config_ref: ContractRef,
         pub data_secret_name: String,
     }
 
-    /// A MachineDeployment or a MachineSet: so many machines of one kind.
+    /// A scalable group of machines: a MachineDeployment or a MachineSet.
     pub struct MachineGroup {
         pub metadata: Metadata,
         pub spec: MachineGroupSpec,
     }
 
-    /// The desired state of the machines of a group; `rollout` is of MachineDeployments alone.
+    /// The spec of a machine group; only MachineDeployments have `rollout`.
     pub struct MachineGroupSpec {
         pub cluster_name: String,
         pub replicas: Option<i32>,
         pub selector: LabelSelector,
         pub template: MachineTemplate,
         pub machine_naming: Naming,
-        pub rollout: Rollout,
+        pub rollout: RolloutSpec,
     }
 
-    /// What machines are made from.
+    /// The template of the machines of a group.
     pub struct MachineTemplate {
         pub metadata: TopologyMetadata,
         pub spec: MachineSpec,
@@ -67,20 +69,20 @@ lenient! {
         pub spec: MachineHealthCheckSpec,
     }
 
-    /// Which machines are checked, and how.
+    /// The checked machines and the checks.
     pub struct MachineHealthCheckSpec {
         pub cluster_name: String,
         pub checks: HealthChecks,
         pub remediation: Remediation,
     }
 
-    /// Which objects are meant, by their labels.
+    /// A label selector.
     pub struct LabelSelector {
         pub match_labels: StringMap,
         pub match_expressions: List<LabelExpression>,
     }
 
-    /// What a label has to be like.
+    /// A label selector requirement.
     pub struct LabelExpression {
         pub key: String,
         pub operator: String,
@@ -89,15 +91,15 @@ lenient! {
 }
 
 impl LabelSelector {
-    /// Whether nothing is asked for, which Kubernetes reads as everything.
+    /// Whether the selector is empty, which selects everything.
     pub fn is_empty(&self) -> bool {
         self.match_labels.iter().next().is_none() && self.match_expressions.is_empty()
     }
 
-    /// Whether an object with these labels is meant.
+    /// Whether the selector matches these labels.
     ///
     /// # Errors
-    /// An expression makes no sense, and which.
+    /// When an expression is invalid; names it.
     pub fn matches(&self, labels: &StringMap) -> Result<bool, String> {
         let mut all = self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value));
         for expression in &*self.match_expressions {
@@ -108,7 +110,7 @@ impl LabelSelector {
 }
 
 impl LabelExpression {
-    /// Whether the expression holds for the value of its label.
+    /// Whether the expression holds for a label value.
     fn holds(&self, value: Option<&str>) -> Result<bool, String> {
         let LabelExpression { key, operator, values } = self;
         let is_listed = || value.is_some_and(|value| values.iter().any(|listed| listed == value));

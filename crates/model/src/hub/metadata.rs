@@ -5,7 +5,7 @@ use std::fmt;
 use golang::json::{StringMap, lenient};
 
 lenient! {
-    /// The part of ObjectMeta that the program reads.
+    /// ObjectMeta, reduced to the fields that are read.
     pub struct Metadata {
         pub name: String,
         pub generate_name: String,
@@ -31,7 +31,7 @@ impl Metadata {
     }
 }
 
-/// Names an object within its kind; renders as `namespace/name`.
+/// Identifies an object within its kind; displayed as `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     pub namespace: String,
@@ -53,13 +53,13 @@ impl fmt::Display for ObjectKey {
 
 /// Names of labels.
 pub mod label {
-    /// On everything that belongs to a Cluster: its name.
+    /// On all objects of a Cluster: its name.
     pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-    /// On everything that a topology makes; the value is empty and means nothing.
+    /// On all objects created by a topology; the value is empty.
     pub const OWNED: &str = "topology.cluster.x-k8s.io/owned";
-    /// On what belongs to a machine deployment: its name in the topology.
+    /// On objects of a machine deployment: its name in the topology.
     pub const DEPLOYMENT_NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
-    /// On what belongs to a machine pool: its name in the topology.
+    /// On objects of a machine pool: its name in the topology.
     pub const POOL_NAME: &str = "topology.cluster.x-k8s.io/pool-name";
     /// On a MachineSet and its machines: the name of their MachineDeployment.
     pub const MACHINE_DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
@@ -77,17 +77,17 @@ pub mod annotation {
     pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";
     /// On an object that was cloned: kind and group of its template, as `Kind.group`.
     pub const CLONED_FROM_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
-    /// On an object: controllers leave it alone.
+    /// On an object: controllers do not reconcile it.
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
-    /// On an infrastructure cluster that no provider looks after.
+    /// On an infrastructure cluster that is managed externally.
     pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
-    /// In the metadata of a worker topology: it and those after it do not upgrade.
+    /// In the metadata of a worker topology: it and later ones are not upgraded.
     pub const HOLD_UPGRADE_SEQUENCE: &str = "topology.cluster.x-k8s.io/hold-upgrade-sequence";
-    /// In the metadata of a worker topology: it does not upgrade.
+    /// In the metadata of a worker topology: it is not upgraded.
     pub const DEFER_UPGRADE: &str = "topology.cluster.x-k8s.io/defer-upgrade";
-    /// On a Cluster that is being upgraded: the version that its control plane goes to or is at (DS-23).
+    /// On a Cluster that is being upgraded: the current target version of its control plane (DS-23).
     pub const UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
-    /// On a Cluster: annotations with this prefix hold an upgrade before it begins (HK-13).
+    /// On a Cluster: annotations with this prefix hold an upgrade before it starts (HK-13).
     pub const BEFORE_UPGRADE_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
     /// What `kubectl apply` noted.
     pub use schema::ssa::LAST_APPLIED;
@@ -95,27 +95,27 @@ pub mod annotation {
     pub const DISABLE_CLASS_NAME_CHECK: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-class-name-check";
     /// On a Cluster: version changes are not checked.
     pub const DISABLE_VERSION_CHECK: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
-    /// On a Cluster: how many machine deployments upgrade at once.
+    /// On a Cluster: maximum number of machine deployments that upgrade concurrently.
     pub const UPGRADE_CONCURRENCY: &str = "topology.cluster.x-k8s.io/upgrade-concurrency";
-    /// On a Cluster: hooks that the controller still has to call, comma-separated.
+    /// On a Cluster: hooks that are yet to be called, comma-separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
-    /// On a Cluster that is being deleted: no hook holds the deletion (any more).
+    /// On a Cluster that is being deleted: no hook blocks the deletion (any more).
     pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
-    /// On a Cluster: it is deleted without a call of its hooks `BeforeClusterDelete` (DEC-56).
+    /// On a Cluster: it is deleted without calling its hooks `BeforeClusterDelete` (DEC-56).
     pub const SKIP_DELETE_HOOKS: &str = "unsafe.topologist.dev/skip-delete-hooks";
-    /// On a Cluster: a record of what its objects were made from when they were last rolled out (DEC-59).
+    /// On a Cluster: a record of the sources of its objects at the last rollout (DEC-59).
     pub const ROLLED_OUT: &str = "topologist.dev/rolled-out";
-    /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
+    /// On a ClusterClass: changes that break Clusters are allowed, with a warning for each (DEC-1).
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
     /// On a template: it can be deleted although a ClusterClass in use refers to it (DEC-110).
     pub const DELETE_TEMPLATE_IN_USE: &str = "unsafe.topologist.dev/delete-template-in-use";
-    /// On an object that `clusterctl move` has moved: it is deleted in the cluster that it was moved from.
+    /// On an object moved by `clusterctl move`: it is deleted in the source cluster.
     pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-    /// On an object of v1beta1: what only its v1beta2 form has (CONV-013).
+    /// On an object of v1beta1: the data that only its v1beta2 form has (CONV-013).
     pub const CONVERSION_DATA: &str = "cluster.x-k8s.io/conversion-data";
-    /// On what is only tried: the webhooks of providers let pass what never changes otherwise (SSA-08).
+    /// On objects of a dry run: webhooks of providers allow changes of immutable fields (SSA-08).
     pub const DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
-    /// On a MachineDeployment or MachineSet: what is not checked before a machine is made.
+    /// On a MachineDeployment or MachineSet: preflight checks that are skipped.
     pub const SKIP_PREFLIGHT_CHECKS: &str = "machineset.cluster.x-k8s.io/skip-preflight-checks";
     /// In the metadata of a machine deployment: the autoscaler's lower bound.
     pub const AUTOSCALER_MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";

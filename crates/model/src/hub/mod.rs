@@ -1,7 +1,7 @@
 //! The one model of Cluster API's kinds: the v1beta2 shape, read leniently.
 //!
-//! Every admission rule and every computation works on these types, and their field names are the field names of error
-//! paths. Decoding forgives (`json`); strictness lives in rules, where it has a path.
+//! Every admission rule and every computation uses these types, and their field names are those of error paths.
+//! Decoding is lenient (`json`); rules are strict, and report paths.
 //!
 //! ```text
 //! wire (v1beta1, v1beta2) ──► hub ──► world, admission, topology
@@ -30,19 +30,19 @@ mod plural;
 pub use blocks::*;
 pub use cluster::*;
 pub use cluster_class::*;
-pub use definition::{Compiled, Definition};
+pub use definition::{LazySchema, ResourceDefinition};
 pub use deletion_hold::DeletionHold;
 pub use hook::Hook;
 pub use label_requirements::LabelRequirements;
 pub use machines::*;
 pub use metadata::{Metadata, ObjectKey, annotation, label};
-pub use name_template::{NameParts, Named, default_name, name_from, prefixed_name};
+pub use name_template::{NameParts, NameSubject, default_name, name_from, prefixed_name};
 pub use object::{Object, ObjectRef, SharedValues, WrongType, group_of, type_of, version_of};
 
 /// The API group of Cluster and ClusterClass.
 pub const GROUP: &str = "cluster.x-k8s.io";
 
-/// A kind that the admission rules know.
+/// A kind known to the admission rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Cluster,
@@ -54,10 +54,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kinds that are always guarded; files are read for these.
+    /// The kinds that are always validated, also in files.
     pub const ALL: [Kind; 2] = [Kind::Cluster, Kind::ClusterClass];
 
-    /// The kinds that are guarded where topologist drives machines (MA-28). They exist in v1beta2 alone.
+    /// The kinds that are validated if topologist manages machines (MA-28). They exist in v1beta2 only.
     pub const OF_MACHINES: [Kind; 4] =
         [Kind::MachineDeployment, Kind::MachineSet, Kind::Machine, Kind::MachineHealthCheck];
 
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// The kind called `name`, if it is always guarded.
+    /// The kind `name`, if it is always validated.
     pub fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -94,9 +94,9 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schema::openapi::{Definition, Schema};
+    use schema::openapi::{Schema, SchemaDefinition};
 
-    /// A new field belongs here as well: what is seldom written is `Rare`, what several have in common is `Shared`.
+    /// A new field must fit as well: rarely used values are `Rare`, common ones `SharedValue`.
     #[test]
     fn types_with_thousands_of_values_are_small() {
         for (what, bytes, most) in [
@@ -106,7 +106,7 @@ mod tests {
             ("a value of a variable", size_of::<VariableValue>(), 40),
             ("a variable of a class", size_of::<VariableDefinition>(), 80),
             ("a variable of a status", size_of::<StatusVariableDefinition>(), 80),
-            ("a node of a schema as written", size_of::<Definition>(), 464),
+            ("a node of a schema as written", size_of::<SchemaDefinition>(), 464),
             ("a node of a compiled schema", size_of::<Schema>(), 464),
         ] {
             assert!(bytes <= most, "{what} takes {bytes} bytes");

@@ -1,48 +1,50 @@
-//! Names of generated objects, from templates.
+//! Names of generated objects, computed from templates.
 
 use serde_json::{Value, json};
 
-use golang::template::{Functions, Limits, Template};
+use golang::template::{Functions, RenderLimits, Template};
 
-/// The longest name in bytes (NAM-002).
+/// Maximum length of a name in bytes (NAM-002).
 const LONGEST: usize = 63;
-/// To how many bytes a longer name is cut before five random characters follow (NAM-002, CT-14.4).
+/// Length to which a longer name is cut before five random characters are appended (NAM-002, CT-14.4).
 const CUT: usize = 58;
 
-/// What a name is made for.
+/// The kind of object to be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named<'a> {
+pub enum NameSubject<'a> {
     /// The infrastructure cluster or the control plane.
     Cluster,
-    /// A machine deployment of this topology name.
+    /// A machine deployment with this topology name.
     MachineDeployment(&'a str),
-    /// A machine pool of this topology name.
+    /// A machine pool with this topology name.
     MachinePool(&'a str),
-    /// A machine of the MachineSet of this name (MA-15.9).
+    /// A machine of this MachineSet (MA-15.9).
     Machine(&'a str),
-    /// A machine of the control plane of this name.
+    /// A machine of this control plane.
     ControlPlaneMachine(&'a str),
 }
 
-/// The name that `template` gives an object of a Cluster: at most 63 bytes (NAM-001, NAM-002). `end` gives five random
-/// characters, others for one that had to be cut (NAM-05). Whether it may be a name is for the caller to say.
+/// The name of an object by `template`: at most 63 bytes (NAM-001, NAM-002). `end` returns five random characters,
+/// different ones for a name that had to be cut (NAM-05). The caller checks the syntax of the name.
 ///
 /// # Errors
-/// The template does not parse, or cannot be rendered: a name that it refers to does not exist, say.
+/// When the template does not parse or render, for example because it refers to an undefined name.
 pub fn name_from(
     template: &str,
     cluster: &str,
-    named: Named<'_>,
+    named: NameSubject<'_>,
     mut end: impl FnMut() -> String,
 ) -> Result<String, String> {
     let parsed = Template::parse("name", template, Functions::Builtin).map_err(|error| error.to_string())?;
     let data = data(cluster, &end(), named);
-    let name =
-        parsed.with_missing_keys_as_errors().render(&data, Limits::default()).map_err(|error| error.to_string())?;
+    let name = parsed
+        .with_missing_keys_as_errors()
+        .render(&data, RenderLimits::default())
+        .map_err(|error| error.to_string())?;
     Ok(fitting(name, end))
 }
 
-/// Which values the names of a naming template depend on. Names that share all of these are equal.
+/// The values on which the names of a template depend. Names that agree in all of them are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameParts {
     /// `.random`.
@@ -54,20 +56,20 @@ pub struct NameParts {
 }
 
 impl NameParts {
-    /// The parts of the names that `template` gives; `None` if it cannot be rendered. Only the variant of `named` matters.
-    pub fn of(template: &str, named: Named<'_>) -> Option<Self> {
+    /// The values that `template` uses; `None` if it cannot be rendered. Only the variant of `named` matters.
+    pub fn from_template(template: &str, named: NameSubject<'_>) -> Option<Self> {
         if template.is_empty() {
-            return Some(NameParts { random: true, cluster: true, worker: named != Named::Cluster });
+            return Some(NameParts { random: true, cluster: true, worker: named != NameSubject::Cluster });
         }
         let name = |cluster: &str, worker: &'static str, random: &str| {
             let named = match named {
-                Named::Cluster => Named::Cluster,
-                Named::MachineDeployment(_) => Named::MachineDeployment(worker),
-                Named::MachinePool(_) => Named::MachinePool(worker),
-                Named::Machine(_) => Named::Machine(worker),
-                Named::ControlPlaneMachine(_) => Named::ControlPlaneMachine(worker),
+                NameSubject::Cluster => NameSubject::Cluster,
+                NameSubject::MachineDeployment(_) => NameSubject::MachineDeployment(worker),
+                NameSubject::MachinePool(_) => NameSubject::MachinePool(worker),
+                NameSubject::Machine(_) => NameSubject::Machine(worker),
+                NameSubject::ControlPlaneMachine(_) => NameSubject::ControlPlaneMachine(worker),
             };
-            // A name that has to be cut gets fresh characters each time.
+            // A name that has to be cut gets new random characters each time.
             let mut ends = [random, "fresh"].into_iter();
             name_from(template, cluster, named, || ends.next().unwrap_or_default().to_owned()).ok()
         };
@@ -81,18 +83,18 @@ impl NameParts {
     }
 }
 
-/// The name of an object whose class has no template for it: what `{{ .cluster.name }}-{{ .random }}` gives, with the
-/// name in the topology in the middle for workers (NAM-02).
-pub fn default_name(cluster: &str, named: Named<'_>, mut end: impl FnMut() -> String) -> String {
+/// The default name of an object: `{{ .cluster.name }}-{{ .random }}`, for workers with the topology name in the middle
+/// (NAM-02).
+pub fn default_name(cluster: &str, named: NameSubject<'_>, mut end: impl FnMut() -> String) -> String {
     let name = match named {
-        Named::Cluster => format!("{cluster}-{}", end()),
-        Named::Machine(owner) | Named::ControlPlaneMachine(owner) => format!("{owner}-{}", end()),
-        Named::MachineDeployment(name) | Named::MachinePool(name) => format!("{cluster}-{name}-{}", end()),
+        NameSubject::Cluster => format!("{cluster}-{}", end()),
+        NameSubject::Machine(owner) | NameSubject::ControlPlaneMachine(owner) => format!("{owner}-{}", end()),
+        NameSubject::MachineDeployment(name) | NameSubject::MachinePool(name) => format!("{cluster}-{name}-{}", end()),
     };
     fitting(name, end)
 }
 
-/// A name that begins with `prefix`, which is cut when it is long (NAM-06).
+/// A name with the prefix `prefix`, which is cut if it is long (NAM-06).
 pub fn prefixed_name(prefix: &str, end: &str) -> String {
     [&prefix[..prefix.floor_char_boundary(CUT)], end].concat()
 }
@@ -101,14 +103,14 @@ fn fitting(name: String, end: impl FnOnce() -> String) -> String {
     if name.len() > LONGEST { prefixed_name(&name, &end()) } else { name }
 }
 
-fn data(cluster: &str, random: &str, named: Named<'_>) -> Value {
+fn data(cluster: &str, random: &str, named: NameSubject<'_>) -> Value {
     let mut data = json!({"cluster": {"name": cluster}, "random": random});
     match named {
-        Named::Cluster => {}
-        Named::MachineDeployment(name) => data["machineDeployment"] = json!({"topologyName": name}),
-        Named::MachinePool(name) => data["machinePool"] = json!({"topologyName": name}),
-        Named::Machine(set) => data["machineSet"] = json!({"name": set}),
-        Named::ControlPlaneMachine(name) => data["kubeadmControlPlane"] = json!({"name": name}),
+        NameSubject::Cluster => {}
+        NameSubject::MachineDeployment(name) => data["machineDeployment"] = json!({"topologyName": name}),
+        NameSubject::MachinePool(name) => data["machinePool"] = json!({"topologyName": name}),
+        NameSubject::Machine(set) => data["machineSet"] = json!({"name": set}),
+        NameSubject::ControlPlaneMachine(name) => data["kubeadmControlPlane"] = json!({"name": name}),
     }
     data
 }
@@ -121,23 +123,23 @@ mod tests {
     fn names_depend_on_the_values_that_their_template_uses() {
         // NAM-02, NAM-05, DEC-36
         let long = "x".repeat(64);
-        let md = Named::MachineDeployment("any");
+        let md = NameSubject::MachineDeployment("any");
         for (template, named, want) in [
-            ("", Named::Cluster, Some((true, true, false))),
+            ("", NameSubject::Cluster, Some((true, true, false))),
             ("", md, Some((true, true, true))),
-            ("brain", Named::Cluster, Some((false, false, false))),
-            ("{{ .cluster.name }}", Named::Cluster, Some((false, true, false))),
+            ("brain", NameSubject::Cluster, Some((false, false, false))),
+            ("{{ .cluster.name }}", NameSubject::Cluster, Some((false, true, false))),
             ("{{ .cluster.name }}-workers", md, Some((false, true, false))),
             ("{{ .machineDeployment.topologyName }}", md, Some((false, false, true))),
             ("{{ .cluster.name }}-{{ .machineDeployment.topologyName }}", md, Some((false, true, true))),
             ("w-{{ .random }}", md, Some((true, false, false))),
             ("{{ if .random }}w{{ end }}", md, Some((false, false, false))),
-            (&long, Named::Cluster, Some((true, false, false))),
-            (&long[..63], Named::Cluster, Some((false, false, false))),
+            (&long, NameSubject::Cluster, Some((true, false, false))),
+            (&long[..63], NameSubject::Cluster, Some((false, false, false))),
             ("{{ .nope }}", md, None),
         ] {
             let want = want.map(|(random, cluster, worker)| NameParts { random, cluster, worker });
-            assert_eq!(NameParts::of(template, named), want, "{template}");
+            assert_eq!(NameParts::from_template(template, named), want, "{template}");
         }
     }
 
@@ -146,17 +148,17 @@ mod tests {
         // NAM-001, NAM-002, CT-14.4
         let long = "x".repeat(64);
         for (template, named, want) in [
-            ("{{ .cluster.name }}-{{ .random }}", Named::Cluster, Ok("c-bcdfg".to_owned())),
-            ("{{ .machineDeployment.topologyName }}", Named::MachineDeployment("md"), Ok("md".to_owned())),
-            ("{{ .machinePool.topologyName }}", Named::MachinePool("mp"), Ok("mp".to_owned())),
-            (&*long, Named::Cluster, Ok(format!("{}hjklm", "x".repeat(58)))),
-            (&long[..63], Named::Cluster, Ok("x".repeat(63))),
-            ("", Named::Cluster, Ok(String::new())),
-            ("{{ .machinePool.topologyName }}", Named::MachineDeployment("md"), Err("machinePool")),
-            ("{{ if .nope }}a{{ end }}", Named::Cluster, Err("nope")),
-            ("{{ .random.x }}", Named::Cluster, Err("random")),
-            ("{{ upper .cluster.name }}", Named::Cluster, Err("upper")),
-            ("{{", Named::Cluster, Err("unclosed action")),
+            ("{{ .cluster.name }}-{{ .random }}", NameSubject::Cluster, Ok("c-bcdfg".to_owned())),
+            ("{{ .machineDeployment.topologyName }}", NameSubject::MachineDeployment("md"), Ok("md".to_owned())),
+            ("{{ .machinePool.topologyName }}", NameSubject::MachinePool("mp"), Ok("mp".to_owned())),
+            (&*long, NameSubject::Cluster, Ok(format!("{}hjklm", "x".repeat(58)))),
+            (&long[..63], NameSubject::Cluster, Ok("x".repeat(63))),
+            ("", NameSubject::Cluster, Ok(String::new())),
+            ("{{ .machinePool.topologyName }}", NameSubject::MachineDeployment("md"), Err("machinePool")),
+            ("{{ if .nope }}a{{ end }}", NameSubject::Cluster, Err("nope")),
+            ("{{ .random.x }}", NameSubject::Cluster, Err("random")),
+            ("{{ upper .cluster.name }}", NameSubject::Cluster, Err("upper")),
+            ("{{", NameSubject::Cluster, Err("unclosed action")),
         ] {
             let mut ends = ["bcdfg", "hjklm"].map(str::to_owned).into_iter();
             match (name_from(template, "c", named, || ends.next().unwrap()), want) {
@@ -171,9 +173,12 @@ mod tests {
     fn a_name_without_a_template_is_what_the_default_template_gives() {
         // NAM-02
         for (template, named) in [
-            ("{{ .cluster.name }}-{{ .random }}", Named::Cluster),
-            ("{{ .cluster.name }}-{{ .machineDeployment.topologyName }}-{{ .random }}", Named::MachineDeployment("md")),
-            ("{{ .cluster.name }}-{{ .machinePool.topologyName }}-{{ .random }}", Named::MachinePool("mp")),
+            ("{{ .cluster.name }}-{{ .random }}", NameSubject::Cluster),
+            (
+                "{{ .cluster.name }}-{{ .machineDeployment.topologyName }}-{{ .random }}",
+                NameSubject::MachineDeployment("md"),
+            ),
+            ("{{ .cluster.name }}-{{ .machinePool.topologyName }}-{{ .random }}", NameSubject::MachinePool("mp")),
         ] {
             for cluster in ["c", &"c".repeat(70)] {
                 let ends = || ["bcdfg", "hjklm"].map(str::to_owned).into_iter();

@@ -1,32 +1,32 @@
-//! The random suffixes of generated names.
+//! Random suffixes of generated names.
 
 use super::ObjectKey;
 pub use super::prefixed_name as prefixed;
 
-/// What the random part of a name is drawn from (NAM-04).
+/// Alphabet of the suffixes (NAM-04).
 pub const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// How many characters it has.
+/// Length of a suffix.
 pub const LENGTH: usize = 5;
 
-/// Gives new names their ends.
+/// Generator of name suffixes.
 pub trait Names {
-    /// Five characters of [`ALPHABET`] for the object that is to fill `slot` of a Cluster.
-    fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String;
+    /// Five characters of [`ALPHABET`] for the object in `slot` of a Cluster.
+    fn suffix(&mut self, cluster: &ObjectKey, slot: &str) -> String;
 }
 
-/// Ends that follow from Cluster and slot, so that the same input gives the same names (DEC-41).
+/// Suffixes computed from Cluster and slot, so that the same input gives the same names (DEC-41).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Derived;
+pub struct DeterministicNames;
 
-impl Names for Derived {
-    fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String {
+impl Names for DeterministicNames {
+    fn suffix(&mut self, cluster: &ObjectKey, slot: &str) -> String {
         let bytes = cluster.namespace.bytes().chain([0]).chain(cluster.name.bytes()).chain([0]).chain(slot.bytes());
-        end_of(golang::fnv::hash64(bytes))
+        suffix_from_hash(golang::fnv::hash64(bytes))
     }
 }
 
-/// The end of a name that a hash gives.
-pub fn end_of(mut hash: u64) -> String {
+/// The suffix for a hash.
+pub fn suffix_from_hash(mut hash: u64) -> String {
     let base = ALPHABET.len() as u64;
     let character = |_| {
         let at = usize::try_from(hash % base).unwrap_or_default();
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn derived_ends_follow_from_cluster_and_slot() {
         // DEC-41, NAM-04
-        let end = |name: &str, slot: &str| Derived.end(&ObjectKey::new("ns", name), slot);
+        let end = |name: &str, slot: &str| DeterministicNames.suffix(&ObjectKey::new("ns", name), slot);
         assert_eq!(end("a", "x"), end("a", "x"));
         assert_ne!(end("a", "x"), end("b", "x"));
         assert_ne!(end("a", "x"), end("a", "y"));

@@ -1,15 +1,15 @@
-//! The syntax of names, labels, parts of URLs, and numbers in texts (LBL, INT and IOP of the admission rules, DEC-45).
+//! Syntax of names, labels, URL segments, and numbers in texts (LBL, INT and IOP of the admission rules, DEC-45).
 //!
-//! Each check returns what is wrong, one sentence per violated condition, and nothing for a good text.
+//! Each check returns one sentence per violated condition, and nothing for a valid text.
 
 use golang::fnv;
 use std::borrow::Cow;
 
 use super::IntOrString;
 
-/// Longest name part of a label key, and longest label value, in bytes.
+/// Maximum length of the name of a label key, and of a label value, in bytes.
 pub const LABEL_LIMIT: usize = 63;
-/// Longest DNS subdomain in bytes.
+/// Maximum length of a DNS subdomain in bytes.
 const SUBDOMAIN_LIMIT: usize = 253;
 
 /// A label key: an optional DNS subdomain and `/`, then a name (LBL-001).
@@ -48,9 +48,8 @@ pub fn label_value_faults(value: &str) -> Vec<String> {
     faults(value, LABEL_LIMIT, value.is_empty() || is_label_text(value), LABEL_SHAPE)
 }
 
-/// A name as the value of a label: itself, or a stand-in that names the same object if it is too long for one
-/// (MA-15.10).
-pub fn label_value_of(name: &str) -> Cow<'_, str> {
+/// A name as a label value: the name itself, or a hash of it if it is too long (MA-15.10).
+pub fn to_label_value(name: &str) -> Cow<'_, str> {
     if name.len() <= LABEL_LIMIT {
         return Cow::Borrowed(name);
     }
@@ -87,7 +86,7 @@ pub fn kind_faults(text: &str) -> Vec<String> {
     faults(text, LABEL_LIMIT, fits, shape)
 }
 
-/// What is wrong with a text that has a limit and a shape.
+/// The violations of a text with a length limit and a pattern.
 fn faults(text: &str, limit: usize, fits: bool, shape: &str) -> Vec<String> {
     let too_long = (text.len() > limit).then(|| format!("must be no more than {limit} bytes"));
     too_long.into_iter().chain((!fits).then(|| shape.to_owned())).collect()
@@ -146,10 +145,10 @@ mod tests {
     fn long_names_are_label_values_all_the_same() {
         // MA-15.10
         let (short, long) = ("a".repeat(63), "a".repeat(64));
-        assert_eq!(label_value_of(&short), short);
-        let values = [label_value_of(&long).into_owned(), label_value_of(&format!("{long}b")).into_owned()];
+        assert_eq!(to_label_value(&short), short);
+        let values = [to_label_value(&long).into_owned(), to_label_value(&format!("{long}b")).into_owned()];
         assert_ne!(values[0], values[1]);
-        assert_eq!(label_value_of("a"), "a");
+        assert_eq!(to_label_value("a"), "a");
         assert!(values.iter().all(|value| label_value_faults(value).is_empty()), "{values:?}");
     }
 

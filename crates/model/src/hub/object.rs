@@ -1,4 +1,4 @@
-//! Objects of kinds that have no type of their own: what providers define, and what topologies are made of.
+//! Untyped objects: those of providers, and those that topologies consist of.
 //!
 //! They are read by path, with the three outcomes of CT-5.1: a value, nothing, or a value of the wrong JSON type.
 
@@ -16,13 +16,12 @@ use golang::json::Weight;
 use shared::SharedParts;
 pub use shared::SharedValues;
 
-/// An object of any kind, as JSON. Copies share their content until one of them is changed; different objects can share equal parts
-/// ([`Object::share`]).
+/// An object of any kind, as JSON. Copies share their content until one of them is modified.
 #[derive(Clone, Debug)]
-pub struct Object(Arc<Content>);
+pub struct Object(Arc<ObjectContent>);
 
 /// The members of an object, and what is computed of them once it was asked for.
-struct Content {
+struct ObjectContent {
     /// The object without its shared parts.
     value: Value,
     shared: SharedParts,
@@ -31,13 +30,13 @@ struct Content {
     weight: OnceLock<Weight>,
 }
 
-impl Content {
+impl ObjectContent {
     const fn new(value: Value) -> Self {
-        Content::sharing(value, SharedParts::NONE)
+        ObjectContent::sharing(value, SharedParts::NONE)
     }
 
     const fn sharing(value: Value, shared: SharedParts) -> Self {
-        Content { value, shared, whole: OnceLock::new(), weight: OnceLock::new() }
+        ObjectContent { value, shared, whole: OnceLock::new(), weight: OnceLock::new() }
     }
 
     /// The object as one value, which is kept.
@@ -73,16 +72,16 @@ impl Content {
     }
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for ObjectContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_value().fmt(f)
     }
 }
 
-impl Clone for Content {
-    /// A copy is about to be changed.
+impl Clone for ObjectContent {
+    /// The copy is about to be modified.
     fn clone(&self) -> Self {
-        Content::sharing(self.value.clone(), self.shared.clone())
+        ObjectContent::sharing(self.value.clone(), self.shared.clone())
     }
 }
 
@@ -97,7 +96,7 @@ impl PartialEq for Object {
     }
 }
 
-/// Names an object among all objects: a version of a kind, a namespace and a name.
+/// Identifies an object: API version, kind, namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
     /// `group/version`, or `version` for the core group.
@@ -107,7 +106,7 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// A reference of these parts.
+    /// A reference.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>, key: ObjectKey) -> Self {
         ObjectRef { api_version: api_version.into(), kind: kind.into(), key }
     }
@@ -124,7 +123,7 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// A value that has another JSON type than its place asks for (CT-5.1).
+/// A value with an unexpected JSON type (CT-5.1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {path} is {found} where {wanted} was expected")]
 pub struct WrongType {
@@ -148,13 +147,13 @@ impl TryFrom<Value> for Object {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        if value.is_object() { Ok(Object(Arc::new(Content::new(value)))) } else { Err(type_of(&value)) }
+        if value.is_object() { Ok(Object(Arc::new(ObjectContent::new(value)))) } else { Err(type_of(&value)) }
     }
 }
 
 impl From<Object> for Value {
     fn from(object: Object) -> Value {
-        let Content { mut value, shared, .. } = Arc::unwrap_or_clone(object.0);
+        let ObjectContent { mut value, shared, .. } = Arc::unwrap_or_clone(object.0);
         shared.put_into(&mut value);
         value
     }
@@ -162,13 +161,13 @@ impl From<Object> for Value {
 
 impl From<Map<String, Value>> for Object {
     fn from(members: Map<String, Value>) -> Self {
-        Object(Arc::new(Content::new(Value::Object(members))))
+        Object(Arc::new(ObjectContent::new(Value::Object(members))))
     }
 }
 
 impl Default for Object {
     fn default() -> Self {
-        Object(Arc::new(Content::new(Value::Object(Map::new()))))
+        Object(Arc::new(ObjectContent::new(Value::Object(Map::new()))))
     }
 }
 
@@ -183,7 +182,7 @@ impl Object {
     /// The members of the object. Where parts of it are shared, they are copied, and the copy is kept as long as the object.
     ///
     /// # Panics
-    /// Never: nothing but an object is ever put here.
+    /// Never: the content is always an object.
     pub fn members(&self) -> &Map<String, Value> {
         self.0.whole().as_object().expect("nothing but an object is ever put here")
     }
@@ -199,7 +198,7 @@ impl Object {
         if self.0.shared.has_spec() {
             return self.clone();
         }
-        let mut content = Content::clone(&self.0);
+        let mut content = ObjectContent::clone(&self.0);
         content.shared.take_spec(&mut content.value);
         content.weight = self.weight().into();
         Arc::new(Object(Arc::new(content)))
@@ -212,10 +211,10 @@ impl Object {
         content.whole = OnceLock::new();
     }
 
-    /// The members of the object, to change them. Content that is shared with another object is copied first.
+    /// The members of the object, mutable. Shared content is copied first.
     ///
     /// # Panics
-    /// Never: nothing but an object is ever put here.
+    /// Never: the content is always an object.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
         self.restored("")
     }
@@ -230,7 +229,7 @@ impl Object {
 
     /// About how many bytes the object takes if it shares nothing; computed once, until it is changed.
     pub fn weight(&self) -> Weight {
-        *self.0.weight.get_or_init(|| Weight::of(&self.0.to_value()))
+        *self.0.weight.get_or_init(|| Weight::from_value(&self.0.to_value()))
     }
 
     /// `apiVersion`.
@@ -268,12 +267,12 @@ impl Object {
         ObjectKey::new(self.namespace(), self.name())
     }
 
-    /// Names the object among all.
+    /// A reference to the object.
     pub fn reference(&self) -> ObjectRef {
         ObjectRef::new(self.api_version(), self.kind(), self.key())
     }
 
-    /// A reference to the object that leaves the version open (CT-4.7).
+    /// A reference to the object without a version (CT-4.7).
     pub fn contract_ref(&self) -> ContractRef {
         ContractRef { api_group: self.group().to_owned(), kind: self.kind().to_owned(), name: self.name().to_owned() }
     }
@@ -293,12 +292,12 @@ impl Object {
         self.at("metadata.annotations")?.get(name)?.as_str()
     }
 
-    /// The text at a path, empty when it is missing or no text.
+    /// The string at a path; empty if it is missing or not a string.
     fn word(&self, path: &str) -> &str {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The value at a dotted path of member names; a `null` is the same as nothing (CT-5.3).
+    /// The value at a dotted path; `null` counts as absent (CT-5.3).
     pub fn at(&self, path: &str) -> Option<&Value> {
         self.find(path).filter(|value| !value.is_null())
     }
@@ -311,11 +310,11 @@ impl Object {
         Some(here)
     }
 
-    /// The value at a dotted path; a member below something that is no object is of the wrong type (CT-5.1). One that is missing is
-    /// `None`, which callers take as false, empty or absent (CT-5.2).
+    /// The value at a dotted path; a member of a value that is not an object is an error (CT-5.1). A missing value is
+    /// `None`, which callers treat as false, empty or absent (CT-5.2).
     ///
     /// # Errors
-    /// When something on the way is neither absent nor an object.
+    /// When a value on the path is neither absent nor an object.
     pub fn read(&self, path: &str) -> Result<Option<&Value>, WrongType> {
         let (mut here, rest) = self.0.start(path);
         for name in rest.into_iter().flat_map(names) {
@@ -331,10 +330,10 @@ impl Object {
         Ok((!here.is_null()).then_some(here))
     }
 
-    /// The text at a dotted path.
+    /// The string at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn text(&self, path: &str) -> Result<Option<&str>, WrongType> {
         self.read(path)?.map(|value| value.as_str().ok_or_else(|| self.wrong_type(path, "a string", value))).transpose()
     }
@@ -342,7 +341,7 @@ impl Object {
     /// The integer at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn integer(&self, path: &str) -> Result<Option<i64>, WrongType> {
         let wrong = |value| self.wrong_type(path, "an integer", value);
         self.read(path)?.map(|value| value.as_i64().ok_or_else(|| wrong(value))).transpose()
@@ -351,15 +350,15 @@ impl Object {
     /// The list at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn list(&self, path: &str) -> Result<Option<&Vec<Value>>, WrongType> {
         self.read(path)?.map(|value| value.as_array().ok_or_else(|| self.wrong_type(path, "a list", value))).transpose()
     }
 
-    /// The map of texts at a dotted path, such as labels; empty when there is none.
+    /// The map of strings at a dotted path, such as labels; empty if absent.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn texts(&self, path: &str) -> Result<BTreeMap<String, String>, WrongType> {
         let Some(value) = self.read(path)? else { return Ok(BTreeMap::new()) };
         let Value::Object(members) = value else { return Err(self.wrong_type(path, "a map of strings", value)) };
@@ -373,28 +372,28 @@ impl Object {
     /// The members of the object at a dotted path.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When it has another type.
     pub fn members_at(&self, path: &str) -> Result<Option<&Map<String, Value>>, WrongType> {
         self.read(path)?
             .map(|value| value.as_object().ok_or_else(|| self.wrong_type(path, "an object", value)))
             .transpose()
     }
 
-    /// Puts a value at a dotted path; objects on the way are made.
+    /// Sets the value at a dotted path, creating objects on the path.
     ///
     /// # Errors
-    /// When something on the way is neither absent nor an object.
+    /// When a value on the path is neither absent nor an object.
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
         let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
         self.members_restored_at(parents, path)?.insert(last.to_owned(), value);
         Ok(())
     }
 
-    /// The members of the object at a dotted path, to change them; what is not there is made. The empty path is that of the
-    /// object itself.
+    /// The members of the object at a dotted path, mutable, creating objects on the path. The empty path is the object
+    /// itself.
     ///
     /// # Errors
-    /// When something at the path or on the way is neither absent nor an object.
+    /// When a value on the path is neither absent nor an object.
     pub fn members_mut_at(&mut self, path: &str) -> Result<&mut Map<String, Value>, WrongType> {
         self.members_restored_at(path, path)
     }
@@ -419,7 +418,7 @@ impl Object {
         Ok(here)
     }
 
-    /// Takes away what is at a dotted path.
+    /// Removes the value at a dotted path.
     pub fn remove(&mut self, path: &str) -> Option<Value> {
         self.find(path)?;
         let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
@@ -436,7 +435,7 @@ impl Object {
     }
 }
 
-/// The names of a dotted path. Paths are short: looking at each byte is faster here than the search that a separator starts.
+/// The names of a dotted path. Paths are short, so a bytewise scan is faster than a search for the separator.
 fn names(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(path);
     std::iter::from_fn(move || {
@@ -450,7 +449,7 @@ fn names(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The JSON type of a value, with its article.
+/// The JSON type of a value, with an article.
 pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

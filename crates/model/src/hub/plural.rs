@@ -1,10 +1,10 @@
-//! The plural of a kind as its CustomResourceDefinition is named (CT-2.3 to CT-2.9).
+//! Plurals of kinds as in the names of their CustomResourceDefinitions (CT-2.3 to CT-2.9).
 //!
-//! Kinds are lower-cased as a whole, so that their words are no words any more: the rules look at endings, and some of
-//! the plurals surprise. They are a convention that providers follow, so they are kept as they are.
+//! Kinds are lower-cased as a whole, which hides word boundaries: the rules look at endings, and some plurals are
+//! surprising. Providers follow the same convention, so these are kept.
 
-/// The plural of a kind in lower case: `clusterclasses` for `ClusterClass`. The first of irregular words, known plurals and endings decides
-/// (CT-2.4), which surprises for some kinds (CT-2.8).
+/// The plural of a kind in lower case: `clusterclasses` for `ClusterClass`. The first match among irregular words,
+/// known plurals and endings counts (CT-2.4), with surprising results for some kinds (CT-2.8).
 pub fn plural(kind: &str) -> String {
     let word = kind.to_lowercase();
     if ABBREVIATIONS.contains(&&*word) {
@@ -20,9 +20,9 @@ pub fn plural(kind: &str) -> String {
     by_ending(&word).unwrap_or_else(|| if word.ends_with('s') { word } else { word + "s" })
 }
 
-/// The plural that the first fitting ending gives (CT-2.5).
+/// The plural by the first matching ending (CT-2.5).
 fn by_ending(word: &str) -> Option<String> {
-    // Later entries of the dictionary come before earlier ones, and all before the general endings.
+    // Later entries of the dictionary precede earlier ones, and all precede the general endings.
     let unchanged = UNCHANGED.iter().rev().map(|word| (*word, *word));
     let pairs = DICTIONARY.iter().rev().copied().chain(unchanged).chain(ENDINGS.iter().copied());
     for (singular, plural) in pairs {
@@ -36,11 +36,10 @@ fn by_ending(word: &str) -> Option<String> {
     None
 }
 
-/// Kinds that are nothing but an abbreviation with an S at its end: the established plural of these is malformed
-/// (CT-2.9).
+/// Kinds that are only an abbreviation ending in S: their established plural is malformed (CT-2.9).
 const ABBREVIATIONS: [&str; 8] = ["aws", "css", "dns", "https", "ips", "os", "tls", "vms"];
 
-/// Words that are their own plural (CT-2.7).
+/// Words that equal their plural (CT-2.7).
 const UNCHANGED: [&str; 24] = [
     "aircraft",
     "beef",
@@ -68,7 +67,7 @@ const UNCHANGED: [&str; 24] = [
     "rice",
 ];
 
-/// Irregular words, also as the ends of others (CT-2.7).
+/// Irregular words, also as endings of other words (CT-2.7).
 const DICTIONARY: &[(&str, &str)] = &[
     ("child", "children"),
     ("foot", "feet"),
@@ -139,7 +138,7 @@ const DICTIONARY: &[(&str, &str)] = &[
     ("shoe", "shoes"),
 ];
 
-/// Irregular words that say nothing about words that end like them (CT-2.7).
+/// Irregular words that do not apply to words with the same ending (CT-2.7).
 const EXACT: &[(&str, &str)] = &[
     ("ox", "oxen"),
     ("louse", "lice"),
@@ -150,7 +149,7 @@ const EXACT: &[(&str, &str)] = &[
     ("toe", "toes"),
 ];
 
-/// Endings in general, the first that fits decides (CT-2.6).
+/// General endings; the first match counts (CT-2.6).
 const ENDINGS: &[(&str, &str)] = &[
     ("tive", "tives"),
     ("eaf", "eaves"),

@@ -1,39 +1,39 @@
-//! The differences that a controller sees: leaves that differ after defaulting and without empty values (ROLL-5).
+//! Differences as a controller sees them: leaves that differ after defaulting, ignoring empty values (ROLL-5).
 
 use serde_json::{Map, Value, json};
 
-use super::Owner;
+use super::RolloutOwner;
 use golang::version::KubeVersion;
 
 /// A leaf that differs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Difference<'a> {
-    /// As Kubernetes writes paths: `spec.kubeadmConfigSpec.files`.
+pub struct LeafDifference<'a> {
+    /// Kubernetes-style path: `spec.kubeadmConfigSpec.files`.
     pub path: String,
     pub from: Option<&'a Value>,
     pub to: Option<&'a Value>,
 }
 
-/// The configuration of a machine in a KubeadmControlPlane.
+/// The machine configuration in a KubeadmControlPlane.
 const CONFIG: &str = "spec.kubeadmConfigSpec";
-/// What kubeadm's taints are, unless a list says otherwise: an empty one means that there are none.
+/// kubeadm's default taints; an empty list means no taints.
 const TAINTS: &str = "nodeRegistration.taints";
-/// What kubeadm sets from 1.31 on, and what is always so from 1.36 on.
+/// Feature gate that kubeadm sets from 1.31 on and that is always enabled from 1.36 on.
 const LOCAL_MODE: &str = "spec.kubeadmConfigSpec.clusterConfiguration.featureGates.ControlPlaneKubeletLocalMode";
-/// The minor versions of Kubernetes 1 for which it is set.
+/// The minor versions of Kubernetes 1 for which kubeadm sets it.
 const WITH_LOCAL_MODE: std::ops::Range<u64> = 31..36;
 
-/// What differs between two values at a path, for a control plane or workers of this Kubernetes version.
+/// Differences between two values at a path, for a control plane or workers of this Kubernetes version.
 pub fn differences<'a>(
-    owner: Owner,
+    owner: RolloutOwner,
     version: &str,
     path: &str,
     from: Option<&'a Value>,
     to: Option<&'a Value>,
-) -> Vec<Difference<'a>> {
+) -> Vec<LeafDifference<'a>> {
     let mut found = Vec::new();
     leaves(path, from, to, &mut found);
-    if owner == Owner::KubeadmControlPlane {
+    if owner == RolloutOwner::KubeadmControlPlane {
         found.retain(|leaf| {
             leaf.from.or(default(&leaf.path, version).as_ref()) != leaf.to.or(default(&leaf.path, version).as_ref())
         });
@@ -41,13 +41,13 @@ pub fn differences<'a>(
     found
 }
 
-fn leaves<'a>(path: &str, from: Option<&'a Value>, to: Option<&'a Value>, found: &mut Vec<Difference<'a>>) {
+fn leaves<'a>(path: &str, from: Option<&'a Value>, to: Option<&'a Value>, found: &mut Vec<LeafDifference<'a>>) {
     let is_map = |value: Option<&Value>| value.is_none_or(|value| value.is_object() || value.is_null());
     if from == to || (is_empty(from) && is_empty(to) && !path.ends_with(TAINTS)) {
         return;
     }
     if !(is_map(from) && is_map(to)) {
-        found.push(Difference { path: path.to_owned(), from, to });
+        found.push(LeafDifference { path: path.to_owned(), from, to });
         return;
     }
     let members = |value: Option<&'a Value>| value.and_then(Value::as_object);
@@ -60,7 +60,7 @@ fn leaves<'a>(path: &str, from: Option<&'a Value>, to: Option<&'a Value>, found:
     }
 }
 
-/// Whether a value is none: absent, an empty list, or a map of nothing but such values.
+/// Whether a value is empty: absent, an empty list, or a map of empty values.
 fn is_empty(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,
@@ -70,7 +70,7 @@ fn is_empty(value: Option<&Value>) -> bool {
     }
 }
 
-/// What stands for an absent value.
+/// The default of an absent value.
 fn default(path: &str, version: &str) -> Option<Value> {
     let field = path.strip_prefix(CONFIG)?;
     let has_local_mode = || {
@@ -86,7 +86,8 @@ fn default(path: &str, version: &str) -> Option<Value> {
     }
 }
 
-/// Whether the machine that ran `kubeadm init` is what a machine would be that joins now, as far as these two say it (ROLL-3).
+/// Whether a machine initialised by `kubeadm init` equals one that joins now, as far as these two configurations tell
+/// (ROLL-3).
 pub fn initialized_as_joined(init: Option<&Value>, join: Option<&Value>) -> bool {
     let read = |from: Option<&Value>, endpoint: &str| {
         let mut read = Map::new();
@@ -102,6 +103,12 @@ pub fn initialized_as_joined(init: Option<&Value>, join: Option<&Value>) -> bool
         Value::Object(read)
     };
     let (init, join) = (read(init, "/localAPIEndpoint"), read(join, "/controlPlane/localAPIEndpoint"));
-    differences(Owner::KubeadmControlPlane, "", "spec.kubeadmConfigSpec.joinConfiguration", Some(&init), Some(&join))
-        .is_empty()
+    differences(
+        RolloutOwner::KubeadmControlPlane,
+        "",
+        "spec.kubeadmConfigSpec.joinConfiguration",
+        Some(&init),
+        Some(&join),
+    )
+    .is_empty()
 }

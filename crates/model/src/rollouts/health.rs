@@ -1,15 +1,15 @@
-//! Whether a change of a MachineHealthCheck makes machines unhealthy that are healthy now (ROLL-17).
+//! Detects changes of a MachineHealthCheck that make healthy machines unhealthy (ROLL-17).
 
 use serde_json::Value;
 
-/// How long a Node may take to join when a health check does not say so, in seconds.
+/// Default node startup timeout of a health check, in seconds.
 const NODE_STARTUP_TIMEOUT: i64 = 600;
 
-/// Whether more machines can be unhealthy by the new value at a path of a MachineHealthCheck than by the old one.
+/// Whether the new value at a path of a MachineHealthCheck can make more machines unhealthy than the old one.
 pub fn is_stricter(path: &str, from: Option<&Value>, to: Option<&Value>) -> bool {
     if path.ends_with("nodeStartupTimeoutSeconds") {
         let seconds = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or(NODE_STARTUP_TIMEOUT);
-        // 0 turns the check off.
+        // 0 disables the check.
         return seconds(to) != 0 && (seconds(from) == 0 || seconds(to) < seconds(from));
     }
     if path.ends_with("timeoutSeconds") {
@@ -27,7 +27,7 @@ pub fn is_stricter(path: &str, from: Option<&Value>, to: Option<&Value>) -> bool
     }
 }
 
-/// Whether every machine that is unhealthy by `condition` is so by `old` as well.
+/// Whether every machine that is unhealthy by `condition` is also unhealthy by `old`.
 fn covers(old: &Value, condition: &Value) -> bool {
     let timeout = |condition: &Value| condition["timeoutSeconds"].as_i64().unwrap_or_default();
     old["type"] == condition["type"] && old["status"] == condition["status"] && timeout(old) <= timeout(condition)

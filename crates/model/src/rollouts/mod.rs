@@ -1,25 +1,25 @@
-//! What replaces machines: which changes of a control plane or of workers their controllers answer with new machines, and which
-//! they hand to running machines (ROLL-1 to ROLL-18, `docs/plan.md`).
+//! Rollout rules: which changes of a control plane or of workers make their controllers replace machines, and which are
+//! applied to running machines (ROLL-1 to ROLL-18, `docs/plan.md`).
 //!
 //! ```text
 //! a field that changes ─► compare.rs (does a controller see a difference?) ─► table.rs (the row of its path) ─► Effect
 //! ```
 //!
-//! The rules are rows of one table, so that everything that speaks of replaced machines says the same.
+//! The rules are rows of one table, so that all predictions of replaced machines agree.
 
 mod compare;
 mod health;
 mod table;
 
-pub use compare::{Difference, differences, initialized_as_joined};
+pub use compare::{LeafDifference, differences, initialized_as_joined};
 pub use health::is_stricter;
 pub use table::ROWS;
 
-/// Whose machines they are.
+/// The owner of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
+pub enum RolloutOwner {
     KubeadmControlPlane,
-    /// Of the embedded provider.
+    /// The control plane of the embedded provider.
     EmbeddedControlPlane,
     Rke2ControlPlane,
     OtherControlPlane,
@@ -27,21 +27,21 @@ pub enum Owner {
     MachinePool,
 }
 
-impl Owner {
+impl RolloutOwner {
     /// The control plane of that kind.
     pub fn control_plane(kind: &str) -> Self {
         match kind {
-            "KubeadmControlPlane" => Owner::KubeadmControlPlane,
-            "EmbeddedControlPlane" => Owner::EmbeddedControlPlane,
-            "RKE2ControlPlane" => Owner::Rke2ControlPlane,
-            _ => Owner::OtherControlPlane,
+            "KubeadmControlPlane" => RolloutOwner::KubeadmControlPlane,
+            "EmbeddedControlPlane" => RolloutOwner::EmbeddedControlPlane,
+            "RKE2ControlPlane" => RolloutOwner::Rke2ControlPlane,
+            _ => RolloutOwner::OtherControlPlane,
         }
     }
 }
 
-/// What a controller does about a change.
+/// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum RolloutEffect {
     /// All machines are replaced.
     Replaces,
     /// All machines are replaced if the group of an `apiVersion` changes; its version is not compared.
@@ -50,42 +50,42 @@ pub enum Effect {
     ReplacesInitialized,
     /// All machines but the one that ran `kubeadm init` are replaced.
     ReplacesJoined,
-    /// Once the time has passed, the machines that were made before it are replaced.
+    /// Machines created before the given time are replaced once it has passed.
     ReplacesAfter,
-    /// Machines whose certificates expire within so many days are replaced.
+    /// Machines whose certificates expire within the given days are replaced.
     ReplacesExpiring,
-    /// Machines are made or deleted.
+    /// Machines are created or deleted.
     Scales,
-    /// Running machines are changed.
+    /// Running machines are updated in place.
     InPlace,
-    /// Running machines stay as they are.
+    /// Running machines are not changed.
     Nothing,
 }
 
-/// Who decides whether machines are replaced.
+/// Whether the effect is known or up to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decider {
-    /// The controller, by the rule.
+    /// The rule determines the effect.
     Rule,
-    /// The provider, in a way that is not known here.
+    /// The provider determines the effect, which is unknown here.
     Provider,
 }
 
-/// What a change at a path, or below it, does to the machines of its owners.
+/// The effect of a change at or below a path on the machines of its owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct RolloutRule {
     /// The id of the rule, such as `ROLL-1`.
     pub rule: &'static str,
-    pub owners: &'static [Owner],
-    /// Where, such as `spec.template.spec.version`.
+    pub owners: &'static [RolloutOwner],
+    /// Path such as `spec.template.spec.version`.
     pub path: &'static str,
-    pub effect: Effect,
+    pub effect: RolloutEffect,
     pub decider: Decider,
 }
 
-/// What a change at a path does: the row with the longest path at or above it. Every path below `spec` has one.
-pub fn row(owner: Owner, path: &str) -> Option<&'static Row> {
-    let is_of = |row: &&Row| row.owners.contains(&owner) && is_at_or_below(path, row.path);
+/// The rule for a change at a path: the one with the longest path at or above it. Every path below `spec` has one.
+pub fn rule_for(owner: RolloutOwner, path: &str) -> Option<&'static RolloutRule> {
+    let is_of = |row: &&RolloutRule| row.owners.contains(&owner) && is_at_or_below(path, row.path);
     ROWS.iter().filter(is_of).max_by_key(|row| row.path.len())
 }
 

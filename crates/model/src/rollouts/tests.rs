@@ -1,20 +1,20 @@
 use serde_json::{Value, json};
 
-use super::Owner::{
+use super::RolloutOwner::{
     EmbeddedControlPlane, KubeadmControlPlane, MachineDeployment, MachinePool, OtherControlPlane, Rke2ControlPlane,
 };
 use super::*;
 
-/// What a change of one field does, with the rule that says so: of several leaves, what the last one does.
-fn effect(owner: Owner, path: &str, from: &Value, to: &Value) -> Option<(&'static str, Effect, Decider)> {
+/// The effect of a change of one field with its rule: of several leaves, that of the last one.
+fn effect(owner: RolloutOwner, path: &str, from: &Value, to: &Value) -> Option<(&'static str, RolloutEffect, Decider)> {
     let value = |value: &'_ Value| (!value.is_null()).then(|| value.clone());
     let (from, to) = (value(from), value(to));
     let leaves = differences(owner, "v1.33.2", path, from.as_ref(), to.as_ref());
-    leaves.last().and_then(|leaf| row(owner, &leaf.path)).map(|row| (row.rule, row.effect, row.decider))
+    leaves.last().and_then(|leaf| rule_for(owner, &leaf.path)).map(|row| (row.rule, row.effect, row.decider))
 }
 
 /// The effects of a change from nothing to a value.
-fn set(owner: Owner, path: &str) -> (&'static str, Effect) {
+fn set(owner: RolloutOwner, path: &str) -> (&'static str, RolloutEffect) {
     let (rule, effect, _) = effect(owner, path, &Value::Null, &json!("x")).unwrap();
     (rule, effect)
 }
@@ -23,22 +23,22 @@ fn set(owner: Owner, path: &str) -> (&'static str, Effect) {
 fn a_kubeadm_control_plane_replaces_machines_for_changes_of_their_configuration() {
     // ROLL-1, ROLL-2, ROLL-3, ROLL-6
     for (path, rule, want) in [
-        ("spec.version", "ROLL-1", Effect::Replaces),
-        ("spec.machineTemplate.spec.infrastructureRef.name", "ROLL-2", Effect::Replaces),
-        ("spec.machineTemplate.spec.infrastructureRef.kind", "ROLL-2", Effect::Replaces),
-        ("spec.machineTemplate.spec.infrastructureRef.apiGroup", "ROLL-2", Effect::Replaces),
-        ("spec.machineTemplate.infrastructureRef.name", "ROLL-2", Effect::Replaces),
-        ("spec.machineTemplate.infrastructureRef.kind", "ROLL-2", Effect::Replaces),
-        ("spec.machineTemplate.infrastructureRef.apiVersion", "ROLL-2", Effect::ReplacesByGroup),
-        ("spec.machineTemplate.infrastructureRef.namespace", "ROLL-2", Effect::Nothing),
-        ("spec.kubeadmConfigSpec.files", "ROLL-3", Effect::Replaces),
-        ("spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.taints", "ROLL-3", Effect::ReplacesJoined),
-        ("spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs", "ROLL-3", Effect::Replaces),
-        ("spec.kubeadmConfigSpec.initConfiguration.skipPhases", "ROLL-3", Effect::ReplacesInitialized),
-        ("spec.rollout.after", "ROLL-6", Effect::ReplacesAfter),
-        ("spec.rolloutAfter", "ROLL-6", Effect::ReplacesAfter),
-        ("spec.rollout.before.certificatesExpiryDays", "ROLL-6", Effect::ReplacesExpiring),
-        ("spec.rolloutBefore.certificatesExpiryDays", "ROLL-6", Effect::ReplacesExpiring),
+        ("spec.version", "ROLL-1", RolloutEffect::Replaces),
+        ("spec.machineTemplate.spec.infrastructureRef.name", "ROLL-2", RolloutEffect::Replaces),
+        ("spec.machineTemplate.spec.infrastructureRef.kind", "ROLL-2", RolloutEffect::Replaces),
+        ("spec.machineTemplate.spec.infrastructureRef.apiGroup", "ROLL-2", RolloutEffect::Replaces),
+        ("spec.machineTemplate.infrastructureRef.name", "ROLL-2", RolloutEffect::Replaces),
+        ("spec.machineTemplate.infrastructureRef.kind", "ROLL-2", RolloutEffect::Replaces),
+        ("spec.machineTemplate.infrastructureRef.apiVersion", "ROLL-2", RolloutEffect::ReplacesByGroup),
+        ("spec.machineTemplate.infrastructureRef.namespace", "ROLL-2", RolloutEffect::Nothing),
+        ("spec.kubeadmConfigSpec.files", "ROLL-3", RolloutEffect::Replaces),
+        ("spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.taints", "ROLL-3", RolloutEffect::ReplacesJoined),
+        ("spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs", "ROLL-3", RolloutEffect::Replaces),
+        ("spec.kubeadmConfigSpec.initConfiguration.skipPhases", "ROLL-3", RolloutEffect::ReplacesInitialized),
+        ("spec.rollout.after", "ROLL-6", RolloutEffect::ReplacesAfter),
+        ("spec.rolloutAfter", "ROLL-6", RolloutEffect::ReplacesAfter),
+        ("spec.rollout.before.certificatesExpiryDays", "ROLL-6", RolloutEffect::ReplacesExpiring),
+        ("spec.rolloutBefore.certificatesExpiryDays", "ROLL-6", RolloutEffect::ReplacesExpiring),
     ] {
         assert_eq!(set(KubeadmControlPlane, path), (rule, want), "{path}");
     }
@@ -49,13 +49,13 @@ fn a_kubeadm_control_plane_does_not_compare_everything() {
     // ROLL-4
     let config = |path: &str| format!("spec.kubeadmConfigSpec.{path}");
     for (path, want) in [
-        ("clusterConfiguration.controlPlaneEndpoint", Effect::Nothing),
-        ("clusterConfiguration.dns.imageTag", Effect::InPlace),
-        ("clusterConfiguration.apiServer.timeoutForControlPlane", Effect::Nothing),
-        ("joinConfiguration.discovery.tlsBootstrapToken", Effect::Nothing),
-        ("joinConfiguration.caCertPath", Effect::ReplacesJoined),
-        ("joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds", Effect::Nothing),
-        ("initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds", Effect::Nothing),
+        ("clusterConfiguration.controlPlaneEndpoint", RolloutEffect::Nothing),
+        ("clusterConfiguration.dns.imageTag", RolloutEffect::InPlace),
+        ("clusterConfiguration.apiServer.timeoutForControlPlane", RolloutEffect::Nothing),
+        ("joinConfiguration.discovery.tlsBootstrapToken", RolloutEffect::Nothing),
+        ("joinConfiguration.caCertPath", RolloutEffect::ReplacesJoined),
+        ("joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds", RolloutEffect::Nothing),
+        ("initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds", RolloutEffect::Nothing),
     ] {
         assert_eq!(set(KubeadmControlPlane, &config(path)), ("ROLL-4", want), "{path}");
     }
@@ -130,9 +130,9 @@ fn running_machines_of_control_planes_get_metadata_and_timeouts_in_place() {
             "spec.machineTemplate.readinessGates",
             "spec.machineTemplate.taints",
         ] {
-            assert_eq!(set(owner, path), ("ROLL-7", Effect::InPlace), "{owner:?} {path}");
+            assert_eq!(set(owner, path), ("ROLL-7", RolloutEffect::InPlace), "{owner:?} {path}");
         }
-        assert_eq!(set(owner, "spec.replicas").1, Effect::Scales, "{owner:?}");
+        assert_eq!(set(owner, "spec.replicas").1, RolloutEffect::Scales, "{owner:?}");
     }
     for path in [
         "spec.machineNaming.template",
@@ -141,49 +141,56 @@ fn running_machines_of_control_planes_get_metadata_and_timeouts_in_place() {
         "spec.rollout.strategy",
         "spec.anything",
     ] {
-        assert_eq!(set(KubeadmControlPlane, path), ("ROLL-7", Effect::Nothing), "{path}");
+        assert_eq!(set(KubeadmControlPlane, path), ("ROLL-7", RolloutEffect::Nothing), "{path}");
     }
 }
 
 #[test]
 fn of_other_control_planes_the_provider_decides() {
     // ROLL-14
-    let change = |owner: Owner, path: &str| effect(owner, path, &json!("x"), &json!("y"));
+    let change = |owner: RolloutOwner, path: &str| effect(owner, path, &json!("x"), &json!("y"));
     for path in ["spec.version", "spec.machineTemplate.infrastructureRef.name", "spec.serverConfig.cni", "spec.files"] {
-        assert_eq!(change(Rke2ControlPlane, path), Some(("ROLL-14", Effect::Replaces, Decider::Provider)), "{path}");
+        assert_eq!(
+            change(Rke2ControlPlane, path),
+            Some(("ROLL-14", RolloutEffect::Replaces, Decider::Provider)),
+            "{path}"
+        );
     }
-    assert_eq!(set(Rke2ControlPlane, "spec.rolloutStrategy.type"), ("ROLL-14", Effect::Nothing));
-    assert_eq!(change(OtherControlPlane, "spec.version"), Some(("ROLL-14", Effect::Replaces, Decider::Rule)));
-    assert_eq!(change(OtherControlPlane, "spec.region"), Some(("ROLL-14", Effect::Replaces, Decider::Provider)));
-    assert_eq!(change(EmbeddedControlPlane, "spec.config.motd"), Some(("ROLL-14", Effect::Replaces, Decider::Rule)));
-    assert_eq!(Owner::control_plane("AWSManagedControlPlane"), OtherControlPlane);
+    assert_eq!(set(Rke2ControlPlane, "spec.rolloutStrategy.type"), ("ROLL-14", RolloutEffect::Nothing));
+    assert_eq!(change(OtherControlPlane, "spec.version"), Some(("ROLL-14", RolloutEffect::Replaces, Decider::Rule)));
+    assert_eq!(change(OtherControlPlane, "spec.region"), Some(("ROLL-14", RolloutEffect::Replaces, Decider::Provider)));
+    assert_eq!(
+        change(EmbeddedControlPlane, "spec.config.motd"),
+        Some(("ROLL-14", RolloutEffect::Replaces, Decider::Rule))
+    );
+    assert_eq!(RolloutOwner::control_plane("AWSManagedControlPlane"), OtherControlPlane);
 }
 
 #[test]
 fn a_machine_deployment_compares_references_and_a_pool_leaves_it_to_its_provider() {
     // ROLL-9, ROLL-10, ROLL-12, ROLL-15
     for (path, want) in [
-        ("spec.template.spec.version", Effect::Replaces),
-        ("spec.template.spec.bootstrap.configRef.name", Effect::Replaces),
-        ("spec.template.spec.bootstrap.configRef.apiVersion", Effect::ReplacesByGroup),
-        ("spec.template.spec.bootstrap.dataSecretName", Effect::Replaces),
-        ("spec.template.spec.infrastructureRef.name", Effect::Replaces),
-        ("spec.template.spec.infrastructureRef.apiVersion", Effect::ReplacesByGroup),
-        ("spec.template.spec.failureDomain", Effect::Replaces),
-        ("spec.template.metadata.labels.a", Effect::InPlace),
-        ("spec.template.spec.minReadySeconds", Effect::InPlace),
-        ("spec.template.spec.readinessGates", Effect::InPlace),
-        ("spec.template.spec.deletion.nodeDrainTimeoutSeconds", Effect::InPlace),
-        ("spec.template.spec.taints", Effect::InPlace),
-        ("spec.rollout.strategy.type", Effect::Nothing),
-        ("spec.machineNaming.template", Effect::Nothing),
+        ("spec.template.spec.version", RolloutEffect::Replaces),
+        ("spec.template.spec.bootstrap.configRef.name", RolloutEffect::Replaces),
+        ("spec.template.spec.bootstrap.configRef.apiVersion", RolloutEffect::ReplacesByGroup),
+        ("spec.template.spec.bootstrap.dataSecretName", RolloutEffect::Replaces),
+        ("spec.template.spec.infrastructureRef.name", RolloutEffect::Replaces),
+        ("spec.template.spec.infrastructureRef.apiVersion", RolloutEffect::ReplacesByGroup),
+        ("spec.template.spec.failureDomain", RolloutEffect::Replaces),
+        ("spec.template.metadata.labels.a", RolloutEffect::InPlace),
+        ("spec.template.spec.minReadySeconds", RolloutEffect::InPlace),
+        ("spec.template.spec.readinessGates", RolloutEffect::InPlace),
+        ("spec.template.spec.deletion.nodeDrainTimeoutSeconds", RolloutEffect::InPlace),
+        ("spec.template.spec.taints", RolloutEffect::InPlace),
+        ("spec.rollout.strategy.type", RolloutEffect::Nothing),
+        ("spec.machineNaming.template", RolloutEffect::Nothing),
     ] {
         assert_eq!(set(MachineDeployment, path), ("ROLL-9", want), "{path}");
     }
-    assert_eq!(set(MachineDeployment, "spec.rollout.after"), ("ROLL-10", Effect::ReplacesAfter));
-    assert_eq!(set(MachineDeployment, "spec.rolloutAfter"), ("ROLL-10", Effect::ReplacesAfter));
+    assert_eq!(set(MachineDeployment, "spec.rollout.after"), ("ROLL-10", RolloutEffect::ReplacesAfter));
+    assert_eq!(set(MachineDeployment, "spec.rolloutAfter"), ("ROLL-10", RolloutEffect::ReplacesAfter));
     for owner in [MachineDeployment, MachinePool] {
-        assert_eq!(set(owner, "spec.replicas"), ("ROLL-12", Effect::Scales));
+        assert_eq!(set(owner, "spec.replicas"), ("ROLL-12", RolloutEffect::Scales));
     }
     for path in [
         "spec.template.spec.version",
@@ -191,7 +198,7 @@ fn a_machine_deployment_compares_references_and_a_pool_leaves_it_to_its_provider
         "spec.template.spec.infrastructureRef.name",
     ] {
         let found = effect(MachinePool, path, &json!("x"), &json!("y"));
-        assert_eq!(found, Some(("ROLL-15", Effect::Replaces, Decider::Provider)), "{path}");
+        assert_eq!(found, Some(("ROLL-15", RolloutEffect::Replaces, Decider::Provider)), "{path}");
     }
 }
 

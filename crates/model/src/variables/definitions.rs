@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::Library;
+use super::ClassCache;
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
-use golang::json::Shared;
-use schema::openapi::{Allowance, Definition, Extent, Footprint, Schema, Unusable};
+use golang::json::SharedValue;
+use schema::openapi::{DefaultSize, Footprint, Schema, SchemaAllowance, SchemaDefinition, SchemaError};
 
-/// Where a definition of the class itself says that it comes from (CCR-06).
+/// Source of definitions from the class itself.
 pub const INLINE: &str = "inline";
 
-/// The variables of a status that follow from a spec without extensions, sorted by name (CCR-06, CCR-09).
+/// The status variables of a spec without extensions, sorted by name (CCR-06, CCR-09).
 ///
-/// A name that is repeated, which VAR-S-001 refuses, counts once: a status is a list with unique names.
+/// A repeated name, which VAR-S-001 rejects, counts once: a status is a list with unique names.
 pub fn status_variables(spec: &ClusterClassSpec) -> Vec<StatusVariable> {
     let mut variables = BTreeMap::new();
     for variable in &spec.variables {
@@ -40,8 +40,9 @@ fn inline(variable: &VariableDefinition) -> StatusVariableDefinition {
     }
 }
 
-/// The variables that a class will have once `spec` is reconciled, as far as extensions answer as they did: definitions of
-/// the spec, then what `before` has from patches that still discover variables, in the order of the patches (CCR-07).
+/// The expected variables of a class after `spec` is reconciled, assuming unchanged answers of extensions: definitions
+/// of the spec, then those in `before` from patches that still discover variables, in the order of the patches
+/// (CCR-07).
 pub fn expected_status(spec: &ClusterClassSpec, before: &[StatusVariable]) -> Vec<StatusVariable> {
     let mut expected: BTreeMap<String, StatusVariable> =
         status_variables(spec).into_iter().map(|variable| (variable.name.clone(), variable)).collect();
@@ -59,16 +60,16 @@ pub fn expected_status(spec: &ClusterClassSpec, before: &[StatusVariable]) -> Ve
     expected.into_values().collect()
 }
 
-/// Whether two definitions of one variable conflict: they differ in more than where they come from (CCR-08, VAR-S-051).
+/// Whether two definitions of one variable conflict: they differ in more than their source (CCR-08, VAR-S-051).
 fn differ(first: &StatusVariableDefinition, other: &StatusVariableDefinition) -> bool {
     first.required != other.required
         || first.schema != other.schema
         || first.deprecated_v1beta1_metadata != other.deprecated_v1beta1_metadata
 }
 
-/// The definitions that values are judged by; `None` while only an extension knows them (VAR-S-050, CL-D-005).
+/// The definitions for validating values; `None` while only an extension knows them (VAR-S-050, CL-D-005).
 ///
-/// A class that waits for its controller has the variables that the controller will give it, unless extensions contribute
+/// A class that awaits its controller has the variables that the controller will compute, unless extensions contribute
 /// some (DEC-2).
 pub fn current(class: &ClusterClass) -> Option<Cow<'_, [StatusVariable]>> {
     if class.is_reconciled() {
@@ -77,97 +78,97 @@ pub fn current(class: &ClusterClass) -> Option<Cow<'_, [StatusVariable]>> {
     (!class.discovers_variables()).then(|| Cow::Owned(status_variables(&class.spec)))
 }
 
-/// Whether values of some variable, or parts of them, may be deprecated; only first definitions count (VAR-S-052).
-pub fn deprecate(status: &[StatusVariable]) -> bool {
+/// Whether any variable, or a part of its values, is deprecated; only first definitions count (VAR-S-052).
+pub fn have_deprecated(status: &[StatusVariable]) -> bool {
     let mut first = status.iter().filter_map(|variable| variable.definitions.first());
     first.any(|definition| definition.schema.open_api_v3_schema.has_deprecated())
 }
 
-/// The variables of a class, compiled, by name, which is the order of its status.
+/// The compiled variables of a class, sorted by name, the order of its status.
 #[derive(Clone, Debug, Default)]
-pub struct Variables {
-    defined: Vec<Arc<Variable>>,
-    /// Variables without a definition, or with definitions that conflict (VAR-D-002).
+pub struct CompiledVariables {
+    defined: Vec<Arc<CompiledVariable>>,
+    /// Variables without a definition, or with conflicting definitions (VAR-D-002).
     unsettled: Vec<String>,
     are_some_of_many: bool,
 }
 
-/// A variable; only the first of its definitions counts (VAR-S-052).
+/// A compiled variable; only its first definition counts (VAR-S-052).
 #[derive(Debug)]
-pub struct Variable {
+pub struct CompiledVariable {
     pub name: String,
     pub required: bool,
     /// Whether the root of the schema has a default.
     pub has_default: bool,
-    /// The value that it gets when a Cluster does not set it.
-    pub(super) addition: Option<Addition>,
-    /// The schema, or why it cannot be used.
+    /// The default value if a Cluster does not set it.
+    pub(super) addition: Option<DefaultValue>,
+    /// The schema, or the reason why it is unusable.
     pub schema: Result<Schema, String>,
-    /// What it takes of an allowance.
+    /// Its share of an allowance.
     pub(super) footprint: Footprint,
-    /// Counts its memory for as long as it lives.
-    pub(super) _charge: Charge,
+    /// Accounts its memory until it is dropped.
+    pub(super) _charge: MemoryCharge,
 }
 
-/// Memory of something compiled, counted for as long as this lives.
+/// Memory of a compiled part, accounted until this is dropped.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(super) struct MemoryCharge {
     live: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-impl Charge {
+impl MemoryCharge {
     pub(super) fn new(live: &Arc<AtomicUsize>, bytes: usize) -> Self {
         live.fetch_add(bytes, Ordering::Relaxed);
-        Charge { live: live.clone(), bytes }
+        MemoryCharge { live: live.clone(), bytes }
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.live.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// All that makes a variable what it is.
+/// The content that identifies a variable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Content {
+pub(super) struct VariableContent {
     name: String,
     required: bool,
-    definition: Shared<Definition>,
+    definition: SharedValue<SchemaDefinition>,
 }
 
-/// A default, filled in once.
+/// The expanded default of a variable.
 #[derive(Clone, Debug)]
-pub(super) struct Addition {
+pub(super) struct DefaultValue {
     pub value: Value,
-    /// Whether it fits its schema, rules aside.
+    /// Whether it satisfies its schema, apart from rules.
     pub is_good: bool,
-    pub extent: Extent,
+    pub extent: DefaultSize,
 }
 
-impl Addition {
-    fn of(schema: &Schema, allowance: &mut Allowance) -> Result<Option<Self>, Unusable> {
+impl DefaultValue {
+    fn from_schema(schema: &Schema, allowance: &mut SchemaAllowance) -> Result<Option<Self>, SchemaError> {
         let Some(value) = schema.expanded_default(allowance)? else { return Ok(None) };
         let violations = allowance.violations(schema, &value);
-        let violations = violations.map_err(|exceeded| Unusable::from(exceeded).below(|| ".default".to_owned()))?;
+        let violations = violations.map_err(|exceeded| SchemaError::from(exceeded).below(|| ".default".to_owned()))?;
         let is_good = violations.is_empty() && schema.unknown_fields(&value).is_empty();
-        let extent = Extent::of(&value);
-        Ok(Some(Addition { value, is_good, extent }))
+        let extent = DefaultSize::measure(&value);
+        Ok(Some(DefaultValue { value, is_good, extent }))
     }
 }
 
-impl Variable {
-    /// Compiles a variable; `live` counts the memory of all that are alive.
+impl CompiledVariable {
+    /// Compiles a variable; `live` accounts the memory of all variables.
     ///
     /// # Errors
-    /// When the allowance does not suffice for it, or the time.
+    /// When the allowance or the time does not suffice.
     pub(super) fn compile(
-        content: &Content,
+        content: &VariableContent,
         live: &Arc<AtomicUsize>,
-        allowance: &mut Allowance,
-    ) -> Result<Variable, Unusable> {
-        let Content { name, required, definition } = content;
+        allowance: &mut SchemaAllowance,
+    ) -> Result<CompiledVariable, SchemaError> {
+        let VariableContent { name, required, definition } = content;
         let before = allowance.compiled_bytes();
         let schema = match Schema::compile_within(definition, allowance) {
             Err(error) if error.is_of_the_set() => return Err(error),
@@ -175,12 +176,12 @@ impl Variable {
         };
         let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
         let addition = match schema.as_ref() {
-            Ok(schema) if has_default => Addition::of(schema, allowance)?,
+            Ok(schema) if has_default => DefaultValue::from_schema(schema, allowance)?,
             _ => None,
         };
         let footprint = allowance.measure(before);
-        let charge = Charge::new(live, footprint.bytes());
-        Ok(Variable {
+        let charge = MemoryCharge::new(live, footprint.bytes());
+        Ok(CompiledVariable {
             name: name.clone(),
             required: *required,
             has_default,
@@ -191,33 +192,36 @@ impl Variable {
         })
     }
 
-    /// Whether values have more to satisfy than the structure of the schema.
+    /// Whether values are subject to CEL rules.
     pub fn has_rules(&self) -> bool {
         self.schema.as_ref().is_ok_and(Schema::has_rules)
     }
 }
 
-impl Variables {
+impl CompiledVariables {
     /// Compiles the variables of a status; of several definitions the first counts (VAR-S-052).
     ///
     /// # Errors
-    /// When the allowance does not suffice for them, or the time.
-    pub fn compile(status: &[StatusVariable], allowance: &mut Allowance) -> Result<Variables, Unusable> {
-        Library::default().look_up(status, allowance).map(Arc::unwrap_or_clone)
+    /// When the allowance or the time does not suffice.
+    pub fn compile(
+        status: &[StatusVariable],
+        allowance: &mut SchemaAllowance,
+    ) -> Result<CompiledVariables, SchemaError> {
+        ClassCache::default().look_up(status, allowance).map(Arc::unwrap_or_clone)
     }
 
-    /// As [`Variables::compile`], where `compiled` may know some of them.
+    /// As [`CompiledVariables::compile`], reusing variables in `compiled`.
     pub(super) fn compile_with(
         status: &[StatusVariable],
-        allowance: &mut Allowance,
-        mut compiled: impl FnMut(Content, &mut Allowance) -> Result<Arc<Variable>, Unusable>,
-    ) -> Result<Variables, Unusable> {
-        let mut variables = Variables::default();
+        allowance: &mut SchemaAllowance,
+        mut compiled: impl FnMut(VariableContent, &mut SchemaAllowance) -> Result<Arc<CompiledVariable>, SchemaError>,
+    ) -> Result<CompiledVariables, SchemaError> {
+        let mut variables = CompiledVariables::default();
         for variable in status {
             match variable.definitions.first() {
                 Some(first) if !variable.definitions_conflict => {
                     let definition = first.schema.open_api_v3_schema.clone();
-                    let content = Content { name: variable.name.clone(), required: first.required, definition };
+                    let content = VariableContent { name: variable.name.clone(), required: first.required, definition };
                     allowance.next_schema()?;
                     let compiled = compiled(content, allowance);
                     let compiled = compiled.map_err(|error| error.below(|| format!("variable {:?}", variable.name)))?;
@@ -231,43 +235,43 @@ impl Variables {
         Ok(variables)
     }
 
-    /// Variables that no value satisfies, because their definitions cannot be used together.
-    pub fn unusable(status: &[StatusVariable], reason: &str) -> Variables {
+    /// Variables that accept no value, because their definitions cannot be used together.
+    pub fn unusable(status: &[StatusVariable], reason: &str) -> CompiledVariables {
         let defined = status.iter().map(|variable| {
-            Arc::new(Variable {
+            Arc::new(CompiledVariable {
                 name: variable.name.clone(),
                 required: false,
                 has_default: false,
                 addition: None,
                 schema: Err(reason.to_owned()),
                 footprint: Footprint::default(),
-                _charge: Charge::new(&Arc::default(), 0),
+                _charge: MemoryCharge::new(&Arc::default(), 0),
             })
         });
         let mut defined: Vec<_> = defined.collect();
         defined.sort_by(|a, b| a.name.cmp(&b.name));
-        Variables { defined, ..Variables::default() }
+        CompiledVariables { defined, ..CompiledVariables::default() }
     }
 
-    /// Those variables that `is_wanted` by name: values of others are not looked at.
+    /// The variables that `is_wanted` selects by name: values of others are not checked.
     #[must_use]
-    pub fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Variables {
+    pub fn only(&self, is_wanted: impl Fn(&str) -> bool) -> CompiledVariables {
         let defined = self.defined.iter().filter(|variable| is_wanted(&variable.name)).cloned().collect();
-        Variables { defined, unsettled: self.unsettled.clone(), are_some_of_many: true }
+        CompiledVariables { defined, unsettled: self.unsettled.clone(), are_some_of_many: true }
     }
 
-    /// Whether the class has variables besides these.
+    /// Whether the class has further variables.
     pub(super) fn are_some_of_many(&self) -> bool {
         self.are_some_of_many
     }
 
-    /// Every variable with a definition that counts, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &Variable> {
+    /// Every variable with a valid definition, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = &CompiledVariable> {
         self.defined.iter().map(|variable| &**variable)
     }
 
-    /// The variable called `name`.
-    pub fn get(&self, name: &str) -> Option<&Variable> {
+    /// The variable `name`.
+    pub fn get(&self, name: &str) -> Option<&CompiledVariable> {
         let at = self.defined.binary_search_by(|variable| variable.name.as_str().cmp(name)).ok()?;
         self.defined.get(at).map(|variable| &**variable)
     }
@@ -277,7 +281,7 @@ impl Variables {
         self.defined.iter().map(|variable| &*variable.name)
     }
 
-    /// Variables whose definitions do not settle what they are.
+    /// Variables without a unique definition.
     pub fn unsettled(&self) -> &[String] {
         &self.unsettled
     }
@@ -324,7 +328,8 @@ mod tests {
         };
         let names = |spec: &Value, status: &Value| {
             let class = class(spec, status);
-            let compiled = |status: &[_]| Variables::compile(status, &mut Allowance::unlimited()).unwrap();
+            let compiled =
+                |status: &[_]| CompiledVariables::compile(status, &mut SchemaAllowance::unlimited()).unwrap();
             current(&class).map(|status| compiled(&status).names().collect::<Vec<_>>().join(","))
         };
         assert_eq!(names(&spec, &json!({})).as_deref(), Some("new"));

@@ -7,13 +7,15 @@
 //! ```
 
 mod definitions;
-mod library;
+mod class_cache;
 mod path;
 mod sample;
 mod values;
 
-pub use definitions::{INLINE, Variable, Variables, current, deprecate, expected_status, status_variables};
-pub use library::{Library, Slot};
+pub use class_cache::{ClassCache, ClassSlot};
+pub use definitions::{
+    CompiledVariable, CompiledVariables, INLINE, current, expected_status, have_deprecated, status_variables,
+};
 pub use path::{PathError, VariablePath};
-pub use sample::{Extent, Sample};
-pub use values::{Mode, ValueBudget, ValueChange, settle, without_hint};
+pub use sample::{SampleExtent, SampleValues};
+pub use values::{SettleMode, ValueBudget, ValueChange, settle, without_hint};

@@ -1,64 +1,64 @@
-//! Paths into the values of variables, as `valueFrom.variable` of a patch has them (TV-01, TV-02).
+//! Paths into the values of variables, as in `valueFrom.variable` of a patch (TV-01, TV-02).
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// A path into the variables: the name of one, and what to select of its value.
+/// A path into variables: the name of a variable, and the steps into its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariablePath {
     name: Box<str>,
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
-/// One selection.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
-    /// A member of an object; a number is also a position in a list.
+enum PathStep {
+    /// A member of an object; a number may also be a list position.
     Member(Box<str>),
-    /// A position in a list.
+    /// A list position.
     Index(usize),
 }
 
-/// Why a path leads nowhere.
+/// Reasons why a path has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// The text is no path.
+    /// The text is not a path.
     #[error("{path:?} is not a variable path: {problem}")]
     NoPath { path: String, problem: &'static str },
-    /// There is no such variable, or no such member of its value.
+    /// The variable or a member of its value does not exist.
     #[error("{0} was not found")]
     NotFound(String),
-    /// A position of something that has none.
+    /// A position in a value that is not a list.
     #[error("{path} is not a list, so it has no element {index}")]
     NoList { path: String, index: usize },
-    /// A position behind the last.
+    /// A position beyond the end.
     #[error("{path} has {length} elements, and no element {index}")]
     OutOfRange { path: String, index: usize, length: usize },
 }
 
 impl PathError {
-    /// Whether the path is in order and merely nothing is there, as when an optional variable is not set.
+    /// Whether the path is valid and the value is only absent, as for an unset optional variable.
     pub fn is_not_found(&self) -> bool {
         matches!(self, PathError::NotFound(_))
     }
 }
 
 impl VariablePath {
-    /// Reads a path: segments separated by `.`, each a name or `name[index]`; the first names the variable (TV-01).
+    /// Parses a path: segments separated by `.`, each a name or `name[index]`; the first is the variable (TV-01).
     ///
     /// # Errors
-    /// When brackets are not balanced, or what is in them is no position.
+    /// When brackets are unbalanced, or contain no position.
     pub fn parse(path: &str) -> Result<Self, PathError> {
         let mut segments = path.split('.');
         let first = segments.next().unwrap_or_default();
         let fault = |problem| PathError::NoPath { path: path.to_owned(), problem };
         let (name, index) = segment(first).map_err(fault)?;
-        let mut steps: Vec<Step> = index.map(Step::Index).into_iter().collect();
+        let mut steps: Vec<PathStep> = index.map(PathStep::Index).into_iter().collect();
         for text in segments {
             let (name, index) = segment(text).map_err(fault)?;
-            steps.push(Step::Member(name.into()));
-            steps.extend(index.map(Step::Index));
+            steps.push(PathStep::Member(name.into()));
+            steps.extend(index.map(PathStep::Index));
         }
         Ok(VariablePath { name: name.into(), steps })
     }
@@ -68,33 +68,33 @@ impl VariablePath {
         &self.name
     }
 
-    /// The names of the members that the path selects one after the other, without positions.
+    /// The names of the selected members in order, without positions.
     pub fn members(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Member(name) => Some(&**name),
-            Step::Index(_) => None,
+            PathStep::Member(name) => Some(&**name),
+            PathStep::Index(_) => None,
         })
     }
 
-    /// What the path leads to (TV-01).
+    /// The value at the path (TV-01).
     ///
     /// # Errors
-    /// When it leads nowhere (TV-02).
+    /// When there is no value (TV-02).
     pub fn resolve<'v>(&self, variables: &'v Map<String, Value>) -> Result<&'v Value, PathError> {
         let mut here = variables.get(&*self.name).ok_or_else(|| PathError::NotFound(self.until(0)))?;
         for (position, step) in self.steps.iter().enumerate() {
             here = match (step, here) {
-                (Step::Member(name), Value::Object(members)) => members.get(&**name),
-                (Step::Member(name), Value::Array(elements)) => {
+                (PathStep::Member(name), Value::Object(members)) => members.get(&**name),
+                (PathStep::Member(name), Value::Array(elements)) => {
                     decimal(name).and_then(|position| elements.get(position))
                 }
-                (Step::Member(_), _) => None,
-                (Step::Index(index), Value::Array(elements)) => {
+                (PathStep::Member(_), _) => None,
+                (PathStep::Index(index), Value::Array(elements)) => {
                     let (index, length) = (*index, elements.len());
                     let beyond = || PathError::OutOfRange { path: self.until(position), index, length };
                     Some(elements.get(index).ok_or_else(beyond)?)
                 }
-                (Step::Index(index), _) => {
+                (PathStep::Index(index), _) => {
                     return Err(PathError::NoList { path: self.until(position), index: *index });
                 }
             }
@@ -106,8 +106,8 @@ impl VariablePath {
     /// The path up to a step.
     fn until(&self, steps: usize) -> String {
         let shown = self.steps.iter().take(steps).map(|step| match step {
-            Step::Member(name) => format!(".{name}"),
-            Step::Index(index) => format!("[{index}]"),
+            PathStep::Member(name) => format!(".{name}"),
+            PathStep::Index(index) => format!("[{index}]"),
         });
         std::iter::once(self.name.to_string()).chain(shown).collect()
     }
@@ -119,7 +119,7 @@ impl fmt::Display for VariablePath {
     }
 }
 
-/// A name, and the position behind it.
+/// A name and its optional position.
 fn segment(text: &str) -> Result<(&str, Option<usize>), &'static str> {
     let Some((name, rest)) = text.split_once('[') else {
         return if text.contains(']') { Err("\"]\" has no matching \"[\"") } else { Ok((text, None)) };
@@ -137,7 +137,7 @@ fn segment(text: &str) -> Result<(&str, Option<usize>), &'static str> {
     if name.is_empty() { Err("a bracket needs a name before it") } else { Ok((name, Some(index))) }
 }
 
-/// A number of nothing but digits.
+/// A number consisting of digits only.
 fn decimal(text: &str) -> Option<usize> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

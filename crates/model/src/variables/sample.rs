@@ -1,44 +1,44 @@
-//! Values for the variables of a class without a Cluster.
+//! Sample values for the variables of a class, without a Cluster.
 
 use serde_json::Value;
 
-use super::Variables;
+use super::CompiledVariables;
 use crate::hub::StatusVariable;
 use schema::openapi::{Breadth, NoSample};
 
-/// Which variables get a value. Those with a default get it from their class.
+/// The variables that get a sample value. Variables with a default get it from their class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum SampleExtent {
     Required,
     All,
     /// All, with all properties of objects.
     Whole,
 }
 
-impl Extent {
-    /// From the least to the most.
-    pub const EACH: [Extent; 3] = [Extent::Required, Extent::All, Extent::Whole];
+impl SampleExtent {
+    /// All extents, smallest first.
+    pub const EACH: [SampleExtent; 3] = [SampleExtent::Required, SampleExtent::All, SampleExtent::Whole];
 
     fn breadth(self) -> Breadth {
-        if self == Extent::Whole { Breadth::Whole } else { Breadth::Least }
+        if self == SampleExtent::Whole { Breadth::Whole } else { Breadth::Least }
     }
 }
 
-/// Small values that are valid, and the required variables for which none was found.
+/// Small valid values, and the required variables for which none was found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct SampleValues {
     pub values: Vec<(String, Value)>,
     pub missing: Vec<(String, NoSample)>,
 }
 
-impl Sample {
-    /// Of variables and what they were compiled of.
-    pub fn of(definitions: &[StatusVariable], variables: &Variables, extent: Extent) -> Self {
-        let mut sample = Sample::default();
+impl SampleValues {
+    /// Generates values for variables, given their definitions.
+    pub fn generate(definitions: &[StatusVariable], variables: &CompiledVariables, extent: SampleExtent) -> Self {
+        let mut sample = SampleValues::default();
         for StatusVariable { name, definitions, .. } in definitions {
             let (Some(definition), Some(variable)) = (definitions.first(), variables.get(name)) else { continue };
             let Ok(schema) = &variable.schema else { continue };
-            if variable.has_default || (extent == Extent::Required && !variable.required) {
+            if variable.has_default || (extent == SampleExtent::Required && !variable.required) {
                 continue;
             }
             match schema.sample(&definition.schema.open_api_v3_schema, extent.breadth()) {
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::hub::ClusterClass;
-    use schema::openapi::Allowance;
+    use schema::openapi::SchemaAllowance;
 
     #[test]
     fn variables_without_a_default_get_a_value() {
@@ -71,14 +71,14 @@ mod tests {
         ]}}))
         .unwrap();
         let definitions = &class.status.variables;
-        let compiled = Variables::compile(definitions, &mut Allowance::unlimited()).unwrap();
+        let compiled = CompiledVariables::compile(definitions, &mut SchemaAllowance::unlimited()).unwrap();
         let names = |extent| {
-            let Sample { values, missing } = Sample::of(definitions, &compiled, extent);
+            let SampleValues { values, missing } = SampleValues::generate(definitions, &compiled, extent);
             (values, missing.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
         };
         let required = vec![("a".to_owned(), json!("a"))];
-        assert_eq!(names(Extent::Required), (required.clone(), vec!["d".to_owned()]));
+        assert_eq!(names(SampleExtent::Required), (required.clone(), vec!["d".to_owned()]));
         let all = [required, vec![("b".to_owned(), json!(2))]].concat();
-        assert_eq!(names(Extent::All), (all, vec!["d".to_owned()]));
+        assert_eq!(names(SampleExtent::All), (all, vec!["d".to_owned()]));
     }
 }

@@ -1,71 +1,71 @@
-//! A list of variable values: defaults, then checks.
+//! Defaulting and validation of lists of variable values.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::definitions::Addition;
-use super::{Variable, Variables};
+use super::definitions::DefaultValue;
+use super::{CompiledVariable, CompiledVariables};
 use crate::hub::VariableValue;
 use golang::json;
 use schema::budget::{Exceeded, Stop};
 use schema::field::{Findings, Path, closest, enumerated, shortened};
-use schema::openapi::{CelCost, Effort, FastAnswer, Growth, SENSITIVE, Schema, Violation};
+use schema::openapi::{CelCost, DefaultsBudget, FastVerdict, SENSITIVE, Schema, ValidationEffort, Violation};
 
-/// Whether variables that a list lacks are added to it.
+/// Whether missing variables are added to a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The list of the whole Cluster: variables with a default are added, required ones must be there.
+pub enum SettleMode {
+    /// The list of the Cluster: variables with a default are added, required ones must be present.
     Create,
-    /// Overrides of a part: existing values are completed, nothing else (VAR-D-009).
+    /// Overrides of a part: only existing values are completed (VAR-D-009).
     ExistingOnly,
 }
 
-/// What all values of one object may take together (DEC-44).
+/// Budget for all values of one object (DEC-44).
 #[derive(Debug)]
 pub struct ValueBudget {
-    /// The CEL cost of all values; with none only each value has a budget (CEL-026).
+    /// CEL cost of all values; `None` limits each value only (CEL-026).
     cost: Option<CelCost>,
-    growth: Growth,
-    /// What it may take to hold all values against their schemas.
-    effort: Effort,
+    growth: DefaultsBudget,
+    /// Validation effort of all values.
+    effort: ValidationEffort,
     stop: Stop,
     exceeded: Option<Exceeded>,
 }
 
 impl ValueBudget {
-    /// The budget of one object.
+    /// The full budget of one object.
     pub fn new(stop: &Stop) -> Self {
         let cost =
-            CelCost::of_object("CEL cost units for all variable values, which is Kubernetes' budget for an object");
-        let (growth, effort) = (Growth::of_values(), Effort::of_object(stop));
+            CelCost::for_object("CEL cost units for all variable values, which is Kubernetes' budget for an object");
+        let (growth, effort) = (DefaultsBudget::for_values(), ValidationEffort::for_object(stop));
         ValueBudget { cost: Some(cost), growth, effort, stop: stop.clone(), exceeded: None }
     }
 
-    /// A budget for each value, and none for their sum: what an object may go on taking that took it before.
-    pub fn of_each_value(stop: &Stop) -> Self {
-        ValueBudget { cost: None, effort: Effort::unlimited(stop), ..ValueBudget::new(stop) }
+    /// A budget per value without a limit on the sum, for updates of objects that exceeded it before.
+    pub fn per_value(stop: &Stop) -> Self {
+        ValueBudget { cost: None, effort: ValidationEffort::unlimited(stop), ..ValueBudget::new(stop) }
     }
 
-    /// Whether the checks and the CEL rules of all values cost more than the budget.
+    /// Whether checks and CEL rules of all values exceeded the budget.
     pub fn is_over(&self) -> bool {
         self.exceeded.is_some()
     }
 
-    /// Which part of the budget was exceeded first.
+    /// The part of the budget that was exceeded first.
     pub fn exceeded(&self) -> Option<Exceeded> {
         self.exceeded
     }
 
-    /// What is wrong with a value, rules aside.
+    /// Schema violations of a value, without CEL rules.
     fn violations(&mut self, schema: &Schema, value: &Value) -> Vec<Violation> {
         let violations = schema.violations_within(value, &self.effort);
         self.exceeded = self.exceeded.or(self.effort.exceeded());
         violations
     }
 
-    /// Rules that a value breaks.
+    /// CEL rules that a value violates.
     fn rule_violations(&mut self, schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<Violation> {
         let Some(cost) = &mut self.cost else { return schema.rule_violations_until(value, old, &self.stop) };
         let (violations, outcome) = schema.rule_violations_at_cost(value, old, cost, &self.stop);
@@ -74,17 +74,17 @@ impl ValueBudget {
     }
 }
 
-/// What defaulting does to a list.
+/// A change that defaulting makes to a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueChange {
-    /// The value at this position becomes another.
+    /// The value at this position is replaced.
     Replace { position: usize, value: Value, is_secret: bool },
-    /// A variable is added at the end (VAR-D-003, VAR-D-005).
+    /// A variable is appended (VAR-D-003, VAR-D-005).
     Append { name: String, value: Value, is_secret: bool },
 }
 
 impl ValueChange {
-    /// The value that is written.
+    /// The new value.
     #[must_use]
     pub fn into_value(self) -> Value {
         match self {
@@ -92,7 +92,7 @@ impl ValueChange {
         }
     }
 
-    /// The same as it is printed, if it holds a password (DEC-34).
+    /// The change for display, without passwords (DEC-34).
     #[must_use]
     pub fn shown(&self) -> Option<ValueChange> {
         let (is_secret, value) = (false, Value::from(SENSITIVE));
@@ -108,36 +108,44 @@ impl ValueChange {
     }
 }
 
-/// A value that needs a closer look, with its definition.
-struct Entry<'a> {
+/// A value that needs the full check, with its definition.
+struct ListedValue<'a> {
     position: usize,
     written: &'a VariableValue,
     schema: &'a Schema,
     value: Value,
-    /// Whether the fast check accepted the value with its defaults, so that only rules have to be run on it.
+    /// Whether the fast check accepted the value with defaults, so that only rules remain.
     is_good: bool,
-    /// Whether defaults made the value what it is.
+    /// Whether defaults changed the value.
     is_completed: bool,
 }
 
-/// A variable that is added, with its definition.
-struct Added<'a> {
-    variable: &'a Variable,
+/// A value with defaults filled in, to be validated.
+struct CompletedValue<'a> {
+    name: &'a str,
+    value: &'a Value,
     schema: &'a Schema,
-    addition: &'a Addition,
+    /// Whether the fast check accepted the value, so that only rules remain.
+    is_good: bool,
 }
 
-/// Defaults and checks one list that stands at `path`, and says what changes. With any error the list stays as it is.
-/// Transition rules compare with `old`, the values of this list as they are stored (CL-D-008); without any they do not run.
+/// An added variable, with its definition.
+struct Added<'a> {
+    variable: &'a CompiledVariable,
+    schema: &'a Schema,
+    addition: &'a DefaultValue,
+}
+
+/// Defaults and validates the list at `path`, and returns its changes. With any error the list stays unchanged.
+/// Transition rules compare with `old`, the stored values of this list (CL-D-008); without it they do not run.
 ///
-/// What is wrong for both is reported once (VAR-V-005). Admission and the computation of a rollout share this function
-/// (BP-04 to BP-06).
+/// Errors of both steps are reported once (VAR-V-005). Admission and rollouts share this function (BP-04 to BP-06).
 pub fn settle(
     values: &[VariableValue],
     old: &[VariableValue],
     path: &Path,
-    variables: &Variables,
-    mode: Mode,
+    variables: &CompiledVariables,
+    mode: SettleMode,
     budget: &mut ValueBudget,
     found: &mut Findings,
 ) -> Vec<ValueChange> {
@@ -148,10 +156,10 @@ pub fn settle(
     }
     let mut entries = entries(values, path, variables, budget, found);
     let mut added = match mode {
-        Mode::Create => missing_with_default(&given, path, variables, budget, found),
-        Mode::ExistingOnly => Vec::new(),
+        SettleMode::Create => missing_with_default(&given, path, variables, budget, found),
+        SettleMode::ExistingOnly => Vec::new(),
     };
-    // VAR-D-004: with an error the list is as it was written, and is checked like that.
+    // VAR-D-004: with an error the original list is validated.
     if found.error_count() > before {
         added.clear();
         for entry in &mut entries {
@@ -159,14 +167,17 @@ pub fn settle(
             entry.is_good &= !entry.is_completed;
         }
     }
-    if mode == Mode::Create {
+    if mode == SettleMode::Create {
         required_are_set(&given, &added, path, variables, found);
     }
-    for Entry { written, schema, value, is_good, .. } in &entries {
-        check(&written.name, value, *is_good, old, schema, path, budget, found);
+    for ListedValue { written, schema, value, is_good, .. } in &entries {
+        let completed = CompletedValue { name: &written.name, value, schema, is_good: *is_good };
+        check(&completed, old, path, budget, found);
     }
     for Added { variable, schema, addition } in &added {
-        check(&variable.name, &addition.value, addition.is_good, old, schema, path, budget, found);
+        let is_good = addition.is_good;
+        let completed = CompletedValue { name: &variable.name, value: &addition.value, schema, is_good };
+        check(&completed, old, path, budget, found);
     }
     if found.error_count() > before {
         return Vec::new();
@@ -185,31 +196,34 @@ pub fn settle(
     replaced.chain(appended).collect()
 }
 
-/// The values that the fast check does not accept, and those that have rules, after their defaults.
+/// The values that the fast check rejects, and those with rules, with defaults filled in.
 fn entries<'a>(
     values: &'a [VariableValue],
     path: &Path,
-    variables: &'a Variables,
+    variables: &'a CompiledVariables,
     budget: &mut ValueBudget,
     found: &mut Findings,
-) -> Vec<Entry<'a>> {
+) -> Vec<ListedValue<'a>> {
     let mut entries = Vec::new();
-    // Made once: there may be many values without a definition.
+    // Built once: many values may lack a definition.
     let known = LazyCell::new(|| enumerated(variables.names()));
     for (position, written) in values.iter().enumerate() {
-        // The deadline is looked at as values are.
+        // The deadline is checked per value.
         if budget.stop.has_stopped() {
             break;
         }
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
-        let sight = sight_of(written, variable, &budget.effort);
-        if sight == FastAnswer::Whole && !variable.has_rules() {
+        let sight = fast_check(written, variable, &budget.effort);
+        if sight == FastVerdict::Whole && !variable.has_rules() {
             continue;
         }
         let Some(schema) = usable(variable, path, found) else { continue };
         let Some(mut value) = read(written, schema, path, found) else { continue };
-        let completed =
-            if sight == FastAnswer::Whole { Ok(false) } else { schema.complete_within(&mut value, &mut budget.growth) };
+        let completed = if sight == FastVerdict::Whole {
+            Ok(false)
+        } else {
+            schema.complete_within(&mut value, &mut budget.growth)
+        };
         let is_completed = match completed {
             Ok(is_completed) => is_completed,
             Err(exceeded) => {
@@ -217,17 +231,17 @@ fn entries<'a>(
                 continue;
             }
         };
-        let is_good = sight != FastAnswer::Unclear;
-        entries.push(Entry { position, written, schema, value, is_good, is_completed });
+        let is_good = sight != FastVerdict::Unclear;
+        entries.push(ListedValue { position, written, schema, value, is_good, is_completed });
     }
     entries
 }
 
-/// The names of a list; `None` when one occurs twice (VAR-V-001, VAR-D-001).
+/// The names of a list; `None` if one is repeated (VAR-V-001, VAR-D-001).
 fn unique_names<'a>(
     values: &'a [VariableValue],
     path: &Path,
-    variables: &Variables,
+    variables: &CompiledVariables,
     found: &mut Findings,
 ) -> Option<BTreeSet<&'a str>> {
     let mut names = BTreeSet::new();
@@ -235,7 +249,7 @@ fn unique_names<'a>(
     for value in values {
         if !names.insert(&*value.name) {
             found.run("VAR-V-001", |found| {
-                // Without a definition it may be anything, a password under a misspelled name included.
+                // Without a definition it may be anything, including a password under a misspelled name.
                 let schema = variables.get(&value.name).and_then(|variable| variable.schema.as_ref().ok());
                 let shown = schema.map_or_else(|| "(not shown)".to_owned(), |schema| shown(schema, || raw(value)));
                 found.invalid(path.key(&value.name), shown, "another value of this list has the same name");
@@ -246,8 +260,8 @@ fn unique_names<'a>(
     are_unique.then_some(names)
 }
 
-/// Every variable of the class has one meaning, used or not (VAR-V-002, VAR-D-002).
-fn definitions_are_settled(variables: &Variables, path: &Path, found: &mut Findings) -> bool {
+/// Every variable of the class has a unique definition, whether or not it is used (VAR-V-002, VAR-D-002).
+fn definitions_are_settled(variables: &CompiledVariables, path: &Path, found: &mut Findings) -> bool {
     let unsettled = variables.unsettled();
     if !unsettled.is_empty() {
         found.run("VAR-V-002", |found| {
@@ -259,14 +273,14 @@ fn definitions_are_settled(variables: &Variables, path: &Path, found: &mut Findi
     unsettled.is_empty()
 }
 
-/// A value has a definition (VAR-V-004, VAR-D-004), unless the definitions at hand are not all there are.
+/// A value has a definition (VAR-V-004, VAR-D-004), unless the known definitions are incomplete.
 fn defined<'a>(
     value: &VariableValue,
-    variables: &'a Variables,
+    variables: &'a CompiledVariables,
     known: &LazyCell<String, impl FnOnce() -> String>,
     path: &Path,
     found: &mut Findings,
-) -> Option<&'a Variable> {
+) -> Option<&'a CompiledVariable> {
     let variable = variables.get(&value.name);
     if variable.is_none() && !variables.are_some_of_many() {
         found.run("VAR-V-004", |found| {
@@ -285,14 +299,14 @@ fn defined<'a>(
     variable
 }
 
-/// The fast check of a value, without its rules.
-fn sight_of(value: &VariableValue, variable: &Variable, effort: &Effort) -> FastAnswer {
-    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return FastAnswer::Unclear };
+/// The fast check of a value, without rules.
+fn fast_check(value: &VariableValue, variable: &CompiledVariable, effort: &ValidationEffort) -> FastVerdict {
+    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return FastVerdict::Unclear };
     schema.fast_check(raw.get(), effort)
 }
 
-/// The schema of a variable can be used (VAR-V-010, VAR-D-008).
-fn usable<'a>(variable: &'a Variable, path: &Path, found: &mut Findings) -> Option<&'a Schema> {
+/// The schema of a variable is usable (VAR-V-010, VAR-D-008).
+fn usable<'a>(variable: &'a CompiledVariable, path: &Path, found: &mut Findings) -> Option<&'a Schema> {
     match &variable.schema {
         Ok(schema) => Some(schema),
         Err(reason) => {
@@ -307,7 +321,7 @@ fn usable<'a>(variable: &'a Variable, path: &Path, found: &mut Findings) -> Opti
     }
 }
 
-/// A value can be read (VAR-V-010, VAR-D-008); an absent one is null.
+/// Parses a value (VAR-V-010, VAR-D-008); an absent one is null.
 fn read(value: &VariableValue, schema: &Schema, path: &Path, found: &mut Findings) -> Option<Value> {
     match written_value(value) {
         Ok(read) => Some(read),
@@ -321,18 +335,18 @@ fn read(value: &VariableValue, schema: &Schema, path: &Path, found: &mut Finding
     }
 }
 
-/// The value as it is judged; numbers without a fraction are integers (VAR-D-007).
+/// The value to be validated; numbers without a fraction are integers (VAR-D-007).
 fn written_value(value: &VariableValue) -> Result<Value, serde_json::Error> {
     let mut read = value.value.as_ref().map_or(Ok(Value::Null), |raw| json::value(raw.get()))?;
     json::with_integers(&mut read);
     Ok(read)
 }
 
-/// Variables with a root default that the list lacks, in the order of the status (VAR-D-005).
+/// Missing variables with a root default, in the order of the status (VAR-D-005).
 fn missing_with_default<'a>(
     given: &BTreeSet<&str>,
     path: &Path,
-    variables: &'a Variables,
+    variables: &'a CompiledVariables,
     budget: &mut ValueBudget,
     found: &mut Findings,
 ) -> Vec<Added<'a>> {
@@ -349,7 +363,7 @@ fn missing_with_default<'a>(
     added.collect()
 }
 
-/// Defaults do not make values larger than an object may be (DEC-44).
+/// Defaults do not exceed the size limit of an object (DEC-44).
 fn defaults_are_too_large(name: &str, exceeded: Exceeded, path: &Path, found: &mut Findings) {
     found.run("DEC-44", |found| {
         let detail = format!("with its defaults it {exceeded}; make lists in the value shorter");
@@ -357,19 +371,19 @@ fn defaults_are_too_large(name: &str, exceeded: Exceeded, path: &Path, found: &m
     });
 }
 
-/// Required variables are there (VAR-V-003); what their value is does not matter here, and a default will do (VAR-S-033).
+/// Required variables are set (VAR-V-003), with any value, or have a default (VAR-S-033).
 fn required_are_set(
     given: &BTreeSet<&str>,
     added: &[Added<'_>],
     path: &Path,
-    variables: &Variables,
+    variables: &CompiledVariables,
     found: &mut Findings,
 ) {
     let added: BTreeSet<&str> = added.iter().map(|added| &*added.variable.name).collect();
     let is_set = |name: &str| given.contains(name) || added.contains(name);
     for variable in variables.iter().filter(|variable| variable.required && !is_set(&variable.name)) {
         found.run("VAR-V-003", |found| {
-            // A default would have filled it in, had the list no other errors (VAR-D-004).
+            // A default would be filled in if the list had no other errors (VAR-D-004).
             let default = if variable.has_default { "; its default waits for a list without errors" } else { "" };
             let detail = format!("set the variable {:?}, which the ClusterClass requires{default}", variable.name);
             found.required(path.clone(), detail);
@@ -377,19 +391,16 @@ fn required_are_set(
     }
 }
 
-/// A value fits its schema, and has no field that the schema does not know, none of which is pruned (VAR-V-020 to VAR-V-031).
-/// Only then are its CEL rules run (CEL-020 to CEL-026). Of a value that is known to be good so far, only they are.
-#[allow(clippy::too_many_arguments, reason = "a value, what it is judged by, and where the outcome goes")]
+/// A value satisfies its schema and has no unknown fields, which are not pruned (VAR-V-020 to VAR-V-031). Only then are
+/// its CEL rules evaluated (CEL-020 to CEL-026). For a value that the fast check accepted, only rules are evaluated.
 fn check(
-    name: &str,
-    value: &Value,
-    is_good: bool,
+    completed: &CompletedValue<'_>,
     old: &[VariableValue],
-    schema: &Schema,
     path: &Path,
     budget: &mut ValueBudget,
     found: &mut Findings,
 ) {
+    let &CompletedValue { name, value, schema, is_good } = completed;
     let mut violations = if is_good || budget.is_over() { Vec::new() } else { budget.violations(schema, value) };
     let unknown = if violations.is_empty() && !is_good { schema.unknown_fields(value) } else { Vec::new() };
     if violations.is_empty() && unknown.is_empty() && schema.has_rules() && !budget.is_over() {
@@ -406,7 +417,7 @@ fn check(
         return;
     }
     let path = path.key(name);
-    // Made once: there may be many errors about one large value.
+    // Rendered once: one large value may have many errors.
     let shown = shown(schema, || shortened(&value.to_string()).into_owned());
     for violation in violations {
         let path = path.child("value").place(&violation.place);
@@ -421,15 +432,15 @@ fn check(
     }
 }
 
-/// What stands before a hint in the detail of an error.
+/// Prefix of a hint in the detail of an error.
 const CLOSEST: &str = "; the closest that are known: ";
 
-/// The detail of an error without its hint, which depends on more than what is wrong.
+/// The detail of an error without its hint, which may vary for the same error.
 pub fn without_hint(detail: &str) -> &str {
     detail.split_once(CLOSEST).map_or(detail, |(detail, _)| detail)
 }
 
-/// A value as errors show it, unless it is or holds a secret (DEC-34).
+/// A value in an error, unless it is or contains a secret (DEC-34).
 fn shown(schema: &Schema, value: impl FnOnce() -> String) -> String {
     if schema.has_secrets() { SENSITIVE.to_owned() } else { value() }
 }

@@ -1,22 +1,22 @@
 //! The ConversionReview envelope, `apiextensions.k8s.io/v1`.
 //!
-//! An object stays text until it is converted: a review may have many objects, and as JSON values they take a multiple of the
-//! memory of their text.
+//! Objects stay text until they are converted: a review may contain many objects, and JSON values take several times
+//! the memory of their text.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The only version of ConversionReview that is understood.
+/// The only supported version of ConversionReview.
 pub const API_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The kind of the envelope.
 pub const KIND: &str = "ConversionReview";
 
-/// Where objects are sent to be converted.
+/// URL path of the conversion webhook.
 pub const PATH: &str = "/convert";
 
-/// What the API server asks.
+/// The request of the API server.
 #[derive(Debug, Deserialize)]
 pub struct ConversionRequest<'a> {
     #[serde(borrow)]
@@ -27,7 +27,7 @@ pub struct ConversionRequest<'a> {
     pub objects: Vec<&'a RawValue>,
 }
 
-/// The answer, complete with its envelope.
+/// The response with its envelope.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversionAnswer<'a> {
@@ -41,24 +41,24 @@ pub struct ConversionAnswer<'a> {
 struct ConversionResponse<'a> {
     uid: &'a str,
     converted_objects: Vec<Box<RawValue>>,
-    result: ConversionResult,
+    result: ReviewResult,
 }
 
 #[derive(Debug, Serialize)]
-struct ConversionResult {
+struct ReviewResult {
     status: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
 }
 
 impl<'a> ConversionAnswer<'a> {
-    /// All objects in the order in which they came, or why there are none.
+    /// All objects in order, or the reason of a failure.
     pub fn new(uid: &'a str, outcome: Result<Vec<Box<RawValue>>, String>) -> Self {
         let (converted_objects, status, message) = match outcome {
             Ok(objects) => (objects, "Success", String::new()),
             Err(message) => (Vec::new(), "Failure", message),
         };
-        let response = ConversionResponse { uid, converted_objects, result: ConversionResult { status, message } };
+        let response = ConversionResponse { uid, converted_objects, result: ReviewResult { status, message } };
         ConversionAnswer { api_version: API_VERSION, kind: KIND, response }
     }
 }

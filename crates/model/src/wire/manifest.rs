@@ -1,13 +1,13 @@
-//! Objects in files.
+//! Objects in manifest files.
 
 use serde_json::{Value, json};
 
-use super::Version;
+use super::WireVersion;
 use crate::hub::{Kind, Object, ObjectKey, group_of};
-use golang::yaml::Document;
+use golang::yaml::YamlDocument;
 use schema::field::closest;
 
-/// An object as a file has it.
+/// An object of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     pub line: usize,
@@ -17,7 +17,7 @@ pub struct Manifest {
     pub value: Value,
 }
 
-/// Why a document is not an object.
+/// Reason why a document is not an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:1: {reason}")]
 pub struct ManifestError {
@@ -25,17 +25,17 @@ pub struct ManifestError {
     pub reason: &'static str,
 }
 
-/// The namespace of an object whose file names none.
+/// The default namespace of an object.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Kinds of the core group that are in no namespace.
+/// Cluster-scoped kinds of the core group.
 const CLUSTER_SCOPED: [&str; 3] = ["Namespace", "Node", "PersistentVolume"];
 
 /// The objects of a document: itself, or the items of a List.
 ///
 /// # Errors
-/// When the document is no Kubernetes object.
-pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
+/// When the document is not a Kubernetes object.
+pub fn objects(document: YamlDocument) -> Result<Vec<Manifest>, ManifestError> {
     let line = document.line;
     let failure = |reason| ManifestError { line, reason };
     let mut value = document.value;
@@ -50,7 +50,7 @@ pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
     if kind.ends_with("List")
         && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
     {
-        let items = items.into_iter().map(|value| objects(Document { line, value, repeated: Vec::new() }));
+        let items = items.into_iter().map(|value| objects(YamlDocument { line, value, repeated: Vec::new() }));
         return Ok(items.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
     let metadata = value.get("metadata").cloned().unwrap_or_default();
@@ -63,23 +63,24 @@ pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
 }
 
 impl Manifest {
-    /// The kind, if the admission rules know it; its version may still be unknown.
+    /// The kind, if the admission rules know it; its version may be unknown.
     pub fn admitted_kind(&self) -> Option<Kind> {
         let group = self.api_version.split_once('/').map(|(group, _)| group);
         (group == Some(crate::hub::GROUP)).then(|| Kind::from_name(&self.kind)).flatten()
     }
 
-    /// Group, kind and key: the same in all versions of an object.
+    /// Group, kind and key, equal in all versions of an object.
     pub fn identity(&self) -> (&str, &str, &ObjectKey) {
         (group_of(&self.api_version), &self.kind, &self.key)
     }
 
     /// The wire version of an object of our group.
-    pub fn version(&self) -> Option<Version> {
-        Version::from_api_version(&self.api_version)
+    pub fn version(&self) -> Option<WireVersion> {
+        WireVersion::from_api_version(&self.api_version)
     }
 
-    /// The kind of ours that this one is most likely a slip of, with its `apiVersion`: nothing else would be said of such an object.
+    /// The kind of ours that this one most likely misspells, with its `apiVersion`; such an object would not be checked
+    /// otherwise.
     pub fn meant(&self) -> Option<(Kind, String)> {
         if self.admitted_kind().is_some() {
             return None;
@@ -89,21 +90,21 @@ impl Manifest {
         let name = Kind::from_name(&self.kind).map(Kind::name);
         let name = name.or_else(|| closest(&self.kind, Kind::ALL.map(Kind::name))).filter(|_| is_ours)?;
         let written = format!("{}/{}", crate::hub::GROUP, version.to_ascii_lowercase());
-        let version = Version::from_api_version(&written).unwrap_or(Version::V1Beta2);
+        let version = WireVersion::from_api_version(&written).unwrap_or(WireVersion::V1Beta2);
         Some((Kind::from_name(name)?, format!("{}/{version}", crate::hub::GROUP)))
     }
 
-    /// Whether the file says in which namespace the object is.
+    /// Whether the file sets the namespace.
     pub fn names_its_namespace(&self) -> bool {
         self.value.pointer("/metadata/namespace").is_some_and(|namespace| namespace != "")
     }
 
-    /// The object as JSON, in its namespace.
+    /// The object as JSON, with its namespace.
     pub fn text(&self) -> String {
         self.in_its_namespace().to_string()
     }
 
-    /// The object in its namespace, if its kind is known to be in none as it is.
+    /// The object with its namespace, without one if its kind is known to be cluster-scoped.
     pub fn object(&self) -> Option<Object> {
         let is_in_none = self.api_version == "v1" && CLUSTER_SCOPED.contains(&&*self.kind);
         Object::try_from(if is_in_none { self.value.clone() } else { self.in_its_namespace() }).ok()
@@ -141,7 +142,7 @@ mod tests {
         let seen: Vec<_> = all.iter().map(|one| (one.admitted_kind(), one.version(), one.key.to_string())).collect();
         assert_eq!(
             seen,
-            [(Some(Kind::Cluster), Some(Version::V1Beta1), "default/a".into()), (None, None, "c/b".into())]
+            [(Some(Kind::Cluster), Some(WireVersion::V1Beta1), "default/a".into()), (None, None, "c/b".into())]
         );
         assert!(all[0].text().contains("\"namespace\":\"default\""));
     }

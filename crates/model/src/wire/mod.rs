@@ -1,12 +1,12 @@
-//! From the versions of the API, as they travel, to the hub.
+//! Decoding of API versions into the hub.
 //!
 //! ```text
 //! v1beta2 text ───────────────► hub
 //! v1beta1 text ─► edits (up) ─► hub        v1alpha4 has the shape of v1beta1 for our kinds
 //! ```
 //!
-//! Here are also the conversion between versions, which shares these edits ([`conversion`]), the envelopes of reviews ([`review`],
-//! [`conversion_review`]; see [conversion webhooks][versioning]), and files of manifests ([`manifest`]).
+//! Also here: the conversion between versions, which shares these edits ([`conversion`]), the envelopes of reviews
+//! ([`review`], [`conversion_review`]; see [conversion webhooks][versioning]), and manifest files ([`manifest`]).
 //!
 //! [versioning]: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion
 
@@ -23,75 +23,75 @@ use serde::de::DeserializeOwned;
 pub use references::{Reference, references};
 
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck};
-use golang::json::{self, Plain};
+use golang::json::{self, PlainValue};
 
-/// A version of the group `cluster.x-k8s.io` in which objects arrive.
+/// A wire version of the group `cluster.x-k8s.io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// In files and on the v1beta1 end points; the shape is that of v1beta1.
+pub enum WireVersion {
+    /// In files and at the v1beta1 endpoints; it has the schema of v1beta1.
     V1Alpha4,
     V1Beta1,
     V1Beta2,
 }
 
-/// What objects look like; v1alpha4 looks like v1beta1.
+/// The schema of an object; v1alpha4 has that of v1beta1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Deprecated, and looser.
+pub enum SchemaVersion {
+    /// Deprecated, with looser schemas.
     V1Beta1,
-    /// That of the hub and of storage.
+    /// The schema of the hub and of storage.
     V1Beta2,
 }
 
-impl Version {
+impl WireVersion {
     /// Every version.
-    pub const ALL: [Version; 3] = [Version::V1Alpha4, Version::V1Beta1, Version::V1Beta2];
+    pub const ALL: [WireVersion; 3] = [WireVersion::V1Alpha4, WireVersion::V1Beta1, WireVersion::V1Beta2];
 
     /// `v1beta2`.
     pub const fn name(self) -> &'static str {
         match self {
-            Version::V1Alpha4 => "v1alpha4",
-            Version::V1Beta1 => "v1beta1",
-            Version::V1Beta2 => "v1beta2",
+            WireVersion::V1Alpha4 => "v1alpha4",
+            WireVersion::V1Beta1 => "v1beta1",
+            WireVersion::V1Beta2 => "v1beta2",
         }
     }
 
-    /// What objects of this version look like.
-    pub const fn shape(self) -> Shape {
+    /// The schema of this version.
+    pub const fn schema_version(self) -> SchemaVersion {
         match self {
-            Version::V1Alpha4 | Version::V1Beta1 => Shape::V1Beta1,
-            Version::V1Beta2 => Shape::V1Beta2,
+            WireVersion::V1Alpha4 | WireVersion::V1Beta1 => SchemaVersion::V1Beta1,
+            WireVersion::V1Beta2 => SchemaVersion::V1Beta2,
         }
     }
 
-    /// The version called `name`.
-    pub fn from_name(name: &str) -> Option<Version> {
-        Version::ALL.into_iter().find(|version| version.name() == name)
+    /// The version `name`.
+    pub fn from_name(name: &str) -> Option<WireVersion> {
+        WireVersion::ALL.into_iter().find(|version| version.name() == name)
     }
 
     /// The version of an `apiVersion` of our group.
-    pub fn from_api_version(api_version: &str) -> Option<Version> {
+    pub fn from_api_version(api_version: &str) -> Option<WireVersion> {
         let (group, version) = api_version.split_once('/')?;
-        (group == GROUP).then(|| Version::from_name(version)).flatten()
+        (group == GROUP).then(|| WireVersion::from_name(version)).flatten()
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for WireVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// A kind of the hub that can be read from every wire version.
+/// A hub kind that can be decoded from every wire version.
 pub trait Decode: DeserializeOwned {
-    /// The kind in whose shape it is read.
+    /// The kind whose schema it has.
     const KIND: Kind;
 
-    /// Reads an object (ADM-003).
+    /// Decodes an object (ADM-003).
     ///
     /// # Errors
-    /// The decoder's words, with the path of the offending field. Paths are those of v1beta2.
-    fn decode(version: Version, text: &str) -> Result<Self, String> {
+    /// The decoder's message with the path of the invalid field. Paths are those of v1beta2.
+    fn decode(version: WireVersion, text: &str) -> Result<Self, String> {
         read(version, text, Self::KIND).map_err(without_values)
     }
 }
@@ -109,7 +109,7 @@ impl Decode for Machine {
 }
 
 impl Decode for MachineGroup {
-    // A MachineSet has nothing that a MachineDeployment has not.
+    // The fields of a MachineSet are a subset of those of a MachineDeployment.
     const KIND: Kind = Kind::MachineDeployment;
 }
 
@@ -117,18 +117,17 @@ impl Decode for MachineHealthCheck {
     const KIND: Kind = Kind::MachineHealthCheck;
 }
 
-/// An object of the shape of v1beta1 as JSON of the shape of the hub; nothing for an object that cannot be converted, or that has the
-/// shape of the hub already.
-pub fn as_hub_json(version: Version, text: &str, kind: Kind) -> Option<serde_json::Value> {
-    if version.shape() == Shape::V1Beta2 {
+/// A v1beta1 object as JSON with the schema of the hub; `None` if it cannot be converted, or has that schema already.
+pub fn as_hub_json(version: WireVersion, text: &str, kind: Kind) -> Option<serde_json::Value> {
+    if version.schema_version() == SchemaVersion::V1Beta2 {
         return None;
     }
-    let Plain(mut value) = json::decode(text).ok()?;
+    let PlainValue(mut value) = json::decode(text).ok()?;
     conversion::to_hub(kind, &mut value).ok()?;
     Some(value)
 }
 
-/// The error without a text of a variable, which may be a password in the wrong place (DEC-34).
+/// The error without texts of variables, which may be misplaced passwords (DEC-34).
 fn without_values(error: String) -> String {
     let (Some(path), Some(begin)) = (error.split(':').next(), error.find("string \"")) else { return error };
     let end = error.rfind("\", expected").filter(|end| begin < *end && path.contains("variables"));
@@ -138,11 +137,11 @@ fn without_values(error: String) -> String {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(version: Version, text: &str, kind: Kind) -> Result<T, String> {
-    if version.shape() == Shape::V1Beta2 {
+fn read<T: serde::de::DeserializeOwned>(version: WireVersion, text: &str, kind: Kind) -> Result<T, String> {
+    if version.schema_version() == SchemaVersion::V1Beta2 {
         return json::decode(text);
     }
-    let Plain(mut value) = json::decode(text)?;
+    let PlainValue(mut value) = json::decode(text)?;
     conversion::to_hub(kind, &mut value).map_err(|error| error.to_string())?;
     json::decode(&value.to_string())
 }
@@ -154,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// JSON made of the names that conversions look for, and of values that do not fit them.
+    /// JSON with the names that conversions look for, and values of other types.
     fn object() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -227,7 +226,7 @@ mod tests {
         #[test]
         fn no_object_makes_a_decoder_panic(spec in object(), status in object()) {
             let text = json!({"metadata": {"name": "x"}, "spec": spec, "status": status}).to_string();
-            for version in Version::ALL {
+            for version in WireVersion::ALL {
                 let _ = Cluster::decode(version, &text);
                 let _ = ClusterClass::decode(version, &text);
             }
@@ -235,7 +234,7 @@ mod tests {
 
         #[test]
         fn no_object_makes_a_conversion_panic(spec in object(), status in object(), metadata in object()) {
-            for (from, to) in [(Version::V1Beta1, Version::V1Beta2), (Version::V1Beta2, Version::V1Beta1)] {
+            for (from, to) in [(WireVersion::V1Beta1, WireVersion::V1Beta2), (WireVersion::V1Beta2, WireVersion::V1Beta1)] {
                 for kind in Kind::ALL {
                     let api_version = format!("{GROUP}/{from}");
                     let mut object =
@@ -253,7 +252,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_a_decoder_panic(text in "[\\[\\]{}\",:a-z0-9.e+-]{0,60}") {
-            for version in Version::ALL {
+            for version in WireVersion::ALL {
                 let _ = Cluster::decode(version, &text);
             }
             let _ = serde_json::from_str::<review::AdmissionReview<'_>>(&text);

@@ -1,45 +1,45 @@
-//! Namespaces of the template references of a v1beta1 ClusterClass, which the hub does not have.
+//! Namespaces of the template references of a v1beta1 ClusterClass, which the hub lacks.
 
 use serde_json::Value;
 
-use super::Version;
+use super::WireVersion;
 use golang::json;
 use schema::field::Path;
 
-/// A template reference of a v1beta1 ClusterClass as it was written.
+/// A template reference of a v1beta1 ClusterClass as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Where errors about the reference stand: `spec.infrastructure.ref` (TRF).
+    /// Path of errors about the reference: `spec.infrastructure.ref` (TRF).
     pub path: Path,
-    /// Where it stands in the object, as a JSON pointer.
+    /// JSON pointer to it in the object.
     pub pointer: String,
-    /// Its namespace; `None` when it is absent, null or empty.
+    /// Its namespace; `None` if absent, null or empty.
     pub namespace: Option<String>,
 }
 
-/// The template references of a ClusterClass, in the order of CC-V-002; none for a version whose references have no
-/// namespace. Only references that are objects are listed.
-pub fn references(version: Version, text: &str) -> Vec<Reference> {
-    if version == Version::V1Beta2 {
+/// The template references of a ClusterClass, in the order of CC-V-002; empty for versions whose references have no
+/// namespace. Only objects are listed.
+pub fn references(version: WireVersion, text: &str) -> Vec<Reference> {
+    if version == WireVersion::V1Beta2 {
         return Vec::new();
     }
     let Ok(object) = json::value(text) else { return Vec::new() };
     holders(&object).into_iter().filter_map(|(path, pointer)| reference(&object, path, &pointer)).collect()
 }
 
-/// The objects that may have a `ref`: the error path and the JSON pointer of each.
+/// Error path and JSON pointer of each object that may have a `ref`.
 fn holders(object: &Value) -> Vec<(Path, String)> {
     let fixed = [
         ("spec.infrastructure", "/spec/infrastructure"),
         ("spec.controlPlane", "/spec/controlPlane"),
         ("spec.controlPlane.machineInfrastructure", "/spec/controlPlane/machineInfrastructure"),
     ];
-    let mut holders: Vec<_> = fixed.into_iter().map(|(path, pointer)| (Path::of(path), pointer.to_owned())).collect();
+    let mut holders: Vec<_> = fixed.into_iter().map(|(path, pointer)| (Path::new(path), pointer.to_owned())).collect();
     for list in ["machineDeployments", "machinePools"] {
         let pointer = format!("/spec/workers/{list}");
         let count = object.pointer(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
         for i in 0..count {
-            let path = Path::of("spec.workers").child(list).index(i).child("template");
+            let path = Path::new("spec.workers").child(list).index(i).child("template");
             holders.extend(
                 ["bootstrap", "infrastructure"]
                     .map(|part| (path.child(part), format!("{pointer}/{i}/template/{part}"))),
@@ -73,7 +73,7 @@ mod tests {
             ], "machinePools": {"a": 1}},
         }})
         .to_string();
-        let shown: Vec<_> = references(Version::V1Beta1, &text)
+        let shown: Vec<_> = references(WireVersion::V1Beta1, &text)
             .into_iter()
             .map(|reference| (reference.path.to_string(), reference.pointer, reference.namespace))
             .collect();
@@ -98,6 +98,6 @@ mod tests {
                 ),
             ]
         );
-        assert_eq!(references(Version::V1Beta2, &text), []);
+        assert_eq!(references(WireVersion::V1Beta2, &text), []);
     }
 }

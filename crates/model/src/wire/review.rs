@@ -1,6 +1,6 @@
 //! The AdmissionReview envelope, `admission.k8s.io/v1`.
 //!
-//! The envelope is decoded first and the object later, so that a bad object is still answered under its own uid.
+//! The envelope is decoded before the object, so that an invalid object is answered under its uid.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use json_patch::Patch;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The only version of AdmissionReview that is understood (ADM-001).
+/// The only supported version of AdmissionReview (ADM-001).
 pub const API_VERSION: &str = "admission.k8s.io/v1";
 /// The kind of the envelope.
 pub const KIND: &str = "AdmissionReview";
 
-/// A review as it arrives, with its request.
+/// A review with its request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope<'a, R> {
@@ -26,10 +26,10 @@ pub struct Envelope<'a, R> {
     pub request: Option<R>,
 }
 
-/// A review of an admission.
+/// A review of an admission request.
 pub type AdmissionReview<'a> = Envelope<'a, AdmissionRequest<'a>>;
 
-/// What the API server asks.
+/// The request of the API server.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest<'a> {
@@ -55,14 +55,14 @@ pub struct AdmissionRequest<'a> {
     pub user_info: UserInfo<'a>,
 }
 
-/// Who sent the request.
+/// The user of the request.
 #[derive(Debug, Default, Deserialize)]
 pub struct UserInfo<'a> {
     #[serde(borrow, default)]
     pub username: Cow<'a, str>,
 }
 
-/// Which kind an object has.
+/// Group, version and kind of an object.
 #[derive(Clone, Debug, Deserialize)]
 pub struct GroupVersionKind<'a> {
     #[serde(borrow, default)]
@@ -73,7 +73,7 @@ pub struct GroupVersionKind<'a> {
     pub kind: Cow<'a, str>,
 }
 
-/// The answer, complete with its envelope.
+/// The response with its envelope.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionAnswer<'a> {
@@ -82,17 +82,17 @@ pub struct AdmissionAnswer<'a> {
     response: AdmissionResponse<'a>,
 }
 
-/// The decision on one request.
+/// The response to one request.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionResponse<'a> {
     pub uid: &'a str,
     pub allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status<'a>>,
+    pub status: Option<AdmissionStatus<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What the API server writes into its audit log, each key behind the name of the webhook.
+    /// Annotations for the audit log of the API server, which prefixes each key with the name of the webhook.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub audit_annotations: BTreeMap<&'static str, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub struct AdmissionResponse<'a> {
 }
 
 impl<'a> AdmissionResponse<'a> {
-    /// Adds a JSON patch; none at all for no operations (ADM-007).
+    /// Adds a JSON patch; omitted if it has no operations (ADM-007).
     pub fn set_patch(&mut self, patch: &Patch) -> Result<(), serde_json::Error> {
         if !patch.is_empty() {
             self.patch_type = Some("JSONPatch");
@@ -112,15 +112,15 @@ impl<'a> AdmissionResponse<'a> {
         Ok(())
     }
 
-    /// Puts the answer into its envelope.
+    /// Wraps the response in its envelope.
     pub fn into_review(self) -> AdmissionAnswer<'a> {
         AdmissionAnswer { api_version: API_VERSION, kind: KIND, response: self }
     }
 }
 
-/// A `v1.Status` that says why a request was denied.
+/// A `v1.Status` with the reason of a denial.
 #[derive(Debug, Serialize)]
-pub struct Status<'a> {
+pub struct AdmissionStatus<'a> {
     metadata: Empty,
     status: &'static str,
     pub message: String,
@@ -130,23 +130,23 @@ pub struct Status<'a> {
     pub code: u16,
 }
 
-impl Status<'_> {
+impl AdmissionStatus<'_> {
     /// A failure with a message.
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Status { metadata: Empty {}, status: "Failure", message: message.into(), reason, details: None, code }
+        AdmissionStatus { metadata: Empty {}, status: "Failure", message: message.into(), reason, details: None, code }
     }
 }
 
 #[derive(Debug, Serialize)]
 struct Empty {}
 
-/// Which object, and what is wrong with which of its fields.
+/// The object, and its invalid fields.
 #[derive(Debug, Serialize)]
 pub struct StatusDetails<'a> {
     pub name: &'a str,
     pub group: &'a str,
     pub kind: &'a str,
-    /// When the client may try again; kube-apiserver makes it the header `Retry-After`.
+    /// Seconds after which the client may retry; kube-apiserver sends them in the header `Retry-After`.
     #[serde(rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

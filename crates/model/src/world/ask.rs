@@ -1,6 +1,7 @@
-//! Questions, each with the type of its answer.
+//! Questions with typed answers.
 //!
-//! The table in this file is the only place where a question, its [`Need`], its [`Answer`] and what files say about it meet.
+//! The table in this file is the only place that connects a question with its [`Need`], its [`Answer`], and the lookup
+//! in files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,45 +9,45 @@ use std::sync::Arc;
 
 use super::need::{
     DefinitionName, DryRun, DryRunCall, HookAnswer, HookCall, Nodes, NodesOf, PatchAnswer, PatchCall, PlanCall,
-    Selection, SettledClass, UpgradePlan,
+    PlannedVersions, Selection, SettledClass,
 };
 use super::{Class, Facts, Found};
-use crate::hub::{Definition, Object, ObjectRef};
+use crate::hub::{Object, ObjectRef, ResourceDefinition};
 
-/// A question whose answer has a type of its own.
+/// A question with a typed answer.
 pub trait Ask: Sized {
     type Answer: Clone;
 
-    /// The need for the answer.
+    /// The need to gather the answer.
     fn need(&self) -> Need;
 
-    /// The answer to this question.
+    /// Wraps an answer to this question.
     fn answer(&self, found: Found<Self::Answer>) -> Answer;
 
-    /// The answer where the facts are all there is, as with files.
+    /// The answer if the facts are complete, as with files.
     fn in_facts(&self, facts: &Facts) -> Found<Self::Answer>;
 
-    /// The answer that is pinned, if there is one.
+    /// The pinned answer, if there is one.
     fn in_pinned<'a>(&self, pinned: &'a Pinned) -> Option<&'a Found<Self::Answer>>;
 }
 
 macro_rules! questions {
     ($($(#[$doc:meta])* $name:ident($question:ty) -> $answer:ty, |$asked:pat_param, $facts:pat_param| $in_facts:expr;)*) => {
-        /// A fact that has to be gathered before a run can count.
+        /// A fact that must be gathered before the result of a run counts.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Need { $($(#[$doc])* $name($question),)* }
 
-        /// What a need comes to.
+        /// The answer to a need.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Answer { $($name(Found<$answer>),)* }
 
-        /// The answers that hold for a run, by the type of their question.
+        /// The pinned answers of a run, by question.
         #[derive(Debug, Default)]
         #[allow(non_snake_case, reason = "a field has the name of its need")]
         pub struct Pinned { $($name: BTreeMap<$question, Found<$answer>>,)* }
 
         impl Pinned {
-            /// Pins an answer; one to a question of another type is dropped, so that the need stays.
+            /// Pins an answer; an answer of another type is dropped, so that the need remains.
             pub(super) fn pin(&mut self, need: Need, answer: Answer) {
                 match (need, answer) {
                     $((Need::$name(question), Answer::$name(found)) => drop(self.$name.insert(question, found)),)*
@@ -77,7 +78,7 @@ macro_rules! questions {
         })*
 
         impl Need {
-            /// The answer that nothing can be said, and why.
+            /// The answer that the fact is unavailable, with the reason.
             pub fn unanswered(&self, reason: impl Into<String>) -> Answer {
                 match self { $(Need::$name(question) => question.answer(Found::Unreadable(reason.into())),)* }
             }
@@ -90,7 +91,7 @@ macro_rules! questions {
         }
 
         impl Answer {
-            /// Why there is no answer, if there is none.
+            /// The reason why the fact is unavailable, if it is.
             pub fn unreadable(&self) -> Option<&str> {
                 match self {
                     $(Answer::$name(Found::Unreadable(reason)))|* => Some(reason),
@@ -100,7 +101,7 @@ macro_rules! questions {
         }
 
         impl Facts {
-            /// The answer where these facts are all there is, as with files.
+            /// The answer if these facts are complete, as with files.
             pub fn answer(&self, need: &Need) -> Answer {
                 match need { $(Need::$name(question) => question.answer(question.in_facts(self)),)* }
             }
@@ -109,42 +110,42 @@ macro_rules! questions {
 }
 
 questions! {
-    /// A ClusterClass that is absent, or whose variables are still being discovered, and may be about to arrive
-    /// (CL-V-050). The gatherer decides how long to wait.
+    /// A ClusterClass that is absent, or whose variables are still being discovered, and may arrive soon (CL-V-050).
+    /// The gatherer decides how long to wait.
     Class(SettledClass) -> Arc<Class>, |SettledClass(key), facts| facts.class(key);
-    /// An object, in this version of its kind.
+    /// An object in this version of its kind.
     Object(ObjectRef) -> Arc<Object>, |reference, facts| {
         facts.objects().map_or(Found::Absent, |objects| objects.object(reference))
     };
-    /// The objects of a kind in a namespace that carry labels, by name.
+    /// The objects of a kind in a namespace with these labels, sorted by name.
     List(Selection) -> Vec<Arc<Object>>, |selection, facts| {
         facts.objects().map_or(Found::Absent, |objects| Found::Yes(objects.list(selection)))
     };
     /// The CustomResourceDefinition of that name (CT-2.1).
-    Definition(DefinitionName) -> Arc<Definition>, |DefinitionName(name), facts| {
+    Definition(DefinitionName) -> Arc<ResourceDefinition>, |DefinitionName(name), facts| {
         facts.objects().map_or(Found::Absent, |objects| objects.definition(name))
     };
-    /// These Nodes of a workload cluster; those that do not exist are left out. Absent when there is no way to know: files
-    /// hold none of them (DEC-18), or kubeconfigs may not be read (DEC-47).
+    /// These Nodes of a workload cluster, without missing ones. Absent if they are unknown: files contain none of them
+    /// (DEC-18), or kubeconfigs may not be read (DEC-47).
     Nodes(NodesOf) -> Nodes, |NodesOf { cluster, names }, facts| {
         match facts.objects().map(|objects| objects.nodes(cluster)).unwrap_or_default() {
-            // Files that hold some Nodes of a cluster hold all that matter; without any nothing is known of it.
+            // Files with some Nodes of a cluster contain all that matter; without any, nothing is known.
             none if none.is_empty() && !names.is_empty() => Found::Absent,
             nodes => Found::Yes(some_of(nodes, names)),
         }
     };
-    /// What all extensions of a lifecycle hook answer (HK-04, HK-07). Absent when none is registered; unreadable when a call
-    /// failed.
+    /// The combined answer of all extensions of a lifecycle hook (HK-04, HK-07). Absent if none is registered;
+    /// unreadable if a call failed.
     Hook(HookCall) -> HookAnswer, |_, _| Found::Absent;
-    /// What an extension plans for an upgrade (UP-15). Unreadable when the call failed.
-    GenerateUpgradePlan(PlanCall) -> UpgradePlan, |_, _| {
+    /// The upgrade plan of an extension (UP-15). Unreadable if the call failed.
+    GenerateUpgradePlan(PlanCall) -> PlannedVersions, |_, _| {
         Found::Unreadable("there is no API server; call the extension with --extension".to_owned())
     };
-    /// What an extension does to the templates of a topology, or says of them (PE-23, PE-29). Unreadable when the call failed
-    /// and that is not ignored.
+    /// The patches or the verdict of an extension for the templates of a topology (PE-23, PE-29). Unreadable if the
+    /// call failed and failures are not ignored.
     Patch(PatchCall) -> PatchAnswer, |_, _| Found::Absent;
-    /// Whether applying something would change anything, as an API server sees it (SSA-06 to SSA-14). Unreadable when the
-    /// API server refused it.
+    /// The changes of an apply as computed by an API server (SSA-06 to SSA-14). Unreadable if the API server rejected
+    /// it.
     DryRun(DryRunCall) -> DryRun, |_, _| Found::Absent;
 }
 
@@ -156,7 +157,7 @@ fn some_of(nodes: Nodes, names: &BTreeSet<String>) -> Nodes {
 mod tests {
     use super::*;
     use crate::hub::{Hook, ObjectKey};
-    use crate::world::{Objects, PatchHook, World};
+    use crate::world::{ObjectSet, PatchHook, World};
 
     fn needs() -> Vec<(Need, &'static str)> {
         let (cluster, request) = (ObjectKey::new("ns", "c"), "secret".to_owned());
@@ -219,7 +220,7 @@ mod tests {
             assert_eq!(ask(&world, &need), format!("Unreadable({words:?})"));
             assert!(!world.has_needs());
         }
-        for facts in [Facts::default(), Facts::default().with_objects(Objects::default())] {
+        for facts in [Facts::default(), Facts::default().with_objects(ObjectSet::default())] {
             let mut world = World::closed(Arc::new(facts.clone()));
             for (need, words) in needs() {
                 let (answer, found) = (format!("{:?}", facts.answer(&need)), ask(&world, &need));

@@ -1,4 +1,4 @@
-//! A ClusterClass with what is computed from it once.
+//! ClusterClasses with their compiled parts.
 
 use std::any::Any;
 use std::fmt;
@@ -6,33 +6,34 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::hub::ClusterClass;
-use crate::variables::{self, Library, Slot, Variables};
-use golang::json::Size;
+use crate::variables::{self, ClassCache, ClassSlot, CompiledVariables};
+use golang::json::JsonSize;
 use golang::template::Template;
 use schema::budget::Stop;
-use schema::openapi::{Allowance, Unusable};
+use schema::openapi::{SchemaAllowance, SchemaError};
 
-/// A ClusterClass. Its variables are compiled once, and again only if they were not used for long and their memory was needed
-/// for other classes (DEC-44).
+/// A ClusterClass with cached compiled variables. They are compiled again only after they were evicted from the cache
+/// (DEC-44).
 pub struct Class {
     object: ClusterClass,
-    slot: Slot,
+    slot: ClassSlot,
     deprecates: bool,
     is_nameless: OnceLock<bool>,
     summary: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Class {
-    /// A class that shares what it compiles with all classes of equal content in `library` (DEC-39).
+    /// A class that shares compiled parts with all classes of equal content in `library` (DEC-39).
     ///
     /// # Errors
-    /// When its variables and templates take more than a class may (DEC-44).
-    pub(super) fn compile(mut object: ClusterClass, library: &Arc<Library>) -> Result<Self, Unusable> {
+    /// When its variables and templates exceed the limits of a class (DEC-44).
+    pub(super) fn compile(mut object: ClusterClass, library: &Arc<ClassCache>) -> Result<Self, SchemaError> {
         object.share_definitions();
-        let deprecates = variables::current(&object).is_some_and(|definitions| variables::deprecate(&definitions));
+        let deprecates =
+            variables::current(&object).is_some_and(|definitions| variables::have_deprecated(&definitions));
         let (is_nameless, summary) = (OnceLock::new(), OnceLock::new());
-        let class = Class { object, slot: Slot::of(library), deprecates, is_nameless, summary };
-        let mut allowance = Allowance::new(Stop::never());
+        let class = Class { object, slot: ClassSlot::new(library), deprecates, is_nameless, summary };
+        let mut allowance = SchemaAllowance::new(Stop::never());
         allowance.compile(class.template_bytes())?;
         if let Some(definitions) = variables::current(&class.object) {
             class.slot.compile(&definitions, &mut allowance)?;
@@ -40,20 +41,20 @@ impl Class {
         Ok(class)
     }
 
-    /// The variables that values are judged by; `None` while only an extension knows them.
+    /// The variables for validating values; `None` while only an extension knows them.
     ///
-    /// Where extensions may define more, values without a definition are not judged.
-    pub fn variables(&self) -> Option<Arc<Variables>> {
+    /// If extensions may define more, values without a definition are not checked.
+    pub fn variables(&self) -> Option<Arc<CompiledVariables>> {
         let known = self.known_variables()?;
         if self.object.may_have_more_variables() { Some(Arc::new(known.only(|_| true))) } else { Some(known) }
     }
 
-    /// Whether values of its variables, or parts of them, may be deprecated.
+    /// Whether any of its variables, or a part of their values, is deprecated.
     pub fn deprecates(&self) -> bool {
         self.deprecates
     }
 
-    /// Whether it depends on no names of Clusters, which the layer above finds out once.
+    /// Whether it is independent of Cluster names, computed once by the layer above.
     pub fn is_nameless(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
         *self.is_nameless.get_or_init(|| find_out(&self.object))
     }
@@ -65,27 +66,30 @@ impl Class {
         Arc::downcast(summary.clone()).unwrap_or_else(|_| Arc::new(sum_up(&self.object)))
     }
 
-    fn known_variables(&self) -> Option<Arc<Variables>> {
+    fn known_variables(&self) -> Option<Arc<CompiledVariables>> {
         self.slot.variables().or_else(|| {
             let definitions = variables::current(&self.object)?;
             // They were compiled within the same allowance before, with the same outcome.
-            let compiled = self.slot.compile(&definitions, &mut Allowance::new(Stop::never()));
-            Some(compiled.unwrap_or_else(|error| Arc::new(Variables::unusable(&definitions, &error.to_string()))))
+            let compiled = self.slot.compile(&definitions, &mut SchemaAllowance::new(Stop::never()));
+            Some(
+                compiled
+                    .unwrap_or_else(|error| Arc::new(CompiledVariables::unusable(&definitions, &error.to_string()))),
+            )
         })
     }
 
-    /// Whether its variables are compiled, so that asking for them takes no time.
+    /// Whether its variables are compiled, so that access is cheap.
     pub fn is_compiled(&self) -> bool {
         self.slot.variables().is_some() || variables::current(&self.object).is_none()
     }
 
-    /// What the layer above computes from the class alone, once; there is one such thing, of one type.
+    /// A value that the layer above computes once from the class alone; there is one such value, of one type.
     pub fn compiled<T: Send + Sync + 'static>(&self, compile: impl FnOnce(&ClusterClass) -> T) -> Arc<T> {
-        let values: usize = self.object.spec.patch_values().map(Size::decoded).sum();
+        let values: usize = self.object.spec.patch_values().map(JsonSize::decoded_bytes).sum();
         self.slot.more(self.template_bytes() + values, || compile(&self.object))
     }
 
-    /// What its templates take once they are compiled, in bytes at most.
+    /// Upper bound of the memory of its compiled templates, in bytes.
     fn template_bytes(&self) -> usize {
         self.object.spec.templates().map(Template::footprint).sum()
     }

@@ -1,4 +1,4 @@
-//! The facts about the cluster at one moment.
+//! A snapshot of facts about the cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,65 +6,68 @@ use std::sync::Arc;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::Scope;
-use super::sizes::{Sizes, WorkerSet, WorkerState};
-use super::{Class, Found, Objects};
+use super::worker_states::{WorkerSet, WorkerState, WorkerStates};
+use super::{Class, Found, ObjectSet};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
-use crate::variables::Library;
+use crate::variables::ClassCache;
 
-/// The kinds that facts are about, as gaps name them.
+/// Kinds of the facts, as named in gaps.
 pub const CLASSES: &str = "ClusterClasses";
 /// See [`CLASSES`].
 pub const CLUSTERS: &str = "Clusters";
 
-/// Clusters and ClusterClasses of all namespaces, with an index from class to Clusters.
+/// Clusters and ClusterClasses of all namespaces, indexed by class.
 ///
-/// The maps are persistent: a clone shares everything with its original and costs O(1), a change costs O(log n). So a
-/// review takes a snapshot for itself while watch events go on.
+/// The maps are persistent: a clone shares all data and costs O(1), a change costs O(log n). So a review takes a
+/// snapshot while watch events are applied.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     classes: RedBlackTreeMapSync<ObjectKey, Record<Class>>,
     clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
     users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
     gaps: Vec<&'static str>,
-    sizes: Sizes,
-    /// Objects of other kinds, where all that there are are known.
-    objects: Option<Objects>,
-    library: Arc<Library>,
+    sizes: WorkerStates,
+    /// Objects of other kinds, if all of them are known.
+    objects: Option<ObjectSet>,
+    library: Arc<ClassCache>,
     scope: Arc<Scope>,
-    /// How many ClusterClasses and how many Clusters cannot be read.
-    unreadable: Unreadable,
-    /// Added and removed objects, where they are noted.
-    changed: Option<Changed>,
+    /// Numbers of unreadable ClusterClasses and Clusters.
+    unreadable: UnreadableCounts,
+    /// Changed objects, if changes are tracked.
+    changed: Option<FactChanges>,
 }
 
-/// The keys of objects that came, changed or went.
+/// Keys of objects that were added, changed or removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
+pub struct FactChanges {
     pub classes: BTreeSet<ObjectKey>,
     pub clusters: BTreeSet<ObjectKey>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Unreadable {
+struct UnreadableCounts {
     classes: usize,
     clusters: usize,
 }
 
-/// An object, or why it cannot be read.
+/// An object, or the reason why it is unreadable.
 #[derive(Clone, Debug)]
 pub enum Record<T> {
     Readable(Arc<T>),
     /// The object exists and does not decode.
     Unreadable {
         reason: Arc<str>,
-        /// The class it seems to use, for a Cluster.
+        /// The class of a Cluster, as far as it can be read.
         class: Option<ObjectKey>,
     },
 }
 
 impl Facts {
-    /// Complete facts of these objects and no others.
-    pub fn of(clusters: impl IntoIterator<Item = Cluster>, classes: impl IntoIterator<Item = ClusterClass>) -> Self {
+    /// Complete facts with exactly these objects.
+    pub fn complete(
+        clusters: impl IntoIterator<Item = Cluster>,
+        classes: impl IntoIterator<Item = ClusterClass>,
+    ) -> Self {
         let mut facts = Facts::default();
         for class in classes {
             facts.put_class(class.metadata.key(), Record::readable(class));
@@ -75,50 +78,50 @@ impl Facts {
         facts
     }
 
-    /// Facts of which nothing is known yet: every lookup says that the `kinds` have not been listed.
+    /// Empty facts: every lookup reports that the `kinds` have not been listed.
     pub fn not_listed(kinds: &[&'static str]) -> Self {
         Facts { gaps: kinds.to_vec(), ..Facts::default() }
     }
 
-    /// The same facts, of which only those in `scope` were asked for: outside of it nothing is known (DEC-37).
+    /// Restricts the facts to `scope`: objects outside are unknown (DEC-37).
     #[must_use]
     pub fn within(self, scope: Scope) -> Self {
         Facts { scope: Arc::new(scope), ..self }
     }
 
-    /// The same facts, and these objects of other kinds: there are no others.
+    /// Adds the complete set of objects of other kinds.
     #[must_use]
-    pub fn with_objects(self, objects: Objects) -> Self {
+    pub fn with_objects(self, objects: ObjectSet) -> Self {
         Facts { objects: Some(objects), ..self }
     }
 
-    /// Objects of other kinds, where all that there are are known.
-    pub fn objects(&self) -> Option<&Objects> {
+    /// Objects of other kinds, if all of them are known.
+    pub fn objects(&self) -> Option<&ObjectSet> {
         self.objects.as_ref()
     }
 
-    /// Objects of other kinds, to change them.
-    pub fn objects_mut(&mut self) -> Option<&mut Objects> {
+    /// Objects of other kinds, mutable.
+    pub fn objects_mut(&mut self) -> Option<&mut ObjectSet> {
         self.objects.as_mut()
     }
 
-    /// The same facts, which from now on note what changes in them.
+    /// Starts to track changes.
     #[must_use]
-    pub fn noting_changes(self) -> Self {
-        Facts { changed: Some(Changed::default()), ..self }
+    pub fn tracking_changes(self) -> Self {
+        Facts { changed: Some(FactChanges::default()), ..self }
     }
 
-    /// What has changed, if it was noted; it is not noted any more.
-    pub fn take_changes(&mut self) -> Changed {
+    /// The tracked changes, if any; tracking ends.
+    pub fn take_changes(&mut self) -> FactChanges {
         self.changed.take().unwrap_or_default()
     }
 
-    /// The requested needs.
+    /// The scope of the facts.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Notes that all objects of `kind` are known now.
+    /// Records that all objects of `kind` are known.
     pub fn listed(&mut self, kind: &'static str) {
         self.gaps.retain(|gap| *gap != kind);
     }
@@ -137,9 +140,9 @@ impl Facts {
         self.put_compiled(key, record);
     }
 
-    /// The class with all compiled that reviews ask of it; unreadable when that takes more than a class may (DEC-44).
+    /// The class with everything compiled that reviews need; unreadable if it exceeds the limits of a class (DEC-44).
     ///
-    /// Compiling can take a second, so a watch does it before it takes its turn to change the facts.
+    /// Compiling can take a second, so a watch does it before it locks the facts.
     pub fn compile(&self, class: ClusterClass) -> Record<Class> {
         match Class::compile(class, &self.library) {
             Ok(class) => Record::readable(class),
@@ -147,30 +150,30 @@ impl Facts {
         }
     }
 
-    /// The same facts; of what is compiled at most so many bytes are kept (DEC-44).
+    /// Sets the capacity of the cache of compiled classes, in bytes (DEC-44).
     #[must_use]
-    pub fn keeping(self, bytes: usize) -> Self {
-        Facts { library: Arc::new(Library::with_capacity(bytes)), ..self }
+    pub fn with_cache_capacity(self, bytes: usize) -> Self {
+        Facts { library: Arc::new(ClassCache::with_capacity(bytes)), ..self }
     }
 
-    /// Adds or replaces a ClusterClass that is compiled.
+    /// Adds or replaces a compiled ClusterClass.
     pub fn put_compiled(&mut self, key: ObjectKey, record: Record<Class>) {
         self.remove_class(&key);
         self.unreadable.classes += usize::from(record.is_unreadable());
         self.classes.insert_mut(key, record);
     }
 
-    /// How many ClusterClasses cannot be read.
+    /// Number of unreadable ClusterClasses.
     pub fn unreadable_classes(&self) -> usize {
         self.unreadable.classes
     }
 
-    /// How many Clusters cannot be read.
+    /// Number of unreadable Clusters.
     pub fn unreadable_clusters(&self) -> usize {
         self.unreadable.clusters
     }
 
-    /// Forgets a ClusterClass.
+    /// Removes a ClusterClass.
     pub fn remove_class(&mut self, key: &ObjectKey) {
         self.unreadable.classes -= usize::from(self.classes.get(key).is_some_and(Record::is_unreadable));
         self.classes.remove_mut(key);
@@ -191,7 +194,7 @@ impl Facts {
         self.clusters.insert_mut(key, record);
     }
 
-    /// Forgets a Cluster.
+    /// Removes a Cluster.
     pub fn remove_cluster(&mut self, key: &ObjectKey) {
         if let Some(changed) = &mut self.changed {
             changed.clusters.insert(key.clone());
@@ -212,32 +215,32 @@ impl Facts {
         }
     }
 
-    /// Notes the state of the MachineDeployment of a worker set.
+    /// Records the state of the MachineDeployment of a worker set.
     pub fn put_worker_state(&mut self, deployment: ObjectKey, set: WorkerSet, state: WorkerState) {
         self.sizes.put(deployment, set, state);
     }
 
-    /// Forgets a MachineDeployment.
+    /// Removes the state of a MachineDeployment.
     pub fn remove_worker_state(&mut self, deployment: &ObjectKey) {
         self.sizes.remove(deployment);
     }
 
-    /// How many replicas the MachineDeployment of a worker set has, if there is one and it is known.
+    /// Replicas of the MachineDeployment of a worker set, if known.
     pub fn worker_size(&self, set: &WorkerSet) -> Option<i64> {
         self.worker_state(set).map(|state| state.replicas)
     }
 
-    /// The state of the MachineDeployment of a worker set, if there is one and it is known.
+    /// The state of the MachineDeployment of a worker set, if known.
     pub fn worker_state(&self, set: &WorkerSet) -> Option<&WorkerState> {
-        self.sizes.of(set)
+        self.sizes.state(set)
     }
 
-    /// The worker set that a MachineDeployment is, if its replicas are known.
+    /// The worker set of a MachineDeployment with known replicas.
     pub fn sized_set(&self, deployment: &ObjectKey) -> Option<&WorkerSet> {
-        self.sizes.set_of(deployment)
+        self.sizes.worker_set(deployment)
     }
 
-    /// The MachineDeployments whose replicas are known.
+    /// MachineDeployments with known replicas.
     pub fn sized_deployments(&self) -> impl Iterator<Item = &ObjectKey> {
         self.sizes.deployments()
     }
@@ -269,7 +272,7 @@ impl Facts {
         self.users.get(class).into_iter().flat_map(RedBlackTreeSetSync::iter)
     }
 
-    /// The ClusterClass of that name.
+    /// The ClusterClass with that key.
     pub fn class(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         match self.classes.get(key) {
             Some(Record::Readable(class)) => Found::Yes(class.clone()),
@@ -284,12 +287,12 @@ impl Facts {
         }
     }
 
-    /// Whether a ClusterClass is stored that cannot be read.
+    /// Whether a stored ClusterClass is unreadable.
     pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
         self.classes.get(key).is_some_and(Record::is_unreadable)
     }
 
-    /// The Cluster of that name.
+    /// The Cluster with that key.
     pub fn cluster(&self, key: &ObjectKey) -> Found<Arc<Cluster>> {
         match self.clusters.get(key) {
             Some(record) => record.object(key).map_or_else(Found::Unreadable, Found::Yes),
@@ -298,12 +301,12 @@ impl Facts {
         }
     }
 
-    /// What is compiled of the classes.
-    pub(super) fn library(&self) -> &Library {
+    /// The cache of compiled classes.
+    pub(super) fn library(&self) -> &ClassCache {
         &self.library
     }
 
-    /// The Clusters that use a class, by namespace and name.
+    /// The Clusters that use a class, sorted by namespace and name.
     pub(super) fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
         if self.gaps.contains(&CLUSTERS) {
             return Err(not_listed(CLUSTERS));
@@ -322,12 +325,12 @@ fn not_listed(kind: &str) -> String {
 }
 
 impl<T> Record<T> {
-    /// Whether there is an object that cannot be read.
+    /// Whether the object is unreadable.
     pub fn is_unreadable(&self) -> bool {
         matches!(self, Record::Unreadable { .. })
     }
 
-    /// An object that decodes.
+    /// A decoded object.
     pub fn readable(object: T) -> Self {
         Record::Readable(Arc::new(object))
     }
@@ -373,7 +376,7 @@ mod tests {
     #[test]
     fn the_index_follows_every_change_of_a_cluster() {
         // CC-V-100
-        let mut facts = Facts::of([cluster("b", Some("x")), cluster("a", Some("x")), cluster("c", None)], []);
+        let mut facts = Facts::complete([cluster("b", Some("x")), cluster("a", Some("x")), cluster("c", None)], []);
         assert_eq!(users(&facts, "x"), ["a", "b"]);
         let before = facts.clone();
         put(&mut facts, cluster("a", Some("y")));
@@ -400,7 +403,7 @@ mod tests {
     #[test]
     fn objects_that_cannot_be_read_are_counted_for_as_long_as_they_are_there() {
         // DEC-44
-        let mut facts = Facts::of([cluster("a", Some("x"))], []);
+        let mut facts = Facts::complete([cluster("a", Some("x"))], []);
         let key = |name: &str| ObjectKey::new("ns", name);
         let broken = || Record::Unreadable { reason: "no".into(), class: None };
         for _ in 0..2 {
@@ -418,7 +421,7 @@ mod tests {
 
     #[test]
     fn an_unreadable_cluster_spoils_only_the_list_of_its_class() {
-        let mut facts = Facts::of([cluster("a", Some("x")), cluster("b", Some("y"))], []);
+        let mut facts = Facts::complete([cluster("a", Some("x")), cluster("b", Some("y"))], []);
         let broken = Record::Unreadable { reason: "spec.paused: no".into(), class: Some(ObjectKey::new("ns", "y")) };
         facts.put_cluster(ObjectKey::new("ns", "broken"), broken);
         assert_eq!(users(&facts, "x"), ["a"]);

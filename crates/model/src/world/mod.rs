@@ -1,4 +1,4 @@
-//! The facts that rules and computations use.
+//! Facts for rules and computations.
 //!
 //! ```text
 //! Facts (shared, immutable, taken in O(1)) ─┐
@@ -6,9 +6,10 @@
 //! answers pinned for this run ──────────────┘        └──► Needs: missing facts that must be gathered first
 //! ```
 //!
-//! A lookup that cannot be answered yet records a [`Need`]. [`settle`] has the edge gather what is needed, pins the answers,
-//! and runs the same function again; a result counts only when nothing was recorded. Pinned answers, absences included, do
-//! not change during a run. Each question has a type of its own, which says what its answer is (`ask.rs`). What is computed from a class alone is computed once and stays with the class ([`Class`]).
+//! A lookup without an answer records a [`Need`]. [`settle`] has the edge gather the needs, pins the answers, and runs
+//! the same function again; a result counts only if no need was recorded. Pinned answers, including absences, do not
+//! change during a run. Each question has a type, which determines the type of its answer (`ask.rs`). Values computed
+//! from a class alone are cached with the class ([`Class`]).
 
 mod ask;
 mod class;
@@ -17,7 +18,7 @@ mod need;
 mod objects;
 mod scope;
 mod settle;
-mod sizes;
+mod worker_states;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,37 +27,37 @@ use std::sync::Arc;
 pub use ask::Ask;
 pub use ask::{Answer, Need};
 pub use class::Class;
-pub use facts::{CLASSES, CLUSTERS, Changed, Facts, Record};
+pub use facts::{CLASSES, CLUSTERS, FactChanges, Facts, Record};
 pub use need::{
     DefinitionName, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Nodes, NodesOf, PatchAnswer, PatchCall,
-    PatchHook, PlanCall, Selection, SettledClass, UpgradePlan,
+    PatchHook, PlanCall, PlannedVersions, Selection, SettledClass,
 };
-pub use objects::Objects;
+pub use objects::ObjectSet;
 pub use scope::Scope;
-pub use settle::{Computed, Unsettled, settle, settle_at_once};
-pub use sizes::{WorkerSet, WorkerState};
+pub use settle::{ComputeResult, Unsettled, settle, settle_at_once};
+pub use worker_states::{WorkerSet, WorkerState};
 
 use ask::Pinned;
 
-use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, StatusVariable};
-use crate::variables::Variables;
+use crate::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, ResourceDefinition, StatusVariable};
+use crate::variables::CompiledVariables;
 use schema::budget::{SharedLease, Stop};
-use schema::openapi::{Allowance, Unusable};
+use schema::openapi::{SchemaAllowance, SchemaError};
 
 /// The answer to a lookup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found<T> {
     Yes(T),
-    /// It is known that there is no such object.
+    /// The object is known not to exist.
     Absent,
-    /// There is something, or there may be, and it cannot be read; the text says why.
+    /// Something exists, or may exist, and cannot be read; the text is the reason.
     Unreadable(String),
-    /// The fact has not been gathered; a [`Need`] was recorded and this run's result is void.
+    /// The fact has not been gathered; a [`Need`] was recorded, and the result of this run is void.
     NotAsked,
 }
 
 impl<T> Found<T> {
-    /// The same answer with its value converted.
+    /// The same answer with a converted value.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Found<U> {
         match self {
             Found::Yes(found) => Found::Yes(make(found)),
@@ -67,13 +68,13 @@ impl<T> Found<T> {
     }
 }
 
-/// What a run may look at.
+/// The facts available to a run.
 #[derive(Debug)]
 pub struct World {
     facts: Arc<Facts>,
     /// Whether the facts are the only source.
     is_closed: bool,
-    /// Whether a server can be asked what applying something would change, although everything else is in the facts.
+    /// Whether a server can do dry runs, although everything else is in the facts.
     has_dry_runs: bool,
     /// Whether extensions can be called, although everything else is in the facts.
     calls_extensions: bool,
@@ -84,7 +85,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world of `facts` in which nothing has been asked yet.
+    /// A world of `facts` without pinned answers.
     pub fn new(facts: Arc<Facts>) -> Self {
         World {
             facts,
@@ -98,20 +99,19 @@ impl World {
         }
     }
 
-    /// A world of files: objects that the facts lack are absent, since there is no API server to ask. What is absent
-    /// here may exist in a cluster all the same (DEC-18).
+    /// A world of files: objects that the facts lack are absent, since there is no API server to ask. They may
+    /// nevertheless exist in a cluster (DEC-18).
     pub fn closed(facts: Arc<Facts>) -> Self {
         World { is_closed: true, ..World::new(facts) }
     }
 
-    /// The same world, in which a server tells what applying something to its objects would change; everything else is in the
-    /// facts (DEC-43).
+    /// Allows dry runs on a server; everything else is in the facts (DEC-43).
     #[must_use]
     pub fn with_dry_runs(self) -> Self {
         World { has_dry_runs: true, ..self }
     }
 
-    /// The same world, in which extensions can be called; everything else is in the facts.
+    /// Allows calls of extensions; everything else is in the facts.
     #[must_use]
     pub fn with_extensions(self) -> Self {
         World { calls_extensions: true, ..self }
@@ -122,7 +122,7 @@ impl World {
         self.is_closed
     }
 
-    /// The class of that name once it is settled, or as it is when the gatherer's patience ended (CL-V-050).
+    /// The class with that key once it is settled, or its state when the gatherer stopped waiting (CL-V-050).
     pub fn class(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         let now = self.class_at_once(key);
         match &now {
@@ -132,20 +132,20 @@ impl World {
         }
     }
 
-    /// The class of that name as it is, without waiting (CL-V-061).
+    /// The class with that key, without waiting (CL-V-061).
     pub fn class_at_once(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         self.facts.class(key)
     }
 
-    /// Whether a class is stored that cannot be read, which waiting does not change (DEC-44).
+    /// Whether a stored class is unreadable, which waiting does not change (DEC-44).
     pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
         self.facts.is_unreadable(key)
     }
 
-    /// The Clusters of all namespaces that use a class, by namespace and name (CC-V-100).
+    /// The Clusters of all namespaces that use a class, sorted by namespace and name (CC-V-100).
     ///
     /// # Errors
-    /// Says why the list cannot be had.
+    /// The reason why the list is unavailable.
     pub fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
         self.facts.clusters_of(class)
     }
@@ -155,27 +155,27 @@ impl World {
         self.ask(reference)
     }
 
-    /// The Cluster of that name.
+    /// The Cluster with that key.
     pub fn cluster(&self, key: &ObjectKey) -> Found<Arc<Cluster>> {
         self.facts.cluster(key)
     }
 
-    /// Whether all that there is is known, as with files, and no API server can be asked for more.
+    /// Whether all facts are known, as with files, and there is no API server to ask.
     pub fn is_offline(&self) -> bool {
         self.is_closed || self.facts.objects().is_some()
     }
 
-    /// Whether an API server is known not to have an object that was not found. Files may lack what a cluster has.
+    /// Whether an API server is known not to have an object that was not found. Files may lack objects of a cluster.
     pub fn is_missing(&self, reference: &ObjectRef) -> bool {
         !self.is_offline() || self.facts.objects().is_some_and(|objects| objects.is_missing(reference))
     }
 
-    /// An object in any version that a world of files holds.
+    /// An object in any version from a world of files.
     pub fn held(&self, group: &str, kind: &str, key: &ObjectKey) -> Option<Arc<Object>> {
         self.facts.objects()?.in_any_version(group, kind, key).cloned()
     }
 
-    /// The Clusters of a namespace that a world of files holds, by name; none where an API server holds them.
+    /// The Clusters of a namespace in a world of files, sorted by name; empty with an API server.
     pub fn held_clusters(&self, namespace: &str) -> Vec<Arc<Cluster>> {
         let facts = self.is_offline().then_some(&self.facts);
         let keys = facts.into_iter().flat_map(|facts| facts.cluster_keys_in(namespace));
@@ -186,18 +186,17 @@ impl World {
         .collect()
     }
 
-    /// The objects of a selection, by name; absent when nothing serves their kind.
+    /// The objects of a selection, sorted by name; absent if their kind is not served.
     pub fn list(&self, selection: &Selection) -> Found<Vec<Arc<Object>>> {
         self.ask(selection)
     }
 
-    /// The CustomResourceDefinition of that name (CT-2.1).
-    pub fn definition(&self, name: &str) -> Found<Arc<Definition>> {
+    /// The CustomResourceDefinition with that name (CT-2.1).
+    pub fn definition(&self, name: &str) -> Found<Arc<ResourceDefinition>> {
         self.ask(&DefinitionName(name.to_owned()))
     }
 
-    /// Whether applying something would change anything, as an API server sees it; absent without an API server, as
-    /// among files (DEC-15).
+    /// The changes of an apply as computed by an API server; absent without an API server, as with files (DEC-15).
     pub fn dry_run(&self, call: DryRunCall) -> Found<DryRun> {
         match self.is_tried(&call.version) {
             true => self.pinned_or_needed(&call),
@@ -205,17 +204,17 @@ impl World {
         }
     }
 
-    /// What the extension of a patch answers; absent where it cannot be called, as among files (PE-23, PE-29).
+    /// The answer of the extension of a patch; absent if it cannot be called, as with files (PE-23, PE-29).
     pub fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
         if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
     }
 
-    /// What an extension plans for an upgrade (UP-15).
-    pub fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan> {
+    /// The upgrade plan of an extension (UP-15).
+    pub fn upgrade_plan(&self, call: &PlanCall) -> Found<PlannedVersions> {
         if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
     }
 
-    /// What all extensions of a lifecycle hook answer; absent where they are not called (HK-04, HK-07).
+    /// The combined answer of all extensions of a lifecycle hook; absent if they are not called (HK-04, HK-07).
     pub fn hook(&self, call: &HookCall) -> Found<HookAnswer> {
         if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
     }
@@ -225,63 +224,63 @@ impl World {
         self.calls_extensions || !self.is_offline()
     }
 
-    /// Whether a server tells what applying something to an object changes that is at this resourceVersion: not to one that is
-    /// in a file, or that a fold has written.
+    /// Whether a server can do a dry run on an object with this resourceVersion: not for objects from files, or written
+    /// by a simulation.
     pub fn is_tried(&self, resource_version: &str) -> bool {
         self.has_dry_runs && !resource_version.is_empty()
     }
 
-    /// The variables that `definitions` make, which need not be those of a class that is stored (DEC-39).
+    /// Compiles `definitions`, which need not belong to a stored class (DEC-39).
     ///
     /// # Errors
-    /// When they take more than those of a class may, or the time is over (DEC-44).
-    pub fn variables(&self, definitions: &[StatusVariable]) -> Result<Arc<Variables>, Unusable> {
-        self.facts.library().look_up(definitions, &mut Allowance::new(self.stop.clone()))
+    /// When they exceed the limits of a class, or the deadline has passed (DEC-44).
+    pub fn variables(&self, definitions: &[StatusVariable]) -> Result<Arc<CompiledVariables>, SchemaError> {
+        self.facts.library().look_up(definitions, &mut SchemaAllowance::new(self.stop.clone()))
     }
 
-    /// The same world, in which work ends when `stop` is due.
+    /// Sets the signal that ends work early.
     #[must_use]
     pub fn until(self, stop: Stop) -> Self {
         World { stop, ..self }
     }
 
-    /// Whether to end although the work is not finished; the outcome then counts for nothing.
+    /// Whether to end early; the result is then discarded.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// The same world for a computation that takes more memory from `lease` if it needs it.
+    /// Sets the memory lease of the computation, which it can enlarge.
     #[must_use]
     pub fn leasing(self, lease: SharedLease) -> Self {
         World { lease, ..self }
     }
 
-    /// The memory of the computation.
+    /// The memory lease of the computation.
     pub fn lease(&self) -> &SharedLease {
         &self.lease
     }
 
-    /// Answers a need for the rest of this run.
+    /// Pins the answer to a need for the rest of this run.
     pub fn pin(&mut self, need: Need, answer: Answer) {
         self.pinned.pin(need, answer);
     }
 
-    /// Whether this run looked for something that it did not know, so that its result is void.
+    /// Whether this run recorded needs, so that its result is void.
     pub fn has_needs(&self) -> bool {
         !self.needs.borrow().is_empty()
     }
 
-    /// What this run looked for and did not know; a result counts only when this is empty.
+    /// The needs of this run; a result counts only if this is empty.
     pub fn take_needs(&mut self) -> BTreeSet<Need> {
         std::mem::take(self.needs.get_mut())
     }
 
-    /// The answer of the facts where they are all there is, and otherwise the one that is pinned.
+    /// The answer of the facts if they are complete, otherwise the pinned answer.
     pub fn ask<Q: Ask>(&self, question: &Q) -> Found<Q::Answer> {
         if self.is_offline() { question.in_facts(&self.facts) } else { self.pinned_or_needed(question) }
     }
 
-    /// The answer that is pinned; without one the need is recorded.
+    /// The pinned answer; without one, the need is recorded.
     fn pinned_or_needed<Q: Ask>(&self, question: &Q) -> Found<Q::Answer> {
         question.in_pinned(&self.pinned).cloned().unwrap_or_else(|| {
             self.needs.borrow_mut().insert(question.need());
@@ -312,7 +311,7 @@ mod tests {
 
     #[test]
     fn only_objects_that_may_still_arrive_are_needed() {
-        let facts = Facts::of([], [class("settled", false), class("pending", true)]);
+        let facts = Facts::complete([], [class("settled", false), class("pending", true)]);
         let mut world = World::new(Arc::new(facts));
         assert!(matches!(world.class(&ObjectKey::new("ns", "settled")), Found::Yes(_)));
         assert!(world.take_needs().is_empty());
@@ -330,7 +329,7 @@ mod tests {
     #[test]
     fn a_pinned_absence_stays_when_the_facts_change() {
         let key = ObjectKey::new("ns", "late");
-        let mut world = World::new(Arc::new(Facts::of([], [])));
+        let mut world = World::new(Arc::new(Facts::complete([], [])));
         assert_eq!(world.class(&key), Found::NotAsked);
         world.pin(Need::Class(SettledClass(key.clone())), Answer::Class(Found::Absent));
         assert_eq!(world.class(&key), Found::Absent);

@@ -1,4 +1,4 @@
-//! The needs that a computation can have, and their answers.
+//! Needs of computations, and their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::hub::{Hook, Object, ObjectKey, ObjectRef};
 
-/// The ClusterClass of that name, once it is settled.
+/// The ClusterClass with that key, once it is settled.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SettledClass(pub ObjectKey);
 
@@ -14,14 +14,14 @@ pub struct SettledClass(pub ObjectKey);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DefinitionName(pub String);
 
-/// These Nodes of the workload cluster of a Cluster; without names, whether it can be reached.
+/// Nodes of the workload cluster of a Cluster; without names, the question whether it is reachable.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodesOf {
     pub cluster: ObjectKey,
     pub names: BTreeSet<String>,
 }
 
-/// A call of all extensions that are registered for a lifecycle hook.
+/// A call of all extensions registered for a lifecycle hook.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HookCall {
     pub hook: Hook,
@@ -30,28 +30,28 @@ pub struct HookCall {
     pub request: String,
 }
 
-/// What the extensions of a lifecycle hook say together; there are some.
+/// The combined answer of the extensions of a lifecycle hook; there is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookAnswer {
-    /// Go on.
+    /// Proceed.
     Done,
-    /// Wait, and ask again.
+    /// Wait, and call again.
     Retry { after_seconds: u32, message: String },
 }
 
 /// A call of the extension that plans upgrades of a class.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlanCall {
-    /// The name that the extension is registered by.
+    /// The registered name of the extension.
     pub extension: String,
     pub cluster: ObjectKey,
     /// The JSON body, without the settings of the extension.
     pub request: String,
 }
 
-/// The versions that an upgrade goes through, each in its order.
+/// The intermediate versions of an upgrade, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpgradePlan {
+pub struct PlannedVersions {
     pub control_plane: Vec<String>,
     pub workers: Vec<String>,
 }
@@ -60,11 +60,11 @@ pub struct UpgradePlan {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PatchCall {
     pub hook: PatchHook,
-    /// The name that the extension is registered by.
+    /// The registered name of the extension.
     pub extension: String,
     pub cluster: ObjectKey,
-    /// The JSON body. The sender completes it: equal requests make equal needs, so its items have no `uid` yet, and
-    /// its settings are only those of the patch.
+    /// The JSON body. The sender completes it: equal requests are equal needs, so items have no `uid` yet, and settings
+    /// are those of the patch only.
     pub request: String,
 }
 
@@ -85,56 +85,56 @@ impl PatchHook {
     }
 }
 
-/// What the extension of a patch answered. An error that its failure policy ignores is an answer without patches, or the
-/// answer that all is in order (HK-25).
+/// The answer of the extension of a patch. An error ignored by the failure policy counts as an answer without patches,
+/// or as a valid topology (HK-25).
 #[derive(Clone, Debug, PartialEq)]
 pub enum PatchAnswer {
-    /// In the order of applying.
+    /// In the order of application.
     Patches(Arc<[ItemPatch]>),
-    /// The topology is in order.
+    /// The topology is valid.
     Valid,
-    /// The status `Failure`, with its message.
+    /// The status `Failure` with its message.
     Failure(String),
 }
 
 /// A patch of one item of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ItemPatch {
-    /// The position of the item in the request, whose `uid` the answer named.
+    /// Position in the request of the item that the answer identified by `uid`.
     pub item: usize,
     /// `JSONPatch`, `JSONMergePatch`.
     pub patch_type: String,
-    /// The patch as it was sent, decoded from base64.
+    /// The patch, decoded from base64.
     pub patch: Vec<u8>,
 }
 
-/// A question that only an API server can answer: whether an object would change if something were applied (DEC-15).
+/// A question for an API server: whether applying something would change an object (DEC-15).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DryRunCall {
-    /// What would be applied to.
+    /// The object to be changed.
     pub object: ObjectRef,
-    /// The `resourceVersion` of the object as it is.
+    /// The current `resourceVersion` of the object.
     pub version: String,
-    /// The object as it is, as JSON, with the entries of `metadata.managedFields` that the manager of topologies has.
+    /// The current object as JSON, with the entries of `metadata.managedFields` of the topology manager.
     pub current: String,
-    /// What would be applied, as JSON.
+    /// The configuration to be applied, as JSON.
     pub sent: String,
 }
 
-/// What applying something comes to.
+/// The result of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DryRun {
     /// Nothing changes.
     Same,
-    /// What an API server would store of the object as it is now, and of what would be applied. Both hold nothing but what
-    /// topologies send, and which fields their manager owns (SSA-11).
+    /// The object as an API server would store it now and after the apply. Both are reduced to the fields that
+    /// topologies send, and the ownership of their manager (SSA-11).
     Differs { current: Arc<Object>, desired: Arc<Object> },
 }
 
-/// Nodes by name; those that do not exist are left out.
+/// Nodes by name, without missing ones.
 pub type Nodes = BTreeMap<String, Arc<Object>>;
 
-/// Objects of a kind in a namespace that carry all of these labels.
+/// Objects of a kind in a namespace with all of these labels.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selection {
     pub api_version: String,
@@ -143,7 +143,8 @@ pub struct Selection {
     pub labels: BTreeMap<String, String>,
 }
 
-/// How messages and logs name a question. Requests and objects hold values of variables, which are shown nowhere (DEC-34).
+/// Names of questions in messages and logs. Requests and objects contain values of variables, which are never shown
+/// (DEC-34).
 macro_rules! named {
     ($($question:ident $fields:tt => $words:literal $(, $more:expr)?;)*) => {
         $(impl fmt::Display for $question {

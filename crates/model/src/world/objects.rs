@@ -1,4 +1,4 @@
-//! Objects of any kind, as files or caches hold them.
+//! Objects of any kind, from files or caches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,39 +7,39 @@ use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::{Found, Nodes, Selection};
 use crate::hub::label::{CLUSTER_NAME, DEPLOYMENT_NAME};
-use crate::hub::{Definition, GROUP, Kind, Object, ObjectKey, ObjectRef, group_of};
+use crate::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, ResourceDefinition, group_of};
 
-/// Together with the annotation of [`CLUSTER_NAME`]: of which workload cluster a Node is.
+/// Identifies, with the annotation [`CLUSTER_NAME`], the workload cluster of a Node.
 const CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
 const NODE: &str = "Node";
 
-/// Objects of any kind, all that there are.
+/// A complete set of objects of any kind, with indexes.
 ///
-/// The maps are persistent, as those of [`super::Facts`].
+/// The maps are persistent, like those of [`super::Facts`].
 #[derive(Clone, Debug, Default)]
-pub struct Objects {
-    objects: RedBlackTreeMapSync<Id, Arc<Object>>,
-    /// The same objects in further versions, as an API server converted them.
-    conversions: RedBlackTreeMapSync<Id, BTreeMap<String, Arc<Object>>>,
-    /// Names for which an API server had no object.
-    missing: RedBlackTreeSetSync<Id>,
-    /// The names of the objects of a Cluster, by kind.
-    of_clusters: Index<Group, String>,
-    /// The names of the Machines of a Cluster, by the label with the name of their worker set.
-    of_sets: Index<(Group, String), String>,
-    /// The Nodes of the workload cluster of a Cluster.
-    nodes: Index<ObjectKey, ObjectKey>,
-    definitions: RedBlackTreeMapSync<String, Arc<Definition>>,
+pub struct ObjectSet {
+    objects: RedBlackTreeMapSync<ObjectIdentity, Arc<Object>>,
+    /// Further versions of objects, as converted by an API server.
+    conversions: RedBlackTreeMapSync<ObjectIdentity, BTreeMap<String, Arc<Object>>>,
+    /// Objects known to be missing on an API server.
+    missing: RedBlackTreeSetSync<ObjectIdentity>,
+    /// Names of the objects of a Cluster, by kind.
+    of_clusters: KeyIndex<ClusterKindKey, String>,
+    /// Names of the Machines of a Cluster, by the label of their worker set.
+    of_sets: KeyIndex<(ClusterKindKey, String), String>,
+    /// Nodes of the workload cluster of a Cluster.
+    nodes: KeyIndex<ObjectKey, ObjectKey>,
+    definitions: RedBlackTreeMapSync<String, Arc<ResourceDefinition>>,
 }
 
-/// Names an object in any version.
-type Id = (String, String, ObjectKey);
-/// What belongs to a key.
-type Index<K, V> = RedBlackTreeMapSync<K, RedBlackTreeSetSync<V>>;
-/// Namespace and Cluster, group and kind.
-type Group = (String, String, String, String);
+/// Identifies an object in any version.
+type ObjectIdentity = (String, String, ObjectKey);
+/// An index from key to members.
+type KeyIndex<K, V> = RedBlackTreeMapSync<K, RedBlackTreeSetSync<V>>;
+/// Namespace, Cluster, group and kind.
+type ClusterKindKey = (String, String, String, String);
 
-impl Objects {
+impl ObjectSet {
     /// Adds or replaces an object.
     pub fn put(&mut self, object: Arc<Object>) {
         let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
@@ -56,8 +56,8 @@ impl Objects {
         self.objects.insert_mut(id, object);
     }
 
-    /// Adds a further version of an object that is there, for those who ask for it in that version. The next change of the object
-    /// removes it.
+    /// Adds a further version of an existing object, for lookups in that version. The next change of the object removes
+    /// it.
     pub fn put_conversion(&mut self, object: Arc<Object>) {
         let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
         if self.objects.contains_key(&id) {
@@ -67,8 +67,8 @@ impl Objects {
         }
     }
 
-    /// Adds or replaces all objects of a Cluster but itself, with their further versions.
-    pub fn take_over(&mut self, cluster: &ObjectKey, from: &Objects) {
+    /// Adds or replaces all objects of a Cluster except itself, with their further versions.
+    pub fn take_over(&mut self, cluster: &ObjectKey, from: &ObjectSet) {
         let is_itself = |object: &Object| (object.group(), object.kind()) == (GROUP, Kind::Cluster.name());
         for object in from.of_cluster(cluster).filter(|object| !is_itself(object)) {
             let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
@@ -78,23 +78,23 @@ impl Objects {
         }
     }
 
-    /// Notes that an API server has no object of this name, which files cannot say.
+    /// Records that an API server lacks this object, which files cannot tell.
     pub fn put_missing(&mut self, reference: &ObjectRef) {
         self.missing.insert_mut((reference.group().to_owned(), reference.kind.clone(), reference.key.clone()));
     }
 
-    /// Whether an API server had no object of this name.
+    /// Whether an API server lacks this object.
     pub fn is_missing(&self, reference: &ObjectRef) -> bool {
         let id = (reference.group().to_owned(), reference.kind.clone(), reference.key.clone());
         self.missing.contains(&id) && !self.objects.contains_key(&id)
     }
 
-    /// Forgets an object in any version.
+    /// Removes an object in any version.
     pub fn remove(&mut self, reference: &ObjectRef) {
         self.take(&(reference.group().to_owned(), reference.kind.clone(), reference.key.clone()));
     }
 
-    fn take(&mut self, id: &Id) {
+    fn take(&mut self, id: &ObjectIdentity) {
         let Some(old) = self.objects.get(id).cloned() else { return };
         self.objects.remove_mut(id);
         self.conversions.remove_mut(id);
@@ -110,16 +110,16 @@ impl Objects {
     }
 
     /// Adds or replaces a definition.
-    pub fn put_definition(&mut self, name: String, definition: Arc<Definition>) {
+    pub fn put_definition(&mut self, name: String, definition: Arc<ResourceDefinition>) {
         self.definitions.insert_mut(name, definition);
     }
 
-    /// The definition of that name.
-    pub fn definition(&self, name: &str) -> Found<Arc<Definition>> {
+    /// The definition with that name.
+    pub fn definition(&self, name: &str) -> Found<Arc<ResourceDefinition>> {
         self.definitions.get(name).cloned().map_or(Found::Absent, Found::Yes)
     }
 
-    /// An object. One that is there in other versions only is unreadable, because it cannot be converted.
+    /// An object. One that exists in other versions only is unreadable, since it cannot be converted.
     pub fn object(&self, reference: &ObjectRef) -> Found<Arc<Object>> {
         let id = (reference.group().to_owned(), reference.kind.clone(), reference.key.clone());
         match self.objects.get(&id) {
@@ -132,7 +132,7 @@ impl Objects {
         }
     }
 
-    /// The objects of a selection by name, in the versions that they have.
+    /// The objects of a selection, sorted by name, in their stored versions.
     pub fn list(&self, selection: &Selection) -> Vec<Arc<Object>> {
         let group = group_of(&selection.api_version).to_owned();
         let has = |object: &Object| selection.labels.iter().all(|(name, value)| object.label(name) == Some(value));
@@ -150,12 +150,13 @@ impl Objects {
             return names.filter_map(|name| self.objects.get(&id(name))).filter(|one| has(one)).cloned().collect();
         }
         let first = (group.clone(), selection.kind.clone(), ObjectKey::new(&selection.namespace, ""));
-        let belongs = |id: &Id| id.0 == group && id.1 == selection.kind && id.2.namespace == selection.namespace;
+        let belongs =
+            |id: &ObjectIdentity| id.0 == group && id.1 == selection.kind && id.2.namespace == selection.namespace;
         let all = self.objects.range(first..).take_while(|(id, _)| belongs(id));
         all.filter(|(_, object)| has(object)).map(|(_, object)| object.clone()).collect()
     }
 
-    /// The objects with the label of a Cluster, by group, kind and name.
+    /// The objects labelled with a Cluster, sorted by group, kind and name.
     pub fn of_cluster(&self, cluster: &ObjectKey) -> impl Iterator<Item = &Arc<Object>> {
         let first = (cluster.namespace.clone(), cluster.name.clone(), String::new(), String::new());
         let groups = self.of_clusters.range(first..);
@@ -171,14 +172,14 @@ impl Objects {
         self.objects.get(&(group.to_owned(), kind.to_owned(), key.clone()))
     }
 
-    /// The Nodes of the workload cluster of a Cluster: their annotations say whose they are.
+    /// The Nodes of the workload cluster of a Cluster, by their annotations.
     pub fn nodes(&self, cluster: &ObjectKey) -> Nodes {
         let keys = self.nodes.get(cluster).into_iter().flat_map(RedBlackTreeSetSync::iter);
         let node = |key: &ObjectKey| self.objects.get(&(String::new(), NODE.to_owned(), key.clone())).cloned();
         keys.filter_map(|key| Some((key.name.clone(), node(key)?))).collect()
     }
 
-    /// All objects, by group, kind, namespace and name.
+    /// All objects, sorted by group, kind, namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.objects.values()
     }
@@ -192,13 +193,13 @@ fn unconverted(reference: &ObjectRef, object: &Object) -> Found<Arc<Object>> {
     ))
 }
 
-fn add<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: V) {
+fn add<K: Ord, V: Ord>(index: &mut KeyIndex<K, V>, key: K, value: V) {
     let mut values = index.get(&key).cloned().unwrap_or_default();
     values.insert_mut(value);
     index.insert_mut(key, values);
 }
 
-fn drop_from<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: &V) {
+fn drop_from<K: Ord, V: Ord>(index: &mut KeyIndex<K, V>, key: K, value: &V) {
     let Some(values) = index.get(&key) else { return };
     let left = values.remove(value);
     if left.is_empty() {
@@ -208,7 +209,7 @@ fn drop_from<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: &V) {
     }
 }
 
-fn cluster_of_node(id: &Id, object: &Object) -> Option<ObjectKey> {
+fn cluster_of_node(id: &ObjectIdentity, object: &Object) -> Option<ObjectKey> {
     if !id.0.is_empty() || id.1 != NODE {
         return None;
     }
@@ -219,11 +220,11 @@ fn is_machine(group: &str, kind: &str) -> bool {
     (group, kind) == (GROUP, "Machine")
 }
 
-fn set_of_machine<'a>(id: &Id, object: &'a Object) -> Option<&'a str> {
+fn set_of_machine<'a>(id: &ObjectIdentity, object: &'a Object) -> Option<&'a str> {
     if is_machine(&id.0, &id.1) { object.label(DEPLOYMENT_NAME) } else { None }
 }
 
-fn group(id: &Id, object: &Object) -> Option<Group> {
+fn group(id: &ObjectIdentity, object: &Object) -> Option<ClusterKindKey> {
     let cluster = object.label(CLUSTER_NAME)?;
     Some((id.2.namespace.clone(), cluster.to_owned(), id.0.clone(), id.1.clone()))
 }
@@ -241,7 +242,7 @@ mod tests {
         Arc::new(Object::try_from(object).unwrap())
     }
 
-    fn names(objects: &Objects, labels: &[(&str, &str)]) -> Vec<String> {
+    fn names(objects: &ObjectSet, labels: &[(&str, &str)]) -> Vec<String> {
         let selection = Selection {
             api_version: "g/v1".to_owned(),
             kind: "Machine".to_owned(),
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_list_contains_the_objects_with_all_labels() {
-        let mut objects = Objects::default();
+        let mut objects = ObjectSet::default();
         for (name, cluster, set) in [("b", "x", "1"), ("a", "x", "1"), ("c", "x", "2"), ("d", "y", "1")] {
             objects.put(machine(name, cluster, set));
         }
@@ -276,11 +277,11 @@ mod tests {
             let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": metadata});
             Arc::new(Object::try_from(object).unwrap())
         };
-        let mut objects = Objects::default();
+        let mut objects = ObjectSet::default();
         for (name, cluster, set) in [("b", "x", "1"), ("a", "x", "1"), ("c", "x", "2"), ("d", "y", "1")] {
             objects.put(machine(name, cluster, set));
         }
-        let names = |objects: &Objects, cluster: &str, set: &str| {
+        let names = |objects: &ObjectSet, cluster: &str, set: &str| {
             let labels = [(CLUSTER_NAME, cluster), (DEPLOYMENT_NAME, set)];
             let selection = Selection {
                 api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
@@ -301,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_node_belongs_to_the_cluster_that_its_annotations_name() {
-        let mut objects = Objects::default();
+        let mut objects = ObjectSet::default();
         let node = |name: &str, cluster: &str, namespace: &str| {
             let annotations = json!({CLUSTER_NAME: cluster, CLUSTER_NAMESPACE: namespace});
             let node =
@@ -312,7 +313,7 @@ mod tests {
             objects.put(node(name, cluster, namespace));
         }
         objects.put(machine("n1", "x", "1"));
-        let names = |objects: &Objects, cluster: &str| {
+        let names = |objects: &ObjectSet, cluster: &str| {
             objects.nodes(&ObjectKey::new("ns", cluster)).into_keys().collect::<Vec<_>>()
         };
         assert_eq!((names(&objects, "x"), names(&objects, "y")), (vec!["n1".to_owned()], vec!["n3".to_owned()]));
@@ -324,7 +325,7 @@ mod tests {
 
     #[test]
     fn an_object_of_another_version_cannot_be_read() {
-        let mut objects = Objects::default();
+        let mut objects = ObjectSet::default();
         objects.put(machine("a", "x", "1"));
         let reference = |version: &str, name: &str| ObjectRef::new(version, "Machine", ObjectKey::new("ns", name));
         assert!(matches!(objects.object(&reference("g/v1", "a")), Found::Yes(_)));
@@ -343,7 +344,7 @@ mod tests {
         assert_eq!(objects.object(&reference("g/v2", "a")), Found::Absent, "it is not there");
         objects.put_definition(
             "machines.g".to_owned(),
-            Arc::new(Definition { labels: BTreeMap::new(), ..Definition::default() }),
+            Arc::new(ResourceDefinition { labels: BTreeMap::new(), ..ResourceDefinition::default() }),
         );
         assert!(matches!(objects.definition("machines.g"), Found::Yes(_)));
         assert_eq!(objects.definition("others.g"), Found::Absent);

@@ -3,69 +3,70 @@
 use crate::hub::Metadata;
 use crate::hub::naming::dns_label_faults;
 
-/// The label that says whose object it is.
+/// The label that assigns an object to an installation.
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 
-/// The objects that an installation looks after: all of them, unless something is said (DEC-37).
+/// The objects that an installation manages; defaults to all (DEC-37).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    namespaces: Vec<Pattern>,
+    namespaces: Vec<NamespacePattern>,
     watch_filter: Option<String>,
 }
 
-/// A namespace, or the beginning of the names of some.
+/// A namespace, or a prefix of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Pattern {
+enum NamespacePattern {
     Name(String),
     Prefix(String),
 }
 
 impl Scope {
-    /// CT-15.14: the objects in `namespaces`, each a name or a prefix and `*`, whose label `cluster.x-k8s.io/watch-filter` is `watch_filter`. An empty
-    /// list means all namespaces, and `None` any label or none.
+    /// A scope of the objects in `namespaces`, each a name or a prefix followed by `*`, whose label
+    /// `cluster.x-k8s.io/watch-filter` is `watch_filter` (CT-15.14). An empty list means all namespaces, and `None` any
+    /// label or none.
     ///
     /// # Errors
-    /// Says which entry is neither.
+    /// Names the invalid entry.
     pub fn new(namespaces: &[String], watch_filter: Option<String>) -> Result<Self, String> {
-        let namespaces = namespaces.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
+        let namespaces = namespaces.iter().map(|text| NamespacePattern::parse(text)).collect::<Result<_, _>>()?;
         Ok(Scope { namespaces, watch_filter })
     }
 
-    /// Whether objects of a namespace may be looked after.
+    /// Whether objects of a namespace may be in scope.
     pub fn has_namespace(&self, namespace: &str) -> bool {
         self.namespaces.is_empty() || self.namespaces.iter().any(|pattern| pattern.matches(namespace))
     }
 
-    /// Whether an object is looked after.
+    /// Whether an object is in scope.
     pub fn has(&self, metadata: &Metadata) -> bool {
         self.has_namespace(&metadata.namespace) && self.has_labels(metadata)
     }
 
-    /// Whether the labels of an object are those of the objects that are looked after.
+    /// Whether the labels of an object are in scope.
     pub fn has_labels(&self, metadata: &Metadata) -> bool {
         self.has_label(|name| metadata.labels.get(name))
     }
 
-    /// The same for labels that are looked up by name.
+    /// As [`Scope::has_labels`], for labels that are looked up by name.
     pub fn has_label<'l>(&self, label: impl FnOnce(&str) -> Option<&'l str>) -> bool {
         self.watch_filter.as_ref().is_none_or(|wanted| label(WATCH_FILTER) == Some(wanted))
     }
 
-    /// Whether labels matter.
-    pub fn looks_at_labels(&self) -> bool {
+    /// Whether labels restrict the scope.
+    pub fn filters_labels(&self) -> bool {
         self.watch_filter.is_some()
     }
 
-    /// The namespace outside of which nothing is looked after, if there is one.
+    /// The only namespace in scope, if there is exactly one.
     pub fn only_namespace(&self) -> Option<&str> {
         match self.namespaces.as_slice() {
-            [Pattern::Name(name)] => Some(name),
+            [NamespacePattern::Name(name)] => Some(name),
             _ => None,
         }
     }
 }
 
-impl Pattern {
+impl NamespacePattern {
     fn parse(text: &str) -> Result<Self, String> {
         let (name, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
         let is_plain = match is_prefix {
@@ -73,16 +74,16 @@ impl Pattern {
             false => dns_label_faults(name).is_empty(),
         };
         match (is_plain, is_prefix) {
-            (true, true) => Ok(Pattern::Prefix(name.to_owned())),
-            (true, false) => Ok(Pattern::Name(name.to_owned())),
+            (true, true) => Ok(NamespacePattern::Prefix(name.to_owned())),
+            (true, false) => Ok(NamespacePattern::Name(name.to_owned())),
             (false, _) => Err(format!("{text:?} is neither a namespace nor the beginning of one and \"*\"")),
         }
     }
 
     fn matches(&self, namespace: &str) -> bool {
         match self {
-            Pattern::Name(name) => name == namespace,
-            Pattern::Prefix(prefix) => namespace.starts_with(&**prefix),
+            NamespacePattern::Name(name) => name == namespace,
+            NamespacePattern::Prefix(prefix) => namespace.starts_with(&**prefix),
         }
     }
 }

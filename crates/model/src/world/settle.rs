@@ -1,4 +1,4 @@
-//! The loop of all computations: compute, take the needs, gather their answers, keep the answers, and compute again.
+//! The loop of all computations: compute, collect needs, gather and pin their answers, and compute again.
 //!
 //! ```text
 //! World ─► compute ─► no needs: the result counts
@@ -7,7 +7,8 @@
 //!   └──────────── answers are pinned ◄─┘
 //! ```
 //!
-//! The webhook, the reconciler and `--live` gather from a cluster by a deadline, commands on files from [`super::Facts`].
+//! The webhook, the reconciler and `--live` gather from a cluster until a deadline; commands on files gather from
+//! [`super::Facts`].
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -16,15 +17,15 @@ use futures::FutureExt;
 
 use super::{Answer, Need, World};
 
-/// How often a question is computed before its needs are called endless.
+/// Maximum number of rounds before needs count as endless.
 const ROUNDS: usize = 16;
-/// How many rounds only wait for extensions besides. External patches are computed one after the other, each from what the one before
-/// has made, so a class needs one round for each of their calls.
+/// Maximum number of additional rounds that only wait for extensions. External patches are computed one after another,
+/// each from the result of the previous one, so a class needs one round per call.
 const CALLS: usize = 256;
-/// How many needs an error names.
+/// Maximum number of needs named in an error.
 const NAMED: usize = 5;
 
-/// A computation that looks for more facts in every round.
+/// The error of a computation that has new needs in every round.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("facts are still missing after {rounds} rounds: {}", named(.missing))]
 pub struct Unsettled {
@@ -38,14 +39,14 @@ fn named(needs: &BTreeSet<Need>) -> String {
     named.join(", ") + &more.unwrap_or_default()
 }
 
-/// What one computation comes to: its result, the world that it looked at, and what the next computation begins with.
-pub type Computed<T, S, E> = Result<(T, World, S), E>;
+/// The result of one round: the value, the world that was used, and the state for the next round.
+pub type ComputeResult<T, S, E> = Result<(T, World, S), E>;
 
-/// Computes until no fact is missing; returns the result and the world with all answers. `compute` may work on another thread:
-/// it takes the world and its `state` along and brings them back. Whether gathering ends in time is up to `gather`.
+/// Computes until no fact is missing; returns the result and the world with all answers. `compute` may run on another
+/// thread: it receives the world and its `state` and returns them. `gather` is responsible for deadlines.
 ///
 /// # Errors
-/// Those of `compute` and `gather` at once, and [`Unsettled`] when facts are still missing after the last round.
+/// Errors of `compute` and `gather` immediately, and [`Unsettled`] if facts are missing after the last round.
 pub async fn settle<T, S, E, C, G>(
     mut world: World,
     mut state: S,
@@ -54,7 +55,7 @@ pub async fn settle<T, S, E, C, G>(
 ) -> Result<(T, World), E>
 where
     E: From<Unsettled>,
-    C: Future<Output = Computed<T, S, E>>,
+    C: Future<Output = ComputeResult<T, S, E>>,
     G: Future<Output = Result<Vec<(Need, Answer)>, E>>,
 {
     let (mut rounds, mut calls) = (0, 0);
@@ -74,10 +75,10 @@ where
     }
 }
 
-/// The same where nothing has to be waited for, as with files.
+/// As [`settle`], where gathering never waits, as with files.
 ///
 /// # Errors
-/// When facts are still missing after the last round.
+/// When facts are missing after the last round.
 ///
 /// # Panics
 /// Never: it polls a future that is ready.
@@ -109,7 +110,7 @@ mod tests {
         ObjectKey::new("ns", format!("c{number}"))
     }
 
-    /// Looks for one class after the other, as each is known; says how many there are.
+    /// Looks up a chain of classes, each as the previous one is known; returns how many exist.
     fn chain(world: &World, length: usize) -> usize {
         (0..length).take_while(|number| world.class(&class(*number)) == Found::Absent).count()
     }
@@ -186,14 +187,14 @@ mod tests {
         let failing = |world: World, round: usize| {
             let found = chain(&world, ROUNDS);
             assert_eq!(found, round);
-            ready(if round == 3 { Err(Ended::Failed) } else { Ok(((), world, round + 1)) })
+            ready(if round == 3 { Err(TestError::Failed) } else { Ok(((), world, round + 1)) })
         };
         let gather = |needs: BTreeSet<Need>| {
             let answer = |need: Need| (need.clone(), Facts::default().answer(&need));
             ready(Ok(needs.into_iter().map(answer).collect()))
         };
         let settled = settle(world(), 0, failing, gather).now_or_never().unwrap();
-        assert_eq!(settled.map(|_| ()), Err(Ended::Failed));
+        assert_eq!(settled.map(|_| ()), Err(TestError::Failed));
     }
 
     #[test]
@@ -203,21 +204,21 @@ mod tests {
         let gather = |needs: BTreeSet<Need>| {
             rounds += 1;
             let answer = |need: Need| (need.clone(), Facts::default().answer(&need));
-            ready(if rounds == 3 { Err(Ended::Failed) } else { Ok(needs.into_iter().map(answer).collect()) })
+            ready(if rounds == 3 { Err(TestError::Failed) } else { Ok(needs.into_iter().map(answer).collect()) })
         };
         let settled = settle(world(), (), compute, gather).now_or_never().unwrap();
-        assert_eq!((settled.map(|_| ()), rounds), (Err(Ended::Failed), 3));
+        assert_eq!((settled.map(|_| ()), rounds), (Err(TestError::Failed), 3));
     }
 
     #[derive(Debug, PartialEq)]
-    enum Ended {
+    enum TestError {
         Failed,
         Unsettled,
     }
 
-    impl From<Unsettled> for Ended {
+    impl From<Unsettled> for TestError {
         fn from(_: Unsettled) -> Self {
-            Ended::Unsettled
+            TestError::Unsettled
         }
     }
 

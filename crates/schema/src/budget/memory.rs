@@ -1,39 +1,39 @@
-//! Memory that computations share: each takes a part of it before it begins, and gives it back at its end (DEC-58).
+//! Memory shared by computations: each leases its part before it starts and returns it at the end (DEC-58).
 //!
-//! A computation that takes much waits for others in the order of arrival. One that takes little does not wait behind it: an eighth of
-//! the memory is for small ones alone, and while a large one waits they have no more than that.
+//! A large computation waits in the order of arrival. Small computations do not wait behind it: an eighth of the memory
+//! is reserved for them, and while a large one waits they get no more than that.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Stop;
 
-/// The part of a pool that only small computations may take.
+/// Divisor of the pool: the share reserved for small computations.
 const RESERVED: usize = 8;
-/// Computations are small up to this part of a pool.
+/// Divisor of the pool: the maximum size of a small computation.
 const SMALL: usize = 16;
 
-/// Memory that computations share.
+/// A pool of memory shared by computations.
 #[derive(Debug)]
 pub struct MemoryPool {
     size: usize,
-    /// What a thread that waits for memory does before it looks again.
+    /// Called by a waiting thread between two attempts.
     pause: fn(),
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     used: usize,
-    /// What small computations use of it.
+    /// The part of it that small computations use.
     used_by_small: usize,
     next: u64,
-    /// Large computations that wait, in the order of arrival, with what they need.
+    /// Waiting large computations in the order of arrival, with the memory they need.
     waiting: BTreeMap<u64, usize>,
     refusals: u64,
 }
 
-/// A part of a pool, given back when it is dropped.
+/// A leased part of a pool, returned on drop.
 #[derive(Debug)]
 pub struct Lease {
     pool: Arc<MemoryPool>,
@@ -41,12 +41,12 @@ pub struct Lease {
     is_small: bool,
 }
 
-/// A request for a part of a pool. It keeps its place among those that wait until it is dropped.
+/// A request for a part of a pool. It keeps its place in the queue until it is dropped.
 #[derive(Debug)]
 pub struct LeaseRequest {
     pool: Arc<MemoryPool>,
     bytes: usize,
-    /// The place of a large computation.
+    /// The queue number of a large computation.
     place: Option<u64>,
     is_granted: bool,
 }
@@ -57,19 +57,19 @@ impl MemoryPool {
         MemoryPool { size, pause: std::thread::yield_now, state: Mutex::default() }
     }
 
-    /// The same; a thread that waits for memory calls `pause` before it looks again.
+    /// Sets the function that a waiting thread calls between two attempts.
     #[must_use]
-    pub fn pausing(self, pause: fn()) -> Self {
+    pub fn with_pause(self, pause: fn()) -> Self {
         MemoryPool { pause, ..self }
     }
 
-    /// A pool that is never used up, for a process that computes one topology after the other.
+    /// A pool without a limit, for a process that computes one topology after another.
     pub fn unlimited() -> Self {
         MemoryPool::new(usize::MAX)
     }
 
-    /// The most that one computation can get.
-    pub const fn most(&self) -> usize {
+    /// The largest lease that one computation can get.
+    pub const fn capacity(&self) -> usize {
         self.size - self.size / RESERVED
     }
 
@@ -100,34 +100,34 @@ impl MemoryPool {
         LeaseRequest { pool: self.clone(), bytes, place, is_granted: false }
     }
 
-    /// Waits for memory on this thread; `None` if `stop` is due first.
+    /// Waits on this thread for memory; `None` if `stop` is due first.
     pub fn take(self: &Arc<Self>, bytes: usize, stop: &Stop) -> Option<Lease> {
         let mut request = self.request(bytes);
         loop {
             if let Some(lease) = request.try_take() {
                 return Some(lease);
             }
-            if bytes > self.most() || stop.is_due() {
+            if bytes > self.capacity() || stop.is_due() {
                 return None;
             }
             (self.pause)();
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LeaseRequest {
-    /// The memory, if it is free and no other request comes first.
+    /// The lease, if the memory is free and no other request precedes this one.
     pub fn try_take(&mut self) -> Option<Lease> {
         let (size, bytes) = (self.pool.size, self.bytes);
         let mut state = self.pool.state();
         let of_small = size / RESERVED;
         let is_free = if let Some(place) = self.place {
             let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == place);
-            // What small ones use beyond their own part is not free.
+            // Memory of small computations beyond their reserve is not available.
             let used = state.used - state.used_by_small + state.used_by_small.max(of_small);
             is_first && used.saturating_add(bytes) <= size
         } else {
@@ -166,7 +166,7 @@ impl Drop for LeaseRequest {
 }
 
 impl Lease {
-    /// Takes more for the same computation, without waiting: it would wait for itself.
+    /// Enlarges the lease without waiting, since the computation would wait for itself.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let mut state = self.pool.state();
         let is_free = state.used.saturating_add(bytes) <= self.pool.size;
@@ -182,7 +182,7 @@ impl Lease {
         is_free
     }
 
-    /// Gives back all but `bytes`.
+    /// Returns all but `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.give_back(less);
@@ -204,24 +204,24 @@ impl Drop for Lease {
     }
 }
 
-/// The lease of a computation, which its parts share. Without one there is memory enough.
+/// The lease of a computation, shared by its parts; `None` if memory is unlimited.
 #[derive(Clone, Debug, Default)]
 pub struct SharedLease(Option<Arc<Mutex<Lease>>>);
 
 impl SharedLease {
-    /// Shares a lease among the parts of a computation; it is given back when the last of them ends.
+    /// Shares a lease among the parts of a computation; the last one returns it.
     pub fn new(lease: Lease) -> Self {
         SharedLease(Some(Arc::new(Mutex::new(lease))))
     }
 
-    /// Gives back all but `bytes`: what is left to do takes less.
+    /// Returns all but `bytes`, when the remaining work needs less.
     pub fn shrink_to(&self, bytes: usize) {
         if let Some(lease) = &self.0 {
             lease.lock().unwrap_or_else(PoisonError::into_inner).shrink_to(bytes);
         }
     }
 
-    /// Takes more memory than the computation began with; says whether there was enough.
+    /// Enlarges the lease; false if there is not enough memory.
     pub fn grow(&self, bytes: usize) -> bool {
         let grow = |lease: &Arc<Mutex<Lease>>| lease.lock().unwrap_or_else(PoisonError::into_inner).grow(bytes);
         bytes == 0 || self.0.as_ref().is_none_or(grow)
@@ -242,7 +242,7 @@ mod tests {
     fn all_leases_together_stay_within_the_pool() {
         // DEC-58
         let pool = pool();
-        assert_eq!(pool.most(), 1_400);
+        assert_eq!(pool.capacity(), 1_400);
         let mut large = pool.request(1_400).try_take().unwrap();
         assert!(pool.request(101).try_take().is_none(), "the rest is for small ones");
         let small = [100, 100].map(|bytes| pool.request(bytes).try_take().unwrap());

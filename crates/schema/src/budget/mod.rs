@@ -1,8 +1,8 @@
-//! Budgets for sums, and deadlines that stop work (DEC-44).
+//! Budgets for amounts, and deadlines that stop work (DEC-44).
 //!
-//! A [`Pool`] is deterministic: the same input takes the same amount from it, so running out of it is a mistake of the input. Time
-//! is not deterministic: a [`Stop`] is set by an edge, the core asks it between parts, and a result that was cut short by it is
-//! no result. A [`MemoryPool`] is shared by work that goes on at the same time, which waits for it.
+//! A [`Budget`] is deterministic: the same input takes the same amount, so an exceeded budget is an error of the input.
+//! Time is not deterministic: an edge sets a [`Stop`], the core polls it between steps, and a result that was cut short
+//! is discarded. Concurrent work shares a [`MemoryPool`] and waits for it.
 
 mod memory;
 
@@ -12,40 +12,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use memory::{Lease, LeaseRequest, MemoryPool, SharedLease};
 
-/// An amount that several parts share.
+/// An amount shared by several parts of a computation.
 #[derive(Clone, Copy, Debug)]
-pub struct Pool {
-    /// What is counted, for messages.
+pub struct Budget {
+    /// The counted unit, for messages.
     what: &'static str,
     limit: usize,
     left: usize,
 }
 
-/// More was asked of a [`Pool`] than was left.
+/// The error of a [`Budget`] that has too little left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("exceeds the limit of {limit} {what}")]
 pub struct Exceeded {
-    /// What is counted.
+    /// The counted unit.
     pub what: &'static str,
-    /// The size of the full pool.
+    /// The full amount.
     pub limit: usize,
 }
 
-impl Pool {
-    /// A full pool of `limit` units; `what` names them in messages.
+impl Budget {
+    /// A budget of `limit` units; `what` names them in messages.
     pub const fn new(limit: usize, what: &'static str) -> Self {
-        Pool { what, limit, left: limit }
+        Budget { what, limit, left: limit }
     }
 
-    /// A pool that never runs out, for input that is trusted.
+    /// A budget without a limit, for trusted input.
     pub const fn unlimited() -> Self {
-        Pool::new(usize::MAX, "units")
+        Budget::new(usize::MAX, "units")
     }
 
     /// Takes an amount.
     ///
     /// # Errors
-    /// When less is left; then nothing is left.
+    /// When less is left; the budget is then empty.
     pub fn take(&mut self, amount: usize) -> Result<(), Exceeded> {
         match self.left.checked_sub(amount) {
             Some(left) => {
@@ -56,13 +56,13 @@ impl Pool {
         }
     }
 
-    /// Leaves nothing in the pool, and says that it is exceeded.
+    /// Empties the budget and returns the error.
     pub(crate) fn exhaust(&mut self) -> Exceeded {
         self.left = 0;
         Exceeded { what: self.what, limit: self.limit }
     }
 
-    /// What is left.
+    /// The remaining amount.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -73,27 +73,28 @@ impl Pool {
     }
 }
 
-/// Whether work should end although it is not finished: its deadline is over, or its caller has gone.
+/// A signal to end work early: its deadline has passed, or its caller has disconnected.
 #[derive(Clone, Default)]
-pub struct Stop(Option<Arc<Asked>>);
+pub struct Stop(Option<Arc<StopState>>);
 
-struct Asked {
+struct StopState {
     is_over: Box<dyn Fn() -> bool + Send + Sync>,
     has_stopped: AtomicBool,
 }
 
 impl Stop {
-    /// Work that is never stopped.
+    /// A signal that is never due.
     pub const fn never() -> Self {
         Stop(None)
     }
 
-    /// Work that is stopped once `is_over` says so. It is asked often, so it should answer within a microsecond.
+    /// A signal that is due once `is_over` returns true. It is polled often, so `is_over` should return within a
+    /// microsecond.
     pub fn when(is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Stop(Some(Arc::new(Asked { is_over: Box::new(is_over), has_stopped: AtomicBool::new(false) })))
+        Stop(Some(Arc::new(StopState { is_over: Box::new(is_over), has_stopped: AtomicBool::new(false) })))
     }
 
-    /// Whether to end now. Once it has said yes it never says no.
+    /// Whether to end now. Stays true once it is true.
     pub fn is_due(&self) -> bool {
         self.0.as_ref().is_some_and(|asked| {
             let is_due = asked.has_stopped.load(Ordering::Relaxed) || (asked.is_over)();
@@ -104,7 +105,7 @@ impl Stop {
         })
     }
 
-    /// Whether some part was told to end, so that the result is no result.
+    /// Whether the signal was due when it was polled, so that the result must be discarded.
     pub fn has_stopped(&self) -> bool {
         self.0.as_ref().is_some_and(|asked| asked.has_stopped.load(Ordering::Relaxed))
     }
@@ -125,14 +126,14 @@ mod tests {
     #[test]
     fn a_pool_bounds_the_sum_of_its_parts() {
         // DEC-44
-        let mut pool = Pool::new(10, "nodes");
+        let mut pool = Budget::new(10, "nodes");
         assert_eq!((pool.take(6), pool.take(4), pool.left(), pool.taken()), (Ok(()), Ok(()), 0, 10));
-        let mut pool = Pool::new(10, "nodes");
+        let mut pool = Budget::new(10, "nodes");
         assert_eq!(pool.take(6), Ok(()));
         let error = pool.take(5).unwrap_err();
         assert_eq!((error.to_string().as_str(), pool.left()), ("exceeds the limit of 10 nodes", 0));
         assert!(pool.take(1).is_err(), "nothing fits after the part that did not");
-        assert_eq!(Pool::unlimited().take(usize::MAX), Ok(()));
+        assert_eq!(Budget::unlimited().take(usize::MAX), Ok(()));
     }
 
     #[test]

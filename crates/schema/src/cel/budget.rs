@@ -1,65 +1,68 @@
-//! The budget that evaluations share, and the budget of each value (CEL-026).
+//! The budget shared by evaluations, and the budget of each value (CEL-026).
 
 use super::meter::Meter;
-use crate::budget::{Exceeded, Pool, Stop};
+use crate::budget::{Budget, Exceeded, Stop};
 
-/// What the evaluation of all rules for one object may cost: the values of a Cluster, or the defaults, examples and enum
-/// entries of a class (DEC-44). Kubernetes has the same budget for an object.
+/// Budget for all rules of one object: the values of a Cluster, or the defaults, examples and enum entries of a class
+/// (DEC-44). Kubernetes has the same budget for an object.
 #[derive(Debug)]
 pub struct CelCost {
-    units: Pool,
-    /// Cost units say little about the time that an evaluation takes.
-    steps: Pool,
+    units: Budget,
+    /// Steps of work, since cost units do not reflect the time of an evaluation.
+    steps: Budget,
 }
 
 impl CelCost {
-    /// The whole budget of an object; `what` names what is evaluated.
-    pub fn of_object(units: &'static str) -> Self {
-        CelCost { units: Pool::new(PER_OBJECT, units), steps: Pool::new(STEPS_PER_OBJECT, "steps of CEL evaluation") }
+    /// The full budget of an object; `what` names what is evaluated.
+    pub fn for_object(units: &'static str) -> Self {
+        CelCost {
+            units: Budget::new(PER_OBJECT, units),
+            steps: Budget::new(STEPS_PER_OBJECT, "steps of CEL evaluation"),
+        }
     }
 
-    fn take(&mut self, budget: &Budget) -> Result<(), Exceeded> {
+    fn take(&mut self, budget: &EvaluationBudget) -> Result<(), Exceeded> {
         let (units, steps) = budget.0.spent();
         let amount = |amount: u64| usize::try_from(amount).unwrap_or(usize::MAX);
         let units = self.units.take(amount(units));
         self.steps.take(amount(steps)).and(units)
     }
 
-    /// Takes from the budget what `evaluate` spends.
-    pub(crate) fn spend<R>(&mut self, evaluate: impl FnOnce(&mut Budget) -> R) -> (R, Result<(), Exceeded>) {
-        let mut budget = Budget::new();
+    /// Charges what `evaluate` spends.
+    pub(crate) fn spend<R>(&mut self, evaluate: impl FnOnce(&mut EvaluationBudget) -> R) -> (R, Result<(), Exceeded>) {
+        let mut budget = EvaluationBudget::new();
         let result = evaluate(&mut budget);
         (result, self.take(&budget))
     }
 }
 
-/// Cost units for everything that is evaluated for one object.
+/// Cost units for all evaluations of one object.
 const PER_OBJECT: usize = 10_000_000;
 
-/// Steps for the same: about as many nanoseconds, or bytes of memory.
+/// Steps for all evaluations of one object: about as many nanoseconds, or bytes of memory.
 const STEPS_PER_OBJECT: usize = 400_000_000;
 
 /// The budget of one checked value (CEL-026).
 #[derive(Debug)]
-pub(crate) struct Budget(pub(super) Meter);
+pub(crate) struct EvaluationBudget(pub(super) Meter);
 
-impl Budget {
+impl EvaluationBudget {
     /// A full budget.
-    pub(crate) fn new() -> Budget {
-        Budget(Meter::new())
+    pub(crate) fn new() -> EvaluationBudget {
+        EvaluationBudget(Meter::new())
     }
 
-    /// What is left, in cost units.
+    /// The remaining cost units.
     pub(crate) fn left(&self) -> u64 {
         self.0.total()
     }
 
-    /// Sets what is left, in cost units.
+    /// Sets the remaining cost units.
     pub(crate) fn set_left(&mut self, units: u64) {
         self.0.set_total(units);
     }
 
-    /// Ends evaluations when `stop` is due.
+    /// Sets the signal that ends evaluations.
     pub(crate) fn heed(&mut self, stop: &Stop) {
         self.0.heed(stop);
     }

@@ -1,31 +1,31 @@
-//! The estimated cost of an expression in the worst case, without a value (CEL-011, CEL-014, CEL-015).
+//! Worst-case cost estimate of an expression, without a value (CEL-011, CEL-014, CEL-015).
 
-use super::lex::Literal;
+use super::lex::Constant;
 use super::library::{self, Function};
-use super::node::{Node, Op, Repeat};
-use super::parse::Form;
-use super::types::{Decl, Type};
+use super::node::{CelNode, Op, Repeat};
+use super::parse::LoopForm;
+use super::types::{CelType, Decl};
 
-/// Cost units per evaluation of an expression that may be needed at most, times how often it runs.
+/// Maximum cost units of one evaluation, times the number of evaluations.
 pub(crate) const PER_RULE: u64 = 10_000_000;
 
-/// What the expressions of a variable may cost together.
+/// Maximum cost units of all expressions of a variable.
 pub(crate) const PER_VARIABLE: u64 = 100_000_000;
 
-/// What a piece costs at most and how large its value can be.
+/// Maximum cost of a part of an expression, and maximum size of its value.
 #[derive(Clone, Copy)]
 struct Estimate<'a> {
     cost: u64,
     /// Characters, bytes or elements.
     size: u64,
-    /// What the schema says about the value, if it is a part of `self`.
+    /// The declaration of the value, if it is a part of `self`.
     decl: Option<&'a Decl>,
 }
 
 impl<'a> Estimate<'a> {
     fn of_decl(cost: u64, decl: Option<&'a Decl>) -> Estimate<'a> {
         let size = decl.map_or(0, |decl| match decl.ty {
-            Type::Bool | Type::Int | Type::Double | Type::Object(_) => 0,
+            CelType::Bool | CelType::Int | CelType::Double | CelType::Object(_) => 0,
             _ => decl.max_elements,
         });
         Estimate { cost, size, decl }
@@ -36,8 +36,8 @@ impl<'a> Estimate<'a> {
     }
 }
 
-/// The cost of an expression over `self`, at most.
-pub(super) fn estimate(root: &Node, this: &Decl) -> u64 {
+/// The maximum cost of an expression over `self`.
+pub(super) fn estimate(root: &CelNode, this: &Decl) -> u64 {
     let this = Estimate::of_decl(0, Some(this));
     Estimator { stack: vec![this, this] }.node(root).cost
 }
@@ -47,7 +47,7 @@ struct Estimator<'a> {
 }
 
 impl<'a> Estimator<'a> {
-    fn node(&mut self, node: &Node) -> Estimate<'a> {
+    fn node(&mut self, node: &CelNode) -> Estimate<'a> {
         match &node.op {
             Op::Literal(literal) => Estimate::made(0, literal_size(literal)),
             Op::TypeName(_) => Estimate::made(0, 1),
@@ -57,7 +57,7 @@ impl<'a> Estimator<'a> {
             }
             Op::Select { of, field, how } => {
                 let of = self.node(of);
-                if *how == super::parse::Selection::Test {
+                if *how == super::parse::SelectMode::Test {
                     return Estimate::made(of.cost, 0);
                 }
                 let member = of.decl.and_then(|decl| match decl.structure() {
@@ -113,10 +113,10 @@ impl<'a> Estimator<'a> {
         result
     }
 
-    fn call(&mut self, function: &'static Function, nodes: &[Node]) -> Estimate<'a> {
+    fn call(&mut self, function: &'static Function, nodes: &[CelNode]) -> Estimate<'a> {
         let args: Vec<Estimate<'a>> = nodes.iter().map(|arg| self.node(arg)).collect();
         let cost = args.iter().fold(0_u64, |cost, arg| cost.saturating_add(arg.cost));
-        let text = |decl: &Decl| matches!(decl.ty, Type::Text | Type::Bytes).then_some(decl.max_elements);
+        let text = |decl: &Decl| matches!(decl.ty, CelType::Text | CelType::Bytes).then_some(decl.max_elements);
         let element = args.first().and_then(|list| text(list.decl?.element.as_deref()?)).unwrap_or(0);
         let given = |at: usize| if at == library::ELEMENT { element } else { args.get(at).map_or(0, |arg| arg.size) };
         let result = bounded_by_literals(function.name, nodes).unwrap_or_else(|| (function.grows)(&given));
@@ -127,7 +127,7 @@ impl<'a> Estimator<'a> {
     fn repeat(&mut self, repeat: &Repeat) -> Estimate<'a> {
         let range = self.node(&repeat.range);
         let element = Estimate::of_decl(0, range.decl.and_then(|decl| decl.element.as_deref()));
-        let is_map = matches!(repeat.range.ty, Type::Map(_));
+        let is_map = matches!(repeat.range.ty, CelType::Map(_));
         let unknown = Estimate::made(0, 0);
         let variables = match (repeat.keyed, is_map) {
             (true, _) => vec![unknown, element],
@@ -138,16 +138,16 @@ impl<'a> Estimator<'a> {
             let filter = repeat.filter.as_ref().map_or(0, |filter| estimator.node(filter).cost);
             (filter, estimator.node(&repeat.body).cost)
         });
-        // What the loop itself takes: once, and in each turn.
+        // Cost of the loop itself: once, and per iteration.
         let (once, turn) = match repeat.form {
-            Form::All => (1, 3),
-            Form::Exists => (1, 4),
-            Form::ExistsOne => (2, 2),
-            Form::Map | Form::TransformList => (11, 12),
-            Form::Filter => (11, 13),
-            Form::TransformMap => (31, 3),
-            Form::TransformMapEntry => (31, 2),
-            Form::SortBy => {
+            LoopForm::All => (1, 3),
+            LoopForm::Exists => (1, 4),
+            LoopForm::ExistsOne => (2, 2),
+            LoopForm::Map | LoopForm::TransformList => (11, 12),
+            LoopForm::Filter => (11, 13),
+            LoopForm::TransformMap => (31, 3),
+            LoopForm::TransformMapEntry => (31, 2),
+            LoopForm::SortBy => {
                 let squares = range.size.saturating_mul(range.size).saturating_mul(2);
                 (squares.saturating_add(34), 12)
             }
@@ -155,17 +155,17 @@ impl<'a> Estimator<'a> {
         let turn = body.saturating_add(filter).saturating_add(turn);
         let cost = range.cost.saturating_add(once).saturating_add(range.size.saturating_mul(turn));
         let size = match repeat.form {
-            Form::All | Form::Exists | Form::ExistsOne => 1,
+            LoopForm::All | LoopForm::Exists | LoopForm::ExistsOne => 1,
             _ => range.size,
         };
         Estimate::made(cost, size)
     }
 }
 
-/// The size of a result that literals decide.
-fn bounded_by_literals(name: &str, args: &[Node]) -> Option<u64> {
+/// The size of a result that is determined by literals.
+fn bounded_by_literals(name: &str, args: &[CelNode]) -> Option<u64> {
     let number = |at: usize| match args.get(at).map(|arg| &arg.op) {
-        Some(Op::Literal(Literal::Int(number))) => Some(u64::try_from(*number).unwrap_or(0)),
+        Some(Op::Literal(Constant::Int(number))) => Some(u64::try_from(*number).unwrap_or(0)),
         _ => None,
     };
     match name {
@@ -175,10 +175,10 @@ fn bounded_by_literals(name: &str, args: &[Node]) -> Option<u64> {
     }
 }
 
-fn literal_size(literal: &Literal) -> u64 {
+fn literal_size(literal: &Constant) -> u64 {
     match literal {
-        Literal::Text(text) => count(text.chars().count()),
-        Literal::Bytes(bytes) => count(bytes.len()),
+        Constant::Text(text) => count(text.chars().count()),
+        Constant::Bytes(bytes) => count(bytes.len()),
         _ => 1,
     }
 }

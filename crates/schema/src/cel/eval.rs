@@ -1,61 +1,61 @@
-//! Programs run on values, within budgets (CEL-025, CEL-026).
+//! Evaluation of programs on values, within budgets (CEL-025, CEL-026).
 //!
-//! The walk recurses no deeper than the program nests, which the parser limits.
+//! Recursion is bounded by the nesting of the program, which the parser limits.
 
 use std::rc::Rc;
 
-use super::fault::Fault;
-use super::lex::Literal;
+use super::fault::EvalError;
+use super::lex::Constant;
 use super::library::{self, Function};
 use super::meter::{Meter, PER_ELEMENT, PER_ENTRY};
-use super::node::{Node, Op, Repeat, Unit};
-use super::parse::{Form, Selection};
-use super::types::{Field, Structure, Type};
-use super::value::{List, Map, Table, Text, Val, view};
+use super::node::{CelNode, Op, Repeat, TimeField};
+use super::parse::{LoopForm, SelectMode};
+use super::types::{CelType, FieldDecl, ObjectDecl};
+use super::value::{CelList, CelMap, CelText, MapTable, Val, view};
 use golang::calendar::Moment;
 
-/// Runs a program; the stack holds `self` and `oldSelf`.
-pub(super) fn run<'v>(root: &'v Node, this: Val<'v>, old: Val<'v>, meter: &mut Meter) -> Result<Val<'v>, Fault> {
-    Machine { stack: vec![this, old], meter }.value(root)
+/// Evaluates a program; the stack starts with `self` and `oldSelf`.
+pub(super) fn run<'v>(root: &'v CelNode, this: Val<'v>, old: Val<'v>, meter: &mut Meter) -> Result<Val<'v>, EvalError> {
+    Evaluator { stack: vec![this, old], meter }.value(root)
 }
 
-/// Whether a function takes a literal.
-pub(super) fn converts(function: &'static Function, literal: &Literal) -> Result<(), String> {
+/// Whether a conversion function accepts a literal.
+pub(super) fn converts(function: &'static Function, literal: &Constant) -> Result<(), String> {
     let mut meter = Meter::new();
     meter.begin();
     match (function.run)(&mut meter, &[constant(literal)]) {
         Ok(_) => Ok(()),
-        Err(Fault::Failed(text)) => Err(text.into_owned()),
-        Err(Fault::Spent) => Err("is too long".to_owned()),
+        Err(EvalError::Failed(text)) => Err(text.into_owned()),
+        Err(EvalError::Spent) => Err("is too long".to_owned()),
     }
 }
 
-fn constant(literal: &Literal) -> Val<'_> {
+fn constant(literal: &Constant) -> Val<'_> {
     match literal {
-        Literal::Null => Val::Null,
-        Literal::Bool(value) => Val::Bool(*value),
-        Literal::Int(value) => Val::Int(*value),
-        Literal::Uint(value) => Val::Uint(*value),
-        Literal::Double(value) => Val::Double(*value),
-        Literal::Text(text) => Val::Text(Text::Written(text)),
-        Literal::Bytes(bytes) => Val::Bytes(bytes.as_slice().into()),
+        Constant::Null => Val::Null,
+        Constant::Bool(value) => Val::Bool(*value),
+        Constant::Int(value) => Val::Int(*value),
+        Constant::Uint(value) => Val::Uint(*value),
+        Constant::Double(value) => Val::Double(*value),
+        Constant::Text(text) => Val::Text(CelText::Written(text)),
+        Constant::Bytes(bytes) => Val::Bytes(bytes.as_slice().into()),
     }
 }
 
-struct Machine<'v, 'm> {
+struct Evaluator<'v, 'm> {
     stack: Vec<Val<'v>>,
     meter: &'m mut Meter,
 }
 
-impl<'v> Machine<'v, '_> {
-    fn value(&mut self, node: &'v Node) -> Result<Val<'v>, Fault> {
+impl<'v> Evaluator<'v, '_> {
+    fn value(&mut self, node: &'v CelNode) -> Result<Val<'v>, EvalError> {
         self.meter.work(16)?;
         match &node.op {
             Op::Literal(literal) => Ok(constant(literal)),
             Op::TypeName(name) => Ok(Val::Type(name)),
             Op::Slot(slot) => {
                 self.meter.charge(1)?;
-                self.stack.get(*slot).cloned().ok_or_else(|| Fault::of("a variable has no value"))
+                self.stack.get(*slot).cloned().ok_or_else(|| EvalError::failed("a variable has no value"))
             }
             Op::Select { of, field, how } => self.select(of, field, *how),
             Op::And(sides) => self.logic(&sides.0, &sides.1, false),
@@ -80,40 +80,40 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    fn truth(&mut self, node: &'v Node) -> Result<bool, Fault> {
+    fn truth(&mut self, node: &'v CelNode) -> Result<bool, EvalError> {
         match self.value(node)? {
             Val::Bool(value) => Ok(value),
-            other => Err(Fault::of(format!("expected a bool, and found {}", other.type_name()))),
+            other => Err(EvalError::failed(format!("expected a bool, and found {}", other.type_name()))),
         }
     }
 
-    /// Either side may decide alone, even if the other fails.
-    fn logic(&mut self, left: &'v Node, right: &'v Node, decides: bool) -> Result<Val<'v>, Fault> {
+    /// Either side alone may determine the result, even if the other fails.
+    fn logic(&mut self, left: &'v CelNode, right: &'v CelNode, decides: bool) -> Result<Val<'v>, EvalError> {
         let first = match self.truth(left) {
             Ok(value) if value == decides => return Ok(Val::Bool(decides)),
-            Err(Fault::Spent) => return Err(Fault::Spent),
+            Err(EvalError::Spent) => return Err(EvalError::Spent),
             first => first,
         };
         match (first, self.truth(right)) {
             (_, Ok(value)) if value == decides => Ok(Val::Bool(decides)),
-            (_, Err(Fault::Spent)) => Err(Fault::Spent),
+            (_, Err(EvalError::Spent)) => Err(EvalError::Spent),
             (Err(fault), _) | (_, Err(fault)) => Err(fault),
             _ => Ok(Val::Bool(!decides)),
         }
     }
 
-    fn select(&mut self, of: &'v Node, field: &'v str, how: Selection) -> Result<Val<'v>, Fault> {
+    fn select(&mut self, of: &'v CelNode, field: &'v str, how: SelectMode) -> Result<Val<'v>, EvalError> {
         let mut of = self.value(of)?;
-        if how != Selection::Test {
+        if how != SelectMode::Test {
             self.meter.charge(1)?;
         }
         if let Val::Optional(inner) = of {
             let Some(inner) = inner else {
-                return Ok(if how == Selection::Test { Val::Bool(false) } else { Val::Optional(None) });
+                return Ok(if how == SelectMode::Test { Val::Bool(false) } else { Val::Optional(None) });
             };
             of = (*inner).clone();
         }
-        if how == Selection::Test {
+        if how == SelectMode::Test {
             return self.has(&of, field);
         }
         let found = match &of {
@@ -121,28 +121,28 @@ impl<'v> Machine<'v, '_> {
                 let field = declared(structure, field)?;
                 members.get(&field.name).map(|member| view(member, &field.decl, self.meter)).transpose()?
             }
-            Val::Map(map) => map.get(&Val::Text(Text::Written(field)), self.meter)?,
-            other => return Err(Fault::of(format!("{} has no fields", other.type_name()))),
+            Val::Map(map) => map.get(&Val::Text(CelText::Written(field)), self.meter)?,
+            other => return Err(EvalError::failed(format!("{} has no fields", other.type_name()))),
         };
         match (how, found) {
-            (Selection::Optional, Some(found)) => Ok(Val::some(found)),
-            (Selection::Optional, None) => Ok(Val::Optional(None)),
+            (SelectMode::Optional, Some(found)) => Ok(Val::some(found)),
+            (SelectMode::Optional, None) => Ok(Val::Optional(None)),
             (_, Some(found)) => Ok(found),
-            (_, None) => Err(Fault::of(format!("no such key: {field}"))),
+            (_, None) => Err(EvalError::failed(format!("no such key: {field}"))),
         }
     }
 
-    /// Whether a field is there; what it is does not matter.
-    fn has(&mut self, of: &Val<'v>, field: &'v str) -> Result<Val<'v>, Fault> {
+    /// Whether a field is present, regardless of its value.
+    fn has(&mut self, of: &Val<'v>, field: &'v str) -> Result<Val<'v>, EvalError> {
         let has = match of {
             Val::Object(members, structure) => members.contains_key(&declared(structure, field)?.name),
-            Val::Map(map) => map.has(&Val::Text(Text::Written(field)), self.meter)?,
-            other => return Err(Fault::of(format!("{} has no fields", other.type_name()))),
+            Val::Map(map) => map.has(&Val::Text(CelText::Written(field)), self.meter)?,
+            other => return Err(EvalError::failed(format!("{} has no fields", other.type_name()))),
         };
         Ok(Val::Bool(has))
     }
 
-    fn index(&mut self, of: &'v Node, key: &'v Node, optional: bool) -> Result<Val<'v>, Fault> {
+    fn index(&mut self, of: &'v CelNode, key: &'v CelNode, optional: bool) -> Result<Val<'v>, EvalError> {
         let mut of = self.value(of)?;
         let key = self.value(key)?;
         self.meter.charge(1)?;
@@ -152,7 +152,7 @@ impl<'v> Machine<'v, '_> {
         }
         let found = match (&of, &key) {
             (Val::List(list), key) => {
-                let at = position(key).ok_or_else(|| Fault::of("the index of a list must be an int"))?;
+                let at = position(key).ok_or_else(|| EvalError::failed("the index of a list must be an int"))?;
                 usize::try_from(at).ok().and_then(|at| list.get(at, self.meter)).transpose()?
             }
             (Val::Map(map), key) => map.get(key, self.meter)?,
@@ -162,7 +162,7 @@ impl<'v> Machine<'v, '_> {
                 let member = field.and_then(|field| Some((members.get(&field.name)?, &field.decl)));
                 member.map(|(member, decl)| view(member, decl, self.meter)).transpose()?
             }
-            (other, _) => return Err(Fault::of(format!("{} cannot be indexed", other.type_name()))),
+            (other, _) => return Err(EvalError::failed(format!("{} cannot be indexed", other.type_name()))),
         };
         match (optional, found) {
             (true, Some(found)) => Ok(Val::some(found)),
@@ -172,13 +172,13 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    fn args(&mut self, args: &'v [Node]) -> Result<(Args<'v>, usize), Fault> {
+    fn args(&mut self, args: &'v [CelNode]) -> Result<(Args<'v>, usize), EvalError> {
         let mut values = Args { values: [const { Val::Null }; 4], count: 0 };
         for arg in args {
             let value = self.value(arg)?;
             match values.values.get_mut(values.count) {
                 Some(place) => *place = value,
-                None => return Err(Fault::of("too many arguments")),
+                None => return Err(EvalError::failed("too many arguments")),
             }
             values.count += 1;
         }
@@ -186,7 +186,7 @@ impl<'v> Machine<'v, '_> {
         Ok((values, count))
     }
 
-    fn call(&mut self, function: &'static Function, args: &'v [Node]) -> Result<Val<'v>, Fault> {
+    fn call(&mut self, function: &'static Function, args: &'v [CelNode]) -> Result<Val<'v>, EvalError> {
         let (args, _) = self.args(args)?;
         self.meter.work(20)?;
         let result = (function.run)(self.meter, args.as_slice())?;
@@ -194,14 +194,14 @@ impl<'v> Machine<'v, '_> {
         Ok(result)
     }
 
-    /// Charges what a call costs; to count the characters of texts is work as well.
-    fn price(&mut self, function: &Function, args: &[Val<'v>], result: &Val<'v>) -> Result<(), Fault> {
+    /// Charges the cost of a call; counting the characters of strings is work as well.
+    fn price(&mut self, function: &Function, args: &[Val<'v>], result: &Val<'v>) -> Result<(), EvalError> {
         let bytes = args.iter().fold(result.text_bytes(), |sum, arg| sum.saturating_add(arg.text_bytes()));
         self.meter.work(bytes / 4)?;
         self.meter.charge((function.price)(&extents(args, result)))
     }
 
-    fn list(&mut self, items: &'v [(Node, bool)]) -> Result<Val<'v>, Fault> {
+    fn list(&mut self, items: &'v [(CelNode, bool)]) -> Result<Val<'v>, EvalError> {
         if !items.iter().all(|(item, _)| matches!(item.op, Op::Literal(_))) {
             self.meter.charge(10)?;
         }
@@ -216,10 +216,10 @@ impl<'v> Machine<'v, '_> {
         Ok(Val::list(elements))
     }
 
-    fn map(&mut self, entries: &'v [(Node, Node, bool)]) -> Result<Val<'v>, Fault> {
+    fn map(&mut self, entries: &'v [(CelNode, CelNode, bool)]) -> Result<Val<'v>, EvalError> {
         self.meter.charge(30)?;
         self.meter.work((entries.len() + 1) * PER_ENTRY)?;
-        let mut table = Table::with_capacity(entries.len());
+        let mut table = MapTable::with_capacity(entries.len());
         for (key, value, optional) in entries {
             let (key, value) = (self.value(key)?, self.value(value)?);
             match value {
@@ -231,11 +231,11 @@ impl<'v> Machine<'v, '_> {
                 value => table.set(key, value, self.meter)?,
             }
         }
-        Ok(Val::Map(Map::Made(Rc::new(table))))
+        Ok(Val::Map(CelMap::Made(Rc::new(table))))
     }
 
-    /// A duration or a timestamp from its fields; of two with one name the last counts.
-    fn time(&mut self, node: &Node, units: &'v [(Unit, Node, bool)]) -> Result<Val<'v>, Fault> {
+    /// A duration or timestamp from its fields; of repeated fields the last counts.
+    fn time(&mut self, node: &CelNode, units: &'v [(TimeField, CelNode, bool)]) -> Result<Val<'v>, EvalError> {
         self.meter.charge(40)?;
         let (mut seconds, mut nanos) = (0, 0);
         for (unit, value, optional) in units {
@@ -246,26 +246,28 @@ impl<'v> Machine<'v, '_> {
             let number = match value {
                 None => continue,
                 Some(Val::Int(number)) => number,
-                Some(other) => return Err(Fault::of(format!("expected an int, and found {}", other.type_name()))),
+                Some(other) => {
+                    return Err(EvalError::failed(format!("expected an int, and found {}", other.type_name())));
+                }
             };
             match unit {
-                Unit::Seconds => seconds = number,
-                Unit::Nanos if i32::try_from(number).is_ok() => nanos = number,
-                Unit::Nanos => return Err(Fault::of("nanos do not fit 32 bits")),
+                TimeField::Seconds => seconds = number,
+                TimeField::Nanos if i32::try_from(number).is_ok() => nanos = number,
+                TimeField::Nanos => return Err(EvalError::failed("nanos do not fit 32 bits")),
             }
         }
         match node.ty {
-            Type::Timestamp => Moment::new(seconds, nanos).map(Val::Timestamp),
+            CelType::Timestamp => Moment::new(seconds, nanos).map(Val::Timestamp),
             _ => seconds.checked_mul(1_000_000_000).and_then(|whole| whole.checked_add(nanos)).map(Val::Duration),
         }
-        .ok_or_else(|| Fault::of("a time is out of range"))
+        .ok_or_else(|| EvalError::failed("a time is out of range"))
     }
 
-    fn bind(&mut self, of: &'v Node, body: &'v Node, flat: bool) -> Result<Val<'v>, Fault> {
+    fn bind(&mut self, of: &'v CelNode, body: &'v CelNode, flat: bool) -> Result<Val<'v>, EvalError> {
         let inner = match self.value(of)? {
             Val::Optional(Some(inner)) => (*inner).clone(),
             Val::Optional(None) => return Ok(Val::Optional(None)),
-            other => return Err(Fault::of(format!("expected an optional, and found {}", other.type_name()))),
+            other => return Err(EvalError::failed(format!("expected an optional, and found {}", other.type_name()))),
         };
         self.stack.push(inner);
         let result = self.value(body);
@@ -273,10 +275,10 @@ impl<'v> Machine<'v, '_> {
         result.map(|value| if flat { value } else { Val::some(value) })
     }
 
-    fn repeat(&mut self, repeat: &'v Repeat) -> Result<Val<'v>, Fault> {
+    fn repeat(&mut self, repeat: &'v Repeat) -> Result<Val<'v>, EvalError> {
         let range = self.value(&repeat.range)?;
-        let mut gathered = Gathered::new(repeat.form);
-        if repeat.form != Form::ExistsOne {
+        let mut gathered = LoopState::new(repeat.form);
+        if repeat.form != LoopForm::ExistsOne {
             self.meter.charge(1)?;
         }
         match range {
@@ -296,24 +298,24 @@ impl<'v> Machine<'v, '_> {
                     }
                 }
             }
-            other => return Err(Fault::of(format!("cannot iterate over {}", other.type_name()))),
+            other => return Err(EvalError::failed(format!("cannot iterate over {}", other.type_name()))),
         }
-        if repeat.form == Form::SortBy {
-            let Gathered { elements, keys, .. } = gathered;
+        if repeat.form == LoopForm::SortBy {
+            let LoopState { elements, keys, .. } = gathered;
             return library::list::sorted_by(elements, keys, self.meter);
         }
         gathered.result()
     }
 
-    /// One turn of a loop; says whether there may be another.
+    /// One iteration of a loop; returns whether to continue.
     fn step(
         &mut self,
         repeat: &'v Repeat,
         key: Val<'v>,
-        value: Result<Val<'v>, Fault>,
+        value: Result<Val<'v>, EvalError>,
         by_key: bool,
-        gathered: &mut Gathered<'v>,
-    ) -> Result<bool, Fault> {
+        gathered: &mut LoopState<'v>,
+    ) -> Result<bool, EvalError> {
         let before = self.stack.len();
         let element = match (repeat.keyed, by_key) {
             (true, _) => {
@@ -336,7 +338,7 @@ impl<'v> Machine<'v, '_> {
         goes_on
     }
 
-    fn turn(&mut self, repeat: &'v Repeat, element: Val<'v>, gathered: &mut Gathered<'v>) -> Result<bool, Fault> {
+    fn turn(&mut self, repeat: &'v Repeat, element: Val<'v>, gathered: &mut LoopState<'v>) -> Result<bool, EvalError> {
         self.meter.work(40)?;
         if let Some(filter) = &repeat.filter
             && !self.truth(filter)?
@@ -345,57 +347,57 @@ impl<'v> Machine<'v, '_> {
         }
         let form = repeat.form;
         match form {
-            Form::All | Form::Exists => {
-                self.meter.charge(if form == Form::All { 3 } else { 4 })?;
-                let decides = form == Form::Exists;
+            LoopForm::All | LoopForm::Exists => {
+                self.meter.charge(if form == LoopForm::All { 3 } else { 4 })?;
+                let decides = form == LoopForm::Exists;
                 match self.truth(&repeat.body) {
                     Ok(value) if value == decides => {
                         gathered.decided = true;
                         return Ok(false);
                     }
                     Ok(_) => {}
-                    Err(Fault::Spent) => return Err(Fault::Spent),
+                    Err(EvalError::Spent) => return Err(EvalError::Spent),
                     Err(fault) => {
                         gathered.fault.get_or_insert(fault);
                     }
                 }
             }
-            Form::ExistsOne => {
+            LoopForm::ExistsOne => {
                 if self.truth(&repeat.body)? {
                     self.meter.charge(2)?;
                     gathered.count += 1;
                 }
             }
-            Form::Filter => {
+            LoopForm::Filter => {
                 if self.truth(&repeat.body)? {
                     self.meter.charge(13)?;
                     self.meter.work(PER_ELEMENT)?;
                     gathered.elements.push(element);
                 }
             }
-            Form::Map | Form::TransformList => {
+            LoopForm::Map | LoopForm::TransformList => {
                 self.meter.charge(12)?;
                 self.meter.work(PER_ELEMENT)?;
                 let made = self.value(&repeat.body)?;
                 gathered.elements.push(made);
             }
-            Form::SortBy => {
+            LoopForm::SortBy => {
                 self.meter.charge(12)?;
                 self.meter.work(100)?;
                 let key = self.value(&repeat.body)?;
                 gathered.keys.push(key);
                 gathered.elements.push(element);
             }
-            Form::TransformMap => {
+            LoopForm::TransformMap => {
                 self.meter.charge(3)?;
                 self.meter.work(PER_ENTRY)?;
                 let made = self.value(&repeat.body)?;
                 gathered.table.insert(element, made, self.meter)?;
             }
-            Form::TransformMapEntry => {
+            LoopForm::TransformMapEntry => {
                 self.meter.charge(2)?;
                 let Val::Map(made) = self.value(&repeat.body)? else {
-                    return Err(Fault::of("transformMapEntry() must result in a map"));
+                    return Err(EvalError::failed("transformMapEntry() must result in a map"));
                 };
                 self.meter.work(made.len().saturating_mul(PER_ENTRY))?;
                 for (key, value) in made.entries(self.meter) {
@@ -407,7 +409,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// The arguments of a call; no function has more than four.
+/// The arguments of a call, at most four.
 struct Args<'v> {
     values: [Val<'v>; 4],
     count: usize,
@@ -419,7 +421,7 @@ impl<'v> Args<'v> {
     }
 }
 
-/// The sizes that a price asks for: of arguments by position, and of the result.
+/// Sizes of arguments by position, and of the result, as cost functions ask for them.
 fn extents<'a>(args: &'a [Val<'_>], result: &'a Val<'_>) -> impl Fn(usize) -> u64 + 'a {
     move |at| match at {
         library::RESULT => result.extent(),
@@ -428,8 +430,8 @@ fn extents<'a>(args: &'a [Val<'_>], result: &'a Val<'_>) -> impl Fn(usize) -> u6
     }
 }
 
-fn declared<'v>(structure: &'v Structure, field: &str) -> Result<&'v Field, Fault> {
-    structure.fields.get(field).ok_or_else(|| Fault::of(format!("no such field: {field}")))
+fn declared<'v>(structure: &'v ObjectDecl, field: &str) -> Result<&'v FieldDecl, EvalError> {
+    structure.fields.get(field).ok_or_else(|| EvalError::failed(format!("no such field: {field}")))
 }
 
 fn position(key: &Val<'_>) -> Option<i64> {
@@ -442,47 +444,51 @@ fn position(key: &Val<'_>) -> Option<i64> {
     }
 }
 
-fn missing(of: &Val<'_>, key: &Val<'_>) -> Fault {
+fn missing(of: &Val<'_>, key: &Val<'_>) -> EvalError {
     match (of, key) {
-        (Val::List(_), key) => Fault::of(format!("index out of bounds: {}", position(key).unwrap_or_default())),
-        (_, Val::Text(key)) => Fault::of(format!("no such key: {}", key.as_str().chars().take(64).collect::<String>())),
-        _ => Fault::of("no such key"),
+        (Val::List(_), key) => EvalError::failed(format!("index out of bounds: {}", position(key).unwrap_or_default())),
+        (_, Val::Text(key)) => {
+            EvalError::failed(format!("no such key: {}", key.as_str().chars().take(64).collect::<String>()))
+        }
+        _ => EvalError::failed("no such key"),
     }
 }
 
-/// What a loop has so far.
-struct Gathered<'v> {
-    form: Form,
+/// The accumulated state of a loop.
+struct LoopState<'v> {
+    form: LoopForm,
     decided: bool,
-    fault: Option<Fault>,
+    fault: Option<EvalError>,
     count: u64,
     elements: Vec<Val<'v>>,
     keys: Vec<Val<'v>>,
-    table: Table<'v>,
+    table: MapTable<'v>,
 }
 
-impl<'v> Gathered<'v> {
-    fn new(form: Form) -> Self {
-        Gathered {
+impl<'v> LoopState<'v> {
+    fn new(form: LoopForm) -> Self {
+        LoopState {
             form,
             decided: false,
             fault: None,
             count: 0,
             elements: Vec::new(),
             keys: Vec::new(),
-            table: Table::default(),
+            table: MapTable::default(),
         }
     }
 
-    fn result(self) -> Result<Val<'v>, Fault> {
+    fn result(self) -> Result<Val<'v>, EvalError> {
         match (self.form, self.fault) {
-            (Form::All | Form::Exists, Some(fault)) if !self.decided => Err(fault),
-            (Form::All, _) => Ok(Val::Bool(!self.decided)),
-            (Form::Exists, _) => Ok(Val::Bool(self.decided)),
-            (Form::ExistsOne, _) => Ok(Val::Bool(self.count == 1)),
-            (Form::TransformMap | Form::TransformMapEntry, _) => Ok(Val::Map(Map::Made(Rc::new(self.table)))),
-            (Form::Filter | Form::Map | Form::TransformList | Form::SortBy, _) => {
-                Ok(Val::List(List::Made(Rc::new(self.elements))))
+            (LoopForm::All | LoopForm::Exists, Some(fault)) if !self.decided => Err(fault),
+            (LoopForm::All, _) => Ok(Val::Bool(!self.decided)),
+            (LoopForm::Exists, _) => Ok(Val::Bool(self.decided)),
+            (LoopForm::ExistsOne, _) => Ok(Val::Bool(self.count == 1)),
+            (LoopForm::TransformMap | LoopForm::TransformMapEntry, _) => {
+                Ok(Val::Map(CelMap::Made(Rc::new(self.table))))
+            }
+            (LoopForm::Filter | LoopForm::Map | LoopForm::TransformList | LoopForm::SortBy, _) => {
+                Ok(Val::List(CelList::Made(Rc::new(self.elements))))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Types that Kubernetes adds to those of CEL: ranges of addresses, named formats, quantities and URLs.
+//! Types that Kubernetes adds to CEL: CIDR ranges, named formats, quantities and URLs.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::texts::is_request_uri;
 
-/// A range of addresses, with the address as it was written.
+/// A CIDR range with its address as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cidr {
     pub ip: IpAddr,
@@ -47,7 +47,7 @@ impl Cidr {
     }
 }
 
-/// An address; IPv4 inside IPv6 is refused, and so are zones.
+/// An IP address; IPv4-mapped IPv6 addresses and zones are rejected.
 pub(super) fn address(text: &str) -> Option<IpAddr> {
     match text.parse().ok()? {
         IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => None,
@@ -55,19 +55,19 @@ pub(super) fn address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// A format that expressions know by name.
+/// A format that expressions refer to by name.
 #[derive(Debug)]
 pub(super) struct NamedFormat {
     pub name: &'static str,
     pub fits: fn(&str) -> bool,
 }
 
-/// An amount in billionths; what is finer is rounded up, away from zero.
+/// A quantity in billionths; finer fractions are rounded up, away from zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quantity {
     pub billionths: i128,
-    /// Whether the number is kept as an integer. Kubernetes keeps fractions of binary units otherwise, and then does not
-    /// take them for integers, regardless of their value.
+    /// Whether the number is stored as an integer. Kubernetes stores fractions of binary units differently, and does
+    /// not treat them as integers, regardless of their value.
     pub is_simple: bool,
 }
 
@@ -106,7 +106,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix multiplies by: a power of 2 or of 10.
+/// Base and exponent of a suffix: a power of 2 or of 10.
 fn factor(suffix: &str) -> Option<(u32, i32)> {
     let known = [
         ("n", 10, -9),
@@ -134,16 +134,16 @@ fn factor(suffix: &str) -> Option<(u32, i32)> {
     is_number.then(|| exponent.parse().ok()).flatten().map(|exponent| (10, exponent))
 }
 
-/// Digits with a factor and `places` behind the point, in billionths, rounded up; at least [`MOST`] when it is too large.
+/// Digits with a factor and `places` decimal places, in billionths, rounded up; at least [`MOST`] if too large.
 fn scaled(digits: &str, base: u32, exponent: i32, places: usize) -> Option<i128> {
     if digits.is_empty() {
         return Some(0);
     }
     let places = i32::try_from(places).ok()?;
     let multiplier: i128 = if base == 2 { 1 << exponent } else { 1 };
-    // The power of ten by which the digits have to be multiplied.
+    // The power of ten to scale the digits by.
     let mut power = 9 - places + if base == 10 { exponent } else { 0 };
-    // Digits that cannot matter are cut off, so that everything fits into 128 bits.
+    // Insignificant digits are cut, so that the number fits 128 bits.
     let kept = digits.get(..digits.len().min(19)).unwrap_or(digits);
     let cut = digits.get(kept.len()..).unwrap_or_default();
     power += i32::try_from(cut.len()).ok()?;
@@ -167,7 +167,7 @@ fn scaled(digits: &str, base: u32, exponent: i32, places: usize) -> Option<i128>
 
 /// An absolute URL or an absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Url {
+pub(super) struct CelUrl {
     pub scheme: String,
     /// Host and port.
     pub host: String,
@@ -175,8 +175,8 @@ pub(super) struct Url {
     pub query: String,
 }
 
-impl Url {
-    pub(super) fn read(text: &str) -> Option<Url> {
+impl CelUrl {
+    pub(super) fn read(text: &str) -> Option<CelUrl> {
         if text == "*" || !is_request_uri(text) {
             return None;
         }
@@ -185,7 +185,7 @@ impl Url {
             _ => (String::new(), text),
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // Right after the scheme two slashes begin a host, and in a plain path they are part of it.
+        // After a scheme, two slashes begin a host; in a plain path they belong to the path.
         let (host, path) = match rest.strip_prefix("//").filter(|_| !scheme.is_empty()) {
             Some(rest) => {
                 let end = rest.find('/').unwrap_or(rest.len());
@@ -194,7 +194,7 @@ impl Url {
             None => ("", rest),
         };
         let host = host.rsplit('@').next().unwrap_or_default();
-        Some(Url { scheme, host: host.to_owned(), path: path.to_owned(), query: query.to_owned() })
+        Some(CelUrl { scheme, host: host.to_owned(), path: path.to_owned(), query: query.to_owned() })
     }
 
     pub(super) fn name_and_port(&self) -> (&str, &str) {

@@ -1,22 +1,22 @@
-//! Errors of expressions: at compile time, with a position, and at run time.
+//! Errors of expressions: at compile time with a position, and at run time.
 
 use std::borrow::Cow;
 
-/// What is wrong with an expression as it is written.
+/// Compile error of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mistake {
-    /// Where, in bytes from the start of the expression.
+pub(super) struct CompileError {
+    /// Offset in bytes from the start of the expression.
     pub at: usize,
     pub text: String,
 }
 
-impl Mistake {
-    pub(super) fn new(at: usize, text: impl Into<String>) -> Mistake {
-        Mistake { at, text: text.into() }
+impl CompileError {
+    pub(super) fn new(at: usize, text: impl Into<String>) -> CompileError {
+        CompileError { at, text: text.into() }
     }
 
-    /// The mistake with line and column (both from 1) and the piece of `source` where it stands.
-    pub(super) fn shown(&self, source: &str) -> String {
+    /// The error with line and column (from 1) and an excerpt of `source`.
+    pub(super) fn with_context(&self, source: &str) -> String {
         let before = source.get(..self.at).unwrap_or(source);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -29,17 +29,19 @@ impl Mistake {
     }
 }
 
-/// Why an evaluation ended without a value.
+/// Reason why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The expression fails on this value; `&&` and `||` may absorb that.
+pub(crate) enum EvalError {
+    /// The expression fails for this value; `&&` and `
+    ///
+    /// ` may absorb it.
     Failed(Cow<'static, str>),
-    /// A budget is used up.
+    /// A budget is exceeded.
     Spent,
 }
 
-impl Fault {
-    pub(super) fn of(text: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::Failed(text.into())
+impl EvalError {
+    pub(super) fn failed(text: impl Into<Cow<'static, str>>) -> EvalError {
+        EvalError::Failed(text.into())
     }
 }

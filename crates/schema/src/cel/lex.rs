@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::fault::Mistake;
+use super::fault::CompileError;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Literal {
+pub(super) enum Constant {
     Null,
     Bool(bool),
     Int(i64),
@@ -16,32 +16,32 @@ pub(super) enum Literal {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token {
-    Literal(Literal),
-    /// A number too large for a positive integer: `9223372036854775808`, which only a minus in front makes good.
+pub(super) enum CelToken {
+    Literal(Constant),
+    /// `9223372036854775808`, which is an integer only after a minus sign.
     SmallestInt,
     Name(String),
-    /// A field in backquotes.
+    /// A field name in backquotes.
     Quoted(String),
     Sign(&'static str),
     End,
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for CelToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Token::Literal(_) | Token::SmallestInt => f.write_str("a literal"),
-            Token::Name(name) | Token::Quoted(name) => write!(f, "{name:?}"),
-            Token::Sign(sign) => write!(f, "{sign:?}"),
-            Token::End => f.write_str("the end"),
+            CelToken::Literal(_) | CelToken::SmallestInt => f.write_str("a literal"),
+            CelToken::Name(name) | CelToken::Quoted(name) => write!(f, "{name:?}"),
+            CelToken::Sign(sign) => write!(f, "{sign:?}"),
+            CelToken::End => f.write_str("the end"),
         }
     }
 }
 
-/// The tokens of a text, read one by one.
+/// The tokens of an expression, read one at a time.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    tokens: Vec<(usize, Token)>,
+    tokens: Vec<(usize, CelToken)>,
     next: usize,
 }
 
@@ -51,14 +51,14 @@ const SIGNS: [&str; 26] = [
 ];
 
 impl Tokens {
-    pub(super) fn of(text: &str) -> Result<Tokens, Mistake> {
+    pub(super) fn tokenize(text: &str) -> Result<Tokens, CompileError> {
         let mut scanner = Scanner { text, at: 0 };
         let mut tokens = Vec::new();
         loop {
             scanner.skip_blanks();
             let at = scanner.at;
             let token = scanner.token()?;
-            let is_end = token == Token::End;
+            let is_end = token == CelToken::End;
             tokens.push((at, token));
             if is_end {
                 return Ok(Tokens { tokens, next: 0 });
@@ -66,11 +66,11 @@ impl Tokens {
         }
     }
 
-    pub(super) fn peek(&self) -> &Token {
-        self.tokens.get(self.next).map_or(&Token::End, |(_, token)| token)
+    pub(super) fn peek(&self) -> &CelToken {
+        self.tokens.get(self.next).map_or(&CelToken::End, |(_, token)| token)
     }
 
-    /// Where the next token begins.
+    /// Offset of the next token.
     pub(super) fn at(&self) -> usize {
         self.tokens.get(self.next).or(self.tokens.last()).map_or(0, |(at, _)| *at)
     }
@@ -79,12 +79,12 @@ impl Tokens {
         self.next += 1;
     }
 
-    /// Takes a number, if one is next, with a minus in front.
-    pub(super) fn negative_number(&mut self) -> Option<Literal> {
+    /// Consumes a number, if one is next, and negates it.
+    pub(super) fn negative_number(&mut self) -> Option<Constant> {
         let literal = match self.peek() {
-            Token::Literal(Literal::Int(value)) => Literal::Int(-*value),
-            Token::Literal(Literal::Double(value)) => Literal::Double(-*value),
-            Token::SmallestInt => Literal::Int(i64::MIN),
+            CelToken::Literal(Constant::Int(value)) => Constant::Int(-*value),
+            CelToken::Literal(Constant::Double(value)) => Constant::Double(-*value),
+            CelToken::SmallestInt => Constant::Int(i64::MIN),
             _ => return None,
         };
         self.next();
@@ -92,8 +92,8 @@ impl Tokens {
     }
 }
 
-fn mistake<T>(at: usize, text: impl Into<String>) -> Result<T, Mistake> {
-    Err(Mistake::new(at, text))
+fn mistake<T>(at: usize, text: impl Into<String>) -> Result<T, CompileError> {
+    Err(CompileError::new(at, text))
 }
 
 struct Scanner<'a> {
@@ -130,8 +130,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn token(&mut self) -> Result<Token, Mistake> {
-        let Some(first) = self.peek() else { return Ok(Token::End) };
+    fn token(&mut self) -> Result<CelToken, CompileError> {
+        let Some(first) = self.peek() else { return Ok(CelToken::End) };
         let second = self.rest().chars().nth(1);
         if first.is_ascii_digit() || (first == '.' && second.is_some_and(|c| c.is_ascii_digit())) {
             return self.number();
@@ -143,7 +143,7 @@ impl<'a> Scanner<'a> {
             let length = self.rest().find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
             let name = self.rest().get(..length.unwrap_or(self.rest().len())).unwrap_or_default();
             self.at += name.len();
-            return Ok(Token::Name(name.to_owned()));
+            return Ok(CelToken::Name(name.to_owned()));
         }
         if first == '`' {
             let from = self.at;
@@ -153,14 +153,14 @@ impl<'a> Scanner<'a> {
             };
             let name = self.rest().get(..length).unwrap_or_default().to_owned();
             self.at += length + 1;
-            return Ok(Token::Quoted(name));
+            return Ok(CelToken::Quoted(name));
         }
         match SIGNS.into_iter().find(|sign| self.rest().starts_with(sign)) {
             Some("=") => mistake(self.at, "'=' is not part of the language; write =="),
             Some("|") | None => mistake(self.at, format!("{first:?} is not part of the language")),
             Some(sign) => {
                 self.at += sign.len();
-                Ok(Token::Sign(sign))
+                Ok(CelToken::Sign(sign))
             }
         }
     }
@@ -172,7 +172,7 @@ impl<'a> Scanner<'a> {
         digits
     }
 
-    fn number(&mut self) -> Result<Token, Mistake> {
+    fn number(&mut self) -> Result<CelToken, CompileError> {
         let from = self.at;
         if self.rest().starts_with("0x") || self.rest().starts_with("0X") {
             self.at += 2;
@@ -200,28 +200,28 @@ impl<'a> Scanner<'a> {
             return self.integer(from, whole, 10);
         }
         match self.text.get(from..self.at).unwrap_or_default().parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Token::Literal(Literal::Double(value))),
+            Ok(value) if value.is_finite() => Ok(CelToken::Literal(Constant::Double(value))),
             _ => mistake(from, "is not a number"),
         }
     }
 
-    fn integer(&mut self, from: usize, digits: &str, radix: u32) -> Result<Token, Mistake> {
+    fn integer(&mut self, from: usize, digits: &str, radix: u32) -> Result<CelToken, CompileError> {
         let value = u64::from_str_radix(digits, radix);
         if matches!(self.peek(), Some('u' | 'U')) {
             self.bump();
             return match value {
-                Ok(value) => Ok(Token::Literal(Literal::Uint(value))),
+                Ok(value) => Ok(CelToken::Literal(Constant::Uint(value))),
                 Err(_) => mistake(from, "is not an unsigned integer of 64 bits"),
             };
         }
         match value.map(|value| (i64::try_from(value), value)) {
-            Ok((Ok(value), _)) => Ok(Token::Literal(Literal::Int(value))),
-            Ok((Err(_), value)) if value == i64::MIN.unsigned_abs() => Ok(Token::SmallestInt),
+            Ok((Ok(value), _)) => Ok(CelToken::Literal(Constant::Int(value))),
+            Ok((Err(_), value)) if value == i64::MIN.unsigned_abs() => Ok(CelToken::SmallestInt),
             _ => mistake(from, "is not an integer of 64 bits"),
         }
     }
 
-    /// The letters before a quote, if text begins here.
+    /// The prefix before a quote, if a string literal starts here.
     fn text_prefix(&self) -> Option<&'a str> {
         let at = self.rest().char_indices().take(3).find(|(_, c)| matches!(c, '"' | '\''))?.0;
         let prefix = self.rest().get(..at)?;
@@ -229,7 +229,7 @@ impl<'a> Scanner<'a> {
         known.contains(&prefix).then_some(prefix)
     }
 
-    fn quoted(&mut self, prefix: &str) -> Result<Token, Mistake> {
+    fn quoted(&mut self, prefix: &str) -> Result<CelToken, CompileError> {
         let from = self.at;
         let (is_raw, is_bytes) = (prefix.contains(['r', 'R']), prefix.contains(['b', 'B']));
         self.at += prefix.len();
@@ -254,15 +254,15 @@ impl<'a> Scanner<'a> {
             }
         }
         if is_bytes {
-            return Ok(Token::Literal(Literal::Bytes(bytes)));
+            return Ok(CelToken::Literal(Constant::Bytes(bytes)));
         }
         match String::from_utf8(bytes) {
-            Ok(text) => Ok(Token::Literal(Literal::Text(text))),
+            Ok(text) => Ok(CelToken::Literal(Constant::Text(text))),
             Err(_) => mistake(from, "is not valid UTF-8"),
         }
     }
 
-    fn escape(&mut self, at: usize, is_bytes: bool, bytes: &mut Vec<u8>) -> Result<(), Mistake> {
+    fn escape(&mut self, at: usize, is_bytes: bool, bytes: &mut Vec<u8>) -> Result<(), CompileError> {
         let Some(letter) = self.bump() else { return mistake(at, "an escape sequence is not complete") };
         let simple = match letter {
             'a' => 7,
@@ -280,7 +280,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn coded(&mut self, at: usize, letter: char, is_bytes: bool, bytes: &mut Vec<u8>) -> Result<(), Mistake> {
+    fn coded(&mut self, at: usize, letter: char, is_bytes: bool, bytes: &mut Vec<u8>) -> Result<(), CompileError> {
         let (count, radix) = match letter {
             'u' => (4, 16),
             'U' => (8, 16),
@@ -314,9 +314,9 @@ impl<'a> Scanner<'a> {
 mod tests {
     use super::*;
 
-    fn literal(text: &str) -> Option<Literal> {
-        match Tokens::of(text).ok()?.peek() {
-            Token::Literal(literal) => Some(literal.clone()),
+    fn literal(text: &str) -> Option<Constant> {
+        match Tokens::tokenize(text).ok()?.peek() {
+            CelToken::Literal(literal) => Some(literal.clone()),
             _ => None,
         }
     }
@@ -324,19 +324,19 @@ mod tests {
     #[test]
     fn literals_are_read_as_written() {
         for (text, want) in [
-            ("0x1F", Literal::Int(31)),
-            ("12u", Literal::Uint(12)),
-            ("1.5e3", Literal::Double(1500.0)),
-            (".5", Literal::Double(0.5)),
-            (r#""a\n\x41\u00e9\101""#, Literal::Text("a\nAéA".to_owned())),
-            (r"r'a\n'", Literal::Text(r"a\n".to_owned())),
-            ("'''a'b\n'''", Literal::Text("a'b\n".to_owned())),
-            (r"b'\xffé'", Literal::Bytes(vec![0xff, 0xc3, 0xa9])),
+            ("0x1F", Constant::Int(31)),
+            ("12u", Constant::Uint(12)),
+            ("1.5e3", Constant::Double(1500.0)),
+            (".5", Constant::Double(0.5)),
+            (r#""a\n\x41\u00e9\101""#, Constant::Text("a\nAéA".to_owned())),
+            (r"r'a\n'", Constant::Text(r"a\n".to_owned())),
+            ("'''a'b\n'''", Constant::Text("a'b\n".to_owned())),
+            (r"b'\xffé'", Constant::Bytes(vec![0xff, 0xc3, 0xa9])),
         ] {
             assert_eq!(literal(text), Some(want), "{text}");
         }
         for text in ["'a", "'a\nb'", r"'\q'", r"'\ud800'", "18446744073709551616u", "@", "=", "a | b", "#"] {
-            assert!(Tokens::of(text).is_err(), "{text}");
+            assert!(Tokens::tokenize(text).is_err(), "{text}");
         }
     }
 }

@@ -1,16 +1,18 @@
 //! CEL rules of schemas (`x-kubernetes-validations`), as Kubernetes 1.35 compiles and runs them.
 //!
-//! The language is that of the [CEL definition](https://github.com/google/cel-spec/blob/master/doc/langdef.md). Types that follow
-//! from a schema, additional functions and cost limits are those of [Kubernetes](https://kubernetes.io/docs/reference/using-api/cel/).
+//! The language is that of the [CEL definition](https://github.com/google/cel-spec/blob/master/doc/langdef.md). Types
+//! derived from schemas, additional functions and cost limits are those of
+//! [Kubernetes](https://kubernetes.io/docs/reference/using-api/cel/).
 //!
 //! ```text
 //! text ─► lex ─► parse ─► Expr ─► check (types, library) ─► Node ─┬► cost   worst case, before there is a value
 //!                                                                 └► eval   on JSON seen through its declaration (value)
 //! ```
 //!
-//! `schema` declares the type of a value for expressions, and says how patterns are compiled. No crate has the checker and the estimator,
-//! so parser and evaluator are our own too (DEC-111). Nesting is limited when an expression is parsed, so nothing recurses deeper than that. An evaluation has two budgets (`meter`):
-//! the cost units of Kubernetes, and the work that it really takes.
+//! `openapi` declares the type of a value for expressions and compiles patterns. No crate has the checker and the
+//! estimator, so that parser and evaluator are ours as well (DEC-111). Nesting is limited when an expression is parsed,
+//! which bounds all recursion. An evaluation has two budgets (`meter`): the cost units of Kubernetes, and the actual
+//! work.
 //!
 //! Known differences from Kubernetes:
 //!
@@ -18,7 +20,7 @@
 //! * Expressions nest at most 120 levels.
 //! * Of the messages of protocol buffers, only durations and timestamps can be created.
 //! * Error messages of named formats are shorter.
-//! * A rule that costs few units but takes very much work is stopped, as if it exceeded its cost.
+//! * A rule with a low cost in units but much actual work is stopped as if it exceeded its cost.
 
 mod budget;
 mod check;
@@ -38,10 +40,10 @@ mod value;
 
 pub use budget::CelCost;
 
-pub(crate) use budget::Budget;
-pub(crate) use check::Wanted;
+pub(crate) use budget::EvaluationBudget;
+pub(crate) use check::ResultType;
 pub(crate) use cost::{PER_RULE, PER_VARIABLE};
-pub(crate) use fault::Fault;
+pub(crate) use fault::EvalError;
 pub(crate) use program::Program;
 pub(crate) use texts::{is_base64, is_request_uri, is_uuid};
-pub(crate) use types::{Decl, Field, MAX_REQUEST, Reading, Structure, Type, escaped};
+pub(crate) use types::{CelType, Decl, FieldDecl, MAX_REQUEST, ObjectDecl, TextEncoding, escaped};

@@ -1,61 +1,61 @@
-//! The nodes of a program: expressions with resolved names, each with its type.
+//! Nodes of a program: expressions with resolved names and types.
 
-use super::lex::Literal;
+use super::lex::Constant;
 use super::library::Function;
-use super::parse::{Form, Selection};
-use super::types::Type;
+use super::parse::{LoopForm, SelectMode};
+use super::types::CelType;
 use golang::regexp::Regex;
 
-/// A piece of a program.
+/// A node of a program.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(super) struct CelNode {
     pub op: Op,
-    pub ty: Type,
+    pub ty: CelType,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    Literal(Literal),
+    Literal(Constant),
     TypeName(&'static str),
-    /// A variable by its place on the stack: 0 is `self`, 1 is `oldSelf`.
+    /// A variable by stack position: 0 is `self`, 1 is `oldSelf`.
     Slot(usize),
     Select {
-        of: Box<Node>,
+        of: Box<CelNode>,
         field: String,
-        how: Selection,
+        how: SelectMode,
     },
-    And(Box<(Node, Node)>),
-    Or(Box<(Node, Node)>),
-    Choose(Box<(Node, Node, Node)>),
+    And(Box<(CelNode, CelNode)>),
+    Or(Box<(CelNode, CelNode)>),
+    Choose(Box<(CelNode, CelNode, CelNode)>),
     Index {
-        of: Box<(Node, Node)>,
+        of: Box<(CelNode, CelNode)>,
         optional: bool,
     },
     Call {
         function: &'static Function,
-        args: Vec<Node>,
+        args: Vec<CelNode>,
     },
-    /// A search with an expression that is compiled already.
+    /// A search with a precompiled expression.
     Search {
         function: &'static Function,
-        args: Vec<Node>,
+        args: Vec<CelNode>,
         regex: Regex,
     },
-    List(Vec<(Node, bool)>),
-    Map(Vec<(Node, Node, bool)>),
-    /// A duration or a timestamp, as its type says.
-    Time(Vec<(Unit, Node, bool)>),
+    List(Vec<(CelNode, bool)>),
+    Map(Vec<(CelNode, CelNode, bool)>),
+    /// A duration or timestamp, depending on its type.
+    Time(Vec<(TimeField, CelNode, bool)>),
     Loop(Box<Repeat>),
     Bind {
-        of: Box<Node>,
-        body: Box<Node>,
+        of: Box<CelNode>,
+        body: Box<CelNode>,
         flat: bool,
     },
 }
 
-/// The fields of durations and timestamps.
+/// Fields of durations and timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum TimeField {
     Seconds,
     Nanos,
 }
@@ -63,10 +63,10 @@ pub(super) enum Unit {
 /// A loop; its variables are on top of the stack.
 #[derive(Debug, Clone)]
 pub(super) struct Repeat {
-    pub form: Form,
-    pub range: Node,
+    pub form: LoopForm,
+    pub range: CelNode,
     /// Whether there are two variables: key or index, and value.
     pub keyed: bool,
-    pub filter: Option<Node>,
-    pub body: Node,
+    pub filter: Option<CelNode>,
+    pub body: CelNode,
 }

@@ -1,40 +1,42 @@
-//! Text of an expression to its syntax tree.
+//! Parser from text to syntax tree.
 //!
-//! The grammar is that of the CEL specification with optional selection (`a.?b`, `a[?b]`, `[?a]`, `{?k: v}`). Macros are
-//! told apart here. Nesting is limited, so that walking a tree may recurse.
+//! The grammar is that of the CEL specification with optional selection (`a.?b`, `a[?b]`, `[?a]`, `{?k: v}`). Macros
+//! are recognised here. Nesting is limited, so that walks over the tree may recurse.
 
-use super::fault::Mistake;
-use super::lex::{Literal, Token, Tokens};
+use super::fault::CompileError;
+use super::lex::{CelToken, Constant, Tokens};
 
-/// The longest expression that is read, in characters.
+/// Maximum length of an expression, in characters.
 const MAX_LENGTH: usize = 100_000;
 
-/// How deep an expression may nest. Longer chains of `&&` and `||` are balanced.
+/// Maximum nesting of an expression. Long chains of `&&` and `
+///
+/// ` are balanced.
 const MAX_DEPTH: u16 = 120;
 
-/// A piece of an expression.
+/// A node of the syntax tree.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Expr {
-    pub kind: Kind,
-    /// Where it begins, in bytes.
+    pub kind: ExprKind,
+    /// Start offset in bytes.
     pub at: usize,
     depth: u16,
 }
 
 impl Expr {
-    /// `a.b.c` as text.
+    /// The text of a qualified name `a.b.c`.
     pub(super) fn qualified(&self) -> Option<String> {
         match &self.kind {
-            Kind::Name(name) => Some(name.clone()),
-            Kind::Select { of, field, how: Selection::Plain } => Some(format!("{}.{field}", of.qualified()?)),
+            ExprKind::Name(name) => Some(name.clone()),
+            ExprKind::Select { of, field, how: SelectMode::Plain } => Some(format!("{}.{field}", of.qualified()?)),
             _ => None,
         }
     }
 }
 
-/// How a member is selected.
+/// The way in which a member is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Selection {
+pub(super) enum SelectMode {
     Plain,
     /// `has(a.b)`
     Test,
@@ -43,21 +45,21 @@ pub(super) enum Selection {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
-    Literal(Literal),
+pub(super) enum ExprKind {
+    Literal(Constant),
     Name(String),
     Select {
         of: Box<Expr>,
         field: String,
-        how: Selection,
+        how: SelectMode,
     },
-    /// A function or an operator; the name of an operator is its sign.
+    /// A call of a function or an operator; an operator is named by its symbol.
     Call {
         name: String,
         target: Option<Box<Expr>>,
         args: Vec<Expr>,
     },
-    /// Elements, and whether an empty optional leaves one out.
+    /// Elements, each with whether an empty optional is omitted.
     List(Vec<(Expr, bool)>),
     Map(Vec<(Expr, Expr, bool)>),
     /// A message of a named type, such as `google.protobuf.Duration{seconds: 1}`.
@@ -75,9 +77,9 @@ pub(super) enum Kind {
     },
 }
 
-/// What a loop makes of its steps.
+/// The result of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum LoopForm {
     All,
     Exists,
     ExistsOne,
@@ -91,74 +93,74 @@ pub(super) enum Form {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Loop {
-    pub form: Form,
+    pub form: LoopForm,
     pub range: Expr,
-    /// One name, or those of key (index) and value.
+    /// One variable, or those of key (index) and value.
     pub names: Vec<String>,
     pub filter: Option<Expr>,
     pub body: Expr,
 }
 
 /// Reads an expression.
-pub(super) fn parse(text: &str) -> Result<Expr, Mistake> {
+pub(super) fn parse(text: &str) -> Result<Expr, CompileError> {
     if text.len() > MAX_LENGTH && text.chars().count() > MAX_LENGTH {
-        return Err(Mistake::new(0, format!("the expression is longer than {MAX_LENGTH} characters")));
+        return Err(CompileError::new(0, format!("the expression is longer than {MAX_LENGTH} characters")));
     }
-    let mut parser = Parser { tokens: Tokens::of(text)?, depth: 0 };
+    let mut parser = CelParser { tokens: Tokens::tokenize(text)?, depth: 0 };
     let expr = parser.expr()?;
     match parser.tokens.peek() {
-        Token::End => Ok(expr),
+        CelToken::End => Ok(expr),
         other => {
-            Err(Mistake::new(parser.tokens.at(), format!("expected the end of the expression, and found {other}")))
+            Err(CompileError::new(parser.tokens.at(), format!("expected the end of the expression, and found {other}")))
         }
     }
 }
 
-struct Parser {
+struct CelParser {
     tokens: Tokens,
     depth: u16,
 }
 
-fn node(at: usize, kind: Kind) -> Result<Expr, Mistake> {
+fn node(at: usize, kind: ExprKind) -> Result<Expr, CompileError> {
     let below = match &kind {
-        Kind::Literal(_) | Kind::Name(_) => 0,
-        Kind::Select { of, .. } => of.depth,
-        Kind::Call { target, args, .. } => {
+        ExprKind::Literal(_) | ExprKind::Name(_) => 0,
+        ExprKind::Select { of, .. } => of.depth,
+        ExprKind::Call { target, args, .. } => {
             target.iter().map(|target| target.depth).chain(args.iter().map(|arg| arg.depth)).max().unwrap_or(0)
         }
-        Kind::List(items) => items.iter().map(|(item, _)| item.depth).max().unwrap_or(0),
-        Kind::Map(entries) => entries.iter().map(|(key, value, _)| key.depth.max(value.depth)).max().unwrap_or(0),
-        Kind::Message { fields, .. } => fields.iter().map(|(_, value, _)| value.depth).max().unwrap_or(0),
-        Kind::Loop(parts) => {
+        ExprKind::List(items) => items.iter().map(|(item, _)| item.depth).max().unwrap_or(0),
+        ExprKind::Map(entries) => entries.iter().map(|(key, value, _)| key.depth.max(value.depth)).max().unwrap_or(0),
+        ExprKind::Message { fields, .. } => fields.iter().map(|(_, value, _)| value.depth).max().unwrap_or(0),
+        ExprKind::Loop(parts) => {
             let filter = parts.filter.as_ref().map_or(0, |filter| filter.depth);
             parts.range.depth.max(parts.body.depth).max(filter)
         }
-        Kind::Bind { of, body, .. } => of.depth.max(body.depth),
+        ExprKind::Bind { of, body, .. } => of.depth.max(body.depth),
     };
     match below < MAX_DEPTH {
         true => Ok(Expr { kind, at, depth: below + 1 }),
-        false => Err(Mistake::new(at, format!("the expression nests deeper than {MAX_DEPTH} levels"))),
+        false => Err(CompileError::new(at, format!("the expression nests deeper than {MAX_DEPTH} levels"))),
     }
 }
 
-fn call(at: usize, name: &str, args: Vec<Expr>) -> Result<Expr, Mistake> {
-    node(at, Kind::Call { name: name.to_owned(), target: None, args })
+fn call(at: usize, name: &str, args: Vec<Expr>) -> Result<Expr, CompileError> {
+    node(at, ExprKind::Call { name: name.to_owned(), target: None, args })
 }
 
-impl Parser {
-    fn mistake<T>(&self, text: impl Into<String>) -> Result<T, Mistake> {
-        Err(Mistake::new(self.tokens.at(), text))
+impl CelParser {
+    fn mistake<T>(&self, text: impl Into<String>) -> Result<T, CompileError> {
+        Err(CompileError::new(self.tokens.at(), text))
     }
 
     fn takes(&mut self, sign: &str) -> bool {
-        let found = matches!(self.tokens.peek(), Token::Sign(found) if *found == sign);
+        let found = matches!(self.tokens.peek(), CelToken::Sign(found) if *found == sign);
         if found {
             self.tokens.next();
         }
         found
     }
 
-    fn expects(&mut self, sign: &str) -> Result<(), Mistake> {
+    fn expects(&mut self, sign: &str) -> Result<(), CompileError> {
         if self.takes(sign) {
             return Ok(());
         }
@@ -166,7 +168,7 @@ impl Parser {
         self.mistake(format!("expected {sign:?}, and found {found}"))
     }
 
-    fn expr(&mut self) -> Result<Expr, Mistake> {
+    fn expr(&mut self) -> Result<Expr, CompileError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return self.mistake(format!("the expression nests deeper than {MAX_DEPTH} levels"));
@@ -185,14 +187,16 @@ impl Parser {
         result
     }
 
-    /// Binary operators that bind at least as tight as `level`.
-    fn operators(&mut self, level: usize) -> Result<Expr, Mistake> {
+    /// Binary operators with a precedence of at least `level`.
+    fn operators(&mut self, level: usize) -> Result<Expr, CompileError> {
         let mut left = self.unary()?;
         while let Some((name, binds)) = self.operator().filter(|(_, binds)| *binds >= level) {
             let at = self.tokens.at();
             self.tokens.next();
             if binds < 2 {
-                // Operands of `&&` and `||` go into a balanced tree: chains of them are long.
+                // Operands of `&&` and `
+                //
+                // ` form a balanced tree, since chains may be long.
                 let mut operands = vec![left, self.operators(binds + 1)?];
                 while self.takes(name) {
                     operands.push(self.operators(binds + 1)?);
@@ -206,7 +210,7 @@ impl Parser {
         Ok(left)
     }
 
-    fn balanced(at: usize, name: &str, mut operands: Vec<Expr>) -> Result<Expr, Mistake> {
+    fn balanced(at: usize, name: &str, mut operands: Vec<Expr>) -> Result<Expr, CompileError> {
         while operands.len() > 1 {
             let mut paired = Vec::with_capacity(operands.len().div_ceil(2));
             let mut rest = operands.into_iter();
@@ -218,13 +222,13 @@ impl Parser {
             }
             operands = paired;
         }
-        operands.pop().ok_or_else(|| Mistake::new(at, "an operator without operands"))
+        operands.pop().ok_or_else(|| CompileError::new(at, "an operator without operands"))
     }
 
     fn operator(&self) -> Option<(&'static str, usize)> {
         let sign = match self.tokens.peek() {
-            Token::Sign(sign) => *sign,
-            Token::Name(name) if name == "in" => return Some(("in", 2)),
+            CelToken::Sign(sign) => *sign,
+            CelToken::Name(name) if name == "in" => return Some(("in", 2)),
             _ => return None,
         };
         let binds = match sign {
@@ -238,38 +242,38 @@ impl Parser {
         Some((sign, binds))
     }
 
-    fn unary(&mut self) -> Result<Expr, Mistake> {
+    fn unary(&mut self) -> Result<Expr, CompileError> {
         let at = self.tokens.at();
         for (sign, name) in [("!", "!_"), ("-", "-_")] {
             let mut count = 0_usize;
-            while matches!(self.tokens.peek(), Token::Sign(found) if *found == sign) {
+            while matches!(self.tokens.peek(), CelToken::Sign(found) if *found == sign) {
                 self.tokens.next();
                 count += 1;
             }
             if count == 0 {
                 continue;
             }
-            // A minus right before a number belongs to it, so that the smallest integer can be written.
+            // A minus directly before a number belongs to it, so that the smallest integer can be written.
             if sign == "-"
                 && count == 1
                 && let Some(literal) = self.tokens.negative_number()
             {
-                let literal = node(at, Kind::Literal(literal))?;
+                let literal = node(at, ExprKind::Literal(literal))?;
                 return self.members(literal);
             }
             let operand = self.member()?;
-            // Pairs cancel each other out.
+            // Pairs cancel out.
             return if count % 2 == 1 { call(at, name, vec![operand]) } else { Ok(operand) };
         }
         self.member()
     }
 
-    fn member(&mut self) -> Result<Expr, Mistake> {
+    fn member(&mut self) -> Result<Expr, CompileError> {
         let primary = self.primary()?;
         self.members(primary)
     }
 
-    fn members(&mut self, mut of: Expr) -> Result<Expr, Mistake> {
+    fn members(&mut self, mut of: Expr) -> Result<Expr, CompileError> {
         loop {
             let at = self.tokens.at();
             if self.takes(".") {
@@ -279,15 +283,15 @@ impl Parser {
                     let args = self.arguments(")")?;
                     of = Self::method(at, of, name, args)?;
                 } else {
-                    let how = if optional { Selection::Optional } else { Selection::Plain };
-                    of = node(at, Kind::Select { of: Box::new(of), field: name, how })?;
+                    let how = if optional { SelectMode::Optional } else { SelectMode::Plain };
+                    of = node(at, ExprKind::Select { of: Box::new(of), field: name, how })?;
                 }
             } else if self.takes("[") {
                 let name = if self.takes("?") { "[?]" } else { "[]" };
                 let key = self.expr()?;
                 self.expects("]")?;
                 of = call(at, name, vec![of, key])?;
-            } else if matches!(self.tokens.peek(), Token::Sign("{"))
+            } else if matches!(self.tokens.peek(), CelToken::Sign("{"))
                 && let Some(name) = of.qualified()
             {
                 self.tokens.next();
@@ -298,16 +302,16 @@ impl Parser {
         }
     }
 
-    fn selector(&mut self) -> Result<String, Mistake> {
+    fn selector(&mut self) -> Result<String, CompileError> {
         match self.tokens.peek().clone() {
-            Token::Name(name) => {
+            CelToken::Name(name) => {
                 if name == "in" || name == "true" || name == "false" || name == "null" {
                     return self.mistake(format!("{name:?} cannot be the name of a field"));
                 }
                 self.tokens.next();
                 Ok(name)
             }
-            Token::Quoted(name) => {
+            CelToken::Quoted(name) => {
                 self.tokens.next();
                 Ok(name)
             }
@@ -315,7 +319,7 @@ impl Parser {
         }
     }
 
-    fn arguments(&mut self, end: &str) -> Result<Vec<Expr>, Mistake> {
+    fn arguments(&mut self, end: &str) -> Result<Vec<Expr>, CompileError> {
         let mut args = Vec::new();
         if self.takes(end) {
             return Ok(args);
@@ -329,33 +333,33 @@ impl Parser {
         }
     }
 
-    fn primary(&mut self) -> Result<Expr, Mistake> {
+    fn primary(&mut self) -> Result<Expr, CompileError> {
         let at = self.tokens.at();
         match self.tokens.peek().clone() {
-            Token::Literal(literal) => {
+            CelToken::Literal(literal) => {
                 self.tokens.next();
-                node(at, Kind::Literal(literal))
+                node(at, ExprKind::Literal(literal))
             }
-            Token::Name(name) => {
+            CelToken::Name(name) => {
                 self.tokens.next();
                 self.named(at, name)
             }
-            Token::Sign("(") => {
+            CelToken::Sign("(") => {
                 self.tokens.next();
                 let inner = self.expr()?;
                 self.expects(")")?;
                 Ok(inner)
             }
-            Token::Sign("[") => {
+            CelToken::Sign("[") => {
                 self.tokens.next();
                 self.list(at)
             }
-            Token::Sign("{") => {
+            CelToken::Sign("{") => {
                 self.tokens.next();
                 self.map(at)
             }
-            Token::Sign(".") => {
-                // A leading dot names from the root; there is no container here.
+            CelToken::Sign(".") => {
+                // A leading dot refers to the root; there is no container here.
                 self.tokens.next();
                 let name = self.selector()?;
                 self.named(at, name)
@@ -364,31 +368,31 @@ impl Parser {
         }
     }
 
-    fn named(&mut self, at: usize, name: String) -> Result<Expr, Mistake> {
+    fn named(&mut self, at: usize, name: String) -> Result<Expr, CompileError> {
         match &*name {
-            "true" | "false" => return node(at, Kind::Literal(Literal::Bool(name == "true"))),
-            "null" => return node(at, Kind::Literal(Literal::Null)),
+            "true" | "false" => return node(at, ExprKind::Literal(Constant::Bool(name == "true"))),
+            "null" => return node(at, ExprKind::Literal(Constant::Null)),
             word if is_reserved(word) => {
-                return Err(Mistake::new(at, format!("{word:?} is a reserved word")));
+                return Err(CompileError::new(at, format!("{word:?} is a reserved word")));
             }
             _ => {}
         }
         if !self.takes("(") {
-            return node(at, Kind::Name(name));
+            return node(at, ExprKind::Name(name));
         }
         let args = self.arguments(")")?;
         if name != "has" {
             return call(at, &name, args);
         }
         match <[Expr; 1]>::try_from(args) {
-            Ok([Expr { kind: Kind::Select { of, field, how: Selection::Plain }, .. }]) => {
-                node(at, Kind::Select { of, field, how: Selection::Test })
+            Ok([Expr { kind: ExprKind::Select { of, field, how: SelectMode::Plain }, .. }]) => {
+                node(at, ExprKind::Select { of, field, how: SelectMode::Test })
             }
-            _ => Err(Mistake::new(at, "has() takes one selection of a field, such as has(self.name)")),
+            _ => Err(CompileError::new(at, "has() takes one selection of a field, such as has(self.name)")),
         }
     }
 
-    fn list(&mut self, at: usize) -> Result<Expr, Mistake> {
+    fn list(&mut self, at: usize) -> Result<Expr, CompileError> {
         let mut items = Vec::new();
         while !self.takes("]") {
             let optional = self.takes("?");
@@ -398,10 +402,10 @@ impl Parser {
                 break;
             }
         }
-        node(at, Kind::List(items))
+        node(at, ExprKind::List(items))
     }
 
-    fn map(&mut self, at: usize) -> Result<Expr, Mistake> {
+    fn map(&mut self, at: usize) -> Result<Expr, CompileError> {
         let mut entries = Vec::new();
         while !self.takes("}") {
             let optional = self.takes("?");
@@ -413,10 +417,10 @@ impl Parser {
                 break;
             }
         }
-        node(at, Kind::Map(entries))
+        node(at, ExprKind::Map(entries))
     }
 
-    fn message(&mut self, at: usize, name: String) -> Result<Expr, Mistake> {
+    fn message(&mut self, at: usize, name: String) -> Result<Expr, CompileError> {
         let mut fields = Vec::new();
         while !self.takes("}") {
             let optional = self.takes("?");
@@ -428,66 +432,72 @@ impl Parser {
                 break;
             }
         }
-        node(at, Kind::Message { name, fields })
+        node(at, ExprKind::Message { name, fields })
     }
 
-    /// A method call, or one of the macros that look like one.
-    fn method(at: usize, of: Expr, name: String, mut args: Vec<Expr>) -> Result<Expr, Mistake> {
+    /// A method call, or a macro with method syntax.
+    fn method(at: usize, of: Expr, name: String, mut args: Vec<Expr>) -> Result<Expr, CompileError> {
         let form = match (&*name, args.len()) {
-            ("all", 2 | 3) => Form::All,
-            ("exists", 2 | 3) => Form::Exists,
-            ("exists_one", 2 | 3) | ("existsOne", 3) => Form::ExistsOne,
-            ("map", 2 | 3) => Form::Map,
-            ("filter", 2) => Form::Filter,
-            ("transformList", 3 | 4) => Form::TransformList,
-            ("transformMap", 3 | 4) => Form::TransformMap,
-            ("transformMapEntry", 3 | 4) => Form::TransformMapEntry,
-            ("sortBy", 2) => Form::SortBy,
+            ("all", 2 | 3) => LoopForm::All,
+            ("exists", 2 | 3) => LoopForm::Exists,
+            ("exists_one", 2 | 3) | ("existsOne", 3) => LoopForm::ExistsOne,
+            ("map", 2 | 3) => LoopForm::Map,
+            ("filter", 2) => LoopForm::Filter,
+            ("transformList", 3 | 4) => LoopForm::TransformList,
+            ("transformMap", 3 | 4) => LoopForm::TransformMap,
+            ("transformMapEntry", 3 | 4) => LoopForm::TransformMapEntry,
+            ("sortBy", 2) => LoopForm::SortBy,
             ("optMap" | "optFlatMap", 2) => {
                 let body = args.pop().map(Box::new);
                 let variable = args.pop().and_then(plain_name);
                 let (Some(body), Some(variable)) = (body, variable) else {
-                    return Err(Mistake::new(
+                    return Err(CompileError::new(
                         at,
                         format!("the first argument of {name}() must be the name of a variable"),
                     ));
                 };
                 let flat = name == "optFlatMap";
-                return node(at, Kind::Bind { of: Box::new(of), name: variable, body, flat });
+                return node(at, ExprKind::Bind { of: Box::new(of), name: variable, body, flat });
             }
-            _ => return node(at, Kind::Call { name, target: Some(Box::new(of)), args }),
+            _ => return node(at, ExprKind::Call { name, target: Some(Box::new(of)), args }),
         };
         let (names, filters) = match (form, args.len()) {
-            (Form::Map, 3) => (1, 1),
-            (Form::Map | Form::Filter | Form::SortBy, _) | (Form::All | Form::Exists | Form::ExistsOne, 2) => (1, 0),
+            (LoopForm::Map, 3) => (1, 1),
+            (LoopForm::Map | LoopForm::Filter | LoopForm::SortBy, _)
+            | (LoopForm::All | LoopForm::Exists | LoopForm::ExistsOne, 2) => (1, 0),
             (_, 4) => (2, 1),
             _ => (2, 0),
         };
         let rest = args.split_off(names);
         let names: Option<Vec<String>> = args.into_iter().map(plain_name).collect();
         let Some(names) = names else {
-            return Err(Mistake::new(at, format!("the first two arguments of {name}() must be names of variables")));
+            return Err(CompileError::new(
+                at,
+                format!("the first two arguments of {name}() must be names of variables"),
+            ));
         };
         if let [first, second] = names.as_slice()
             && first == second
         {
-            return Err(Mistake::new(at, format!("the two variables of {name}() must have different names")));
+            return Err(CompileError::new(at, format!("the two variables of {name}() must have different names")));
         }
         let mut rest = rest.into_iter();
         let filter = if filters == 1 { rest.next() } else { None };
-        let Some(body) = rest.next() else { return Err(Mistake::new(at, format!("{name}() is missing an argument"))) };
-        node(at, Kind::Loop(Box::new(Loop { form, range: of, names, filter, body })))
+        let Some(body) = rest.next() else {
+            return Err(CompileError::new(at, format!("{name}() is missing an argument")));
+        };
+        node(at, ExprKind::Loop(Box::new(Loop { form, range: of, names, filter, body })))
     }
 }
 
 fn plain_name(expr: Expr) -> Option<String> {
     match expr.kind {
-        Kind::Name(name) => Some(name),
+        ExprKind::Name(name) => Some(name),
         _ => None,
     }
 }
 
-/// Words that are no names, besides `true`, `false`, `null` and `in`.
+/// Reserved words besides `true`, `false`, `null` and `in`.
 pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",

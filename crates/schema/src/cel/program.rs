@@ -2,64 +2,69 @@
 
 use serde_json::Value;
 
-use super::budget::Budget;
-use super::check::{Checked, Patterns, Wanted, compile, mistake_with_hint};
+use super::budget::EvaluationBudget;
+use super::check::{CheckedExpr, Patterns, ResultType, compile, mistake_with_hint};
 use super::cost;
 use super::eval::run;
-use super::fault::Fault;
+use super::fault::EvalError;
 use super::types::Decl;
 use super::value::{Val, view};
 
-/// The longest message that an expression may give, in bytes.
+/// Maximum length of the message of a message expression, in bytes.
 const MAX_MESSAGE: usize = 5120;
 
-/// A compiled expression, and what it costs at most.
+/// A compiled expression with its maximum cost.
 #[derive(Debug)]
 pub(crate) struct Program {
-    checked: Checked,
+    checked: CheckedExpr,
     pub(crate) cost: u64,
 }
 
 impl Program {
-    /// Compiles an expression over values that are declared so.
+    /// Compiles an expression over values with the declaration `decl`.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
-    pub(crate) fn compile(text: &str, decl: &Decl, wanted: Wanted, patterns: Patterns<'_>) -> Result<Self, String> {
-        let checked = compile(text, decl, wanted, patterns).map_err(|mistake| mistake.shown(text))?;
+    /// The compile error with its position.
+    pub(crate) fn compile(text: &str, decl: &Decl, wanted: ResultType, patterns: Patterns<'_>) -> Result<Self, String> {
+        let checked = compile(text, decl, wanted, patterns).map_err(|mistake| mistake.with_context(text))?;
         let cost = cost::estimate(&checked.root, decl);
         Ok(Program { checked, cost })
     }
 
-    /// The mistake of an expression, with the name that may have been meant.
-    pub(crate) fn mistake_with_hint(text: &str, decl: &Decl, wanted: Wanted, patterns: Patterns<'_>) -> Option<String> {
-        Some(mistake_with_hint(text, decl, wanted, patterns)?.shown(text))
+    /// The error of an expression, with a suggestion for a misspelled name.
+    pub(crate) fn mistake_with_hint(
+        text: &str,
+        decl: &Decl,
+        wanted: ResultType,
+        patterns: Patterns<'_>,
+    ) -> Option<String> {
+        Some(mistake_with_hint(text, decl, wanted, patterns)?.with_context(text))
     }
 
-    /// Whether it names `oldSelf`.
+    /// Whether it refers to `oldSelf`.
     pub(crate) fn uses_old(&self) -> bool {
         self.checked.uses_old
     }
 
-    /// Whether it is true of a value.
+    /// Whether it is true for a value.
     pub(crate) fn holds(
         &self,
         decl: &Decl,
         value: &Value,
         old: Option<&Value>,
-        budget: &mut Budget,
-    ) -> Result<bool, Fault> {
+        budget: &mut EvaluationBudget,
+    ) -> Result<bool, EvalError> {
         Ok(matches!(self.evaluate(decl, value, old, budget)?, Val::Bool(true)))
     }
 
-    /// What it says of a value, where that can be shown.
+    /// The message for a value, if it can be displayed.
     pub(crate) fn message(
         &self,
         decl: &Decl,
         value: &Value,
         old: Option<&Value>,
-        budget: &mut Budget,
-    ) -> Result<Option<String>, Fault> {
+        budget: &mut EvaluationBudget,
+    ) -> Result<Option<String>, EvalError> {
         Ok(match self.evaluate(decl, value, old, budget)? {
             Val::Text(text) => usable(text.as_str()),
             _ => None,
@@ -71,8 +76,8 @@ impl Program {
         decl: &'v Decl,
         value: &'v Value,
         old: Option<&'v Value>,
-        budget: &mut Budget,
-    ) -> Result<Val<'v>, Fault> {
+        budget: &mut EvaluationBudget,
+    ) -> Result<Val<'v>, EvalError> {
         let meter = &mut budget.0;
         let this = view(value, decl, meter)?;
         let before = if self.checked.uses_old { old } else { None };
@@ -84,7 +89,7 @@ impl Program {
     }
 }
 
-/// A message that can be shown.
+/// A message that can be displayed.
 fn usable(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())

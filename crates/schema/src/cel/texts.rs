@@ -1,4 +1,4 @@
-//! Texts of formats that expressions and schemas know: URIs, UUIDs, base64.
+//! Checks of strings in known formats: URIs, UUIDs, base64.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ pub(crate) fn is_base64(text: &str) -> bool {
     !text.is_empty() && padding <= 2 && text.len().is_multiple_of(4) && symbols.bytes().all(fits)
 }
 
-/// An absolute URI, or an absolute path, as in the first line of an HTTP request.
+/// An absolute URI or an absolute path, as in the request line of HTTP.
 pub(crate) fn is_request_uri(text: &str) -> bool {
     if text.is_empty()
         || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ')
@@ -45,7 +45,7 @@ fn escapes_are_complete(text: &str) -> bool {
     parts.all(|part| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
-/// What follows `//`: a host whose port, if there is one, is a number.
+/// The part after `//`: a host with an optional numeric port.
 fn is_authority(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();

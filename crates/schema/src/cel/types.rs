@@ -8,7 +8,7 @@ use super::parse;
 
 /// The type of an expression.
 #[derive(Clone, Debug)]
-pub(crate) enum Type {
+pub(crate) enum CelType {
     Dyn,
     Null,
     Bool,
@@ -26,152 +26,154 @@ pub(crate) enum Type {
     Quantity,
     Semver,
     Format,
-    List(Arc<Type>),
-    Map(Arc<(Type, Type)>),
-    Optional(Arc<Type>),
-    Object(Arc<Structure>),
-    /// A type that is not known yet, or a parameter of a signature.
+    List(Arc<CelType>),
+    Map(Arc<(CelType, CelType)>),
+    Optional(Arc<CelType>),
+    Object(Arc<ObjectDecl>),
+    /// A type variable, or a parameter of a signature.
     Open(u32),
 }
 
-impl Type {
-    pub(crate) fn list(of: Type) -> Type {
-        Type::List(Arc::new(of))
+impl CelType {
+    pub(crate) fn list(of: CelType) -> CelType {
+        CelType::List(Arc::new(of))
     }
 
-    pub(crate) fn map(key: Type, value: Type) -> Type {
-        Type::Map(Arc::new((key, value)))
+    pub(crate) fn map(key: CelType, value: CelType) -> CelType {
+        CelType::Map(Arc::new((key, value)))
     }
 
-    pub(super) fn optional(of: Type) -> Type {
-        Type::Optional(Arc::new(of))
+    pub(super) fn optional(of: CelType) -> CelType {
+        CelType::Optional(Arc::new(of))
     }
 
-    /// Types without parts, by name.
-    pub(super) const PLAIN: [(&'static str, Type); 17] = [
-        ("dyn", Type::Dyn),
-        ("null_type", Type::Null),
-        ("bool", Type::Bool),
-        ("int", Type::Int),
-        ("uint", Type::Uint),
-        ("double", Type::Double),
-        ("string", Type::Text),
-        ("bytes", Type::Bytes),
-        ("google.protobuf.Duration", Type::Duration),
-        ("google.protobuf.Timestamp", Type::Timestamp),
-        ("type", Type::Kind),
-        ("net.IP", Type::Ip),
-        ("net.CIDR", Type::Cidr),
-        ("kubernetes.URL", Type::Url),
-        ("kubernetes.Quantity", Type::Quantity),
-        ("kubernetes.Semver", Type::Semver),
-        ("kubernetes.NamedFormat", Type::Format),
+    /// Types without parameters, by name.
+    pub(super) const PLAIN: [(&'static str, CelType); 17] = [
+        ("dyn", CelType::Dyn),
+        ("null_type", CelType::Null),
+        ("bool", CelType::Bool),
+        ("int", CelType::Int),
+        ("uint", CelType::Uint),
+        ("double", CelType::Double),
+        ("string", CelType::Text),
+        ("bytes", CelType::Bytes),
+        ("google.protobuf.Duration", CelType::Duration),
+        ("google.protobuf.Timestamp", CelType::Timestamp),
+        ("type", CelType::Kind),
+        ("net.IP", CelType::Ip),
+        ("net.CIDR", CelType::Cidr),
+        ("kubernetes.URL", CelType::Url),
+        ("kubernetes.Quantity", CelType::Quantity),
+        ("kubernetes.Semver", CelType::Semver),
+        ("kubernetes.NamedFormat", CelType::Format),
     ];
 
-    /// Whether `%s` writes values of the type.
+    /// Whether `%s` accepts values of the type.
     pub(super) fn has_text(&self) -> bool {
         match self {
-            Type::Null
-            | Type::Bool
-            | Type::Int
-            | Type::Uint
-            | Type::Double
-            | Type::Text
-            | Type::Bytes
-            | Type::Duration
-            | Type::Timestamp
-            | Type::Kind
-            | Type::List(_)
-            | Type::Map(_)
-            | Type::Dyn
-            | Type::Open(_) => true,
-            Type::Ip
-            | Type::Cidr
-            | Type::Url
-            | Type::Quantity
-            | Type::Semver
-            | Type::Format
-            | Type::Optional(_)
-            | Type::Object(_) => false,
+            CelType::Null
+            | CelType::Bool
+            | CelType::Int
+            | CelType::Uint
+            | CelType::Double
+            | CelType::Text
+            | CelType::Bytes
+            | CelType::Duration
+            | CelType::Timestamp
+            | CelType::Kind
+            | CelType::List(_)
+            | CelType::Map(_)
+            | CelType::Dyn
+            | CelType::Open(_) => true,
+            CelType::Ip
+            | CelType::Cidr
+            | CelType::Url
+            | CelType::Quantity
+            | CelType::Semver
+            | CelType::Format
+            | CelType::Optional(_)
+            | CelType::Object(_) => false,
         }
     }
 
-    /// Reads a type as signatures write it: `list(A)`, `map(string,A)`, `optional(A)`.
-    pub(super) fn read(text: &str) -> Type {
+    /// Parses a type of a signature: `list(A)`, `map(string,A)`, `optional(A)`.
+    pub(super) fn read(text: &str) -> CelType {
         let inside = |open: &str| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(')'));
         if let Some(of) = inside("list(") {
-            return Type::list(Type::read(of));
+            return CelType::list(CelType::read(of));
         }
         if let Some(of) = inside("optional(") {
-            return Type::optional(Type::read(of));
+            return CelType::optional(CelType::read(of));
         }
         if let Some((key, value)) = inside("map(").and_then(|of| of.split_once(',')) {
-            return Type::map(Type::read(key), Type::read(value));
+            return CelType::map(CelType::read(key), CelType::read(value));
         }
         match text {
-            "A" => Type::Open(0),
-            "B" => Type::Open(1),
-            "duration" => Type::Duration,
-            "timestamp" => Type::Timestamp,
-            "null" => Type::Null,
-            "ip" => Type::Ip,
-            "cidr" => Type::Cidr,
-            "url" => Type::Url,
-            "quantity" => Type::Quantity,
-            "semver" => Type::Semver,
-            "format" => Type::Format,
-            name => Type::PLAIN.into_iter().find(|(known, _)| *known == name).map_or(Type::Dyn, |(_, known)| known),
+            "A" => CelType::Open(0),
+            "B" => CelType::Open(1),
+            "duration" => CelType::Duration,
+            "timestamp" => CelType::Timestamp,
+            "null" => CelType::Null,
+            "ip" => CelType::Ip,
+            "cidr" => CelType::Cidr,
+            "url" => CelType::Url,
+            "quantity" => CelType::Quantity,
+            "semver" => CelType::Semver,
+            "format" => CelType::Format,
+            name => {
+                CelType::PLAIN.into_iter().find(|(known, _)| *known == name).map_or(CelType::Dyn, |(_, known)| known)
+            }
         }
     }
 }
 
-impl PartialEq for Type {
+impl PartialEq for CelType {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => a == b,
-            (Type::Map(a), Type::Map(b)) => a == b,
-            (Type::Object(a), Type::Object(b)) => Arc::ptr_eq(a, b),
-            (Type::Open(a), Type::Open(b)) => a == b,
+            (CelType::List(a), CelType::List(b)) | (CelType::Optional(a), CelType::Optional(b)) => a == b,
+            (CelType::Map(a), CelType::Map(b)) => a == b,
+            (CelType::Object(a), CelType::Object(b)) => Arc::ptr_eq(a, b),
+            (CelType::Open(a), CelType::Open(b)) => a == b,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for CelType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Type::List(of) => write!(f, "list({of})"),
-            Type::Map(parts) => write!(f, "map({}, {})", parts.0, parts.1),
-            Type::Optional(of) => write!(f, "optional({of})"),
-            Type::Object(_) => f.write_str("object"),
-            Type::Open(_) => f.write_str("unknown"),
-            Type::Duration => f.write_str("duration"),
-            Type::Timestamp => f.write_str("timestamp"),
+            CelType::List(of) => write!(f, "list({of})"),
+            CelType::Map(parts) => write!(f, "map({}, {})", parts.0, parts.1),
+            CelType::Optional(of) => write!(f, "optional({of})"),
+            CelType::Object(_) => f.write_str("object"),
+            CelType::Open(_) => f.write_str("unknown"),
+            CelType::Duration => f.write_str("duration"),
+            CelType::Timestamp => f.write_str("timestamp"),
             plain => {
-                let named = Type::PLAIN.into_iter().find(|(_, known)| known == plain);
+                let named = CelType::PLAIN.into_iter().find(|(_, known)| known == plain);
                 f.write_str(named.map_or("dyn", |(name, _)| name))
             }
         }
     }
 }
 
-/// The properties of an object, by the names under which expressions see them (CEL-027).
+/// The properties of an object, by their names in expressions (CEL-027).
 #[derive(Debug, Default)]
-pub(crate) struct Structure {
-    pub fields: BTreeMap<String, Field>,
+pub(crate) struct ObjectDecl {
+    pub fields: BTreeMap<String, FieldDecl>,
 }
 
 /// A property.
 #[derive(Debug)]
-pub(crate) struct Field {
-    /// Its name in the value.
+pub(crate) struct FieldDecl {
+    /// Name in the value.
     pub name: String,
     pub decl: Decl,
 }
 
-/// How to read a text.
+/// Interpretation of a JSON string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum TextEncoding {
     Plain,
     Bytes,
     Duration,
@@ -179,42 +181,42 @@ pub(crate) enum Reading {
     DateTime,
 }
 
-/// What a value is to an expression.
+/// The declaration of a value for expressions.
 #[derive(Debug, Clone)]
 pub(crate) struct Decl {
-    pub ty: Type,
-    pub reading: Reading,
-    /// The smallest serialised size, in bytes (CEL-014).
+    pub ty: CelType,
+    pub reading: TextEncoding,
+    /// Minimum serialised size in bytes (CEL-014).
     pub min_size: u64,
-    /// The most elements or characters (CEL-014).
+    /// Maximum number of elements or characters (CEL-014).
     pub max_elements: u64,
-    /// Of the elements of a list or the values of a map.
+    /// The declaration of list elements or map values.
     pub element: Option<Arc<Decl>>,
 }
 
-/// The size that a request is assumed to have at most, in bytes.
+/// Assumed maximum size of a request, in bytes.
 pub(crate) const MAX_REQUEST: u64 = 3_145_728;
 
 impl Decl {
-    pub(crate) fn scalar(ty: Type, min_size: u64, max_elements: u64) -> Decl {
-        Decl { ty, reading: Reading::Plain, min_size, max_elements, element: None }
+    pub(crate) fn scalar(ty: CelType, min_size: u64, max_elements: u64) -> Decl {
+        Decl { ty, reading: TextEncoding::Plain, min_size, max_elements, element: None }
     }
 
     /// The structure of an object.
-    pub(super) fn structure(&self) -> Option<&Structure> {
+    pub(super) fn structure(&self) -> Option<&ObjectDecl> {
         match &self.ty {
-            Type::Object(structure) => Some(structure),
+            CelType::Object(structure) => Some(structure),
             _ => None,
         }
     }
 }
 
-/// The name of a property as a field, if it can be one (CEL-027).
+/// The name of a property as a field, if it can be written as one (CEL-027).
 pub(crate) fn escaped(name: &str) -> Option<String> {
     let mut chars = name.chars();
     let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
-    // What stands first may be escaped as well.
+    // The first character may be escaped as well.
     if !chars.next().is_some_and(|c| is_start(c) || matches!(c, '.' | '-' | '/')) || !chars.all(is_plain) {
         return None;
     }

@@ -1,6 +1,6 @@
 //! Values of expressions: JSON with the types of its schema, and computed values.
 //!
-//! JSON is not copied. What is made is shared, so that a value can be passed on at no cost.
+//! JSON is borrowed. Computed values are shared, so that copies are cheap.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -11,10 +11,10 @@ use std::rc::Rc;
 use base64::Engine as _;
 use serde_json::{Map as JsonMap, Value};
 
-use super::extended::{Cidr, NamedFormat, Quantity, Url};
-use super::fault::Fault;
+use super::extended::{CelUrl, Cidr, NamedFormat, Quantity};
+use super::fault::EvalError;
 use super::meter::Meter;
-use super::types::{Decl, Reading, Structure, Type};
+use super::types::{CelType, Decl, ObjectDecl, TextEncoding};
 use golang::calendar::{self, DAY, Moment};
 
 /// A value.
@@ -25,134 +25,134 @@ pub(super) enum Val<'v> {
     Int(i64),
     Uint(u64),
     Double(f64),
-    Text(Text<'v>),
+    Text(CelText<'v>),
     Bytes(Rc<[u8]>),
     /// Nanoseconds.
     Duration(i64),
     Timestamp(Moment),
-    List(List<'v>),
-    Map(Map<'v>),
-    Object(&'v JsonMap<String, Value>, &'v Structure),
+    List(CelList<'v>),
+    Map(CelMap<'v>),
+    Object(&'v JsonMap<String, Value>, &'v ObjectDecl),
     Optional(Option<Rc<Val<'v>>>),
     Type(&'static str),
     Ip(IpAddr),
     Cidr(Cidr),
-    Url(Rc<Url>),
+    Url(Rc<CelUrl>),
     Quantity(Quantity),
     Semver(Rc<semver::Version>),
     Format(&'static NamedFormat),
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Text<'v> {
+pub(super) enum CelText<'v> {
     Written(&'v str),
     Made(Rc<str>),
 }
 
-impl PartialEq for Text<'_> {
+impl PartialEq for CelText<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
     }
 }
 
-impl Eq for Text<'_> {}
+impl Eq for CelText<'_> {}
 
-impl Hash for Text<'_> {
+impl Hash for CelText<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);
     }
 }
 
-impl Text<'_> {
+impl CelText<'_> {
     pub(super) fn as_str(&self) -> &str {
         match self {
-            Text::Written(text) => text,
-            Text::Made(text) => text,
+            CelText::Written(text) => text,
+            CelText::Made(text) => text,
         }
     }
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum List<'v> {
+pub(super) enum CelList<'v> {
     Written(&'v [Value], &'v Decl),
     Made(Rc<Vec<Val<'v>>>),
 }
 
-impl<'v> List<'v> {
+impl<'v> CelList<'v> {
     pub(super) fn len(&self) -> usize {
         match self {
-            List::Written(elements, _) => elements.len(),
-            List::Made(elements) => elements.len(),
+            CelList::Written(elements, _) => elements.len(),
+            CelList::Made(elements) => elements.len(),
         }
     }
 
-    pub(super) fn get(&self, at: usize, meter: &mut Meter) -> Option<Result<Val<'v>, Fault>> {
+    pub(super) fn get(&self, at: usize, meter: &mut Meter) -> Option<Result<Val<'v>, EvalError>> {
         match self {
-            List::Written(elements, decl) => elements.get(at).map(|element| view(element, decl, meter)),
-            List::Made(elements) => elements.get(at).cloned().map(Ok),
+            CelList::Written(elements, decl) => elements.get(at).map(|element| view(element, decl, meter)),
+            CelList::Made(elements) => elements.get(at).cloned().map(Ok),
         }
     }
 
-    /// An element at a position below the length.
-    pub(super) fn at(&self, at: usize, meter: &mut Meter) -> Result<Val<'v>, Fault> {
-        self.get(at, meter).unwrap_or_else(|| Err(Fault::of("a list has fewer elements than it says")))
+    /// The element at a position below the length.
+    pub(super) fn at(&self, at: usize, meter: &mut Meter) -> Result<Val<'v>, EvalError> {
+        self.get(at, meter).unwrap_or_else(|| Err(EvalError::failed("a list has fewer elements than it says")))
     }
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Map<'v> {
+pub(super) enum CelMap<'v> {
     Written(&'v JsonMap<String, Value>, &'v Decl),
-    Made(Rc<Table<'v>>),
+    Made(Rc<MapTable<'v>>),
 }
 
-/// A map that an expression made, in the order in which it was made.
+/// A map created by an expression, in insertion order.
 #[derive(Debug, Default)]
-pub(super) struct Table<'v> {
+pub(super) struct MapTable<'v> {
     entries: Vec<(Val<'v>, Val<'v>)>,
-    index: HashMap<Key<'v>, usize>,
+    index: HashMap<MapKey<'v>, usize>,
 }
 
-/// What an entry of a table is found by; a text is shared with the key itself.
+/// The lookup key of a map entry; a string is shared with the key value.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Key<'v> {
+enum MapKey<'v> {
     Null,
     Bool(bool),
     Number(i128),
-    /// A fraction, by its bits.
+    /// The bits of a float with a fraction.
     Fraction(u64),
-    Text(Text<'v>),
+    Text(CelText<'v>),
 }
 
-/// What a key is found by; none of a key that is in no map but itself. To hash and compare a text takes time.
-fn key_of<'v>(value: &Val<'v>, meter: &mut Meter) -> Result<Option<Key<'v>>, Fault> {
+/// The lookup key of a value; `None` for NaN, which equals no key. Hashing and comparing strings is work.
+fn key_of<'v>(value: &Val<'v>, meter: &mut Meter) -> Result<Option<MapKey<'v>>, EvalError> {
     meter.work(value.text_bytes())?;
     Ok(match value {
-        Val::Null => Some(Key::Null),
-        Val::Bool(value) => Some(Key::Bool(*value)),
-        Val::Int(value) => Some(Key::Number(i128::from(*value))),
-        Val::Uint(value) => Some(Key::Number(i128::from(*value))),
+        Val::Null => Some(MapKey::Null),
+        Val::Bool(value) => Some(MapKey::Bool(*value)),
+        Val::Int(value) => Some(MapKey::Number(i128::from(*value))),
+        Val::Uint(value) => Some(MapKey::Number(i128::from(*value))),
         #[allow(clippy::cast_possible_truncation, reason = "within 2^63 a whole number is kept")]
-        Val::Double(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => Some(Key::Number(*value as i128)),
-        Val::Double(value) => Some(Key::Fraction(value.to_bits())),
-        Val::Text(text) => Some(Key::Text(text.clone())),
+        Val::Double(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => Some(MapKey::Number(*value as i128)),
+        Val::Double(value) => Some(MapKey::Fraction(value.to_bits())),
+        Val::Text(text) => Some(MapKey::Text(text.clone())),
         _ => None,
     })
 }
 
-fn place_of<'v>(key: &Val<'v>, meter: &mut Meter) -> Result<Option<Key<'v>>, Fault> {
+fn place_of<'v>(key: &Val<'v>, meter: &mut Meter) -> Result<Option<MapKey<'v>>, EvalError> {
     match key {
-        Val::Bytes(_) => Err(Fault::of("bytes cannot be a key")),
+        Val::Bytes(_) => Err(EvalError::failed("bytes cannot be a key")),
         key => key_of(key, meter),
     }
 }
 
-impl<'v> Table<'v> {
+impl<'v> MapTable<'v> {
     pub(super) fn with_capacity(entries: usize) -> Self {
-        Table { entries: Vec::with_capacity(entries), index: HashMap::with_capacity(entries) }
+        MapTable { entries: Vec::with_capacity(entries), index: HashMap::with_capacity(entries) }
     }
 
-    /// Sets an entry; of equal keys the last one counts.
-    pub(super) fn set(&mut self, key: Val<'v>, value: Val<'v>, meter: &mut Meter) -> Result<(), Fault> {
+    /// Sets an entry, replacing one with an equal key.
+    pub(super) fn set(&mut self, key: Val<'v>, value: Val<'v>, meter: &mut Meter) -> Result<(), EvalError> {
         let place = place_of(&key, meter)?;
         if let Some(entry) = place.as_ref().and_then(|place| self.entries.get_mut(*self.index.get(place)?)) {
             entry.1 = value;
@@ -165,112 +165,112 @@ impl<'v> Table<'v> {
         Ok(())
     }
 
-    /// Adds an entry; a key can be there only once.
-    pub(super) fn insert(&mut self, key: Val<'v>, value: Val<'v>, meter: &mut Meter) -> Result<(), Fault> {
+    /// Adds an entry; fails if the key exists.
+    pub(super) fn insert(&mut self, key: Val<'v>, value: Val<'v>, meter: &mut Meter) -> Result<(), EvalError> {
         if let Some(place) = place_of(&key, meter)?
             && self.index.insert(place, self.entries.len()).is_some()
         {
-            return Err(Fault::of("a map has the same key twice"));
+            return Err(EvalError::failed("a map has the same key twice"));
         }
         self.entries.push((key, value));
         Ok(())
     }
 }
 
-impl<'v> Map<'v> {
+impl<'v> CelMap<'v> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Map::Written(members, _) => members.len(),
-            Map::Made(table) => table.entries.len(),
+            CelMap::Written(members, _) => members.len(),
+            CelMap::Made(table) => table.entries.len(),
         }
     }
 
-    pub(super) fn get(&self, key: &Val<'v>, meter: &mut Meter) -> Result<Option<Val<'v>>, Fault> {
+    pub(super) fn get(&self, key: &Val<'v>, meter: &mut Meter) -> Result<Option<Val<'v>>, EvalError> {
         let Some(wanted) = key_of(key, meter)? else { return Ok(None) };
         match (self, wanted) {
-            (Map::Written(members, decl), Key::Text(key)) => {
+            (CelMap::Written(members, decl), MapKey::Text(key)) => {
                 members.get(key.as_str()).map(|member| view(member, decl, meter)).transpose()
             }
-            (Map::Written(..), _) => Ok(None),
-            (Map::Made(table), wanted) => {
+            (CelMap::Written(..), _) => Ok(None),
+            (CelMap::Made(table), wanted) => {
                 let entry = table.index.get(&wanted).and_then(|at| table.entries.get(*at));
                 Ok(entry.map(|(_, value)| value.clone()))
             }
         }
     }
 
-    /// Whether there is an entry, with any value.
-    pub(super) fn has(&self, key: &Val<'v>, meter: &mut Meter) -> Result<bool, Fault> {
+    /// Whether there is an entry for the key.
+    pub(super) fn has(&self, key: &Val<'v>, meter: &mut Meter) -> Result<bool, EvalError> {
         let Some(wanted) = key_of(key, meter)? else { return Ok(false) };
         Ok(match (self, wanted) {
-            (Map::Written(members, _), Key::Text(key)) => members.contains_key(key.as_str()),
-            (Map::Written(..), _) => false,
-            (Map::Made(table), wanted) => table.index.contains_key(&wanted),
+            (CelMap::Written(members, _), MapKey::Text(key)) => members.contains_key(key.as_str()),
+            (CelMap::Written(..), _) => false,
+            (CelMap::Made(table), wanted) => table.index.contains_key(&wanted),
         })
     }
 
     /// Keys and values.
-    pub(super) fn entries(&self, meter: &mut Meter) -> Vec<(Val<'v>, Result<Val<'v>, Fault>)> {
+    pub(super) fn entries(&self, meter: &mut Meter) -> Vec<(Val<'v>, Result<Val<'v>, EvalError>)> {
         match self {
-            Map::Written(members, decl) => members
+            CelMap::Written(members, decl) => members
                 .iter()
-                .map(|(name, member)| (Val::Text(Text::Written(name)), view(member, decl, meter)))
+                .map(|(name, member)| (Val::Text(CelText::Written(name)), view(member, decl, meter)))
                 .collect(),
-            Map::Made(table) => table.entries.iter().map(|(key, value)| (key.clone(), Ok(value.clone()))).collect(),
+            CelMap::Made(table) => table.entries.iter().map(|(key, value)| (key.clone(), Ok(value.clone()))).collect(),
         }
     }
 }
 
-/// JSON as its declaration says (CEL-007, CEL-027).
-pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl, meter: &mut Meter) -> Result<Val<'v>, Fault> {
+/// A JSON value with its declared type (CEL-007, CEL-027).
+pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl, meter: &mut Meter) -> Result<Val<'v>, EvalError> {
     match (value, &decl.ty) {
         (Value::Null, _) => Ok(Val::Null),
         (Value::Bool(value), _) => Ok(Val::Bool(*value)),
-        (Value::Number(number), Type::Double) => Ok(Val::Double(number.as_f64().unwrap_or(f64::NAN))),
+        (Value::Number(number), CelType::Double) => Ok(Val::Double(number.as_f64().unwrap_or(f64::NAN))),
         (Value::Number(number), _) => match (number.as_i64(), number.as_f64()) {
             (Some(value), _) => Ok(Val::Int(value)),
             #[allow(clippy::cast_possible_truncation, reason = "a whole number within 64 bits, as the schema demands")]
             (None, Some(value)) if value.abs() < 9.2e18 => Ok(Val::Int(value.round() as i64)),
-            _ => Err(Fault::of("a number does not fit 64 bits")),
+            _ => Err(EvalError::failed("a number does not fit 64 bits")),
         },
         (Value::String(text), _) => view_text(text, decl.reading, meter),
         (Value::Array(elements), _) => match &decl.element {
-            Some(element) => Ok(Val::List(List::Written(elements, element))),
-            None => Err(Fault::of("unexpected list")),
+            Some(element) => Ok(Val::List(CelList::Written(elements, element))),
+            None => Err(EvalError::failed("unexpected list")),
         },
-        (Value::Object(members), Type::Object(structure)) => Ok(Val::Object(members, structure)),
+        (Value::Object(members), CelType::Object(structure)) => Ok(Val::Object(members, structure)),
         (Value::Object(members), _) => match &decl.element {
-            Some(element) => Ok(Val::Map(Map::Written(members, element))),
-            None => Err(Fault::of("unexpected object")),
+            Some(element) => Ok(Val::Map(CelMap::Written(members, element))),
+            None => Err(EvalError::failed("unexpected object")),
         },
     }
 }
 
-fn view_text<'v>(text: &'v str, reading: Reading, meter: &mut Meter) -> Result<Val<'v>, Fault> {
-    if reading != Reading::Plain {
-        // It is read each time, and bytes are a copy.
+fn view_text<'v>(text: &'v str, reading: TextEncoding, meter: &mut Meter) -> Result<Val<'v>, EvalError> {
+    if reading != TextEncoding::Plain {
+        // The string is read on each use, and bytes are copied.
         meter.work(text.len().saturating_mul(2))?;
     }
     let read = match reading {
-        Reading::Plain => Some(Val::Text(Text::Written(text))),
-        Reading::Bytes => base64::engine::general_purpose::STANDARD
+        TextEncoding::Plain => Some(Val::Text(CelText::Written(text))),
+        TextEncoding::Bytes => base64::engine::general_purpose::STANDARD
             .decode(text.replace(['\r', '\n'], ""))
             .ok()
             .map(|bytes| Val::Bytes(bytes.into())),
-        Reading::Duration => calendar::duration(text).map(Val::Duration),
-        Reading::Date => calendar::date(text).map(|days| Val::Timestamp(Moment { seconds: days * DAY, nanos: 0 })),
-        Reading::DateTime => Moment::read(text).map(Val::Timestamp),
+        TextEncoding::Duration => calendar::duration(text).map(Val::Duration),
+        TextEncoding::Date => calendar::date(text).map(|days| Val::Timestamp(Moment { seconds: days * DAY, nanos: 0 })),
+        TextEncoding::DateTime => Moment::parse(text).map(Val::Timestamp),
     };
-    read.ok_or_else(|| Fault::of("a string does not have its format"))
+    read.ok_or_else(|| EvalError::failed("a string does not have its format"))
 }
 
 impl<'v> Val<'v> {
     pub(super) fn made(text: impl Into<Rc<str>>) -> Val<'v> {
-        Val::Text(Text::Made(text.into()))
+        Val::Text(CelText::Made(text.into()))
     }
 
     pub(super) fn list(elements: Vec<Val<'v>>) -> Val<'v> {
-        Val::List(List::Made(Rc::new(elements)))
+        Val::List(CelList::Made(Rc::new(elements)))
     }
 
     pub(super) fn some(value: Val<'v>) -> Val<'v> {
@@ -281,7 +281,7 @@ impl<'v> Val<'v> {
         Val::Int(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// The name of the value's type.
+    /// Name of the value's type.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Val::Null => "null_type",
@@ -306,7 +306,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// Characters, bytes or elements; 1 for anything without parts.
+    /// Number of characters, bytes or elements; 1 for other values.
     pub(super) fn extent(&self) -> u64 {
         let count = match self {
             Val::Text(text) => text.as_str().chars().count(),
@@ -320,7 +320,7 @@ impl<'v> Val<'v> {
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
-    /// The bytes of a text.
+    /// Length of a string in bytes.
     pub(super) fn text_bytes(&self) -> usize {
         match self {
             Val::Text(text) => text.as_str().len(),
@@ -329,7 +329,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// Whether this is what an absent value of its type would be.
+    /// Whether this is the zero value of its type.
     pub(super) fn is_zero(&self) -> bool {
         match self {
             Val::Null | Val::Optional(None) => true,
@@ -344,7 +344,7 @@ impl<'v> Val<'v> {
     }
 }
 
-/// How two numbers of any kind compare; none when one is not a number.
+/// The order of two numbers of any type; `None` for NaN.
 pub(super) fn numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
     match (a, b) {
         (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
@@ -362,7 +362,7 @@ fn whole(value: &Val<'_>) -> Option<i128> {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "large floats are told apart before")]
+#[allow(clippy::cast_possible_truncation, reason = "large floats are distinguished before")]
 fn float_to_whole(float: f64, whole: i128) -> Option<Ordering> {
     if float.is_nan() {
         return None;
@@ -374,8 +374,8 @@ fn float_to_whole(float: f64, whole: i128) -> Option<Ordering> {
     Some((floor as i128).cmp(&whole).then(if float > floor { Ordering::Greater } else { Ordering::Equal }))
 }
 
-/// How two values of one ordered type compare.
-pub(super) fn order(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<Ordering, Fault> {
+/// The order of two values of one ordered type.
+pub(super) fn order(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<Ordering, EvalError> {
     let ordering = match (a, b) {
         (Val::Bool(a), Val::Bool(b)) => Some(a.cmp(b)),
         (Val::Text(a), Val::Text(b)) => {
@@ -390,11 +390,11 @@ pub(super) fn order(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<Order
         (Val::Timestamp(a), Val::Timestamp(b)) => Some(a.cmp(b)),
         _ => numbers(a, b),
     };
-    ordering.ok_or_else(|| Fault::of(format!("cannot compare {} with {}", a.type_name(), b.type_name())))
+    ordering.ok_or_else(|| EvalError::failed(format!("cannot compare {} with {}", a.type_name(), b.type_name())))
 }
 
-/// Whether two values are equal; values of different types are not, except numbers.
-pub(super) fn equal(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<bool, Fault> {
+/// Whether two values are equal; apart from numbers, values of different types are not.
+pub(super) fn equal(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<bool, EvalError> {
     meter.work(40)?;
     Ok(match (a, b) {
         (Val::Null, Val::Null) => true,
@@ -441,7 +441,7 @@ pub(super) fn equal(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<bool,
     })
 }
 
-fn equal_maps<'v>(a: &Map<'v>, b: &Map<'v>, meter: &mut Meter) -> Result<bool, Fault> {
+fn equal_maps<'v>(a: &CelMap<'v>, b: &CelMap<'v>, meter: &mut Meter) -> Result<bool, EvalError> {
     if a.len() != b.len() {
         return Ok(false);
     }
@@ -455,13 +455,13 @@ fn equal_maps<'v>(a: &Map<'v>, b: &Map<'v>, meter: &mut Meter) -> Result<bool, F
     Ok(true)
 }
 
-/// Fields that the schema does not declare, and keeps, are compared as they are if both objects have them.
+/// Undeclared fields that the schema preserves are compared as JSON if both objects have them.
 fn equal_objects(
     a: &JsonMap<String, Value>,
     b: &JsonMap<String, Value>,
-    structure: &Structure,
+    structure: &ObjectDecl,
     meter: &mut Meter,
-) -> Result<bool, Fault> {
+) -> Result<bool, EvalError> {
     meter.work(structure.fields.len().saturating_mul(20))?;
     if a.len() != b.len() {
         return Ok(false);
@@ -489,7 +489,7 @@ fn equal_objects(
     Ok(true)
 }
 
-/// The number of values in a value, itself included.
+/// Number of values in a value, including itself.
 fn size(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(size).fold(1, usize::saturating_add),

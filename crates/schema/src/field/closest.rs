@@ -1,11 +1,11 @@
 //! The closest known names of a misspelled one.
 
-/// How many names are looked at, and how long they may be, in characters: a message is not worth more.
+/// Maximum number of candidate names, and their maximum length in characters.
 const CANDIDATES: usize = 500;
 const LONGEST: usize = 64;
 
-/// The name that `written` is most likely a slip of, if any is near enough: the same in other letters, or a few letters apart.
-/// Of equally near names the first counts.
+/// The known name that `written` most likely misspells: the same apart from case and punctuation, or a few edits away.
+/// Of equally close names, the first.
 pub fn closest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = folded(written);
     let most = match plain.len() {
@@ -19,13 +19,13 @@ pub fn closest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> O
     near.reduce(|best, next| if next.0 < best.0 { next } else { best }).map(|(_, name)| name)
 }
 
-/// The letters and digits of a name, in lower case: `imageRepository`, `image-repository` and `image_repository` are one.
+/// Letters and digits of a name in lower case: `imageRepository`, `image-repository` and `image_repository` are equal.
 fn folded(name: &str) -> Vec<char> {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// How many letters have to be added, dropped, changed or swapped with their neighbour, if that is at most `most`, and fewer
-/// than half of them.
+/// Edit distance (insertions, deletions, substitutions, transpositions), if it is at most `most` and less than half of
+/// the letters.
 fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;

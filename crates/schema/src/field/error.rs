@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::Path;
 
-/// The id of the rule that found an error, as `docs/rules.md` lists it: `UPG-005`.
+/// Id of the rule that reports an error, as listed in `docs/rules.md`: `UPG-005`.
 pub type RuleId = &'static str;
 
-/// The type of a field error: the reason words of a Kubernetes status cause.
+/// Type of a field error: the reason of a Kubernetes status cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
     Required,
@@ -39,7 +39,7 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// The `reason` of a status cause.
+    /// The `reason` of the status cause.
     pub fn reason(self) -> &'static str {
         match self {
             ErrorKind::Required => "FieldValueRequired",
@@ -54,7 +54,7 @@ impl ErrorKind {
         }
     }
 
-    /// The words that stand in a rendered error.
+    /// The words in a rendered error.
     pub fn words(self) -> &'static str {
         match self {
             ErrorKind::Required => "Required value",
@@ -68,31 +68,31 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the rendering shows the offending value.
+    /// Whether the rendering includes the offending value.
     fn shows_value(self) -> bool {
         !matches!(self, ErrorKind::Required | ErrorKind::Forbidden | ErrorKind::TooLong | ErrorKind::Internal)
     }
 }
 
-/// An offending value, reduced to what an error shows of it.
+/// An offending value, reduced to the part that an error displays.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown(Value);
+pub struct ErrorValue(Value);
 
-impl Shown {
-    /// No value: for kinds that do not show one.
-    pub const NOTHING: Shown = Shown(Value::Null);
+impl ErrorValue {
+    /// No value, for kinds that do not display one.
+    pub const NOTHING: ErrorValue = ErrorValue(Value::Null);
 
-    /// A value, or the beginning of its text when it is long: errors keep no large values.
+    /// A value, or the beginning of a long text: errors do not keep large values.
     pub fn bounded(value: &Value) -> Self {
         match shortened(&value.to_string()) {
-            Cow::Borrowed(_) => Shown(value.clone()),
-            Cow::Owned(text) => Shown(Value::String(text)),
+            Cow::Borrowed(_) => ErrorValue(value.clone()),
+            Cow::Owned(text) => ErrorValue(Value::String(text)),
         }
     }
 }
 
-impl Shown {
-    /// About how many bytes it takes; only texts are long.
+impl ErrorValue {
+    /// Approximate size in bytes; only texts are long.
     fn text_bytes(&self) -> usize {
         match &self.0 {
             Value::String(text) => text.len(),
@@ -101,13 +101,13 @@ impl Shown {
     }
 }
 
-impl<T: Into<Value>> From<T> for Shown {
+impl<T: Into<Value>> From<T> for ErrorValue {
     fn from(value: T) -> Self {
-        Shown(value.into())
+        ErrorValue(value.into())
     }
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for ErrorValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Value::String(text) => write!(f, "{:?}", shortened(text)),
@@ -116,10 +116,10 @@ impl fmt::Display for Shown {
     }
 }
 
-/// How many bytes of a value an error shows.
+/// Maximum bytes of a value in an error.
 const SHOWN_BYTES: usize = 1024;
 
-/// A text that is cut when it is long, so that many errors about a large value stay readable.
+/// A text, cut if it is long: there may be many errors about a large value.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= SHOWN_BYTES {
         return Cow::Borrowed(text);
@@ -128,7 +128,7 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}… ({} bytes)", &text[..end], text.len()))
 }
 
-/// An error with its causes, none of which is repeated: some errors have the text of their cause in their own.
+/// An error followed by its causes, without repetitions: some errors include the text of their cause.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -142,7 +142,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// A few names, then how many there are besides.
+/// The first names, followed by the number of the others.
 pub fn a_few(names: &[String], most: usize) -> String {
     let shown = names[..names.len().min(most)].join(", ");
     match names.len().saturating_sub(most) {
@@ -156,7 +156,7 @@ pub fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Texts with commas between them, as many as are worth reading.
+/// Texts separated by commas, up to a readable number.
 pub fn enumerated<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let mut all = String::new();
     for (i, text) in texts.into_iter().enumerate() {
@@ -172,14 +172,14 @@ pub fn enumerated<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     all
 }
 
-/// One thing that is wrong with one field.
+/// One invalid field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// The rule that found it.
+    /// The rule that reports it.
     pub rule: RuleId,
     pub kind: ErrorKind,
     pub path: Path,
-    pub value: Shown,
+    pub value: ErrorValue,
     pub detail: String,
 }
 
@@ -203,49 +203,48 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Something that deserves a look and does not deny the request.
+/// A warning, which does not deny the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The rule that gives it.
+    /// The rule that reports it.
     pub rule: RuleId,
     pub text: String,
 }
 
-/// How many errors are kept, which bounds the size of a response.
+/// Maximum number of kept errors, which bounds the size of a response.
 const KEPT_ERRORS: usize = 2000;
 
-/// How many bytes errors and warnings may have together; the first is always kept.
+/// Maximum bytes of errors and warnings together; the first is always kept.
 const KEPT_TEXT: usize = 4 << 20;
 
-/// How many warnings are kept.
+/// Maximum number of kept warnings.
 const KEPT_WARNINGS: usize = 100;
 
-/// Collects everything that is wrong or deserves a warning, in the order in which rules report it.
+/// Collector of errors and warnings, in the order in which rules report them.
 ///
-/// The caller names the running rule once ([`Findings::run`]); a check that several rules share names
-/// itself. One id can be silenced: what it would have reported is dropped, as if the rule did not exist. Tests use this
-/// to prove that every rule is needed.
+/// The caller names the running rule ([`Findings::run`]); a check shared by several rules names itself. One rule can be
+/// silenced: its reports are dropped, as if the rule did not exist. Tests use this to show that every rule is needed.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     errors: Vec<FieldError>,
-    /// How many errors there are, those that are not kept included.
+    /// Number of errors, including dropped ones.
     count: usize,
     warnings: Vec<Warning>,
-    /// How many warnings there are, those that are not kept included.
+    /// Number of warnings, including dropped ones.
     warned: usize,
-    /// Bytes of what is kept.
+    /// Bytes of kept errors and warnings.
     text: usize,
     running: RuleId,
     silenced: Option<RuleId>,
 }
 
 impl Findings {
-    /// A collector that drops what the rule `silenced` reports.
+    /// A collector that drops the reports of the rule `silenced`.
     pub fn without(silenced: Option<RuleId>) -> Self {
         Findings { silenced, ..Findings::default() }
     }
 
-    /// Runs `check` under the name of a rule; nothing runs when that rule is silenced.
+    /// Runs `check` under the id of a rule, unless that rule is silenced.
     pub fn run<R>(&mut self, rule: RuleId, check: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.silenced == Some(rule) {
             return None;
@@ -256,37 +255,37 @@ impl Findings {
         Some(result)
     }
 
-    /// Something of the given kind is wrong with the field.
-    pub fn error(&mut self, kind: ErrorKind, path: Path, value: impl Into<Shown>, detail: impl Into<String>) {
+    /// Reports an error of any kind.
+    pub fn error(&mut self, kind: ErrorKind, path: Path, value: impl Into<ErrorValue>, detail: impl Into<String>) {
         self.push(kind, path, value.into(), detail);
     }
 
-    /// The field lacks a value.
+    /// Reports a missing field.
     pub fn required(&mut self, path: Path, detail: impl Into<String>) {
-        self.push(ErrorKind::Required, path, Shown::NOTHING, detail);
+        self.push(ErrorKind::Required, path, ErrorValue::NOTHING, detail);
     }
 
-    /// The field has a value that cannot be.
-    pub fn invalid(&mut self, path: Path, value: impl Into<Shown>, detail: impl Into<String>) {
+    /// Reports a field with an invalid value.
+    pub fn invalid(&mut self, path: Path, value: impl Into<ErrorValue>, detail: impl Into<String>) {
         self.push(ErrorKind::Invalid, path, value.into(), detail);
     }
 
-    /// The field may not be set, or not like this, as things stand.
+    /// Reports a field that may not be set, or not to this value, in the current state.
     pub fn forbidden(&mut self, path: Path, detail: impl Into<String>) {
-        self.push(ErrorKind::Forbidden, path, Shown::NOTHING, detail);
+        self.push(ErrorKind::Forbidden, path, ErrorValue::NOTHING, detail);
     }
 
-    /// The field is longer than allowed.
+    /// Reports a field that is too long.
     pub fn too_long(&mut self, path: Path, detail: impl Into<String>) {
-        self.push(ErrorKind::TooLong, path, Shown::NOTHING, detail);
+        self.push(ErrorKind::TooLong, path, ErrorValue::NOTHING, detail);
     }
 
-    /// The field could not be judged.
+    /// Reports a field that cannot be checked.
     pub fn internal(&mut self, path: Path, detail: impl Into<String>) {
-        self.push(ErrorKind::Internal, path, Shown::NOTHING, detail);
+        self.push(ErrorKind::Internal, path, ErrorValue::NOTHING, detail);
     }
 
-    /// The object passes, with a word of advice.
+    /// Reports a warning.
     pub fn warn(&mut self, text: impl Into<String>) {
         self.warned += 1;
         if self.is_worth_warnings() {
@@ -296,7 +295,7 @@ impl Findings {
         }
     }
 
-    /// Whether the next error gets a long message: after the first hundred, messages are short.
+    /// Whether the next error gets a long message: only the first hundred do.
     pub fn is_worth_hints(&self) -> bool {
         self.count < SHOWN_ERRORS
     }
@@ -306,12 +305,12 @@ impl Findings {
         self.warnings.len() < KEPT_WARNINGS && self.text < KEPT_TEXT
     }
 
-    /// Whether further errors are counted and not kept.
+    /// Whether further errors are only counted.
     pub fn is_full(&self) -> bool {
         self.errors.len() >= KEPT_ERRORS || (self.text >= KEPT_TEXT && !self.errors.is_empty())
     }
 
-    /// Adds the errors of another collector, but for those that are here already.
+    /// Adds the errors of another collector, without duplicates.
     pub fn add_errors(&mut self, other: Findings) {
         for error in other.errors {
             if !self.errors.contains(&error) {
@@ -321,12 +320,12 @@ impl Findings {
         }
     }
 
-    /// How many errors there are.
+    /// Number of errors.
     pub fn error_count(&self) -> usize {
         self.count
     }
 
-    /// Errors and warnings, each in the order in which they were found.
+    /// Errors and warnings, each in the order in which they were reported.
     pub fn into_parts(mut self) -> (Vec<FieldError>, Vec<Warning>) {
         if let (Some(last), more @ 1..) = (self.warnings.last(), self.warned - self.warnings.len()) {
             let rule = last.rule;
@@ -335,7 +334,7 @@ impl Findings {
         (self.errors, self.warnings)
     }
 
-    fn push(&mut self, kind: ErrorKind, path: Path, value: Shown, detail: impl Into<String>) {
+    fn push(&mut self, kind: ErrorKind, path: Path, value: ErrorValue, detail: impl Into<String>) {
         self.count += 1;
         if self.is_full() {
             return;
@@ -346,11 +345,11 @@ impl Findings {
     }
 }
 
-/// How many errors a message shows; others are counted.
+/// Maximum number of errors in a message; the others are counted.
 const SHOWN_ERRORS: usize = 100;
 
-/// Several rendered errors as one text: `e` alone, or `[e1, e2]` with repetitions dropped (ADM-004). A flood of errors is
-/// cut short; the causes have all of them.
+/// Rendered errors as one text: `e` alone, or `[e1, e2]` without duplicates (ADM-004). Many errors are cut; the causes
+/// list all.
 pub fn join(errors: &[FieldError]) -> String {
     let mut seen = BTreeSet::new();
     let mut rendered: Vec<String> =
@@ -373,7 +372,7 @@ mod tests {
     use super::*;
 
     fn error(kind: ErrorKind, value: Value, detail: &str) -> FieldError {
-        FieldError { rule: "T-1", kind, path: Path::of("spec.a"), value: Shown(value), detail: detail.into() }
+        FieldError { rule: "T-1", kind, path: Path::new("spec.a"), value: ErrorValue(value), detail: detail.into() }
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! How much a finding of a check matters.
+//! Severity of the findings of a check.
 
 use core::fmt;
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something does not work.
+    /// It does not work.
     Error,
-    /// Something is not as recommended, or cannot be checked.
+    /// It differs from a recommendation, or cannot be checked.
     Warning,
 }
 

@@ -16,7 +16,7 @@ mod plain;
 
 pub use closest::closest;
 pub use error::{
-    ErrorKind, FieldError, Findings, RuleId, Shown, Warning, a_few, chain, counted, enumerated, join, shortened,
+    ErrorKind, ErrorValue, FieldError, Findings, RuleId, Warning, a_few, chain, counted, enumerated, join, shortened,
 };
 pub use level::Level;
 pub use path::{Path, lengthen, point};

@@ -5,13 +5,13 @@ use std::fmt;
 
 use super::shortened;
 
-/// The longest path, in bytes. There may be as many paths as there are fields.
+/// Maximum length of a path, in bytes. An object may have as many paths as fields.
 const LONGEST: usize = 4096;
 
-/// From so many bytes on a path is cut short: its last character and the end take six at most.
+/// Length from which a path is cut: its last character and the ellipsis take at most six bytes.
 const FULL: usize = LONGEST - 6;
 
-/// Appends to a path; of one that becomes too long the beginning is kept, and ends in "…".
+/// Appends to a path; a path that becomes too long is cut and ends in "…".
 pub fn lengthen(path: &mut String, parts: &[&str]) {
     for part in parts {
         let room = FULL.saturating_sub(path.len());
@@ -24,7 +24,7 @@ pub fn lengthen(path: &mut String, parts: &[&str]) {
     }
 }
 
-/// Appends a step to a JSON pointer, unless it becomes too long for one.
+/// Appends a step to a JSON pointer, unless it becomes too long.
 pub fn point(pointer: &mut String, name: &str) -> bool {
     let fits = pointer.len() + name.len() < LONGEST_POINTER;
     if fits {
@@ -34,7 +34,7 @@ pub fn point(pointer: &mut String, name: &str) -> bool {
     fits
 }
 
-/// How long a pointer may be, in bytes, before the last step is written.
+/// Maximum length of a pointer, in bytes, before the last step is appended.
 const LONGEST_POINTER: usize = 4096;
 
 /// A path such as `spec.topology.workers.machineDeployments[md-0].class`.
@@ -45,11 +45,11 @@ const LONGEST_POINTER: usize = 4096;
 pub struct Path(Cow<'static, str>);
 
 impl Path {
-    /// The path of the object itself; it renders as `[]`.
+    /// The path of the object itself, rendered as `[]`.
     pub const ROOT: Path = Path(Cow::Borrowed(""));
 
-    /// A path known when the program was written.
-    pub const fn of(text: &'static str) -> Self {
+    /// A static path.
+    pub const fn new(text: &'static str) -> Self {
         Path(Cow::Borrowed(text))
     }
 
@@ -68,13 +68,13 @@ impl Path {
         self.key(&position.to_string())
     }
 
-    /// `self[name]`, an entry of a list or map by its key; one that is no name but a flood is cut short.
+    /// `self[name]`, an entry of a list or map by its key; a very long key is cut.
     #[must_use]
     pub fn key(&self, name: &str) -> Self {
         Path::joined(&[&self.0, "[", &shortened(name), "]"])
     }
 
-    /// A member of an object: `self.name`, or `self[name]` for a name that would not stand out, such as that of a label.
+    /// A member of an object: `self.name`, or `self[name]` if the name has special characters, such as that of a label.
     #[must_use]
     pub fn member(&self, name: &str) -> Self {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -84,13 +84,13 @@ impl Path {
         }
     }
 
-    /// `self` followed by a place inside a value, such as `.key[0]`.
+    /// `self` followed by a path inside a value, such as `.key[0]`.
     #[must_use]
     pub fn place(&self, place: &str) -> Self {
         Path::joined(&[&self.0, place])
     }
 
-    /// Rules make paths before they know whether there will be an error, so it has to be cheap.
+    /// Rules build paths before they know whether there is an error, so this must be cheap.
     fn joined(parts: &[&str]) -> Self {
         if parts.iter().map(|part| part.len()).sum::<usize>() >= FULL {
             let mut path = String::new();
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_path_grows_by_children_positions_and_keys() {
-        let workers = Path::of("spec.workers");
+        let workers = Path::new("spec.workers");
         assert_eq!(
             workers.child("machineDeployments").index(2).child("class").to_string(),
             "spec.workers.machineDeployments[2].class"

@@ -1,16 +1,17 @@
-//! Texts of others without characters that a terminal, a log or a reader acts on (DEC-64).
+//! Texts from outside, without characters that a terminal, log or reader interprets (DEC-64).
 
 use std::borrow::Cow;
 
-/// A text in one line, with what a terminal, a log or a reader's eyes would act on as Rust writes it: `\n`, `\u{1b}`, `\u{202e}`.
+/// A text on one line, in which characters that a terminal, log or reader interprets are escaped as in Rust: `\n`,
+/// `\u{1b}`, `\u{202e}`.
 ///
-/// These are control characters (C0, DEL and C1), separators of lines and paragraphs, characters that change the direction of a text
-/// (UAX #9), and characters that cannot be seen. Joiners of emoji and of some scripts stay.
+/// These are control characters (C0, DEL and C1), line and paragraph separators, characters that change the text
+/// direction (UAX #9), and invisible characters. Joiners of emoji and of some scripts stay.
 pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, is_acted_on)
 }
 
-/// The same for a text that may have several lines, such as the message of a condition: line feeds stay.
+/// As [`plain`], for a text of several lines, such as the message of a condition: line feeds stay.
 pub fn plain_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_acted_on(c))
 }

@@ -1,108 +1,108 @@
-//! The budget that a set of schemas shares (DEC-44).
+//! The budget of a set of schemas (DEC-44).
 
 use std::cell::Cell;
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::node::{Schema, Unusable};
+use super::node::{Schema, SchemaError};
 use super::validate::Violation;
-use crate::budget::{Exceeded, Pool, Stop};
-use crate::cel::{Budget, CelCost};
+use crate::budget::{Budget, Exceeded, Stop};
+use crate::cel::{CelCost, EvaluationBudget};
 use crate::field::Path;
 use golang::regexp::{Regex, RegexError};
 
-/// Bytes of all compiled nodes, patterns, rules and templates of a set.
+/// Maximum bytes of all compiled nodes, patterns, rules and templates of a set.
 const MAX_COMPILED_BYTES: usize = 32 << 20;
 
-/// Bytes of the program of one pattern.
+/// Maximum bytes of one compiled pattern.
 const MAX_PATTERN: usize = 4 << 20;
 
-/// States of all compiled patterns of a set, with [`STATES_OF_PATTERN`] for each: some 80 ms of work.
+/// Maximum states of all compiled patterns of a set, with [`STATES_OF_PATTERN`] for each: some 80 ms of work.
 const MAX_STATES: usize = 40_000;
 
-/// What a pattern takes however small it is, in states.
+/// Fixed cost of a pattern, in states.
 const STATES_OF_PATTERN: usize = 100;
 
-/// About how many bytes a state of a compiled program takes.
+/// Approximate bytes of a state of a compiled program.
 const BYTES_OF_STATE: usize = 128;
 
-/// Nodes of the expanded defaults of one schema: every object, list and scalar counts.
+/// Maximum nodes of the expanded defaults of one schema, counting objects, lists and scalars.
 const MAX_DEFAULT_NODES: usize = 10_000;
 
-/// Bytes of the expanded defaults of one schema.
+/// Maximum bytes of the expanded defaults of one schema.
 const MAX_DEFAULT_BYTES: usize = 1 << 20;
 
-/// Bytes of the expanded defaults of all schemas of a set.
+/// Maximum bytes of the expanded defaults of all schemas of a set.
 const MAX_ALL_DEFAULT_BYTES: usize = 4 << 20;
 
-/// Nodes and bytes that defaults may add to the values of one object.
+/// Maximum nodes and bytes that defaults add to the values of one object.
 const MAX_ADDED_NODES: usize = 100_000;
 const MAX_ADDED_BYTES: usize = 4 << 20;
 
-/// What defaults add to values.
+/// Budget for the defaults that are added to values.
 #[derive(Clone, Copy, Debug)]
-pub struct Growth {
-    nodes: Pool,
-    bytes: Pool,
+pub struct DefaultsBudget {
+    nodes: Budget,
+    bytes: Budget,
 }
 
-/// How large a default is.
+/// Size of a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct DefaultSize {
     nodes: usize,
     bytes: usize,
 }
 
-impl Extent {
-    /// The extent of a value.
-    pub fn of(value: &Value) -> Self {
+impl DefaultSize {
+    /// The size of a value.
+    pub fn measure(value: &Value) -> Self {
         let (nodes, bytes) = size(value);
-        Extent { nodes, bytes }
+        DefaultSize { nodes, bytes }
     }
 }
 
-impl Growth {
-    /// What defaults may add to all values of one object.
-    pub const fn of_values() -> Self {
-        Growth {
-            nodes: Pool::new(MAX_ADDED_NODES, "values that defaults add to one object"),
-            bytes: Pool::new(MAX_ADDED_BYTES, "bytes that defaults add to one object"),
+impl DefaultsBudget {
+    /// The budget for all values of one object.
+    pub const fn for_values() -> Self {
+        DefaultsBudget {
+            nodes: Budget::new(MAX_ADDED_NODES, "values that defaults add to one object"),
+            bytes: Budget::new(MAX_ADDED_BYTES, "bytes that defaults add to one object"),
         }
     }
 
-    /// What the expanded defaults of one schema may come to.
-    const fn of_schema() -> Self {
-        Growth {
-            nodes: Pool::new(MAX_DEFAULT_NODES, "values in the expanded defaults of one variable"),
-            bytes: Pool::new(MAX_DEFAULT_BYTES, "bytes in the expanded defaults of one variable"),
+    /// The budget for the expanded defaults of one schema.
+    const fn for_schema() -> Self {
+        DefaultsBudget {
+            nodes: Budget::new(MAX_DEFAULT_NODES, "values in the expanded defaults of one variable"),
+            bytes: Budget::new(MAX_DEFAULT_BYTES, "bytes in the expanded defaults of one variable"),
         }
     }
 
-    /// Growth without a bound, for schemas that are trusted.
+    /// A budget without a limit, for trusted schemas.
     pub const fn unlimited() -> Self {
-        Growth { nodes: Pool::unlimited(), bytes: Pool::unlimited() }
+        DefaultsBudget { nodes: Budget::unlimited(), bytes: Budget::unlimited() }
     }
 
-    /// Takes room for a copy of a default.
+    /// Charges a copy of a default.
     ///
     /// # Errors
     /// When less is left.
     pub fn take(&mut self, default: &Value) -> Result<(), Exceeded> {
-        self.take_extent(Extent::of(default))
+        self.take_extent(DefaultSize::measure(default))
     }
 
-    /// Takes room for a copy of a default that is so large.
+    /// Charges a default of a known size.
     ///
     /// # Errors
     /// When less is left.
-    pub fn take_extent(&mut self, Extent { nodes, bytes }: Extent) -> Result<(), Exceeded> {
+    pub fn take_extent(&mut self, DefaultSize { nodes, bytes }: DefaultSize) -> Result<(), Exceeded> {
         self.nodes.take(nodes)?;
         self.bytes.take(bytes)
     }
 }
 
-/// Nodes of a value, and about how many bytes its JSON text has.
+/// Number of nodes of a value, and its approximate length as JSON.
 fn size(value: &Value) -> (usize, usize) {
     let sum = |parts: &mut dyn Iterator<Item = (usize, usize)>| {
         parts.fold((1, 2), |(nodes, bytes), (more_nodes, more_bytes)| (nodes + more_nodes, bytes + more_bytes))
@@ -122,50 +122,50 @@ fn size(value: &Value) -> (usize, usize) {
     }
 }
 
-/// What it may take to hold values against schemas. A class may make little text very much work: patterns with thousands of
-/// states, or thousands of alternatives for each element of a list.
+/// Budget for the validation of values. A class can make short values expensive: patterns with thousands of states, or
+/// thousands of alternatives for each list element.
 ///
-/// A step takes some nanoseconds. Cells, since many parts of one walk share it.
+/// A step takes some nanoseconds. Uses cells, since many parts of one walk share the budget.
 #[derive(Debug)]
-pub struct Effort {
+pub struct ValidationEffort {
     limit: usize,
     left: Cell<usize>,
     is_exceeded: Cell<bool>,
-    /// When no more than this is left, `stop` is asked.
+    /// The remaining amount at which `stop` is polled next.
     ask_at: Cell<usize>,
     stop: Stop,
 }
 
-/// Steps for all values of one object, or all defaults, examples and enum entries of a class: a fifth of a second or so. A Cluster
-/// of a megabyte takes a tenth with the schemas that are known.
+/// Steps for all values of one object, or all defaults, examples and enum entries of a class: about a fifth of a
+/// second. A Cluster of a megabyte takes a tenth of it with known schemas.
 const STEPS_OF_OBJECT: usize = 40_000_000;
 
-/// After how many steps the deadline is looked at.
+/// Steps between two checks of the deadline.
 const STEPS_BETWEEN_STOPS: usize = 65_536;
 
-impl Effort {
-    /// What all values of one object may take.
-    pub fn of_object(stop: &Stop) -> Self {
-        Effort::new(STEPS_OF_OBJECT, stop)
+impl ValidationEffort {
+    /// The budget for all values of one object.
+    pub fn for_object(stop: &Stop) -> Self {
+        ValidationEffort::new(STEPS_OF_OBJECT, stop)
     }
 
-    /// Effort without a bound but time, for schemas that are trusted, and for schemas that were accepted before there was a bound.
+    /// A budget limited by time only, for trusted schemas, and for schemas accepted before the limit existed.
     pub fn unlimited(stop: &Stop) -> Self {
-        Effort::new(usize::MAX, stop)
+        ValidationEffort::new(usize::MAX, stop)
     }
 
-    /// Effort of so many steps, for tests.
+    /// A budget of `steps`, for tests.
     #[cfg(test)]
-    pub(super) fn of_steps(steps: usize) -> Self {
-        Effort::new(steps, &Stop::never())
+    pub(super) fn with_steps(steps: usize) -> Self {
+        ValidationEffort::new(steps, &Stop::never())
     }
 
     fn new(limit: usize, stop: &Stop) -> Self {
         let (left, ask_at) = (Cell::new(limit), Cell::new(limit.saturating_sub(STEPS_BETWEEN_STOPS)));
-        Effort { limit, left, is_exceeded: Cell::new(false), ask_at, stop: stop.clone() }
+        ValidationEffort { limit, left, is_exceeded: Cell::new(false), ask_at, stop: stop.clone() }
     }
 
-    /// Takes steps; says whether to go on.
+    /// Charges steps; returns whether to continue.
     #[inline]
     pub(super) fn take(&self, steps: usize) -> bool {
         match self.left.get().checked_sub(steps) {
@@ -177,7 +177,7 @@ impl Effort {
         }
     }
 
-    /// Looks at the deadline. Nothing is left once that has passed, or too much was asked.
+    /// Checks the deadline. The budget is empty once it has passed, or if too much was charged.
     #[cold]
     fn ask(&self, left: Option<usize>) -> bool {
         let is_over = self.stop.is_due();
@@ -188,7 +188,7 @@ impl Effort {
         left.is_some()
     }
 
-    /// Whether more was asked of it than it has.
+    /// The error, if more was charged than available.
     pub fn exceeded(&self) -> Option<Exceeded> {
         self.is_exceeded
             .get()
@@ -200,7 +200,7 @@ impl Effort {
     }
 }
 
-/// What a compiled schema takes.
+/// Resources of a compiled schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Bytes of its nodes, patterns and rules.
@@ -212,96 +212,96 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// How much memory it takes, in bytes.
+    /// Total memory in bytes.
     pub fn bytes(&self) -> usize {
         self.compiled + self.default_bytes
     }
 }
 
-/// What is left for the schemas of a set, such as those of all variables of a ClusterClass.
+/// The remaining budget for a set of schemas, such as those of all variables of a ClusterClass.
 #[derive(Debug)]
-pub struct Allowance {
-    compiled: Pool,
-    /// What patterns take that are compiled to see whether they can be.
-    previews: Pool,
-    /// States of the patterns that are kept.
-    states: Pool,
-    /// How many of them were taken when the last schema was begun.
+pub struct SchemaAllowance {
+    compiled: Budget,
+    /// Memory of patterns that are compiled only to check them.
+    previews: Budget,
+    /// States of the kept patterns.
+    states: Budget,
+    /// States charged when the last schema began.
     states_before: usize,
-    /// States of all patterns that were compiled, each once.
-    work: Pool,
-    /// What the defaults of each schema may take, and what is left of it for the last one.
-    defaults_of_each: Growth,
-    defaults: Growth,
-    all_defaults: Pool,
-    /// Of defaults, examples and enum entries; and how much was used when the last schema began.
-    effort: Effort,
+    /// States of all compiled patterns, each counted once.
+    work: Budget,
+    /// Budget for the defaults of each schema, and the remainder for the last one.
+    defaults_of_each: DefaultsBudget,
+    defaults: DefaultsBudget,
+    all_defaults: Budget,
+    /// Validation of defaults, examples and enum entries, and the amount used when the last schema began.
+    effort: ValidationEffort,
     effort_before: usize,
     /// CEL cost of defaults, examples and enum entries.
     cost: CelCost,
     stop: Stop,
-    /// Patterns that were compiled already: many schemas repeat them.
+    /// Compiled patterns, since schemas repeat them.
     patterns: HashMap<String, Regex>,
     breach: Option<Breach>,
 }
 
-/// What schemas have taken of an allowance, in the unit of each bound.
+/// Amounts that schemas have used of an allowance, in the unit of each limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken([usize; 4]);
+pub struct AllowanceUsage([usize; 4]);
 
-impl Taken {
-    /// Whether it is more than the other one in some unit.
-    pub fn exceeds(self, other: Taken) -> bool {
+impl AllowanceUsage {
+    /// Whether it exceeds the other one in some unit.
+    pub fn exceeds(self, other: AllowanceUsage) -> bool {
         self.0.iter().zip(other.0).any(|(one, other)| *one > other)
     }
 }
 
-/// The part of a set that exceeded its allowance.
+/// The part of a set that exceeded the allowance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
     pub path: Path,
     pub exceeded: Exceeded,
 }
 
-impl Allowance {
-    /// What the schemas of one set may take.
+impl SchemaAllowance {
+    /// The full budget of one set of schemas.
     pub fn new(stop: Stop) -> Self {
-        let states = Pool::new(MAX_STATES, "states of compiled patterns, with 100 for each pattern");
-        let compiled = Pool::new(MAX_COMPILED_BYTES, "bytes of compiled schemas, patterns, rules and templates");
-        Allowance {
+        let states = Budget::new(MAX_STATES, "states of compiled patterns, with 100 for each pattern");
+        let compiled = Budget::new(MAX_COMPILED_BYTES, "bytes of compiled schemas, patterns, rules and templates");
+        SchemaAllowance {
             compiled,
             previews: compiled,
             states,
             states_before: 0,
             work: states,
-            defaults_of_each: Growth::of_schema(),
-            defaults: Growth::of_schema(),
-            effort: Effort::of_object(&stop),
+            defaults_of_each: DefaultsBudget::for_schema(),
+            defaults: DefaultsBudget::for_schema(),
+            effort: ValidationEffort::for_object(&stop),
             effort_before: 0,
-            all_defaults: Pool::new(MAX_ALL_DEFAULT_BYTES, "bytes in the expanded defaults of all variables"),
-            cost: CelCost::of_object("CEL cost units of defaults, examples and enum entries"),
+            all_defaults: Budget::new(MAX_ALL_DEFAULT_BYTES, "bytes in the expanded defaults of all variables"),
+            cost: CelCost::for_object("CEL cost units of defaults, examples and enum entries"),
             stop,
             patterns: HashMap::new(),
             breach: None,
         }
     }
 
-    /// No bound at all, for schemas that are trusted.
+    /// An allowance without limits, for trusted schemas.
     pub fn unlimited() -> Self {
-        Allowance {
-            compiled: Pool::unlimited(),
-            previews: Pool::unlimited(),
-            states: Pool::unlimited(),
-            work: Pool::unlimited(),
-            defaults_of_each: Growth::unlimited(),
-            defaults: Growth::unlimited(),
-            effort: Effort::unlimited(&Stop::never()),
-            all_defaults: Pool::unlimited(),
-            ..Allowance::new(Stop::never())
+        SchemaAllowance {
+            compiled: Budget::unlimited(),
+            previews: Budget::unlimited(),
+            states: Budget::unlimited(),
+            work: Budget::unlimited(),
+            defaults_of_each: DefaultsBudget::unlimited(),
+            defaults: DefaultsBudget::unlimited(),
+            effort: ValidationEffort::unlimited(&Stop::never()),
+            all_defaults: Budget::unlimited(),
+            ..SchemaAllowance::new(Stop::never())
         }
     }
 
-    /// Begins another schema of the set, which has defaults of its own.
+    /// Begins another schema of the set, with a new budget for its defaults.
     ///
     /// # Errors
     /// When the defaults of all schemas so far are too large.
@@ -313,10 +313,10 @@ impl Allowance {
         self.all_defaults.take(taken)
     }
 
-    /// Takes memory for something compiled, in bytes.
+    /// Charges memory of a compiled part, in bytes.
     ///
     /// # Errors
-    /// When less is left, or a pattern before has exceeded what patterns may take.
+    /// When less is left, or an earlier pattern has exceeded the limits of patterns.
     pub fn compile(&mut self, bytes: usize) -> Result<(), Exceeded> {
         for states in [&mut self.states, &mut self.work] {
             if states.left() == 0 {
@@ -326,7 +326,7 @@ impl Allowance {
         self.compiled.take(bytes)
     }
 
-    /// What the schema that was begun last, and nothing since, has taken.
+    /// Resources used by the schema begun last.
     pub fn measure(&self, compiled_before: usize) -> Footprint {
         Footprint {
             compiled: self.compiled.taken() - compiled_before,
@@ -337,17 +337,17 @@ impl Allowance {
         }
     }
 
-    /// How many bytes of compiled schemas, patterns, rules and templates were taken.
+    /// Bytes of compiled schemas, patterns, rules and templates charged so far.
     pub fn compiled_bytes(&self) -> usize {
         self.compiled.taken()
     }
 
-    /// How many bytes the expanded defaults of all schemas took that were begun before the last one.
+    /// Bytes of the expanded defaults of all schemas before the last one.
     pub fn default_bytes(&self) -> usize {
         self.all_defaults.taken()
     }
 
-    /// Takes what a schema takes that is compiled already.
+    /// Charges the resources of a schema that is already compiled.
     ///
     /// # Errors
     /// When less is left.
@@ -360,12 +360,12 @@ impl Allowance {
         self.effort.exceeded().map_or(Ok(()), Err)
     }
 
-    pub(super) fn growth(&mut self) -> &mut Growth {
+    pub(super) fn growth(&mut self) -> &mut DefaultsBudget {
         &mut self.defaults
     }
 
-    /// A compiled pattern. It is taken from the pool each time, so that the outcome does not depend on what is known already.
-    pub(super) fn pattern(&mut self, pattern: &str) -> Result<Regex, Unusable> {
+    /// A compiled pattern. Cached patterns are charged again, so that the outcome does not depend on the cache.
+    pub(super) fn pattern(&mut self, pattern: &str) -> Result<Regex, SchemaError> {
         if let Some(known) = self.patterns.get(pattern) {
             self.compiled.take(known.footprint())?;
             self.states.take(known.states() + STATES_OF_PATTERN)?;
@@ -377,9 +377,9 @@ impl Allowance {
         Ok(regex)
     }
 
-    /// Whether a pattern compiles. All patterns of a set that are checked like this stay in memory, so they have a sum, regardless of
-    /// the schemas that have them.
-    pub(super) fn preview(&mut self, pattern: &str) -> Result<(), Unusable> {
+    /// Checks that a pattern compiles. All checked patterns of a set stay in memory, so their total is limited,
+    /// regardless of the schemas they belong to.
+    pub(super) fn preview(&mut self, pattern: &str) -> Result<(), SchemaError> {
         if !self.patterns.contains_key(pattern) {
             let regex = compiled(pattern, &mut self.previews, &mut self.work)?;
             self.patterns.insert(pattern.to_owned(), regex);
@@ -387,16 +387,16 @@ impl Allowance {
         Ok(())
     }
 
-    /// Everything that is wrong with a value that belongs to a schema.
+    /// All errors of a value that belongs to a schema.
     ///
     /// # Errors
-    /// When less effort is left than that takes.
+    /// When the remaining effort does not suffice.
     pub fn violations(&mut self, schema: &Schema, value: &Value) -> Result<Vec<Violation>, Exceeded> {
         let violations = schema.violations_within(value, &self.effort);
         self.effort.exceeded().map_or(Ok(violations), Err)
     }
 
-    /// The same; a value that takes more effort than is left is noted as the part that exceeded the allowance.
+    /// As [`SchemaAllowance::violations`]; a value that exceeds the effort is recorded as the breach.
     pub(super) fn violations_at(&mut self, path: &Path, schema: &Schema, value: &Value) -> Vec<Violation> {
         self.violations(schema, value).unwrap_or_else(|exceeded| {
             self.note_breach(path.clone(), exceeded);
@@ -404,12 +404,11 @@ impl Allowance {
         })
     }
 
-    /// Evaluates the rules of a literal; the first one that costs more than is left is noted as the part that exceeded the
-    /// allowance.
+    /// Evaluates the rules of a literal; the first that exceeds the remaining cost is recorded as the breach.
     pub(super) fn evaluate(
         &mut self,
         path: &Path,
-        evaluate: impl FnOnce(&mut Budget, &Stop) -> Vec<Violation>,
+        evaluate: impl FnOnce(&mut EvaluationBudget, &Stop) -> Vec<Violation>,
     ) -> Vec<Violation> {
         let stop = &self.stop;
         let (violations, cost) = self.cost.spend(|budget| evaluate(budget, stop));
@@ -419,18 +418,18 @@ impl Allowance {
         violations
     }
 
-    /// Whether the work should end.
+    /// The signal to end work early.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// The amounts taken so far.
-    pub fn taken(&self) -> Taken {
+    /// The amounts used so far.
+    pub fn taken(&self) -> AllowanceUsage {
         let defaults = self.all_defaults.taken() + self.defaults.bytes.taken();
-        Taken([self.compiled.taken(), self.states.taken(), defaults, self.effort.taken()])
+        AllowanceUsage([self.compiled.taken(), self.states.taken(), defaults, self.effort.taken()])
     }
 
-    /// Notes which part exceeded the allowance; only the first one counts.
+    /// Records the part that exceeded the allowance; only the first one counts.
     pub fn note_breach(&mut self, path: Path, exceeded: Exceeded) {
         self.breach.get_or_insert(Breach { path, exceeded });
     }
@@ -440,14 +439,14 @@ impl Allowance {
         self.breach.as_ref()
     }
 
-    /// Whether to skip everything that is left.
+    /// Whether remaining work should be skipped.
     pub fn is_over(&self) -> bool {
         self.breach.is_some() || self.stop.is_due()
     }
 }
 
-/// Compiles a pattern within what is left of bytes and states.
-fn compiled(pattern: &str, bytes: &mut Pool, states: &mut Pool) -> Result<Regex, Unusable> {
+/// A pattern compiled within the remaining bytes and states.
+fn compiled(pattern: &str, bytes: &mut Budget, states: &mut Budget) -> Result<Regex, SchemaError> {
     let limit = bytes.left().min(MAX_PATTERN);
     match Regex::bounded(pattern, limit, states.left().saturating_sub(STATES_OF_PATTERN)) {
         Ok(regex) => {

@@ -1,7 +1,7 @@
-//! Whether a definition can be used (VAR-S), its CEL rules included.
+//! Validity of a schema definition (VAR-S), including its CEL rules.
 //!
-//! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, everything else (VAR-S-007).
-//! What passes the first two compiles (VAR-S-047).
+//! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, the rest (VAR-S-007). A
+//! definition that passes the first two compiles (VAR-S-047).
 
 use std::sync::Arc;
 
@@ -9,36 +9,41 @@ use serde_json::Value;
 
 use super::keywords::{report, report_at_place};
 use super::validate::Violation;
-use super::validations::Rules;
-use super::{Allowance, Definition, SENSITIVE, Schema, Step, Unusable, rules};
+use super::validations::CompiledRules;
+use super::{ChildStep, SENSITIVE, Schema, SchemaAllowance, SchemaDefinition, SchemaError, rules};
 use crate::budget::Stop;
-use crate::cel::Budget;
+use crate::cel::EvaluationBudget;
 use crate::field::{Findings, Path};
 use golang::json::{self, RawJson};
 
-/// Checks a definition whose root stands at `path`, and compiles it if nothing is wrong. What exceeds the allowance is noted there
-/// and no finding (DEC-44).
-pub fn check(definition: &Definition, path: &Path, allowance: &mut Allowance, found: &mut Findings) -> Option<Schema> {
+/// Checks a definition whose root is at `path`, and compiles it if it is valid. An exceeded allowance is recorded there
+/// and is not a finding (DEC-44).
+pub fn check(
+    definition: &SchemaDefinition,
+    path: &Path,
+    allowance: &mut SchemaAllowance,
+    found: &mut Findings,
+) -> Option<Schema> {
     let before = found.error_count();
     found.run("VAR-S-010", |found| literals(definition, path, found));
     if found.error_count() > before {
         return None;
     }
-    structure(definition, path, Role::Core, allowance, found);
+    structure(definition, path, NodePosition::Core, allowance, found);
     if found.error_count() > before || allowance.is_over() {
         return None;
     }
     let compiled = Schema::compile_within(definition, allowance).and_then(|schema| {
         schema.expanded_default(allowance)?;
-        Ok((schema, Rules::compile(definition, true, allowance)?))
+        Ok((schema, CompiledRules::compile(definition, true, allowance)?))
     });
     let (schema, root) = match compiled {
         Ok(compiled) => compiled,
-        Err(Unusable::Exceeded { place, exceeded }) => {
+        Err(SchemaError::Exceeded { place, exceeded }) => {
             allowance.note_breach(path.place(&place), exceeded);
             return None;
         }
-        Err(Unusable::Stopped) => return None,
+        Err(SchemaError::Stopped) => return None,
         Err(reason) => {
             found.run("VAR-S-047", |found| found.invalid(path.clone(), "", format!("cannot be used: {reason}")));
             return None;
@@ -52,15 +57,15 @@ pub fn check(definition: &Definition, path: &Path, allowance: &mut Allowance, fo
     (found.error_count() == before && !allowance.is_over()).then_some(schema)
 }
 
-/// How a node is reached: by `properties`, `additionalProperties` and `items` only, or below a junctor.
+/// The position of a node: reached through `properties`, `additionalProperties` and `items` only, or below a junctor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum NodePosition {
     Core,
     Junctor,
 }
 
 /// Defaults, examples and enum entries can be read (VAR-S-010).
-fn literals(node: &Definition, path: &Path, found: &mut Findings) {
+fn literals(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     let mut literal = |raw: Option<&RawJson>, path: Path| {
         if let Some(raw) = raw
             && let Err(error) = json::value(raw.get())
@@ -76,8 +81,14 @@ fn literals(node: &Definition, path: &Path, found: &mut Findings) {
     node.children().for_each(|(step, child)| literals(child, &step.below(path), found));
 }
 
-/// The shape of a schema (VAR-S-020 to VAR-S-027).
-fn structure(node: &Definition, path: &Path, role: Role, allowance: &mut Allowance, found: &mut Findings) {
+/// Structural errors of a schema (VAR-S-020 to VAR-S-027).
+fn structure(
+    node: &SchemaDefinition,
+    path: &Path,
+    role: NodePosition,
+    allowance: &mut SchemaAllowance,
+    found: &mut Findings,
+) {
     if allowance.is_over() {
         return;
     }
@@ -86,8 +97,8 @@ fn structure(node: &Definition, path: &Path, role: Role, allowance: &mut Allowan
         return;
     }
     match role {
-        Role::Core => core_keywords(node, path, found),
-        Role::Junctor => {
+        NodePosition::Core => core_keywords(node, path, found),
+        NodePosition::Junctor => {
             found.run("VAR-S-024", |found| junctor_keywords(node, path, found));
         }
     }
@@ -95,37 +106,38 @@ fn structure(node: &Definition, path: &Path, role: Role, allowance: &mut Allowan
         let path = path.child("pattern");
         found.run("VAR-S-023", |found| match allowance.preview(&node.pattern) {
             Ok(()) => {}
-            Err(Unusable::Exceeded { exceeded, .. }) => allowance.note_breach(path, exceeded),
+            Err(SchemaError::Exceeded { exceeded, .. }) => allowance.note_breach(path, exceeded),
             Err(error) => found.invalid(path, &*node.pattern, error.to_string()),
         });
     }
-    let any_of_is_exempt = role == Role::Core && spells_out_int_or_string(node);
-    let first_is_exempt = role == Role::Core && node.all_of.first().is_some_and(only_spells_out_int_or_string);
+    let any_of_is_exempt = role == NodePosition::Core && spells_out_int_or_string(node);
+    let first_is_exempt = role == NodePosition::Core && node.all_of.first().is_some_and(only_spells_out_int_or_string);
     for (step, child) in node.children() {
         let is_exempt = match step {
-            Step::AnyOf(_) => any_of_is_exempt,
-            Step::AllOf(0) => first_is_exempt,
+            ChildStep::AnyOf(_) => any_of_is_exempt,
+            ChildStep::AllOf(0) => first_is_exempt,
             _ => false,
         };
         if !is_exempt {
-            let role = if step.is_junctor() { Role::Junctor } else { role };
+            let role = if step.is_junctor() { NodePosition::Junctor } else { role };
             structure(child, &step.below(path), role, allowance, found);
         }
     }
 }
 
-/// Whether `anyOf` says that a node is an integer or a string, in this order and nothing else (VAR-S-025).
-fn spells_out_int_or_string(node: &Definition) -> bool {
-    let plain = |kind: &str| Definition { r#type: kind.to_owned(), ..Definition::default() };
+/// Whether `anyOf` lists exactly integer and string, in this order (VAR-S-025).
+fn spells_out_int_or_string(node: &SchemaDefinition) -> bool {
+    let plain = |kind: &str| SchemaDefinition { r#type: kind.to_owned(), ..SchemaDefinition::default() };
     *node.any_of == [plain("integer"), plain("string")]
 }
 
-/// Whether a node consists of such an `anyOf`.
-fn only_spells_out_int_or_string(node: &Definition) -> bool {
-    spells_out_int_or_string(node) && *node == Definition { any_of: node.any_of.clone(), ..Definition::default() }
+/// Whether a node has only such an `anyOf`.
+fn only_spells_out_int_or_string(node: &SchemaDefinition) -> bool {
+    spells_out_int_or_string(node)
+        && *node == SchemaDefinition { any_of: node.any_of.clone(), ..SchemaDefinition::default() }
 }
 
-fn core_keywords(node: &Definition, path: &Path, found: &mut Findings) {
+fn core_keywords(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     found.run("VAR-S-020", |found| {
         if node.r#type.is_empty() && !node.int_or_string && !node.preserve_unknown_fields {
             let detail = "say the type, or set x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields";
@@ -145,8 +157,8 @@ fn core_keywords(node: &Definition, path: &Path, found: &mut Findings) {
     });
 }
 
-/// What may not stand below a junctor (VAR-S-024).
-fn junctor_keywords(node: &Definition, path: &Path, found: &mut Findings) {
+/// Keywords that are not allowed below a junctor (VAR-S-024).
+fn junctor_keywords(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     for (is_set, keyword) in [
         (!node.r#type.is_empty(), "type"),
         (node.additional_properties.is_some(), "additionalProperties"),
@@ -167,14 +179,14 @@ fn junctor_keywords(node: &Definition, path: &Path, found: &mut Findings) {
     }
 }
 
-/// Defaults reached through `properties` and `items` are good values themselves (VAR-S-030 to VAR-S-032). `rules` are
-/// those of this node.
+/// Defaults reached through `properties` and `items` are valid values (VAR-S-030 to VAR-S-032). `rules` belong to this
+/// node.
 fn defaults(
-    node: &Definition,
+    node: &SchemaDefinition,
     schema: &Schema,
-    rules: Option<&Arc<Rules>>,
+    rules: Option<&Arc<CompiledRules>>,
     path: &Path,
-    allowance: &mut Allowance,
+    allowance: &mut SchemaAllowance,
     found: &mut Findings,
 ) {
     if allowance.is_over() {
@@ -192,9 +204,10 @@ fn defaults(
         let violations = allowance.violations_at(&path, schema, default);
         let is_valid = violations.is_empty();
         report("VAR-S-031", violations, &path, schema.shown(default), found);
-        // A rule that is not written well is an error of its own, and none of the default.
+        // An invalid rule is reported by itself, not as an error of the default.
         if is_valid && schema.has_rules && found.error_count() == before && rules::are_written_well(node) {
-            let evaluate = |budget: &mut Budget, stop: &Stop| broken_by_default(schema, rules, default, budget, stop);
+            let evaluate =
+                |budget: &mut EvaluationBudget, stop: &Stop| broken_by_default(schema, rules, default, budget, stop);
             let violations = allowance.evaluate(&path, evaluate);
             report_at_place("VAR-S-032", violations, &path, schema, default, found);
         }
@@ -210,13 +223,13 @@ fn defaults(
     }
 }
 
-/// Rules that a default breaks: as an unchanged value and, if that is fine, as a new one (VAR-S-032). Of the two
-/// evaluations the dearer one counts.
+/// Rules that a default violates: as an unchanged value and, if that is valid, as a new one (VAR-S-032). The more
+/// expensive evaluation counts.
 fn broken_by_default(
     schema: &Schema,
-    rules: Option<&Arc<Rules>>,
+    rules: Option<&Arc<CompiledRules>>,
     default: &Value,
-    budget: &mut Budget,
+    budget: &mut EvaluationBudget,
     stop: &Stop,
 ) -> Vec<Violation> {
     let given = budget.left();

@@ -1,105 +1,105 @@
-//! The types of a schema node in expressions.
+//! Declarations of schema nodes for expressions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::Definition;
-use crate::cel::{Decl, Field, MAX_REQUEST, Reading, Structure, Type, escaped};
+use super::SchemaDefinition;
+use crate::cel::{CelType, Decl, FieldDecl, MAX_REQUEST, ObjectDecl, TextEncoding, escaped};
 
 impl Decl {
-    /// The declaration of a node; none when it has no type (CEL-007).
-    pub(crate) fn of(node: &Definition) -> Option<Decl> {
+    /// The declaration of a node; `None` if it has no type (CEL-007).
+    pub(crate) fn for_node(node: &SchemaDefinition) -> Option<Decl> {
         let limit = |limit: Option<i64>| limit.map(|limit| u64::try_from(limit).unwrap_or(0));
         let most_text = limit(node.max_length).map_or(MAX_REQUEST - 2, |most| most.saturating_mul(4));
         if node.int_or_string {
-            return Some(Decl::scalar(Type::Dyn, 1, most_text));
+            return Some(Decl::scalar(CelType::Dyn, 1, most_text));
         }
         match &*node.r#type {
-            "boolean" => Some(Decl::scalar(Type::Bool, 4, 1)),
-            "integer" => Some(Decl::scalar(Type::Int, 1, 1)),
-            "number" => Some(Decl::scalar(Type::Double, 1, 1)),
-            "string" => Some(Decl::of_text(node, most_text, limit(node.max_length))),
+            "boolean" => Some(Decl::scalar(CelType::Bool, 4, 1)),
+            "integer" => Some(Decl::scalar(CelType::Int, 1, 1)),
+            "number" => Some(Decl::scalar(CelType::Double, 1, 1)),
+            "string" => Some(Decl::for_text(node, most_text, limit(node.max_length))),
             "array" => {
-                let element = Decl::of(node.items.as_deref()?)?;
+                let element = Decl::for_node(node.items.as_deref()?)?;
                 let most = limit(node.max_items).unwrap_or((MAX_REQUEST - 2) / (element.min_size + 1));
-                let ty = Type::list(element.ty.clone());
+                let ty = CelType::list(element.ty.clone());
                 Some(Decl { element: Some(Arc::new(element)), ..Decl::scalar(ty, 2, most) })
             }
             "object" => match &node.additional_properties {
                 Some(value) => {
-                    let element = Decl::of(value)?;
+                    let element = Decl::for_node(value)?;
                     let most = limit(node.max_properties).unwrap_or((MAX_REQUEST - 2) / (element.min_size + 6));
-                    let ty = Type::map(Type::Text, element.ty.clone());
+                    let ty = CelType::map(CelType::Text, element.ty.clone());
                     Some(Decl { element: Some(Arc::new(element)), ..Decl::scalar(ty, 2, most) })
                 }
-                None => Some(Decl::of_object(node, &BTreeMap::new())),
+                None => Some(Decl::for_object(node, &BTreeMap::new())),
             },
             _ => None,
         }
     }
 
     /// Whether a node has a declaration.
-    pub(crate) fn is_of(node: &Definition) -> bool {
+    pub(crate) fn has_declaration(node: &SchemaDefinition) -> bool {
         node.int_or_string
             || match &*node.r#type {
                 "boolean" | "integer" | "number" | "string" => true,
-                "array" => node.items.as_deref().is_some_and(Decl::is_of),
-                "object" => node.additional_properties.as_deref().is_none_or(Decl::is_of),
+                "array" => node.items.as_deref().is_some_and(Decl::has_declaration),
+                "object" => node.additional_properties.as_deref().is_none_or(Decl::has_declaration),
                 _ => false,
             }
     }
 
-    fn of_text(node: &Definition, most: u64, max_length: Option<u64>) -> Decl {
+    fn for_text(node: &SchemaDefinition, most: u64, max_length: Option<u64>) -> Decl {
         let read = |ty, reading, min_size, most| Decl { reading, ..Decl::scalar(ty, min_size, most) };
         match &*node.format {
-            "byte" => read(Type::Bytes, Reading::Bytes, 2, max_length.unwrap_or(MAX_REQUEST - 2)),
-            "duration" => read(Type::Duration, Reading::Duration, 3, 32),
-            "date" => read(Type::Timestamp, Reading::Date, 12, 12),
-            "date-time" => read(Type::Timestamp, Reading::DateTime, 21, 32),
+            "byte" => read(CelType::Bytes, TextEncoding::Bytes, 2, max_length.unwrap_or(MAX_REQUEST - 2)),
+            "duration" => read(CelType::Duration, TextEncoding::Duration, 3, 32),
+            "date" => read(CelType::Timestamp, TextEncoding::Date, 12, 12),
+            "date-time" => read(CelType::Timestamp, TextEncoding::DateTime, 21, 32),
             _ => {
                 let entries = node.r#enum.iter().filter_map(|entry| serde_json::from_str::<String>(entry.get()).ok());
                 let longest = entries.map(|entry| u64::try_from(entry.len()).unwrap_or(u64::MAX)).max();
                 let most = longest.filter(|_| max_length.is_none()).unwrap_or(most);
-                Decl::scalar(Type::Text, 2, most)
+                Decl::scalar(CelType::Text, 2, most)
             }
         }
     }
 
-    /// The declaration of an object with fields; `instead` has those that are declared otherwise than the node says, or besides.
-    fn of_object(node: &Definition, instead: &BTreeMap<&str, Definition>) -> Decl {
+    /// The declaration of an object with fields; `instead` overrides or adds declarations.
+    fn for_object(node: &SchemaDefinition, instead: &BTreeMap<&str, SchemaDefinition>) -> Decl {
         let mut min_size = 2_u64;
         let required: HashSet<&str> = node.required.iter().map(String::as_str).collect();
         let own = node.each_property().filter(|(name, _)| !instead.contains_key(name));
         let all = own.chain(instead.iter().map(|(name, child)| (*name, child)));
         let fields = all.filter_map(|(name, child)| {
-            let decl = Decl::of(child)?;
+            let decl = Decl::for_node(child)?;
             let has_default = child.default.as_ref().is_some_and(|default| default.get() != "null");
             if required.contains(name) && !has_default {
                 min_size = min_size.saturating_add(name.len() as u64 + decl.min_size + 4);
             }
-            Some((escaped(name)?, Field { name: name.to_owned(), decl }))
+            Some((escaped(name)?, FieldDecl { name: name.to_owned(), decl }))
         });
-        let structure = Structure { fields: fields.collect() };
-        Decl::scalar(Type::Object(Arc::new(structure)), min_size, 1)
+        let structure = ObjectDecl { fields: fields.collect() };
+        Decl::scalar(CelType::Object(Arc::new(structure)), min_size, 1)
     }
 
-    /// The declaration with the fields that every Kubernetes object has, for a root of type object (CEL-008).
-    pub(crate) fn with_pseudo_fields(node: &Definition) -> Option<Decl> {
+    /// The declaration with the fields of every Kubernetes object, for a root of type object (CEL-008).
+    pub(crate) fn with_pseudo_fields(node: &SchemaDefinition) -> Option<Decl> {
         let has_fields = node.r#type == "object" && !node.int_or_string && node.additional_properties.is_none();
-        if has_fields { Some(Decl::of_object(node, &pseudo_fields(node))) } else { Decl::of(node) }
+        if has_fields { Some(Decl::for_object(node, &pseudo_fields(node))) } else { Decl::for_node(node) }
     }
 }
 
-/// The fields that every Kubernetes object has, as far as a node does not have them itself.
-fn pseudo_fields(node: &Definition) -> BTreeMap<&'static str, Definition> {
-    let text = || Definition { r#type: "string".to_owned(), ..Definition::default() };
+/// The fields of every Kubernetes object that a node does not declare itself.
+fn pseudo_fields(node: &SchemaDefinition) -> BTreeMap<&'static str, SchemaDefinition> {
+    let text = || SchemaDefinition { r#type: "string".to_owned(), ..SchemaDefinition::default() };
     let own = |name: &str| node.each_property().filter(|(own, _)| *own == name).map(|(_, own)| own).last();
     let texts = ["apiVersion", "kind"].into_iter().filter(|name| own(name).is_none_or(|own| own.r#type != "string"));
     let mut fields: BTreeMap<_, _> = texts.map(|name| (name, text())).collect();
-    let is_open = |own: &&Definition| own.r#type == "object" && own.additional_properties.is_none();
-    let object = || Definition { r#type: "object".to_owned(), ..Definition::default() };
+    let is_open = |own: &&SchemaDefinition| own.r#type == "object" && own.additional_properties.is_none();
+    let object = || SchemaDefinition { r#type: "object".to_owned(), ..SchemaDefinition::default() };
     let mut metadata = own("metadata").filter(is_open).cloned().unwrap_or_else(object);
-    let mut members: BTreeMap<Box<str>, Definition> = metadata.properties.take().into_iter().flatten().collect();
+    let mut members: BTreeMap<Box<str>, SchemaDefinition> = metadata.properties.take().into_iter().flatten().collect();
     for name in ["name", "generateName"] {
         members.entry(name.into()).or_insert_with(text);
     }
@@ -134,12 +134,12 @@ mod tests {
                 1,
             ),
         ] {
-            let decl = Decl::of(&serde_json::from_str(schema).unwrap()).unwrap();
+            let decl = Decl::for_node(&serde_json::from_str(schema).unwrap()).unwrap();
             assert_eq!((decl.min_size, decl.max_elements), (min, most), "{schema}");
         }
         for schema in ["{}", r#"{"type":"array","items":{}}"#, r#"{"type":"object","additionalProperties":{}}"#] {
             let node = serde_json::from_str(schema).unwrap();
-            assert!(Decl::of(&node).is_none() && !Decl::is_of(&node), "CEL-007 {schema}");
+            assert!(Decl::for_node(&node).is_none() && !Decl::has_declaration(&node), "CEL-007 {schema}");
         }
     }
 }

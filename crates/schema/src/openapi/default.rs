@@ -2,30 +2,30 @@
 
 use serde_json::Value;
 
-use super::{Growth, Schema};
+use super::{DefaultsBudget, Schema};
 use crate::budget::Exceeded;
 
 impl Schema {
-    /// Gives a value its defaults; says whether anything changed. For values and schemas that are trusted: defaults below
-    /// defaults can add more than there is memory for.
+    /// Fills in defaults; returns whether anything changed. For trusted values and schemas: nested defaults can exceed
+    /// the memory.
     pub fn complete(&self, value: &mut Value) -> bool {
-        self.complete_within(value, &mut Growth::unlimited()).unwrap_or(true)
+        self.complete_within(value, &mut DefaultsBudget::unlimited()).unwrap_or(true)
     }
 
-    /// Gives a value its defaults; says whether anything changed. What they add is taken from `growth` before it is made.
+    /// Fills in defaults within a budget, charged before they are copied; returns whether anything changed.
     ///
     /// # Errors
-    /// When defaults would add more than that; the value is then incomplete.
-    pub fn complete_within(&self, value: &mut Value, growth: &mut Growth) -> Result<bool, Exceeded> {
+    /// When defaults exceed the budget; the value is then incomplete.
+    pub fn complete_within(&self, value: &mut Value, growth: &mut DefaultsBudget) -> Result<bool, Exceeded> {
         let was_null = self.replace_null(value, growth)?;
         Ok(self.fill(value, growth)? || was_null)
     }
 
-    /// Fills holes inside `value`, which itself is there; says whether anything changed.
+    /// Fills in defaults inside a `value` that is present; returns whether anything changed.
     ///
-    /// Defaults inside a default are applied too. Nothing is removed or overwritten except `null`. Keys that only
-    /// `x-kubernetes-preserve-unknown-fields` keeps, and `allOf` and its like, are not looked at.
-    fn fill(&self, value: &mut Value, growth: &mut Growth) -> Result<bool, Exceeded> {
+    /// Defaults inside a default are applied as well. Only `null` is overwritten. Keys that are kept by
+    /// `x-kubernetes-preserve-unknown-fields` alone, and junctors such as `allOf`, are ignored.
+    fn fill(&self, value: &mut Value, growth: &mut DefaultsBudget) -> Result<bool, Exceeded> {
         match value {
             Value::Object(members) => {
                 let mut changed = false;
@@ -61,8 +61,8 @@ impl Schema {
         }
     }
 
-    /// Puts the default of this node in the place of a `null`; says whether it did.
-    fn replace_null(&self, value: &mut Value, growth: &mut Growth) -> Result<bool, Exceeded> {
+    /// Replaces a `null` by the default of this node; returns whether it did.
+    fn replace_null(&self, value: &mut Value, growth: &mut DefaultsBudget) -> Result<bool, Exceeded> {
         match &self.default {
             Some(default) if value.is_null() => {
                 growth.take(default)?;

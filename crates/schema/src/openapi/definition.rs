@@ -1,26 +1,26 @@
-//! A schema node as written.
+//! Schema nodes as written.
 
 use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer};
 
-use super::format::Format;
+use super::format::StringFormat;
 use crate::field::Path;
-use golang::json::{List, Members, OfNull, Rare, RawJson, StringMap, lenient};
+use golang::json::{List, Members, NullDefault, Rare, RawJson, StringMap, lenient};
 
 lenient! {
-    /// A node of an OpenAPI v3 schema (F-SCHEMA); every nested node has the same shape.
-    pub struct Definition {
+    /// A node of an OpenAPI v3 schema (F-SCHEMA); nested nodes have the same type.
+    pub struct SchemaDefinition {
         /// Documentation only (VAR-S-046).
         pub description: String,
         pub example: Option<RawJson>,
         pub r#type: String,
-        pub properties: Option<Members<Definition>>,
-        pub additional_properties: Option<Box<Definition>>,
+        pub properties: Option<Members<SchemaDefinition>>,
+        pub additional_properties: Option<Box<SchemaDefinition>>,
         pub max_properties: Option<i64>,
         pub min_properties: Option<i64>,
         pub required: List<String>,
-        pub items: Option<Box<Definition>>,
+        pub items: Option<Box<SchemaDefinition>>,
         pub max_items: Option<i64>,
         pub min_items: Option<i64>,
         pub unique_items: bool,
@@ -39,15 +39,15 @@ lenient! {
         #[serde(rename = "x-kubernetes-validations")]
         pub validations: List<ValidationRule>,
         #[serde(rename = "x-metadata")]
-        pub metadata: Rare<Metadata>,
+        pub metadata: Rare<NodeMetadata>,
         #[serde(rename = "x-kubernetes-int-or-string")]
         pub int_or_string: bool,
-        pub all_of: List<Definition>,
-        pub one_of: List<Definition>,
-        pub any_of: List<Definition>,
-        pub not: Option<Box<Definition>>,
-        pub nullable: Remark,
-        /// It was written as `null`, which is no schema (DEC-52).
+        pub all_of: List<SchemaDefinition>,
+        pub one_of: List<SchemaDefinition>,
+        pub any_of: List<SchemaDefinition>,
+        pub not: Option<Box<SchemaDefinition>>,
+        pub nullable: IgnoredFlag,
+        /// Whether it was `null`, which is not a schema (DEC-52).
         #[serde(skip)]
         pub is_null: bool,
     }
@@ -62,21 +62,21 @@ lenient! {
     }
 
     /// Labels and annotations of a node; documentation only, except for the annotation of deprecated nodes.
-    pub struct Metadata {
+    pub struct NodeMetadata {
         pub labels: StringMap,
         pub annotations: StringMap,
     }
 }
 
-impl OfNull for Definition {
-    fn of_null() -> Self {
-        Definition { is_null: true, ..Definition::default() }
+impl NullDefault for SchemaDefinition {
+    fn null_value() -> Self {
+        SchemaDefinition { is_null: true, ..SchemaDefinition::default() }
     }
 }
 
-/// How a node is reached from the one above it.
+/// The step from a node to a child node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum ChildStep<'a> {
     AdditionalProperties,
     Property(&'a str),
     Items,
@@ -86,86 +86,91 @@ pub enum Step<'a> {
     AnyOf(usize),
 }
 
-impl Step<'_> {
-    /// Whether it leads below a junctor.
+impl ChildStep<'_> {
+    /// Whether the child is below a junctor.
     pub(super) fn is_junctor(self) -> bool {
-        matches!(self, Step::Not | Step::AllOf(_) | Step::OneOf(_) | Step::AnyOf(_))
+        matches!(self, ChildStep::Not | ChildStep::AllOf(_) | ChildStep::OneOf(_) | ChildStep::AnyOf(_))
     }
 
-    /// The path of the node, whose parent stands at `path`. It is made when it is needed: a node may have many children, and
-    /// their paths may be long.
+    /// The path of the child of the node at `path`. Built on demand: a node may have many children with long paths.
     pub fn below(self, path: &Path) -> Path {
         match self {
-            Step::AdditionalProperties => path.child("additionalProperties"),
-            Step::Property(name) => path.child("properties").key(name),
-            Step::Items => path.child("items"),
-            Step::Not => path.child("not"),
-            Step::AllOf(i) => path.child("allOf").index(i),
-            Step::OneOf(i) => path.child("oneOf").index(i),
-            Step::AnyOf(i) => path.child("anyOf").index(i),
+            ChildStep::AdditionalProperties => path.child("additionalProperties"),
+            ChildStep::Property(name) => path.child("properties").key(name),
+            ChildStep::Items => path.child("items"),
+            ChildStep::Not => path.child("not"),
+            ChildStep::AllOf(i) => path.child("allOf").index(i),
+            ChildStep::OneOf(i) => path.child("oneOf").index(i),
+            ChildStep::AnyOf(i) => path.child("anyOf").index(i),
         }
     }
 }
 
-impl Definition {
+impl SchemaDefinition {
     /// The properties by name.
-    pub fn each_property(&self) -> impl Iterator<Item = (&str, &Definition)> {
+    pub fn each_property(&self) -> impl Iterator<Item = (&str, &SchemaDefinition)> {
         self.properties.iter().flat_map(Members::iter)
     }
 
     /// Whether a value may hold a password, at any depth (DEC-34).
     pub fn has_secrets(&self) -> bool {
-        Format::from_name(&self.format) == Some(Format::Password)
+        StringFormat::from_name(&self.format) == Some(StringFormat::Password)
             || self.children().any(|(_, child)| child.has_secrets())
     }
 
-    /// The nodes right below this one: core ones, then those of junctors.
-    pub fn children(&self) -> impl Iterator<Item = (Step<'_>, &Definition)> {
-        let core = one(Step::AdditionalProperties, self.additional_properties.as_deref())
-            .chain(self.each_property().map(|(name, child)| (Step::Property(name), child)))
-            .chain(one(Step::Items, self.items.as_deref()));
-        core.chain(one(Step::Not, self.not.as_deref()))
-            .chain(each(&self.all_of, Step::AllOf))
-            .chain(each(&self.one_of, Step::OneOf))
-            .chain(each(&self.any_of, Step::AnyOf))
+    /// The child nodes: core nodes, then those of junctors.
+    pub fn children(&self) -> impl Iterator<Item = (ChildStep<'_>, &SchemaDefinition)> {
+        let core = one(ChildStep::AdditionalProperties, self.additional_properties.as_deref())
+            .chain(self.each_property().map(|(name, child)| (ChildStep::Property(name), child)))
+            .chain(one(ChildStep::Items, self.items.as_deref()));
+        core.chain(one(ChildStep::Not, self.not.as_deref()))
+            .chain(each(&self.all_of, ChildStep::AllOf))
+            .chain(each(&self.one_of, ChildStep::OneOf))
+            .chain(each(&self.any_of, ChildStep::AnyOf))
     }
 }
 
-/// A node below a keyword that has one at most.
-fn one<'a>(step: Step<'a>, child: Option<&'a Definition>) -> impl Iterator<Item = (Step<'a>, &'a Definition)> {
+/// The node of a keyword that holds at most one.
+fn one<'a>(
+    step: ChildStep<'a>,
+    child: Option<&'a SchemaDefinition>,
+) -> impl Iterator<Item = (ChildStep<'a>, &'a SchemaDefinition)> {
     child.into_iter().map(move |child| (step, child))
 }
 
-/// The nodes below a keyword that has a list of them.
-fn each(list: &[Definition], step: fn(usize) -> Step<'static>) -> impl Iterator<Item = (Step<'_>, &Definition)> {
+/// The nodes of a keyword that holds a list.
+fn each(
+    list: &[SchemaDefinition],
+    step: fn(usize) -> ChildStep<'static>,
+) -> impl Iterator<Item = (ChildStep<'_>, &SchemaDefinition)> {
     list.iter().enumerate().map(move |(i, child)| (step(i), child))
 }
 
-/// A flag that means nothing, be it true or of another type: two nodes that differ in it alone are equal (DEC-23).
+/// A boolean without effect, or a value of another type; nodes that differ only in it are equal (DEC-23).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Remark(bool);
+pub struct IgnoredFlag(bool);
 
-impl Remark {
-    /// Whether it is set to `true`.
+impl IgnoredFlag {
+    /// Whether it is `true`.
     pub fn is_set(self) -> bool {
         self.0
     }
 }
 
-impl PartialEq for Remark {
+impl PartialEq for IgnoredFlag {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Remark {}
+impl Eq for IgnoredFlag {}
 
-impl Hash for Remark {
+impl Hash for IgnoredFlag {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-impl<'de> Deserialize<'de> for Remark {
+impl<'de> Deserialize<'de> for IgnoredFlag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Remark(RawJson::deserialize(deserializer)?.get() == "true"))
+        Ok(IgnoredFlag(RawJson::deserialize(deserializer)?.get() == "true"))
     }
 }

@@ -5,53 +5,53 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde_json::Value;
 
 use super::validate::{STEPS_OF_NODE, ValuePath};
-use super::{Allowance, Definition, Effort, Schema, Unusable};
+use super::{Schema, SchemaAllowance, SchemaDefinition, SchemaError, ValidationEffort};
 
-/// The annotation in `x-metadata` of a deprecated node. Its text says what to use instead.
+/// Annotation in `x-metadata` that marks a node as deprecated. Its text names the replacement.
 pub const DEPRECATED: &str = "topologist.dev/deprecated";
 
-/// How many characters of the text are kept.
+/// Maximum length of the text, in characters.
 const MOST_CHARS: usize = 120;
 
-/// What stands for the position of an element: elements move when others are added or removed.
+/// Placeholder for the position of an element, which changes when elements are added or removed.
 const ELEMENT: &str = "[]";
 
 /// A part of a value whose node is deprecated.
 #[derive(Debug)]
 pub struct DeprecatedPart<'a> {
     place: &'a ValuePath<'a>,
-    /// The text of the annotation as one line; it may be empty.
+    /// The annotation as one line, possibly empty.
     pub text: &'a str,
-    /// Equal for two parts at the same place of two values, where the positions of elements do not count.
+    /// Equal for parts at the same place of two values, regardless of positions in lists.
     pub identity: u64,
 }
 
 impl DeprecatedPart<'_> {
-    /// Where inside the value: empty for the value itself, else `.key`, `.key[0]` or `.[0]`.
+    /// Path inside the value: empty for the value itself, else `.key`, `.key[0]` or `.[0]`.
     pub fn place(&self) -> String {
         self.place.render()
     }
 }
 
-/// The identity of what `name` leads to.
+/// The identity of the member `name`.
 fn below(identity: u64, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (identity, name).hash(&mut hasher);
     hasher.finish()
 }
 
-impl Definition {
-    /// Whether this node is deprecated, or one below it. What stands below `not` describes no value.
+impl SchemaDefinition {
+    /// Whether this node or one below it is deprecated. Nodes below `not` describe no value.
     pub fn has_deprecated(&self) -> bool {
         let below = [&self.additional_properties, &self.items].into_iter().flatten().map(|node| &**node);
         let mut nodes = below
             .chain(self.each_property().map(|(_, node)| node))
             .chain(self.all_of.iter().chain(&self.any_of).chain(&self.one_of));
-        self.metadata.annotations.contains_key(DEPRECATED) || nodes.any(Definition::has_deprecated)
+        self.metadata.annotations.contains_key(DEPRECATED) || nodes.any(SchemaDefinition::has_deprecated)
     }
 
-    /// The text of the annotation as one line that is cut when it is long; `None` where the node is not deprecated.
-    pub(super) fn deprecation(&self, allowance: &mut Allowance) -> Result<Option<Box<str>>, Unusable> {
+    /// The annotation as one line, cut if it is long; `None` if the node is not deprecated.
+    pub(super) fn deprecation(&self, allowance: &mut SchemaAllowance) -> Result<Option<Box<str>>, SchemaError> {
         let Some(text) = self.metadata.annotations.get(DEPRECATED) else { return Ok(None) };
         let line = one_line(text);
         allowance.compile(line.len())?;
@@ -59,7 +59,7 @@ impl Definition {
     }
 }
 
-/// A text without line breaks and other control characters, which the header of a warning cannot hold.
+/// A text without line breaks and other control characters, which a warning header cannot contain.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let line = words.collect::<Vec<_>>().join(" ");
@@ -75,7 +75,7 @@ impl Schema {
         self.has_deprecated
     }
 
-    /// Whether this node is deprecated, or one below it.
+    /// Whether this node or one below it is deprecated.
     pub(super) fn holds_deprecated(&self) -> bool {
         let below = [&self.additional_properties, &self.items].into_iter().flatten().map(|node| &**node);
         let mut nodes =
@@ -83,27 +83,27 @@ impl Schema {
         self.deprecated.is_some() || nodes.any(Schema::has_deprecated)
     }
 
-    /// Reports the deprecated parts of a value, from the outside in. A part that is `null` or what defaulting fills in is not
-    /// reported. Of `anyOf` and `oneOf` the entries count that the value satisfies. The report ends where the effort does.
+    /// Reports the deprecated parts of a value, outermost first. Parts that are `null` or equal their default are not
+    /// reported. Of `anyOf` and `oneOf`, the entries that the value satisfies count. Ends when the effort is used up.
     ///
-    /// `name` says which value this is, for the identity of its parts.
+    /// `name` identifies the value in the identity of its parts.
     pub fn deprecated_parts(
         &self,
         name: &str,
         value: &Value,
-        effort: &Effort,
+        effort: &ValidationEffort,
         report: &mut dyn FnMut(DeprecatedPart<'_>),
     ) {
-        Walk { effort, report }.node(self, value, &ValuePath::Root, below(0, name));
+        DeprecationWalk { effort, report }.node(self, value, &ValuePath::Root, below(0, name));
     }
 
-    /// Whether defaulting makes `value` of nothing: it is the default, with the defaults inside.
-    fn is_filled_in(&self, value: &Value, effort: &Effort) -> bool {
+    /// Whether `value` is the default of this node, including nested defaults.
+    fn is_filled_in(&self, value: &Value, effort: &ValidationEffort) -> bool {
         self.default.as_ref().is_some_and(|default| self.completes(default, value, effort))
     }
 
-    /// Whether `value` is `written` with the defaults inside.
-    fn completes(&self, written: &Value, value: &Value, effort: &Effort) -> bool {
+    /// Whether `value` is `written` with nested defaults filled in.
+    fn completes(&self, written: &Value, value: &Value, effort: &ValidationEffort) -> bool {
         if !effort.take(STEPS_OF_NODE) {
             return false;
         }
@@ -147,13 +147,13 @@ fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// The way through a value.
-struct Walk<'a> {
-    effort: &'a Effort,
+/// State of the walk through a value.
+struct DeprecationWalk<'a> {
+    effort: &'a ValidationEffort,
     report: &'a mut dyn FnMut(DeprecatedPart<'_>),
 }
 
-impl Walk<'_> {
+impl DeprecationWalk<'_> {
     fn node(&mut self, node: &Schema, value: &Value, place: &ValuePath<'_>, identity: u64) {
         let is_set = node.has_deprecated && !value.is_null() && !node.is_filled_in(value, self.effort);
         if !is_set || !self.effort.take(STEPS_OF_NODE) {
@@ -201,8 +201,8 @@ mod tests {
     use super::*;
     use crate::budget::Stop;
 
-    fn schema(schema: Value) -> (Definition, Schema) {
-        let definition: Definition = serde_json::from_value(schema).unwrap();
+    fn schema(schema: Value) -> (SchemaDefinition, Schema) {
+        let definition: SchemaDefinition = serde_json::from_value(schema).unwrap();
         let compiled = Schema::compile(&definition).unwrap();
         assert_eq!(definition.has_deprecated(), compiled.has_deprecated());
         (definition, compiled)
@@ -210,7 +210,7 @@ mod tests {
 
     fn parts(schema: &Schema, value: &Value) -> Vec<(String, String, u64)> {
         let mut parts = Vec::new();
-        let effort = Effort::unlimited(&Stop::never());
+        let effort = ValidationEffort::unlimited(&Stop::never());
         schema.deprecated_parts("v", value, &effort, &mut |part| {
             parts.push((part.place(), part.text.to_owned(), part.identity));
         });
@@ -221,12 +221,12 @@ mod tests {
         parts(schema, value).into_iter().map(|(place, ..)| place).collect()
     }
 
-    /// A node of this type that is deprecated.
+    /// A deprecated node of this type.
     fn old(r#type: &str) -> Value {
         json!({"type": r#type, "x-metadata": {"annotations": {DEPRECATED: "use new"}}})
     }
 
-    /// The same with more keywords.
+    /// A deprecated node of this type with further keywords.
     fn old_with(r#type: &str, keywords: Value) -> Value {
         let mut node = old(r#type);
         node.as_object_mut().unwrap().extend(keywords.as_object().unwrap().clone());
@@ -345,7 +345,7 @@ mod tests {
         assert_ne!(member, one(json!({"map": {"l": {"a": "x"}}})));
         let mut other = 0;
         let value = json!({"list": [{"a": "x"}]});
-        let effort = Effort::unlimited(&Stop::never());
+        let effort = ValidationEffort::unlimited(&Stop::never());
         schema.deprecated_parts("w", &value, &effort, &mut |part| other = part.identity);
         assert_ne!(element, other, "another value");
     }
@@ -366,7 +366,7 @@ mod tests {
         // DEC-44
         let (_, schema) = schema(json!({"type": "array", "items": old("string")}));
         let value = Value::from(vec!["x"; 1000]);
-        let effort = Effort::of_steps(100 * STEPS_OF_NODE);
+        let effort = ValidationEffort::with_steps(100 * STEPS_OF_NODE);
         let mut count = 0;
         schema.deprecated_parts("v", &value, &effort, &mut |_| count += 1);
         assert_eq!((count, effort.exceeded().is_some()), (99, true));

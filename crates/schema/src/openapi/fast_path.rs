@@ -1,9 +1,9 @@
-//! The fast path of validation: whether the text of a value is valid as it is.
+//! Fast path of validation: whether the text of a value is valid as it is.
 //!
-//! Most values are. The fast check reads the text once along the schema and keeps nothing, which costs a fraction of what the
-//! value costs as a tree. It can only accept: if it finds a fault or is not sure, the full check looks
-//! closer, and all errors and defaults come from there (`validate.rs`, `default.rs`, `unknown.rs`). Texts are read by the
-//! reader of `json::value`, so what cannot be read there is not accepted here.
+//! Most values are valid. The fast check reads the text once along the schema and keeps nothing, at a fraction of the
+//! cost of a tree. It can only accept: if it finds an error or is not sure, the full check decides, and all errors and
+//! defaults come from there (`validate.rs`, `default.rs`, `unknown.rs`). It uses the reader of `json::value`, so a text
+//! that cannot be read there is not accepted here.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,24 +12,23 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Number, Value};
 
 use super::validate::STEPS_OF_NODE;
-use super::{Effort, Schema};
+use super::{Schema, ValidationEffort};
 use golang::json;
 
-/// What the fast check finds out about a value. It does not evaluate CEL rules.
+/// Result of the fast check. It does not evaluate CEL rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FastAnswer {
-    /// The value can be read, lacks no default, violates nothing and has no unknown field. Floats without a fraction count as
-    /// integers (VAR-D-007).
+pub enum FastVerdict {
+    /// The value is valid, complete, and has no unknown field. Floats without a fraction count as integers (VAR-D-007).
     Whole,
-    /// The same can be said of it once its defaults are filled in.
+    /// The value is valid once its defaults are filled in.
     LacksDefaults,
     /// The full check is needed.
     Unclear,
 }
 
 impl Schema {
-    /// Checks the value in `text` without building a tree. A value that costs more than `effort` is unclear.
-    pub fn fast_check(&self, text: &str, effort: &Effort) -> FastAnswer {
+    /// Checks the value in `text` without building a tree. A value that exceeds `effort` is unclear.
+    pub fn fast_check(&self, text: &str, effort: &ValidationEffort) -> FastVerdict {
         let mut reader = serde_json::Deserializer::from_str(text);
         let lacks_defaults = Cell::new(false);
         let check = FastCheck {
@@ -39,36 +38,36 @@ impl Schema {
             effort,
         };
         match check.deserialize(&mut reader).is_ok() && reader.end().is_ok() {
-            true if lacks_defaults.get() => FastAnswer::LacksDefaults,
-            true => FastAnswer::Whole,
-            false => FastAnswer::Unclear,
+            true if lacks_defaults.get() => FastVerdict::LacksDefaults,
+            true => FastVerdict::Whole,
+            false => FastVerdict::Unclear,
         }
     }
 }
 
-/// What is about to be read: a value that a node describes, or one that is not checked.
+/// Position of the check: a value that a node describes, or one that is not checked.
 #[derive(Clone, Copy)]
 struct FastCheck<'s> {
     node: Option<&'s Schema>,
-    /// Whether unknown members are kept: by the node itself, or by an array around it.
+    /// Whether unknown members are preserved: by the node, or by an array around it.
     keeps_unknown: bool,
-    /// Whether defaults were missing so far.
+    /// Whether a default was missing so far.
     lacks_defaults: &'s Cell<bool>,
-    effort: &'s Effort,
+    effort: &'s ValidationEffort,
 }
 
 impl<'s> FastCheck<'s> {
-    /// At a value that is not checked.
+    /// The position at a value that is not checked.
     fn unseen(self) -> Self {
         FastCheck { node: None, keeps_unknown: true, ..self }
     }
 
-    /// At a member that `node` describes.
+    /// The position at a member described by `node`.
     fn at(self, node: &'s Schema) -> Self {
         FastCheck { node: Some(node), keeps_unknown: node.preserve_unknown_fields, ..self }
     }
 
-    /// At an element of an array.
+    /// The position at an array element.
     fn at_element(self) -> FastCheck<'s> {
         match self.node.and_then(|node| node.items.as_deref()) {
             Some(node) => {
@@ -78,14 +77,14 @@ impl<'s> FastCheck<'s> {
         }
     }
 
-    /// A value without parts is small, so the closer look itself is taken.
+    /// Scalars are small, so the full check is applied.
     fn scalar<E: Error>(self, mut value: Value) -> Result<(), E> {
         json::with_integers(&mut value);
         good(self.effort.take(0) && self.node.is_none_or(|node| node.violations_within(&value, self.effort).is_empty()))
     }
 }
 
-/// Continues, or ends the fast check.
+/// Continues if `is_good`, or ends the fast check.
 fn good<E: Error>(is_good: bool) -> Result<(), E> {
     if is_good { Ok(()) } else { Err(E::custom("look closer")) }
 }
@@ -105,7 +104,7 @@ impl<'de> Visitor<'de> for FastCheck<'_> {
         f.write_str("a JSON value")
     }
 
-    /// A null may be a hole, or no value at all.
+    /// A null may be filled by a default or be invalid.
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         good(self.node.is_none())
     }
@@ -151,7 +150,7 @@ impl<'de> Visitor<'de> for FastCheck<'_> {
             return Ok(());
         };
         good(self.effort.take(STEPS_OF_NODE) && node.outline.objects)?;
-        // A name may come twice, and counts once.
+        // A repeated name counts once.
         let (mut count, mut seen, mut next) = (0, 0_u64, 0);
         while let Some(position) =
             members.next_key_seed(Name(|name: &str| node.properties.position_near(next, name)))?
@@ -181,12 +180,12 @@ impl<'de> Visitor<'de> for FastCheck<'_> {
     }
 }
 
-/// Whether a number that is at least `low` and at most `high` is within bounds.
+/// Whether a number between `low` and `high` is within the bounds.
 fn within(least: Option<i64>, low: i64, high: i64, most: Option<i64>) -> bool {
     least.is_none_or(|least| low >= least) && most.is_none_or(|most| high <= most)
 }
 
-/// Reads the name of a member, and hands it to a function.
+/// Reads the name of a member and passes it to a function.
 struct Name<F>(F);
 
 impl<'de, R, F: FnOnce(&str) -> R> DeserializeSeed<'de> for Name<F> {

@@ -1,15 +1,15 @@
 //! The `fieldPath` of a rule (CEL-004).
 
-use super::Definition;
+use super::SchemaDefinition;
 use crate::field::closest;
 
-/// The path in normalised form: properties joined by dots, additional properties as `[key]`.
-pub(super) fn normalised(text: &str, node: &Definition) -> Option<String> {
+/// The normalised path: properties joined by dots, additional properties as `[key]`.
+pub(super) fn normalised(text: &str, node: &SchemaDefinition) -> Option<String> {
     read(text, node).ok()
 }
 
-/// Reads a path that starts at a node, and says what is wrong with it.
-pub(super) fn read(text: &str, node: &Definition) -> Result<String, String> {
+/// Parses a path relative to a node, or returns what is wrong with it.
+pub(super) fn read(text: &str, node: &SchemaDefinition) -> Result<String, String> {
     let mut path = String::new();
     let mut node = Some(node);
     let mut rest = text;
@@ -41,7 +41,7 @@ fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     format!("names the unknown property {name:?}{hint}")
 }
 
-/// One step, and what comes after it.
+/// The first step and the rest.
 fn step(text: &str) -> Result<(String, &str), String> {
     if let Some(rest) = text.strip_prefix('.') {
         let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn paths_name_properties_that_exist() {
         // CEL-004
-        let node: Definition = serde_json::from_str(
+        let node: SchemaDefinition = serde_json::from_str(
             r#"{"type":"object","properties":{
                 "a":{"type":"object","properties":{"b.c":{"type":"array","items":{"type":"string"}}}},
                 "m":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"string"}}}}}}"#,

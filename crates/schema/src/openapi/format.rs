@@ -1,4 +1,4 @@
-//! The formats that Kubernetes knows (VAR-V-024). Any other `format` has no effect.
+//! Formats known to Kubernetes (VAR-V-024). Others have no effect.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use golang::calendar::{self, Moment};
 
 /// A known format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum StringFormat {
     BsonObjectId,
     Uri,
     Email,
@@ -43,37 +43,37 @@ pub(super) enum Format {
     Double,
 }
 
-const NAMES: [(&str, Format); 30] = [
-    ("bsonobjectid", Format::BsonObjectId),
-    ("uri", Format::Uri),
-    ("email", Format::Email),
-    ("hostname", Format::Hostname),
-    ("ipv4", Format::Ipv4),
-    ("ipv6", Format::Ipv6),
-    ("cidr", Format::Cidr),
-    ("mac", Format::Mac),
-    ("uuid", Format::Uuid),
-    ("uuid3", Format::Uuid3),
-    ("uuid4", Format::Uuid4),
-    ("uuid5", Format::Uuid5),
-    ("isbn", Format::Isbn),
-    ("isbn10", Format::Isbn10),
-    ("isbn13", Format::Isbn13),
-    ("creditcard", Format::CreditCard),
-    ("ssn", Format::Ssn),
-    ("hexcolor", Format::HexColor),
-    ("rgbcolor", Format::RgbColor),
-    ("byte", Format::Byte),
-    ("password", Format::Password),
-    ("date", Format::Date),
-    ("duration", Format::Duration),
-    ("datetime", Format::DateTime),
-    ("k8sshortname", Format::ShortName),
-    ("k8slongname", Format::LongName),
-    ("int32", Format::Int32),
-    ("int64", Format::Int64),
-    ("float", Format::Float),
-    ("double", Format::Double),
+const NAMES: [(&str, StringFormat); 30] = [
+    ("bsonobjectid", StringFormat::BsonObjectId),
+    ("uri", StringFormat::Uri),
+    ("email", StringFormat::Email),
+    ("hostname", StringFormat::Hostname),
+    ("ipv4", StringFormat::Ipv4),
+    ("ipv6", StringFormat::Ipv6),
+    ("cidr", StringFormat::Cidr),
+    ("mac", StringFormat::Mac),
+    ("uuid", StringFormat::Uuid),
+    ("uuid3", StringFormat::Uuid3),
+    ("uuid4", StringFormat::Uuid4),
+    ("uuid5", StringFormat::Uuid5),
+    ("isbn", StringFormat::Isbn),
+    ("isbn10", StringFormat::Isbn10),
+    ("isbn13", StringFormat::Isbn13),
+    ("creditcard", StringFormat::CreditCard),
+    ("ssn", StringFormat::Ssn),
+    ("hexcolor", StringFormat::HexColor),
+    ("rgbcolor", StringFormat::RgbColor),
+    ("byte", StringFormat::Byte),
+    ("password", StringFormat::Password),
+    ("date", StringFormat::Date),
+    ("duration", StringFormat::Duration),
+    ("datetime", StringFormat::DateTime),
+    ("k8sshortname", StringFormat::ShortName),
+    ("k8slongname", StringFormat::LongName),
+    ("int32", StringFormat::Int32),
+    ("int64", StringFormat::Int64),
+    ("float", StringFormat::Float),
+    ("double", StringFormat::Double),
 ];
 
 /// The names of all formats, without dashes.
@@ -82,9 +82,9 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().map(|(name, _)| name)
 }
 
-impl Format {
-    /// The format of that name; dashes do not count, and an unknown one is none (VAR-S-045).
-    pub(super) fn from_name(name: &str) -> Option<Format> {
+impl StringFormat {
+    /// The format with that name, ignoring dashes; `None` if unknown (VAR-S-045).
+    pub(super) fn from_name(name: &str) -> Option<StringFormat> {
         let plain: String = name.chars().filter(|c| *c != '-').collect();
         NAMES.into_iter().find(|(known, _)| *known == plain).map(|(_, format)| format)
     }
@@ -94,79 +94,86 @@ impl Format {
     }
 
     pub(super) fn is_for_integers(self) -> bool {
-        matches!(self, Format::Int32 | Format::Int64)
+        matches!(self, StringFormat::Int32 | StringFormat::Int64)
     }
 
     pub(super) fn is_for_numbers(self) -> bool {
-        matches!(self, Format::Float | Format::Double)
+        matches!(self, StringFormat::Float | StringFormat::Double)
     }
 
     pub(super) fn is_for_strings(self) -> bool {
         !self.is_for_integers() && !self.is_for_numbers()
     }
 
-    /// Whether a number is within the range of a number format.
+    /// Whether a number is in the range of a number format.
     #[allow(clippy::cast_precision_loss, reason = "the ends of the 64-bit range are compared as floats")]
     pub(super) fn holds(self, value: f64) -> bool {
         match self {
-            Format::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value),
-            Format::Int64 => (i64::MIN as f64..=i64::MAX as f64).contains(&value),
-            Format::Float => value.abs() <= f64::from(f32::MAX),
+            StringFormat::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value),
+            StringFormat::Int64 => (i64::MIN as f64..=i64::MAX as f64).contains(&value),
+            StringFormat::Float => value.abs() <= f64::from(f32::MAX),
             _ => value.is_finite(),
         }
     }
 
-    /// A text of the format, where its name does not tell what it looks like.
+    /// An example of the format, where its name does not describe it.
     pub(super) fn example(self) -> Option<&'static str> {
         Some(match self {
-            Format::Uri => "https://example.com/a or /a",
-            Format::Email => "somebody@example.com",
-            Format::Hostname => "api.example.com",
-            Format::Ipv4 => "192.0.2.1",
-            Format::Ipv6 => "2001:db8::1",
-            Format::Cidr => "192.0.2.0/24",
-            Format::Mac => "02:00:5e:10:00:00",
-            Format::Uuid => "3f2b6a0c-8d1e-4c5a-9b7f-0a1b2c3d4e5f",
-            Format::HexColor => "#00ff00",
-            Format::RgbColor => "rgb(0,255,0)",
-            Format::Byte => "aGVsbG8=",
-            Format::Date => "2026-01-31",
-            Format::Duration => "1h30m",
-            Format::DateTime => "2026-01-31T12:00:00Z",
-            Format::ShortName => "a-name",
-            Format::LongName => "a-name.example.com",
+            StringFormat::Uri => "https://example.com/a or /a",
+            StringFormat::Email => "somebody@example.com",
+            StringFormat::Hostname => "api.example.com",
+            StringFormat::Ipv4 => "192.0.2.1",
+            StringFormat::Ipv6 => "2001:db8::1",
+            StringFormat::Cidr => "192.0.2.0/24",
+            StringFormat::Mac => "02:00:5e:10:00:00",
+            StringFormat::Uuid => "3f2b6a0c-8d1e-4c5a-9b7f-0a1b2c3d4e5f",
+            StringFormat::HexColor => "#00ff00",
+            StringFormat::RgbColor => "rgb(0,255,0)",
+            StringFormat::Byte => "aGVsbG8=",
+            StringFormat::Date => "2026-01-31",
+            StringFormat::Duration => "1h30m",
+            StringFormat::DateTime => "2026-01-31T12:00:00Z",
+            StringFormat::ShortName => "a-name",
+            StringFormat::LongName => "a-name.example.com",
             _ => return None,
         })
     }
 
-    /// Texts of the format, where it has one: some short, some of at least so many characters.
+    /// Sample texts of the format: some short, some of at least `least` characters.
     pub(super) fn samples(self, least: usize) -> Vec<String> {
         let long = "a".repeat(least);
         let more: &[&str] = match self {
-            Format::BsonObjectId => &["507f1f77bcf86cd799439011"],
-            Format::Uri => &["https://example.com/a", "/", &format!("https://example.com/{long}"), &format!("/{long}")],
-            Format::Email => &["a@b.cc", &format!("{long}@example.com")],
-            Format::Hostname | Format::LongName => &["a", &long, &long_name(least)],
-            Format::Ipv4 => &["10.0.0.1", "1.1.1.1", "0.0.0.0"],
-            Format::Ipv6 => &["::", "2001:db8:1111:2222:3333:4444:5555:6666"],
-            Format::Cidr => &["0.0.0.0/0", "10.0.0.0/16", "2001:db8::/32", "::/0"],
-            Format::Mac => &["02-00-5e-10-00-00", "0200.5e10.0000", "02:00:5e:10:00:00:00:00"],
-            Format::Uuid | Format::Uuid4 => {
+            StringFormat::BsonObjectId => &["507f1f77bcf86cd799439011"],
+            StringFormat::Uri => {
+                &["https://example.com/a", "/", &format!("https://example.com/{long}"), &format!("/{long}")]
+            }
+            StringFormat::Email => &["a@b.cc", &format!("{long}@example.com")],
+            StringFormat::Hostname | StringFormat::LongName => &["a", &long, &long_name(least)],
+            StringFormat::Ipv4 => &["10.0.0.1", "1.1.1.1", "0.0.0.0"],
+            StringFormat::Ipv6 => &["::", "2001:db8:1111:2222:3333:4444:5555:6666"],
+            StringFormat::Cidr => &["0.0.0.0/0", "10.0.0.0/16", "2001:db8::/32", "::/0"],
+            StringFormat::Mac => &["02-00-5e-10-00-00", "0200.5e10.0000", "02:00:5e:10:00:00:00:00"],
+            StringFormat::Uuid | StringFormat::Uuid4 => {
                 &["3f2b6a0c-8d1e-4c5a-9b7f-0a1b2c3d4e5f", "3f2b6a0c8d1e4c5a9b7f0a1b2c3d4e5f"]
             }
-            Format::Uuid3 => &["3f2b6a0c-8d1e-3c5a-9b7f-0a1b2c3d4e5f"],
-            Format::Uuid5 => &["3f2b6a0c-8d1e-5c5a-9b7f-0a1b2c3d4e5f"],
-            Format::Isbn | Format::Isbn10 => &["0306406152", "9780306406157"],
-            Format::Isbn13 => &["9780306406157", "978-0-306-40615-7"],
-            Format::CreditCard => &["4111111111111111"],
-            Format::Ssn => &["000000000", "000-00-0000"],
-            Format::HexColor => &["fff", "#fff"],
-            Format::RgbColor => &["rgb(0, 0, 0)"],
-            Format::Byte => &["AAAA", &"A".repeat(least.next_multiple_of(4))],
-            Format::Duration => &["1s", "10m", "1h0m0s", &format!("{}1s", "0".repeat(least))],
-            Format::ShortName => &["a", &long],
-            Format::DateTime => &["2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00+00:00"],
-            Format::Date | Format::Password | Format::Int32 | Format::Int64 | Format::Float | Format::Double => &[],
+            StringFormat::Uuid3 => &["3f2b6a0c-8d1e-3c5a-9b7f-0a1b2c3d4e5f"],
+            StringFormat::Uuid5 => &["3f2b6a0c-8d1e-5c5a-9b7f-0a1b2c3d4e5f"],
+            StringFormat::Isbn | StringFormat::Isbn10 => &["0306406152", "9780306406157"],
+            StringFormat::Isbn13 => &["9780306406157", "978-0-306-40615-7"],
+            StringFormat::CreditCard => &["4111111111111111"],
+            StringFormat::Ssn => &["000000000", "000-00-0000"],
+            StringFormat::HexColor => &["fff", "#fff"],
+            StringFormat::RgbColor => &["rgb(0, 0, 0)"],
+            StringFormat::Byte => &["AAAA", &"A".repeat(least.next_multiple_of(4))],
+            StringFormat::Duration => &["1s", "10m", "1h0m0s", &format!("{}1s", "0".repeat(least))],
+            StringFormat::ShortName => &["a", &long],
+            StringFormat::DateTime => &["2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00+00:00"],
+            StringFormat::Date
+            | StringFormat::Password
+            | StringFormat::Int32
+            | StringFormat::Int64
+            | StringFormat::Float
+            | StringFormat::Double => &[],
         };
         self.example()
             .into_iter()
@@ -176,40 +183,44 @@ impl Format {
             .collect()
     }
 
-    /// Whether a text is of a text format.
+    /// Whether a text has the format.
     pub(super) fn fits(self, text: &str) -> bool {
         match self {
-            Format::BsonObjectId => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
-            Format::Uri => is_request_uri(text),
-            Format::Email => is_email(text),
-            Format::Hostname => is_hostname(text),
-            Format::Ipv4 => is_ipv4(text),
-            Format::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
-            Format::Cidr => is_cidr(text),
-            Format::Mac => is_mac(text),
-            Format::Uuid => is_uuid(text),
-            Format::Uuid3 => UUID3.is_match(text),
-            Format::Uuid4 => UUID4.is_match(text),
-            Format::Uuid5 => UUID5.is_match(text),
-            Format::Isbn => is_isbn10(text) || is_isbn13(text),
-            Format::Isbn10 => is_isbn10(text),
-            Format::Isbn13 => is_isbn13(text),
-            Format::CreditCard => is_credit_card(text),
-            Format::Ssn => SSN.is_match(text),
-            Format::HexColor => HEX_COLOR.is_match(text),
-            Format::RgbColor => is_rgb_color(text),
-            Format::Byte => is_base64(text),
-            Format::Date => calendar::date(text).is_some(),
-            Format::Duration => calendar::is_duration(text),
-            Format::DateTime => Moment::read(text).is_some(),
-            Format::ShortName => text.len() <= 63 && is_dns_label(text),
-            Format::LongName => text.len() <= 253 && text.split('.').all(is_dns_label),
-            Format::Password | Format::Int32 | Format::Int64 | Format::Float | Format::Double => true,
+            StringFormat::BsonObjectId => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            StringFormat::Uri => is_request_uri(text),
+            StringFormat::Email => is_email(text),
+            StringFormat::Hostname => is_hostname(text),
+            StringFormat::Ipv4 => is_ipv4(text),
+            StringFormat::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
+            StringFormat::Cidr => is_cidr(text),
+            StringFormat::Mac => is_mac(text),
+            StringFormat::Uuid => is_uuid(text),
+            StringFormat::Uuid3 => UUID3.is_match(text),
+            StringFormat::Uuid4 => UUID4.is_match(text),
+            StringFormat::Uuid5 => UUID5.is_match(text),
+            StringFormat::Isbn => is_isbn10(text) || is_isbn13(text),
+            StringFormat::Isbn10 => is_isbn10(text),
+            StringFormat::Isbn13 => is_isbn13(text),
+            StringFormat::CreditCard => is_credit_card(text),
+            StringFormat::Ssn => SSN.is_match(text),
+            StringFormat::HexColor => HEX_COLOR.is_match(text),
+            StringFormat::RgbColor => is_rgb_color(text),
+            StringFormat::Byte => is_base64(text),
+            StringFormat::Date => calendar::date(text).is_some(),
+            StringFormat::Duration => calendar::is_duration(text),
+            StringFormat::DateTime => Moment::parse(text).is_some(),
+            StringFormat::ShortName => text.len() <= 63 && is_dns_label(text),
+            StringFormat::LongName => text.len() <= 253 && text.split('.').all(is_dns_label),
+            StringFormat::Password
+            | StringFormat::Int32
+            | StringFormat::Int64
+            | StringFormat::Float
+            | StringFormat::Double => true,
         }
     }
 }
 
-/// A DNS name of at least so many characters, in labels of 50.
+/// A DNS name of at least `least` characters, in labels of 50.
 fn long_name(least: usize) -> String {
     let labels = vec!["a".repeat(50); least / 51 + 1];
     labels.join(".")
@@ -232,7 +243,7 @@ pattern! {
     CREDIT_CARD = "^(4[0-9]{12}([0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(0[0-5]|[68][0-9])[0-9]{11}|(2131|1800|35[0-9]{3})[0-9]{11}|6[27][0-9]{14})$";
 }
 
-/// Leading zeros in IPv4 octets are tolerated.
+/// Leading zeros in IPv4 octets are accepted.
 fn is_ipv4(text: &str) -> bool {
     let without_zeros = |octet: &str| match octet.trim_start_matches('0') {
         "" if !octet.is_empty() => "0".to_owned(),
@@ -282,7 +293,7 @@ fn is_isbn13(text: &str) -> bool {
     })
 }
 
-/// A number of a known issuer with a right check digit (Luhn).
+/// A number of a known issuer with a valid check digit (Luhn).
 fn is_credit_card(text: &str) -> bool {
     let digits: String = text.chars().filter(|c| !matches!(c, '-' | ' ')).collect();
     if !CREDIT_CARD.is_match(&digits) {
@@ -303,12 +314,12 @@ fn is_dns_label(text: &str) -> bool {
     has_edges && text.bytes().all(|byte| edge(byte) || byte == b'-')
 }
 
-/// A name without a dot has a hyphen at most as its second character; one with dots ends in two letters or more.
+/// A name without a dot may have a hyphen only as its second character; one with dots ends in at least two letters.
 fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && HOSTNAME.is_match(text) && text.split('.').all(|label| label.len() <= 63)
 }
 
-/// RFC 5322 in what people use of it: an address, or a display name with an address in angle brackets.
+/// The common subset of RFC 5322: an address, or a display name with an address in angle brackets.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match text.strip_suffix('>') {
@@ -341,7 +352,7 @@ fn is_atom_character(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Format;
+    use super::StringFormat;
 
     #[test]
     fn texts_are_told_apart_by_format() {
@@ -426,12 +437,12 @@ mod tests {
             ("k8s-short-name", &["a", "a-b9"], &["", "A", "a.b", "-a"]),
             ("k8s-long-name", &["a.b-c"], &["", "a..b", "A"]),
         ] {
-            let format = Format::from_name(name).unwrap();
+            let format = StringFormat::from_name(name).unwrap();
             good.iter().for_each(|text| assert!(format.fits(text), "{name} {text:?}"));
             bad.iter().for_each(|text| assert!(!format.fits(text), "{name} {text:?}"));
         }
-        assert_eq!(Format::from_name("no-such-format"), None);
-        assert_eq!(Format::from_name("d-a-t-e"), Some(Format::Date));
+        assert_eq!(StringFormat::from_name("no-such-format"), None);
+        assert_eq!(StringFormat::from_name("d-a-t-e"), Some(StringFormat::Date));
     }
 
     #[test]
@@ -451,7 +462,7 @@ mod tests {
             ("float", 3e38, 4e38),
             ("double", 1e300, f64::INFINITY),
         ] {
-            let format = Format::from_name(name).unwrap();
+            let format = StringFormat::from_name(name).unwrap();
             assert!(format.holds(good) && !format.holds(bad), "{name}");
         }
     }

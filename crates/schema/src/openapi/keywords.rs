@@ -1,23 +1,23 @@
-//! Keywords of any node that are checked together with its CEL rules, and reports about literals of a schema.
+//! Keywords checked together with the CEL rules of a node, and reports about literals of a schema.
 
 use serde_json::Value;
 
-use super::kind::Kind;
+use super::kind::ValueType;
 use super::validate::Violation;
-use super::{Allowance, Definition, SENSITIVE, Schema};
-use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
+use super::{SENSITIVE, Schema, SchemaAllowance, SchemaDefinition};
+use crate::field::{ErrorKind, ErrorValue, Findings, Path, RuleId};
 use golang::json;
 
-/// The type, example and enum of a node (VAR-S-040 to VAR-S-044), be it a junctor node. Says whether what is below must be
-/// looked at.
+/// Checks type, example and enum of a node (VAR-S-040 to VAR-S-044), including junctor nodes. Returns whether to check
+/// the nodes below.
 pub(super) fn keywords(
-    node: &Definition,
+    node: &SchemaDefinition,
     schema: &Schema,
     path: &Path,
-    allowance: &mut Allowance,
+    allowance: &mut SchemaAllowance,
     found: &mut Findings,
 ) -> bool {
-    let supported = Kind::NAMES.map(|(name, _)| name);
+    let supported = ValueType::NAMES.map(|(name, _)| name);
     if !node.r#type.is_empty() && !supported.contains(&&*node.r#type) {
         found.run("VAR-S-040", |found| {
             let supported = supported.map(|name| format!("{name:?}")).join(", ");
@@ -51,12 +51,12 @@ pub(super) fn keywords(
     true
 }
 
-/// The example of a node; that it can be read was checked before.
-pub(super) fn example_of(node: &Definition) -> Option<Value> {
+/// The example of a node, which is known to be readable.
+pub(super) fn example_of(node: &SchemaDefinition) -> Option<Value> {
     json::value(node.example.as_ref()?.get()).ok().filter(|example| !example.is_null())
 }
 
-/// Reports rules that a literal of a schema breaks, with the value at each place unless that is an object or a list.
+/// Reports rules that a literal of a schema violates, with the value at each place unless it is an object or a list.
 pub(super) fn report_at_place(
     rule: RuleId,
     violations: Vec<Violation>,
@@ -68,9 +68,9 @@ pub(super) fn report_at_place(
     found.run(rule, |found| {
         for violation in violations {
             let shown = match value.pointer(&violation.pointer) {
-                _ if schema.has_secrets() => Shown::from(SENSITIVE),
-                None | Some(Value::Object(_) | Value::Array(_)) => Shown::from(""),
-                Some(scalar) => Shown::bounded(scalar),
+                _ if schema.has_secrets() => ErrorValue::from(SENSITIVE),
+                None | Some(Value::Object(_) | Value::Array(_)) => ErrorValue::from(""),
+                Some(scalar) => ErrorValue::bounded(scalar),
             };
             found.run(violation.rule, |found| {
                 found.error(violation.kind, path.place(&violation.place), shown, violation.detail);
@@ -79,8 +79,8 @@ pub(super) fn report_at_place(
     });
 }
 
-/// Reports what is wrong with a literal of a schema.
-pub(super) fn report(rule: RuleId, violations: Vec<Violation>, path: &Path, shown: Shown, found: &mut Findings) {
+/// Reports errors of a literal of a schema.
+pub(super) fn report(rule: RuleId, violations: Vec<Violation>, path: &Path, shown: ErrorValue, found: &mut Findings) {
     found.run(rule, |found| {
         for violation in violations {
             let shown = shown.clone();

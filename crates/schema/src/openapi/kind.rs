@@ -1,38 +1,41 @@
-//! The types of values.
+//! JSON types of schemas.
 
-/// What `type` may say.
+/// The values of `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueType {
     Array,
     Boolean,
     Integer,
     Number,
     Object,
     String,
-    /// A word that no value satisfies.
+    /// A word that is not a type; no value satisfies it.
     Unknown,
 }
 
-impl Kind {
-    pub(super) const NAMES: [(&'static str, Kind); 6] = [
-        ("array", Kind::Array),
-        ("boolean", Kind::Boolean),
-        ("integer", Kind::Integer),
-        ("number", Kind::Number),
-        ("object", Kind::Object),
-        ("string", Kind::String),
+impl ValueType {
+    pub(super) const NAMES: [(&'static str, ValueType); 6] = [
+        ("array", ValueType::Array),
+        ("boolean", ValueType::Boolean),
+        ("integer", ValueType::Integer),
+        ("number", ValueType::Number),
+        ("object", ValueType::Object),
+        ("string", ValueType::String),
     ];
 
-    pub(super) fn from_name(name: &str) -> Option<Kind> {
+    pub(super) fn from_name(name: &str) -> Option<ValueType> {
         match name {
             "" => None,
-            name => {
-                Some(Kind::NAMES.into_iter().find(|(known, _)| *known == name).map_or(Kind::Unknown, |(_, kind)| kind))
-            }
+            name => Some(
+                ValueType::NAMES
+                    .into_iter()
+                    .find(|(known, _)| *known == name)
+                    .map_or(ValueType::Unknown, |(_, kind)| kind),
+            ),
         }
     }
 
     pub(super) fn name(self) -> &'static str {
-        Kind::NAMES.into_iter().find(|(_, kind)| *kind == self).map_or("unknown", |(name, _)| name)
+        ValueType::NAMES.into_iter().find(|(_, kind)| *kind == self).map_or("unknown", |(name, _)| name)
     }
 }

@@ -40,12 +40,14 @@ mod validate;
 mod validations;
 
 pub use crate::cel::CelCost;
-pub use allowance::{Allowance, Breach, Effort, Extent, Footprint, Growth, Taken};
+pub use allowance::{
+    AllowanceUsage, Breach, DefaultSize, DefaultsBudget, Footprint, SchemaAllowance, ValidationEffort,
+};
 pub use check::check;
-pub use definition::{Definition, Metadata, Step, ValidationRule};
+pub use definition::{ChildStep, NodeMetadata, SchemaDefinition, ValidationRule};
 pub use deprecated::{DEPRECATED, DeprecatedPart};
-pub use fast_path::FastAnswer;
-pub use node::{SENSITIVE, Schema, Unusable};
-pub use resource::{Fault, ResourceSchema, without_descriptions};
+pub use fast_path::FastVerdict;
+pub use node::{SENSITIVE, Schema, SchemaError};
+pub use resource::{ObjectFault, ResourceSchema, without_descriptions};
 pub use sample::{Breadth, NoSample};
 pub use validate::Violation;

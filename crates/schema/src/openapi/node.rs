@@ -1,26 +1,26 @@
-//! A compiled schema.
+//! Compiled schemas.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::format::Format;
-use super::kind::Kind;
-use super::outline::Outline;
-use super::validations::Rules;
-use super::{Allowance, Definition};
+use super::format::StringFormat;
+use super::kind::ValueType;
+use super::outline::FastCheckPlan;
+use super::validations::CompiledRules;
+use super::{SchemaAllowance, SchemaDefinition};
 use crate::budget::Exceeded;
-use crate::field::Shown;
+use crate::field::ErrorValue;
 use golang::json::{ALLOCATION, in_memory};
 use golang::regexp::{Regex, RegexError};
 
-/// What stands in the place of a value that may hold a password (DEC-34).
+/// Replacement for a value that may hold a password (DEC-34).
 pub const SENSITIVE: &str = "(sensitive)";
 
-/// A schema node, ready to be applied to values.
+/// A compiled schema node.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<ValueType>,
     pub(super) int_or_string: bool,
     pub(super) preserve_unknown_fields: bool,
     pub(super) properties: Properties,
@@ -35,29 +35,29 @@ pub struct Schema {
     pub(super) min_length: Option<i64>,
     pub(super) max_length: Option<i64>,
     pub(super) pattern: Option<Regex>,
-    pub(super) format: Option<Format>,
+    pub(super) format: Option<StringFormat>,
     pub(super) minimum: Option<Bound>,
     pub(super) maximum: Option<Bound>,
-    pub(super) values: Entries,
+    pub(super) values: EnumValues,
     pub(super) default: Option<Value>,
     pub(super) all_of: Vec<Schema>,
     pub(super) any_of: Vec<Schema>,
     pub(super) one_of: Vec<Schema>,
     pub(super) not: Option<Box<Schema>>,
     /// Rules of this node.
-    pub(super) rules: Option<Arc<Rules>>,
+    pub(super) rules: Option<Arc<CompiledRules>>,
     /// Whether this node or a core node below it has rules.
     pub(super) has_rules: bool,
     /// Whether a value may hold a password, at any depth.
     pub(super) has_secrets: bool,
-    /// What a warning about values of this node says, if the node is deprecated.
+    /// Text of the warning about values of this node, if it is deprecated.
     pub(super) deprecated: Option<Box<str>>,
-    /// Whether this node is deprecated, or one below it.
+    /// Whether this node or one below it is deprecated.
     pub(super) has_deprecated: bool,
-    pub(super) outline: Outline,
+    pub(super) outline: FastCheckPlan,
 }
 
-/// The properties of a node, by name.
+/// The properties of a node, sorted by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Properties(Box<[(Box<str>, Schema)]>);
 
@@ -70,7 +70,7 @@ impl Properties {
         self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()
     }
 
-    /// The same, with a guess: API servers sort the members of objects.
+    /// The position of a name, with a guess: API servers sort the members of objects.
     pub(super) fn position_near(&self, guess: usize, name: &str) -> Option<usize> {
         match self.0.get(guess) {
             Some((known, _)) if **known == *name => Some(guess),
@@ -114,19 +114,19 @@ impl Schema {
     }
 
     fn holds_secrets(&self) -> bool {
-        self.format == Some(Format::Password) || self.children().any(Schema::has_secrets)
+        self.format == Some(StringFormat::Password) || self.children().any(Schema::has_secrets)
     }
 
-    /// The nodes right below this one, in the order of [`Definition::children`].
+    /// The child nodes, in the order of [`SchemaDefinition::children`].
     pub(super) fn children(&self) -> impl Iterator<Item = &Schema> {
         let one = Option::<Box<Schema>>::as_deref;
         let core = one(&self.additional_properties).into_iter().chain(self.properties.values()).chain(one(&self.items));
         core.chain(one(&self.not)).chain(&self.all_of).chain(&self.one_of).chain(&self.any_of)
     }
 
-    /// A value of this schema as it may be shown: what is or holds a password is not (DEC-34).
-    pub fn shown(&self, value: &Value) -> Shown {
-        if self.has_secrets { Shown::from(SENSITIVE) } else { Shown::bounded(value) }
+    /// A value of this schema for display, without passwords (DEC-34).
+    pub fn shown(&self, value: &Value) -> ErrorValue {
+        if self.has_secrets { ErrorValue::from(SENSITIVE) } else { ErrorValue::bounded(value) }
     }
 }
 
@@ -137,59 +137,62 @@ pub(super) struct Bound {
     pub exclusive: bool,
 }
 
-/// Why a definition cannot be used.
+/// Reasons why a definition cannot be compiled.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum SchemaError {
     #[error("{0} is not valid JSON")]
     Literal(&'static str),
     #[error("{0}")]
     Pattern(#[from] RegexError),
-    /// It does not fit into what the schemas of its set may take together (DEC-44).
+    /// It exceeds the budget of its set of schemas (DEC-44).
     #[error("{place}{}{exceeded}", if place.is_empty() { "" } else { " " })]
     Exceeded { place: String, exceeded: Exceeded },
-    /// The deadline is over, or the caller has gone.
+    /// The deadline has passed, or the caller has disconnected.
     #[error("it took too long")]
     Stopped,
 }
 
-impl From<Exceeded> for Unusable {
+impl From<Exceeded> for SchemaError {
     fn from(exceeded: Exceeded) -> Self {
-        Unusable::Exceeded { place: String::new(), exceeded }
+        SchemaError::Exceeded { place: String::new(), exceeded }
     }
 }
 
-impl Unusable {
-    /// The same, seen from the node above.
+impl SchemaError {
+    /// The same error, relative to the parent node.
     #[must_use]
     pub fn below(self, step: impl FnOnce() -> String) -> Self {
         match self {
-            Unusable::Exceeded { place, exceeded } => Unusable::Exceeded { place: step() + &place, exceeded },
+            SchemaError::Exceeded { place, exceeded } => SchemaError::Exceeded { place: step() + &place, exceeded },
             other => other,
         }
     }
 
-    /// Whether it says nothing about this schema alone.
+    /// Whether the error is about the set and not about this schema alone.
     pub fn is_of_the_set(&self) -> bool {
-        matches!(self, Unusable::Exceeded { .. } | Unusable::Stopped)
+        matches!(self, SchemaError::Exceeded { .. } | SchemaError::Stopped)
     }
 }
 
 impl Schema {
-    /// Compiles a definition that is trusted, without a bound.
+    /// Compiles a trusted definition, without limits.
     ///
     /// # Errors
     /// When a pattern does not compile or a literal cannot be read.
-    pub fn compile(definition: &Definition) -> Result<Schema, Unusable> {
-        Schema::compile_within(definition, &mut Allowance::unlimited())
+    pub fn compile(definition: &SchemaDefinition) -> Result<Schema, SchemaError> {
+        Schema::compile_within(definition, &mut SchemaAllowance::unlimited())
     }
 
-    /// Compiles a definition. Keywords that may not stand where they do are taken as they are; `check` refuses them.
+    /// Compiles a definition. Misplaced keywords are accepted here; `check` rejects them.
     ///
     /// # Errors
     /// When a pattern does not compile, a literal cannot be read, or the allowance does not suffice (DEC-44).
-    pub fn compile_within(definition: &Definition, allowance: &mut Allowance) -> Result<Schema, Unusable> {
+    pub fn compile_within(
+        definition: &SchemaDefinition,
+        allowance: &mut SchemaAllowance,
+    ) -> Result<Schema, SchemaError> {
         if allowance.stop().is_due() {
-            return Err(Unusable::Stopped);
+            return Err(SchemaError::Stopped);
         }
         allowance.compile(size_of::<Schema>())?;
         let mut properties = Vec::new();
@@ -202,7 +205,7 @@ impl Schema {
         let additional_properties =
             boxed(definition.additional_properties.as_deref(), "additionalProperties", allowance)?;
         let items = boxed(definition.items.as_deref(), "items", allowance)?;
-        let rules = Rules::compile(definition, false, allowance)?;
+        let rules = CompiledRules::compile(definition, false, allowance)?;
         let has_rules = rules.is_some()
             || properties
                 .values()
@@ -211,10 +214,10 @@ impl Schema {
                 .any(Schema::has_rules);
         let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
         let pattern = (!definition.pattern.is_empty()).then(|| allowance.pattern(&definition.pattern)).transpose();
-        // It says nothing about values, and what cannot be read cannot be used.
+        // It has no effect on values, but must be readable.
         literal(definition.example.as_ref(), "example")?;
         let mut schema = Schema {
-            kind: Kind::from_name(&definition.r#type),
+            kind: ValueType::from_name(&definition.r#type),
             int_or_string: definition.int_or_string,
             preserve_unknown_fields: definition.preserve_unknown_fields,
             properties,
@@ -229,10 +232,10 @@ impl Schema {
             min_length: definition.min_length,
             max_length: definition.max_length,
             pattern: pattern.map_err(|error| error.below(|| ".pattern".to_owned()))?,
-            format: Format::from_name(&definition.format),
+            format: StringFormat::from_name(&definition.format),
             minimum: bound(definition.minimum, definition.exclusive_minimum),
             maximum: bound(definition.maximum, definition.exclusive_maximum),
-            values: Entries::of(literals(definition, allowance)?),
+            values: EnumValues::new(literals(definition, allowance)?),
             default: kept(literal(definition.default.as_ref(), "default")?, allowance)?,
             all_of: each(&definition.all_of, "allOf", allowance)?,
             any_of: each(&definition.any_of, "anyOf", allowance)?,
@@ -243,11 +246,11 @@ impl Schema {
             has_secrets: false,
             deprecated: definition.deprecation(allowance)?,
             has_deprecated: false,
-            outline: Outline::default(),
+            outline: FastCheckPlan::default(),
         };
         schema.has_secrets = schema.holds_secrets();
         schema.has_deprecated = schema.holds_deprecated();
-        schema.outline = Outline::of(&schema, allowance)?;
+        schema.outline = FastCheckPlan::for_node(&schema, allowance)?;
         Ok(schema)
     }
 
@@ -257,19 +260,23 @@ impl Schema {
     }
 }
 
-/// A node below a keyword, if there is one.
+/// The node of a keyword, if present.
 fn boxed(
-    definition: Option<&Definition>,
+    definition: Option<&SchemaDefinition>,
     keyword: &str,
-    allowance: &mut Allowance,
-) -> Result<Option<Box<Schema>>, Unusable> {
+    allowance: &mut SchemaAllowance,
+) -> Result<Option<Box<Schema>>, SchemaError> {
     let Some(definition) = definition else { return Ok(None) };
     let below = Schema::compile_within(definition, allowance);
     below.map(|schema| Some(Box::new(schema))).map_err(|error| error.below(|| format!(".{keyword}")))
 }
 
-/// The nodes of a list below a keyword.
-fn each(definitions: &[Definition], keyword: &str, allowance: &mut Allowance) -> Result<Vec<Schema>, Unusable> {
+/// The nodes of a keyword that holds a list.
+fn each(
+    definitions: &[SchemaDefinition],
+    keyword: &str,
+    allowance: &mut SchemaAllowance,
+) -> Result<Vec<Schema>, SchemaError> {
     let compiled = definitions.iter().enumerate().map(|(i, definition)| {
         let below = Schema::compile_within(definition, allowance);
         below.map_err(|error| error.below(|| format!(".{keyword}[{i}]")))
@@ -277,15 +284,15 @@ fn each(definitions: &[Definition], keyword: &str, allowance: &mut Allowance) ->
     compiled.collect()
 }
 
-/// A literal; an explicit `null` is the same as none (VAR-S-010).
-fn literal(raw: Option<&golang::json::RawJson>, keyword: &'static str) -> Result<Option<Value>, Unusable> {
+/// A literal; an explicit `null` counts as absent (VAR-S-010).
+fn literal(raw: Option<&golang::json::RawJson>, keyword: &'static str) -> Result<Option<Value>, SchemaError> {
     let Some(raw) = raw else { return Ok(None) };
-    let value = golang::json::value(raw.get()).map_err(|_| Unusable::Literal(keyword))?;
+    let value = golang::json::value(raw.get()).map_err(|_| SchemaError::Literal(keyword))?;
     Ok(Some(value).filter(|value| !value.is_null()))
 }
 
-/// A literal that stays in memory.
-fn kept(literal: Option<Value>, allowance: &mut Allowance) -> Result<Option<Value>, Unusable> {
+/// A literal that is kept in memory.
+fn kept(literal: Option<Value>, allowance: &mut SchemaAllowance) -> Result<Option<Value>, SchemaError> {
     if let Some(value) = &literal {
         allowance.compile(in_memory(value))?;
     }
@@ -293,7 +300,7 @@ fn kept(literal: Option<Value>, allowance: &mut Allowance) -> Result<Option<Valu
 }
 
 /// The entries of `enum`, without `null` (VAR-S-010).
-fn literals(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<Value>, Unusable> {
+fn literals(definition: &SchemaDefinition, allowance: &mut SchemaAllowance) -> Result<Vec<Value>, SchemaError> {
     let mut values = Vec::new();
     for raw in &definition.r#enum {
         let entry = literal(Some(raw), "enum").and_then(|entry| kept(entry, allowance));
@@ -302,27 +309,27 @@ fn literals(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<Va
     Ok(values)
 }
 
-fn required(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<String>, Unusable> {
+fn required(definition: &SchemaDefinition, allowance: &mut SchemaAllowance) -> Result<Vec<String>, SchemaError> {
     for name in &definition.required {
         allowance.compile(size_of::<String>() + ALLOCATION + name.len())?;
     }
     Ok(definition.required.to_vec())
 }
 
-/// The entries of `enum`; texts are looked up, since there may be very many.
+/// The entries of `enum`; strings are looked up, since there may be very many.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct EnumValues {
     values: Vec<Value>,
-    /// The positions of texts, by text.
+    /// Positions of strings, sorted by string.
     texts: Box<[u32]>,
 }
 
-impl Entries {
-    fn of(values: Vec<Value>) -> Self {
+impl EnumValues {
+    fn new(values: Vec<Value>) -> Self {
         let text_at = |at: &u32| values.get(*at as usize).and_then(Value::as_str);
         let mut texts: Vec<u32> = (0..).zip(&values).filter(|(_, entry)| entry.is_string()).map(|(at, _)| at).collect();
         texts.sort_by(|a, b| text_at(a).cmp(&text_at(b)));
-        Entries { texts: texts.into(), values }
+        EnumValues { texts: texts.into(), values }
     }
 
     pub(super) fn is_empty(&self) -> bool {

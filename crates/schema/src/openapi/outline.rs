@@ -1,32 +1,32 @@
-//! What the fast check needs of a node, computed once per schema.
+//! The parts of a node that the fast check needs, computed once per schema.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::kind::Kind;
-use super::{Allowance, Schema, Unusable};
+use super::kind::ValueType;
+use super::{Schema, SchemaAllowance, SchemaError};
 use crate::budget::Exceeded;
 use golang::json::in_memory;
 
-/// What the fast check needs of a node, computed once per schema.
+/// The parts of a node that the fast check needs, computed once per schema.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outline {
-    /// Texts have a length, a pattern and a format at most.
+pub(super) struct FastCheckPlan {
+    /// Whether strings have at most a length, a pattern and a format.
     pub(super) texts: bool,
-    /// Arrays are good when their number of elements and each element is.
+    /// Whether arrays are valid if their length and each element is.
     pub(super) arrays: bool,
-    /// Objects are good when their number of members and each member is, and nothing is missing.
+    /// Whether objects are valid if their size and each member is, and nothing is missing.
     pub(super) objects: bool,
-    /// The properties that may not be missing, by position: required ones, and those with a default.
+    /// Bit mask, by position, of properties that may not be missing: required ones, and those with a default.
     pub(super) needed: u64,
-    /// Those of them that may be missing, since their default is good.
+    /// Bit mask of those that may be missing, since their default is valid.
     pub(super) filled: u64,
 }
 
-impl Outline {
-    pub(super) fn of(node: &Schema, allowance: &mut Allowance) -> Result<Outline, Unusable> {
-        // Every keyword is named: a new one has to be thought about here.
+impl FastCheckPlan {
+    pub(super) fn for_node(node: &Schema, allowance: &mut SchemaAllowance) -> Result<FastCheckPlan, SchemaError> {
+        // Every keyword is named here, so that a new one must be considered.
         let Schema {
             kind,
             int_or_string,
@@ -38,27 +38,27 @@ impl Outline {
             any_of,
             one_of,
             not,
-            // Members and elements are looked at by themselves, a null gets the full check.
+            // Members and elements are checked by themselves; a null gets the full check.
             additional_properties: _,
             preserve_unknown_fields: _,
             items: _,
             default: _,
-            // Counted by the fast check.
+            // Checked by the fast check.
             min_properties: _,
             max_properties: _,
             min_items: _,
             max_items: _,
-            // Judged by the functions that look closer.
+            // Checked by the functions of the full check.
             min_length: _,
             max_length: _,
             pattern: _,
             format: _,
             minimum: _,
             maximum: _,
-            // Run on the value itself, even if it was accepted.
+            // Evaluated on the value itself, even if the fast check accepted it.
             rules: _,
             has_rules: _,
-            // Says nothing about values.
+            // No effect on validity.
             has_secrets: _,
             deprecated: _,
             has_deprecated: _,
@@ -75,37 +75,37 @@ impl Outline {
             let is_good = node.has_good_default(allowance);
             filled |= u64::from(is_good.map_err(|error| error.below(|| format!(".properties[{name}]")))?) << i;
         }
-        Ok(Outline {
-            texts: may_be(Kind::String),
-            arrays: may_be(Kind::Array) && !unique_items,
-            objects: may_be(Kind::Object) && is_countable,
+        Ok(FastCheckPlan {
+            texts: may_be(ValueType::String),
+            arrays: may_be(ValueType::Array) && !unique_items,
+            objects: may_be(ValueType::Object) && is_countable,
             needed: mask(properties.iter().map(is_needed)),
             filled,
         })
     }
 }
 
-/// A bit for each of the first properties of which something holds.
+/// A bit mask of the first properties that satisfy a condition.
 fn mask(holds: impl Iterator<Item = bool>) -> u64 {
     holds.take(64).enumerate().filter(|(_, holds)| *holds).map(|(i, _)| 1 << i).sum()
 }
 
 impl Schema {
-    /// Whether the default of this node, as it is filled in, is a good value of it.
-    fn has_good_default(&self, allowance: &mut Allowance) -> Result<bool, Unusable> {
+    /// Whether the expanded default of this node is valid.
+    fn has_good_default(&self, allowance: &mut SchemaAllowance) -> Result<bool, SchemaError> {
         let Some(value) = self.expanded_default(allowance)? else { return Ok(false) };
         let violations = allowance.violations(self, &value);
-        let violations = violations.map_err(|exceeded| Unusable::from(exceeded).below(|| ".default".to_owned()))?;
+        let violations = violations.map_err(|exceeded| SchemaError::from(exceeded).below(|| ".default".to_owned()))?;
         Ok(violations.is_empty() && self.unknown_fields(&value).is_empty())
     }
 
-    /// The default of this node with the defaults below it filled in.
+    /// The default of this node with nested defaults filled in.
     ///
     /// # Errors
     /// When it is larger than the allowance permits (DEC-44).
-    pub fn expanded_default(&self, allowance: &mut Allowance) -> Result<Option<Value>, Unusable> {
+    pub fn expanded_default(&self, allowance: &mut SchemaAllowance) -> Result<Option<Value>, SchemaError> {
         let Some(default) = &self.default else { return Ok(None) };
-        let at_default = |exceeded: Exceeded| Unusable::from(exceeded).below(|| ".default".to_owned());
+        let at_default = |exceeded: Exceeded| SchemaError::from(exceeded).below(|| ".default".to_owned());
         allowance.growth().take(default).map_err(at_default)?;
         let mut value = default.clone();
         self.complete_within(&mut value, allowance.growth()).map_err(at_default)?;

@@ -4,38 +4,38 @@
 //! object ─► prune: unknown fields go ─► complete: defaults ─► nulls of typed fields go ─► violations
 //! ```
 //!
-//! Types, bounds, patterns, enums and CEL rules are judged as those of any value; here stands what a resource has besides: nulls
-//! that count as absent, objects within objects, lists that are sets or maps, and what an update may leave as wrong as
-//! it was. Reasons and places of errors are a server's; the text of a cause may differ from it.
+//! Types, bounds, patterns, enums and CEL rules are checked as for any value. Added here are the properties of
+//! resources: nulls that count as absent, embedded objects, lists that are sets or maps, and existing errors that an
+//! update may keep. Reasons and places of errors match a server; the text of a cause may differ.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Allowance, Definition, Effort, Growth, Schema, Unusable, Violation};
+use super::{DefaultsBudget, Schema, SchemaAllowance, SchemaDefinition, SchemaError, ValidationEffort, Violation};
 use crate::budget::{Exceeded, Stop};
-use crate::field::{ErrorKind, Shown};
+use crate::field::{ErrorKind, ErrorValue};
 
-/// The schema of a kind, as it is written and compiled.
+/// The schema of a kind, as written and compiled.
 #[derive(Debug)]
 pub struct ResourceSchema {
-    /// The `openAPIV3Schema` as it is in the definition.
+    /// The `openAPIV3Schema` of the definition.
     pub openapi: Arc<Value>,
     compiled: Schema,
 }
 
-/// One thing that is wrong with an object.
+/// One error of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct ObjectFault {
     pub kind: ErrorKind,
-    /// Such as `spec.list[0].name`.
+    /// Path such as `spec.list[0].name`.
     pub field: String,
-    pub value: Shown,
+    pub value: ErrorValue,
     pub detail: String,
 }
 
-impl Fault {
+impl ObjectFault {
     fn keeps_rules_from_running(&self) -> bool {
         let kinds = [
             ErrorKind::NotSupported,
@@ -49,27 +49,28 @@ impl Fault {
 }
 
 impl ResourceSchema {
-    /// Compiles a schema that is trusted.
+    /// Compiles a trusted schema.
     ///
     /// # Errors
-    /// When it has not the shape of a schema, or a pattern cannot be used.
+    /// When it is not a schema, or a pattern is invalid.
     pub fn compile(openapi: Arc<Value>) -> Result<Self, String> {
-        ResourceSchema::compile_within(openapi, &mut Allowance::unlimited())
+        ResourceSchema::compile_within(openapi, &mut SchemaAllowance::unlimited())
     }
 
-    /// Compiles a schema as far as the allowance goes (DEC-44).
+    /// Compiles a schema within an allowance (DEC-44).
     ///
     /// # Errors
-    /// When it has not the shape of a schema, a pattern cannot be used, or the allowance does not suffice.
-    pub fn compile_within(openapi: Arc<Value>, allowance: &mut Allowance) -> Result<Self, String> {
+    /// When it is not a schema, a pattern is invalid, or the allowance does not suffice.
+    pub fn compile_within(openapi: Arc<Value>, allowance: &mut SchemaAllowance) -> Result<Self, String> {
         let mut checked = Value::clone(&openapi);
         prepare(&mut checked, true);
-        let definition: Definition = serde_json::from_value(checked).map_err(|error| error.to_string())?;
-        let compiled = Schema::compile_within(&definition, allowance).map_err(|error: Unusable| error.to_string())?;
+        let definition: SchemaDefinition = serde_json::from_value(checked).map_err(|error| error.to_string())?;
+        let compiled =
+            Schema::compile_within(&definition, allowance).map_err(|error: SchemaError| error.to_string())?;
         Ok(ResourceSchema { openapi, compiled })
     }
 
-    /// Drops fields that the schema does not know; returns where they were, as `spec.list[0].name`.
+    /// Drops unknown fields; returns their paths, as `spec.list[0].name`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut dropped = Vec::new();
         prune(object, &self.openapi, true, false, &mut String::new(), &mut dropped);
@@ -79,15 +80,15 @@ impl ResourceSchema {
 
     /// Fills in defaults, and drops nulls of fields that may not be null.
     pub fn complete(&self, object: &mut Value) {
-        // Without a bound nothing is exceeded.
-        let _ = self.complete_within(object, &mut Growth::unlimited());
+        // An unlimited budget is never exceeded.
+        let _ = self.complete_within(object, &mut DefaultsBudget::unlimited());
     }
 
-    /// The same, as far as the defaults fit into `growth` (DEC-44).
+    /// Fills in defaults and drops nulls, within a budget (DEC-44).
     ///
     /// # Errors
-    /// When defaults would add more than that; the object is then incomplete.
-    pub fn complete_within(&self, object: &mut Value, growth: &mut Growth) -> Result<(), Exceeded> {
+    /// When defaults exceed the budget; the object is then incomplete.
+    pub fn complete_within(&self, object: &mut Value, growth: &mut DefaultsBudget) -> Result<(), Exceeded> {
         let mut nulls = Vec::new();
         nullable_nulls(object, &self.openapi, &mut String::new(), &mut nulls);
         let completed = self.compiled.complete_within(object, growth);
@@ -100,14 +101,14 @@ impl ResourceSchema {
         completed.map(drop)
     }
 
-    /// What is wrong with an object. Of an existing object that is changed, only what has changed can be wrong.
-    pub fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
-        let violations = self.violations_within(object, old, &Effort::unlimited(&Stop::never()));
+    /// Errors of an object. In an update, only changed parts are checked.
+    pub fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<ObjectFault> {
+        let violations = self.violations_within(object, old, &ValidationEffort::unlimited(&Stop::never()));
         violations.into_iter().map(|violation| fault(object, violation)).collect()
     }
 
-    /// What is wrong with an object, as far as the effort goes (DEC-44): the places, and no values.
-    pub fn violations_within(&self, object: &Value, old: Option<&Value>, effort: &Effort) -> Vec<Violation> {
+    /// Errors of an object within an effort (DEC-44): places without values.
+    pub fn violations_within(&self, object: &Value, old: Option<&Value>, effort: &ValidationEffort) -> Vec<Violation> {
         let mut nulls = Vec::new();
         nullable_nulls(object, &self.openapi, &mut String::new(), &mut nulls);
         let mut violations = self.compiled.violations_within(object, effort);
@@ -117,7 +118,7 @@ impl ResourceSchema {
         violations
     }
 
-    /// Which rules an object breaks that is valid otherwise.
+    /// Rules that an otherwise valid object violates.
     pub fn rule_violations(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
         let mut violations = match self.compiled.has_rules() {
             true => self.compiled.rule_violations(object, old),
@@ -127,23 +128,23 @@ impl ResourceSchema {
         violations
     }
 
-    /// The known field that was most likely meant by an unknown one, by its place.
+    /// The known field that an unknown one most likely misspells.
     pub fn meant_by(&self, object: &Value, unknown: &str) -> Option<String> {
         self.compiled.meant_by(object, &[unknown.to_owned()]).into_iter().next()
     }
 
-    /// Which rules an object breaks, unless something else is wrong with it that keeps them from being looked at.
-    pub fn broken_rules(&self, object: &Value, old: Option<&Value>, faults: &[Fault]) -> Vec<Fault> {
+    /// Rules that an object violates, unless another error prevents their evaluation.
+    pub fn broken_rules(&self, object: &Value, old: Option<&Value>, faults: &[ObjectFault]) -> Vec<ObjectFault> {
         if !self.compiled.has_rules() {
             return Vec::new();
         }
-        if faults.iter().any(Fault::keeps_rules_from_running) {
+        if faults.iter().any(ObjectFault::keeps_rules_from_running) {
             let detail = "some validation rules were not checked because the object was invalid; correct the existing \
                           errors to complete validation";
-            return vec![Fault {
+            return vec![ObjectFault {
                 kind: ErrorKind::Invalid,
                 field: String::new(),
-                value: Shown::NOTHING,
+                value: ErrorValue::NOTHING,
                 detail: detail.to_owned(),
             }];
         }
@@ -151,28 +152,28 @@ impl ResourceSchema {
     }
 }
 
-/// Whether a violation is of something that an update has changed.
+/// Whether a violation concerns a part that an update has changed.
 fn changed(old: &Value, new: &Value, violation: &Violation) -> bool {
-    // What is missing is a matter of the object that lacks it.
+    // A missing field concerns the object that lacks it.
     let pointer = match violation.kind {
         ErrorKind::Required => violation.pointer.rsplit_once('/').map_or("", |(parent, _)| parent),
         _ => &violation.pointer,
     };
-    // Entries of lists have no identity, so that only equal positions are compared.
+    // List entries have no identity, so equal positions are compared.
     pointer.is_empty() || old.pointer(pointer) != new.pointer(pointer)
 }
 
-fn fault(object: &Value, violation: Violation) -> Fault {
+fn fault(object: &Value, violation: Violation) -> ObjectFault {
     let value = match violation.kind {
-        ErrorKind::Required => Shown::NOTHING,
-        _ => object.pointer(&violation.pointer).map_or(Shown::NOTHING, Shown::bounded),
+        ErrorKind::Required => ErrorValue::NOTHING,
+        _ => object.pointer(&violation.pointer).map_or(ErrorValue::NOTHING, ErrorValue::bounded),
     };
     let field = violation.place.trim_start_matches('.').to_owned();
-    Fault { kind: violation.kind, field, value, detail: violation.detail }
+    ObjectFault { kind: violation.kind, field, value, detail: violation.detail }
 }
 
-/// Says with keywords whose errors stand at the field what is said with a format or a junctor, whose errors stand at the
-/// whole value; and declares what every object has, so that rules may speak of it.
+/// Rewrites formats and junctors, whose errors are reported at the whole value, as keywords whose errors are reported
+/// at the field; and declares the fields of every object, so that rules can refer to them.
 fn prepare(schema: &mut Value, is_resource: bool) {
     if schema.get("format").is_some_and(|format| format == "int32") {
         schema["minimum"] = schema.get("minimum").cloned().unwrap_or_else(|| i32::MIN.into());
@@ -218,7 +219,7 @@ fn prepare(schema: &mut Value, is_resource: bool) {
     }
 }
 
-/// The same schema without what only people read.
+/// The schema without documentation.
 pub fn without_descriptions(schema: &Value) -> Value {
     let Value::Object(keywords) = schema else { return schema.clone() };
     let said = ["description", "title", "example", "externalDocs"];
@@ -247,7 +248,7 @@ fn node_of<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     named.or_else(|| schema.get("additionalProperties").filter(|node| node.is_object()))
 }
 
-/// Appends a step to a place.
+/// Appends a step to a path.
 fn step(place: &mut String, name: &str) {
     if !place.is_empty() {
         place.push('.');
@@ -264,7 +265,7 @@ fn point(pointer: &mut String, name: &str) {
     }
 }
 
-/// `keeps` says that an array above keeps unknown fields.
+/// `keeps` tells whether an array above preserves unknown fields.
 fn prune(value: &mut Value, schema: &Value, is_root: bool, keeps: bool, place: &mut String, dropped: &mut Vec<String>) {
     let keeps = keeps || is(schema, "x-kubernetes-preserve-unknown-fields");
     let is_resource = is_root || is(schema, "x-kubernetes-embedded-resource");
@@ -302,7 +303,7 @@ fn prune(value: &mut Value, schema: &Value, is_root: bool, keeps: bool, place: &
     }
 }
 
-/// Where the value is null and may be.
+/// Pointers to nulls that are allowed.
 fn nullable_nulls(value: &Value, schema: &Value, pointer: &mut String, found: &mut Vec<String>) {
     let length = pointer.len();
     match value {
@@ -327,7 +328,7 @@ fn nullable_nulls(value: &Value, schema: &Value, pointer: &mut String, found: &m
     }
 }
 
-/// A null in the place of a field that may not be null counts as absent.
+/// A null in a field that is not nullable counts as absent.
 fn drop_nulls(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(members) => {
@@ -349,7 +350,7 @@ fn drop_nulls(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Entries of a list that is a set differ, and those of one that is a map differ in their keys.
+/// Checks that entries of a set are distinct, and entries of a map distinct by key.
 fn lists(value: &Value, schema: &Value, place: &mut String, pointer: &mut String, found: &mut Vec<Violation>) {
     let (length, pointer_length) = (place.len(), pointer.len());
     match value {
@@ -393,7 +394,7 @@ fn lists(value: &Value, schema: &Value, place: &mut String, pointer: &mut String
     }
 }
 
-/// In what an entry differs from all others of its list; none when it need not.
+/// The identity of an entry within its list; `None` if entries may repeat.
 fn identity(element: &Value, schema: &Value) -> Option<String> {
     match schema.get("x-kubernetes-list-type")?.as_str()? {
         "set" => Some(element.to_string()),

@@ -1,46 +1,47 @@
-//! CEL rules of a definition (CEL-001 to CEL-013), together with the keywords that are checked in the same stage.
+//! CEL rules of a definition (CEL-001 to CEL-013), and the keywords checked in the same stage.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::keywords::{example_of, keywords, report_at_place};
-use super::validations::Rules;
-use super::{Allowance, Definition, Schema, Step, ValidationRule, field_path};
+use super::validations::CompiledRules;
+use super::{ChildStep, Schema, SchemaAllowance, SchemaDefinition, ValidationRule, field_path};
 use crate::cel::{Decl, MAX_REQUEST, PER_RULE, PER_VARIABLE};
-use crate::field::{ErrorKind, Findings, Path, Shown};
+use crate::field::{ErrorKind, ErrorValue, Findings, Path};
 
-/// The longest message, in bytes.
+/// Maximum length of a message, in bytes.
 const MAX_MESSAGE: usize = 2048;
 
-/// Contributions to a sum that is too large are named from this size on, and at most so many.
+/// Minimum size of a contribution that is named when a total is too large, and their maximum number.
 const LARGE: u64 = 1_000_000;
 const NAMED: usize = 4;
 
-/// Why a rule fails.
+/// Reasons of a failed rule.
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// The last stage of the check of a definition; `root` are the rules of its root (VAR-S-040 to VAR-S-047, CEL-001 to CEL-013).
+/// The last stage of the check of a definition; `root` are the rules of its root (VAR-S-040 to VAR-S-047, CEL-001 to
+/// CEL-013).
 pub(super) fn rules_and_everything_else(
-    definition: &Definition,
+    definition: &SchemaDefinition,
     schema: &Schema,
-    root: Option<&Arc<Rules>>,
+    root: Option<&Arc<CompiledRules>>,
     path: &Path,
-    allowance: &mut Allowance,
+    allowance: &mut SchemaAllowance,
     found: &mut Findings,
 ) {
-    let mut walk = Walk { contributions: Vec::new(), total: 0, allowance };
+    let mut walk = RuleChecker { contributions: Vec::new(), total: 0, allowance };
     let place = NodeBounds { cardinality: Some(1), items: None };
     walk.node(definition, schema, root, path, &place, found);
     found.run("CEL-012", |found| walk.total_is_bounded(path, found));
 }
 
-/// Where a node stands.
+/// Position of a node.
 #[derive(Clone)]
 struct NodeBounds {
-    /// How many values there can be at most; none without a bound.
+    /// Maximum number of values; `None` if unbounded.
     cardinality: Option<u64>,
-    /// The path of the outermost `items` that is the node or is above it.
+    /// Path of the outermost `items` at or above the node.
     items: Option<Path>,
 }
 
@@ -51,26 +52,26 @@ impl NodeBounds {
         NodeBounds { cardinality, items: self.items.clone() }
     }
 
-    /// How often rules of a node are run at most (CEL-011).
-    fn times(&self, rules: &Rules) -> u64 {
+    /// Maximum number of evaluations of the rules of a node (CEL-011).
+    fn times(&self, rules: &CompiledRules) -> u64 {
         self.cardinality.unwrap_or(MAX_REQUEST / (rules.min_size() + 1))
     }
 }
 
-struct Walk<'a> {
-    /// The largest ones, the largest first.
+struct RuleChecker<'a> {
+    /// The largest contributions, largest first.
     contributions: Vec<(u64, Path)>,
     total: u64,
-    allowance: &'a mut Allowance,
+    allowance: &'a mut SchemaAllowance,
 }
 
-impl Walk<'_> {
-    /// Checks a node and everything below it. Says whether rules of the nodes above can be compiled (CEL-005).
+impl RuleChecker<'_> {
+    /// Checks a node and its descendants. Returns whether rules of the nodes above can be compiled (CEL-005).
     fn node(
         &mut self,
-        node: &Definition,
+        node: &SchemaDefinition,
         schema: &Schema,
-        rules: Option<&Arc<Rules>>,
+        rules: Option<&Arc<CompiledRules>>,
         path: &Path,
         place: &NodeBounds,
         found: &mut Findings,
@@ -83,11 +84,11 @@ impl Walk<'_> {
         for ((step, child), schema) in node.children().zip(schema.children()) {
             let child_path = step.below(path);
             let place = match step {
-                Step::Items => {
+                ChildStep::Items => {
                     let below = place.below(node.max_items);
                     NodeBounds { items: below.items.or_else(|| Some(child_path.clone())), ..below }
                 }
-                Step::AdditionalProperties => place.below(node.max_properties),
+                ChildStep::AdditionalProperties => place.below(node.max_properties),
                 _ => place.clone(),
             };
             is_sound &= self.node(child, schema, schema.rules.as_ref(), &child_path, &place, found);
@@ -107,8 +108,15 @@ impl Walk<'_> {
         is_sound
     }
 
-    /// Rules that can be read (CEL-005, CEL-009 to CEL-011).
-    fn compiled(&mut self, node: &Definition, rules: &Arc<Rules>, at: &Path, place: &NodeBounds, found: &mut Findings) {
+    /// Compile errors and costs of rules (CEL-005, CEL-009 to CEL-011).
+    fn compiled(
+        &mut self,
+        node: &SchemaDefinition,
+        rules: &Arc<CompiledRules>,
+        at: &Path,
+        place: &NodeBounds,
+        found: &mut Findings,
+    ) {
         if !rules.has_type() {
             found.run("CEL-005", |found| {
                 found
@@ -164,7 +172,7 @@ impl Walk<'_> {
         }
     }
 
-    /// All rules of a variable together are not too dear (CEL-012).
+    /// The total cost of the rules of a variable is bounded (CEL-012).
     fn total_is_bounded(&mut self, path: &Path, found: &mut Findings) {
         if self.total <= PER_VARIABLE {
             return;
@@ -182,17 +190,18 @@ impl Walk<'_> {
     }
 }
 
-/// Whether the rules of a node and of everything below it can be evaluated as far as CEL-001 to CEL-005 go (VAR-S-032).
-pub(super) fn are_written_well(node: &Definition) -> bool {
+/// Whether the rules of a node and its descendants satisfy CEL-001 to CEL-005, so that they can be evaluated
+/// (VAR-S-032).
+pub(super) fn are_written_well(node: &SchemaDefinition) -> bool {
     let mut found = Findings::default();
     node.validations.iter().for_each(|rule| text_is_good(rule, node, &Path::ROOT, &mut found));
     found.error_count() == 0
-        && (node.validations.is_empty() || Decl::is_of(node))
+        && (node.validations.is_empty() || Decl::has_declaration(node))
         && node.children().all(|(_, child)| are_written_well(child))
 }
 
-/// Text of rule and message, reason and field path (CEL-001 to CEL-004).
-fn text_is_good(rule: &ValidationRule, node: &Definition, at: &Path, found: &mut Findings) {
+/// Checks text of rule and message, reason and field path (CEL-001 to CEL-004).
+fn text_is_good(rule: &ValidationRule, node: &SchemaDefinition, at: &Path, found: &mut Findings) {
     found.run("CEL-001", |found| rule_and_message_are_lines(rule, at, found));
     found.run("CEL-002", |found| {
         if !rule.message_expression.is_empty() && rule.message_expression.trim().is_empty() {
@@ -229,7 +238,7 @@ fn rule_and_message_are_lines(rule: &ValidationRule, at: &Path, found: &mut Find
 }
 
 /// CEL-004
-fn field_path_is_good(rule: &ValidationRule, node: &Definition, at: &Path, found: &mut Findings) {
+fn field_path_is_good(rule: &ValidationRule, node: &SchemaDefinition, at: &Path, found: &mut Findings) {
     let text = &*rule.field_path;
     if text.is_empty() {
         return;
@@ -245,12 +254,12 @@ fn field_path_is_good(rule: &ValidationRule, node: &Definition, at: &Path, found
     }
 }
 
-/// Examples and enum entries keep the rules, as new values (CEL-013).
+/// Examples and enum entries satisfy the rules, as new values (CEL-013).
 fn literals_keep_the_rules(
-    node: &Definition,
+    node: &SchemaDefinition,
     schema: &Schema,
     path: &Path,
-    allowance: &mut Allowance,
+    allowance: &mut SchemaAllowance,
     found: &mut Findings,
 ) {
     let example = example_of(node);
@@ -266,7 +275,7 @@ fn literals_keep_the_rules(
 }
 
 /// The rule as an object.
-fn shown(rule: &ValidationRule) -> Shown {
+fn shown(rule: &ValidationRule) -> ErrorValue {
     let mut object = json!({"rule": &*rule.rule});
     for (key, text) in [
         ("message", &*rule.message),
@@ -278,10 +287,10 @@ fn shown(rule: &ValidationRule) -> Shown {
             object[key] = text.into();
         }
     }
-    Shown::bounded(&object)
+    ErrorValue::bounded(&object)
 }
 
-/// By how much a cost is too high, in words.
+/// The factor by which a cost is too high, in words.
 fn excess(cost: u64, limit: u64) -> String {
     match cost / limit {
         times if times >= 100 => "a factor of more than 100".to_owned(),

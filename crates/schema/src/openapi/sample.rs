@@ -1,4 +1,4 @@
-//! The smallest value that a schema accepts.
+//! Generator of the smallest value that a schema accepts.
 //!
 //! ```text
 //! Definition, Schema ─► literals (default, example, enum) ─┐
@@ -6,8 +6,8 @@
 //!             scalars.rs (with hints.rs), lists, maps ─────┘
 //! ```
 //!
-//! A node is looked at together with the nodes below `allOf` and one of each `anyOf` and `oneOf`. CEL rules are not solved: values
-//! are tried, those that rules name among them, and the validator decides.
+//! A node is merged with the nodes below `allOf` and with one of each `anyOf` and `oneOf`. CEL rules are not solved:
+//! candidates are tried, including values named in rules, and the validator decides.
 
 mod hints;
 mod scalars;
@@ -17,44 +17,44 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::kind::Kind;
-use super::{Definition, Schema};
+use super::kind::ValueType;
+use super::{Schema, SchemaDefinition};
 use hints::Hints;
 
-/// How many nodes and candidates are looked at for one value.
+/// Maximum number of nodes and candidates for one value.
 const EFFORT: usize = 20_000;
-/// How many combinations of the branches of junctors are tried at a node.
+/// Maximum number of combinations of junctor branches per node.
 const COMBINATIONS: usize = 32;
-/// The longest lists, and the most members of maps, that are made.
+/// Maximum length of generated lists, and size of generated maps.
 const MOST_ELEMENTS: usize = 1_000;
-/// How many optional properties are tried one by one.
+/// Maximum number of optional properties that are tried one by one.
 const SINGLES: usize = 16;
 
-/// How much a value holds.
+/// Amount of content of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breadth {
-    /// No more than is asked for.
+    /// Required content only.
     Least,
-    /// Every property of every object that is made, as far as that is valid.
+    /// Every property of every generated object, as far as that is valid.
     Whole,
 }
 
-/// Why no value was found.
+/// Reason why no value was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSample {
-    /// Where inside the value: empty for the value itself, else `.key` or `.key[0]`.
+    /// Path inside the value: empty for the value itself, else `.key` or `.key[0]`.
     pub place: String,
     pub reason: String,
 }
 
 impl Schema {
-    /// A small value that is valid, CEL rules included; `definition` is what the schema was compiled of.
+    /// A small valid value, including CEL rules; `definition` is the source of the schema.
     ///
     /// # Errors
-    /// When none was found, which does not mean that there is none.
-    pub fn sample(&self, definition: &Definition, breadth: Breadth) -> Result<Value, NoSample> {
-        let maker = Maker { breadth, left: Cell::new(EFFORT), failure: RefCell::default() };
-        let node = Node { written: definition, schema: self };
+    /// When none was found; one may still exist.
+    pub fn sample(&self, definition: &SchemaDefinition, breadth: Breadth) -> Result<Value, NoSample> {
+        let maker = SampleBuilder { breadth, left: Cell::new(EFFORT), failure: RefCell::default() };
+        let node = SampleNode { written: definition, schema: self };
         match maker.values(&[node], 1, "").into_iter().next() {
             Some(value) => Ok(value),
             None => Err(maker.failure.into_inner().unwrap_or_else(|| NoSample {
@@ -65,23 +65,23 @@ impl Schema {
     }
 }
 
-/// A node as it is written and compiled.
+/// A node as written and compiled.
 #[derive(Clone, Copy)]
-struct Node<'a> {
-    written: &'a Definition,
+struct SampleNode<'a> {
+    written: &'a SchemaDefinition,
     schema: &'a Schema,
 }
 
-impl<'a> Node<'a> {
-    fn of(written: Option<&'a Definition>, schema: Option<&'a Schema>) -> Option<Self> {
-        Some(Node { written: written?, schema: schema? })
+impl<'a> SampleNode<'a> {
+    fn new(written: Option<&'a SchemaDefinition>, schema: Option<&'a Schema>) -> Option<Self> {
+        Some(SampleNode { written: written?, schema: schema? })
     }
 
     /// The node of a member of objects.
     fn member(self, name: &str) -> Option<Self> {
         let written = self.written.each_property().find(|(known, _)| *known == name).map(|(_, node)| node);
-        let more = || Node::of(self.written.additional_properties.as_deref(), self.more());
-        Node::of(written, self.schema.properties.get(name)).or_else(more)
+        let more = || SampleNode::new(self.written.additional_properties.as_deref(), self.more());
+        SampleNode::new(written, self.schema.properties.get(name)).or_else(more)
     }
 
     fn more(self) -> Option<&'a Schema> {
@@ -89,31 +89,31 @@ impl<'a> Node<'a> {
     }
 
     fn element(self) -> Option<Self> {
-        Node::of(self.written.items.as_deref(), self.schema.items.as_deref())
+        SampleNode::new(self.written.items.as_deref(), self.schema.items.as_deref())
     }
 
-    fn each(written: &'a [Definition], schemas: &'a [Schema]) -> Vec<Self> {
-        written.iter().zip(schemas).map(|(written, schema)| Node { written, schema }).collect()
+    fn each(written: &'a [SchemaDefinition], schemas: &'a [Schema]) -> Vec<Self> {
+        written.iter().zip(schemas).map(|(written, schema)| SampleNode { written, schema }).collect()
     }
 }
 
-/// Makes values within an effort, and remembers what went wrong first.
-struct Maker {
+/// Builds values within an effort, and keeps the first error.
+struct SampleBuilder {
     breadth: Breadth,
     left: Cell<usize>,
     failure: RefCell<Option<NoSample>>,
 }
 
-impl Maker {
-    /// Values that all nodes accept, of which the first is a core node: as many as are `wanted`, if there are so many.
-    fn values(&self, all: &[Node<'_>], wanted: usize, place: &str) -> Vec<Value> {
+impl SampleBuilder {
+    /// Values accepted by all nodes, of which the first is a core node: up to `wanted`.
+    fn values(&self, all: &[SampleNode<'_>], wanted: usize, place: &str) -> Vec<Value> {
         let mut found = Accepted { maker: self, all, wanted, values: Vec::new(), rejected: None };
         literals(all).into_iter().for_each(|value| found.offer(value));
         let mut combinations = Vec::new();
         expand(all.to_vec(), 0, &mut combinations);
-        let hints = Hints::of(all);
+        let hints = Hints::collect(all);
         for nodes in &combinations {
-            let parts = Parts { maker: self, nodes, hints: &hints, wanted, place };
+            let parts = CandidateSource { maker: self, nodes, hints: &hints, wanted, place };
             for kind in kinds(nodes) {
                 if found.is_done() {
                     break;
@@ -131,7 +131,7 @@ impl Maker {
         found.values
     }
 
-    /// Takes so much of the effort; says whether there was any left.
+    /// Charges the effort; returns whether any was left.
     fn take(&self, effort: usize) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(effort));
@@ -141,11 +141,11 @@ impl Maker {
 
 /// The candidates that the validator accepts.
 struct Accepted<'a, 'b> {
-    maker: &'a Maker,
-    all: &'a [Node<'b>],
+    maker: &'a SampleBuilder,
+    all: &'a [SampleNode<'b>],
     wanted: usize,
     values: Vec<Value>,
-    /// What is wrong with the first one that it does not accept.
+    /// The errors of the first rejected candidate.
     rejected: Option<String>,
 }
 
@@ -164,7 +164,7 @@ impl Accepted<'_, '_> {
         }
     }
 
-    /// What is wrong with a value once it has its defaults.
+    /// The errors of a value with its defaults.
     fn fault(&self, value: &Value) -> Option<String> {
         let core = self.all.first()?.schema;
         let mut value = value.clone();
@@ -178,7 +178,7 @@ impl Accepted<'_, '_> {
     }
 }
 
-/// A violation in words; what is said of a password may hold it.
+/// The message of a violation, without values of passwords.
 fn describe(schema: &Schema, violation: &super::Violation) -> String {
     match (schema.has_secrets(), &*violation.place) {
         (true, _) => format!("rule {} does not hold", violation.rule),
@@ -187,19 +187,19 @@ fn describe(schema: &Schema, violation: &super::Violation) -> String {
     }
 }
 
-/// Defaults, examples and the entries of `enum`, as they are written.
-fn literals(all: &[Node<'_>]) -> Vec<Value> {
-    let example = |node: &Node<'_>| golang::json::value(node.written.example.as_ref()?.get()).ok();
+/// Defaults, examples and entries of `enum`, as written.
+fn literals(all: &[SampleNode<'_>]) -> Vec<Value> {
+    let example = |node: &SampleNode<'_>| golang::json::value(node.written.example.as_ref()?.get()).ok();
     let defaults = all.iter().filter_map(|node| node.schema.default.clone());
     let examples = all.iter().filter_map(example).filter(|value| !value.is_null());
     let entries = all.iter().flat_map(|node| node.schema.values.iter().cloned());
     defaults.chain(examples).chain(entries).collect()
 }
 
-/// The nodes together with those below `allOf`, and one of each `anyOf` and `oneOf`, in every combination.
-fn expand<'a>(nodes: Vec<Node<'a>>, at: usize, combinations: &mut Vec<Vec<Node<'a>>>) {
-    let Some(Node { written, schema }) = nodes.get(at).copied() else { return combinations.push(nodes) };
-    let branches = |written, schemas| match Node::each(written, schemas) {
+/// The nodes with those below `allOf` and one of each `anyOf` and `oneOf`, in every combination.
+fn expand<'a>(nodes: Vec<SampleNode<'a>>, at: usize, combinations: &mut Vec<Vec<SampleNode<'a>>>) {
+    let Some(SampleNode { written, schema }) = nodes.get(at).copied() else { return combinations.push(nodes) };
+    let branches = |written, schemas| match SampleNode::each(written, schemas) {
         none if none.is_empty() => vec![None],
         some => some.into_iter().map(Some).collect(),
     };
@@ -209,88 +209,90 @@ fn expand<'a>(nodes: Vec<Node<'a>>, at: usize, combinations: &mut Vec<Vec<Node<'
                 return;
             }
             let mut nodes = nodes.clone();
-            nodes.extend(Node::each(&written.all_of, &schema.all_of));
+            nodes.extend(SampleNode::each(&written.all_of, &schema.all_of));
             nodes.extend(any.into_iter().chain(one));
             expand(nodes, at + 1, combinations);
         }
     }
 }
 
-/// The types that a value may have; where nothing says so, those that keywords are about come first.
-fn kinds(nodes: &[Node<'_>]) -> Vec<Kind> {
-    let mut written: Vec<Kind> = nodes.iter().filter_map(|node| node.schema.kind).collect();
-    if written.contains(&Kind::Integer) {
-        written.retain(|kind| *kind != Kind::Number);
+/// The possible types of a value; without a `type`, types with keywords come first.
+fn kinds(nodes: &[SampleNode<'_>]) -> Vec<ValueType> {
+    let mut written: Vec<ValueType> = nodes.iter().filter_map(|node| node.schema.kind).collect();
+    if written.contains(&ValueType::Integer) {
+        written.retain(|kind| *kind != ValueType::Number);
     }
     if let Some(first) = written.first() {
         return if written.iter().all(|kind| kind == first) { vec![*first] } else { Vec::new() };
     }
     if nodes.iter().any(|node| node.schema.int_or_string) {
-        return vec![Kind::Integer, Kind::String];
+        return vec![ValueType::Integer, ValueType::String];
     }
-    let is_about = |kind: &Kind| nodes.iter().any(|node| speaks_of(node.schema, *kind));
-    let all = [Kind::Object, Kind::Array, Kind::String, Kind::Number, Kind::Boolean];
+    let is_about = |kind: &ValueType| nodes.iter().any(|node| speaks_of(node.schema, *kind));
+    let all = [ValueType::Object, ValueType::Array, ValueType::String, ValueType::Number, ValueType::Boolean];
     let (mut first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_about);
     first.extend(rest);
     first
 }
 
 /// Whether a node has a keyword for values of a type.
-fn speaks_of(schema: &Schema, kind: Kind) -> bool {
+fn speaks_of(schema: &Schema, kind: ValueType) -> bool {
     match kind {
-        Kind::Object => {
+        ValueType::Object => {
             schema.properties.len() > 0
                 || schema.additional_properties.is_some()
                 || !schema.required.is_empty()
                 || schema.min_properties.or(schema.max_properties).is_some()
         }
-        Kind::Array => schema.items.is_some() || schema.min_items.or(schema.max_items).is_some() || schema.unique_items,
-        Kind::String => {
+        ValueType::Array => {
+            schema.items.is_some() || schema.min_items.or(schema.max_items).is_some() || schema.unique_items
+        }
+        ValueType::String => {
             schema.pattern.is_some() || schema.format.is_some() || schema.min_length.or(schema.max_length).is_some()
         }
-        Kind::Number | Kind::Integer => schema.minimum.or(schema.maximum).is_some(),
-        Kind::Boolean | Kind::Unknown => false,
+        ValueType::Number | ValueType::Integer => schema.minimum.or(schema.maximum).is_some(),
+        ValueType::Boolean | ValueType::Unknown => false,
     }
 }
 
-/// What values are made of.
-struct Parts<'a, 'b> {
-    maker: &'a Maker,
-    nodes: &'a [Node<'b>],
+/// Generates candidates of a type.
+struct CandidateSource<'a, 'b> {
+    maker: &'a SampleBuilder,
+    nodes: &'a [SampleNode<'b>],
     hints: &'a Hints,
     wanted: usize,
     place: &'a str,
 }
 
-/// Takes a candidate; says whether more are wanted.
+/// Accepts a candidate; returns whether more are wanted.
 type Offer<'a> = dyn FnMut(Value) -> bool + 'a;
 
-impl<'b> Parts<'_, 'b> {
-    fn of_kind(&self, kind: Kind, offer: &mut Offer<'_>) {
+impl<'b> CandidateSource<'_, 'b> {
+    fn of_kind(&self, kind: ValueType, offer: &mut Offer<'_>) {
         match kind {
-            Kind::Object => self.objects(offer),
-            Kind::Array => self.arrays(offer),
-            Kind::String => self.texts(offer),
-            Kind::Integer => self.numbers(false, offer),
-            Kind::Number => self.numbers(true, offer),
-            Kind::Boolean => drop(offer(false.into()) && offer(true.into())),
-            Kind::Unknown => {}
+            ValueType::Object => self.objects(offer),
+            ValueType::Array => self.arrays(offer),
+            ValueType::String => self.texts(offer),
+            ValueType::Integer => self.numbers(false, offer),
+            ValueType::Number => self.numbers(true, offer),
+            ValueType::Boolean => drop(offer(false.into()) && offer(true.into())),
+            ValueType::Unknown => {}
         }
     }
 
-    /// The largest of a bound from below.
+    /// The maximum of a lower bound over all nodes.
     fn least(&self, bound: fn(&Schema) -> Option<i64>) -> usize {
         let bounds = self.nodes.iter().filter_map(|node| bound(node.schema));
         bounds.filter_map(|bound| usize::try_from(bound).ok()).max().unwrap_or_default()
     }
 
-    /// The smallest of a bound from above.
+    /// The minimum of an upper bound over all nodes.
     fn most(&self, bound: fn(&Schema) -> Option<i64>) -> usize {
         let bounds = self.nodes.iter().filter_map(|node| bound(node.schema));
         bounds.map(|bound| usize::try_from(bound).unwrap_or_default()).min().unwrap_or(usize::MAX)
     }
 
-    /// The number of elements, members or characters to try: the least, then those that bounds anywhere speak of.
+    /// Numbers of elements, members or characters to try: the minimum, then those of bounds anywhere.
     fn counts(&self, least: usize, most: usize, largest: usize) -> Vec<usize> {
         let mut counts = vec![least];
         counts.extend(self.hints.counts().filter(|count| *count > least));
@@ -300,7 +302,7 @@ impl<'b> Parts<'_, 'b> {
 
     fn arrays(&self, offer: &mut Offer<'_>) {
         let (least, most) = (self.least(|schema| schema.min_items), self.most(|schema| schema.max_items));
-        let elements: Vec<Node<'b>> = self.nodes.iter().filter_map(|node| node.element()).collect();
+        let elements: Vec<SampleNode<'b>> = self.nodes.iter().filter_map(|node| node.element()).collect();
         let place = format!("{}[0]", self.place);
         for count in self.counts(least, most, MOST_ELEMENTS) {
             let wanted = count.max(self.wanted).max(1);
@@ -335,7 +337,7 @@ impl<'b> Parts<'_, 'b> {
         }
     }
 
-    /// An object with all that is required, one property more if so wished, and others until it has so many members.
+    /// An object with all required properties, optionally one more, and others up to `count` members.
     fn object(&self, count: usize, turn: usize, single: Option<&str>) -> Option<Map<String, Value>> {
         let mut members = Map::new();
         let mut filled = Value::Object(Map::new());
@@ -384,9 +386,9 @@ impl<'b> Parts<'_, 'b> {
         self.nodes.first().is_some_and(|core| core.member(name).is_some() || core.schema.preserve_unknown_fields)
     }
 
-    /// A value for a member; another turn gives another one, if there is one.
+    /// A value for a member; another turn gives a different one, if there is one.
     fn member(&self, name: &str, turn: usize) -> Option<Value> {
-        let nodes: Vec<Node<'b>> = self.nodes.iter().filter_map(|node| node.member(name)).collect();
+        let nodes: Vec<SampleNode<'b>> = self.nodes.iter().filter_map(|node| node.member(name)).collect();
         if nodes.is_empty() {
             return self.takes(name).then(|| Value::from("a"));
         }

@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::Schema;
 use crate::field::{closest, lengthen, shortened};
 
-/// How many unknown fields of one value are named; more would not help a reader.
+/// Maximum number of reported unknown fields of one value.
 const KEPT: usize = 100;
 
-/// How many unknown fields of one value come with the name that may have been meant.
+/// Maximum number of suggestions per value.
 const HINTS: usize = 3;
 
 impl Schema {
-    /// What may have been meant by the first unknown fields, by their places.
+    /// Suggestions for the first unknown fields, by their paths.
     pub fn meant_by(&self, value: &Value, places: &[String]) -> Vec<String> {
         let mut meant = Vec::new();
         self.meant(value, &mut String::new(), places.get(..HINTS.min(places.len())).unwrap_or_default(), &mut meant);
@@ -30,7 +30,7 @@ impl Schema {
                             node.meant(member, place, unknown, meant);
                         }
                         None if unknown.contains(place) => {
-                            // A property that a default filled in may be the one that was meant.
+                            // The intended property may have been filled in by a default.
                             let known = self.properties.iter().map(|(known, _)| known);
                             meant.extend(closest(name, known).map(str::to_owned));
                         }
@@ -53,9 +53,9 @@ impl Schema {
         }
     }
 
-    /// The places of unknown fields, as `a.b` and `a.list[0].c` relative to the value, sorted; the first hundred or so.
+    /// Paths of unknown fields, as `a.b` and `a.list[0].c` relative to the value, sorted; about the first hundred.
     pub fn unknown_fields(&self, value: &Value) -> Vec<String> {
-        // Names of places cost more than looking, and hardly any value needs them.
+        // Building paths costs more than looking, and few values need them.
         if self.knows_all(value, self.preserve_unknown_fields) {
             return Vec::new();
         }
@@ -65,7 +65,7 @@ impl Schema {
         places
     }
 
-    /// Whether there is no unknown field.
+    /// Whether there are no unknown fields.
     fn knows_all(&self, value: &Value, preserve: bool) -> bool {
         match value {
             Value::Object(members) => members.iter().enumerate().all(|(guess, (name, member))| {
@@ -83,7 +83,7 @@ impl Schema {
         }
     }
 
-    /// `preserve` says whether this node keeps unknown fields: by itself, or as an element of an array that does.
+    /// `preserve` tells whether this node preserves unknown fields: by itself, or as an element of an array that does.
     fn collect(&self, value: &Value, preserve: bool, place: &mut String, places: &mut Vec<String>) {
         let length = place.len();
         match value {

@@ -1,4 +1,4 @@
-//! Values against a schema (VAR-V-020 to VAR-V-028).
+//! Validation of values against a schema (VAR-V-020 to VAR-V-028).
 
 mod collections;
 mod junctors;
@@ -11,37 +11,37 @@ use std::cell::Cell;
 
 use serde_json::Value;
 
-use super::format::Format;
-use super::{Effort, Schema};
+use super::format::StringFormat;
+use super::{Schema, ValidationEffort};
 use crate::budget::Stop;
 use crate::field::{ErrorKind, RuleId};
-use report::Report;
+use report::ViolationReport;
 
 pub(super) use place::ValuePath;
 
-/// One thing that is wrong with a value.
+/// One error of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule that found it.
+    /// The rule that reports it.
     pub rule: RuleId,
     pub kind: ErrorKind,
-    /// Where inside the value: empty for the value itself, else `.key`, `.key[0]` or `.[0]`.
+    /// Path inside the value: empty for the value itself, else `.key`, `.key[0]` or `.[0]`.
     pub place: String,
-    /// The same as a JSON pointer (RFC 6901).
+    /// The same place as a JSON pointer (RFC 6901).
     pub pointer: String,
     pub detail: String,
 }
 
 impl Schema {
-    /// Everything that is wrong with `value`; unknown fields and CEL rules are checked elsewhere.
+    /// All errors of `value`; unknown fields and CEL rules are checked separately.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        self.violations_within(value, &Effort::unlimited(&Stop::never()))
+        self.violations_within(value, &ValidationEffort::unlimited(&Stop::never()))
     }
 
-    /// The same, as far as the effort goes: a value that takes more is wrong for that alone (DEC-44).
-    pub fn violations_within(&self, value: &Value, effort: &Effort) -> Vec<Violation> {
+    /// All errors within an effort: a value that exceeds it is invalid for that reason (DEC-44).
+    pub fn violations_within(&self, value: &Value, effort: &ValidationEffort) -> Vec<Violation> {
         let kept = Cell::new(0);
-        let mut report = Report::new(effort, &kept);
+        let mut report = ViolationReport::new(effort, &kept);
         self.apply(value, &ValuePath::Root, &mut report);
         if let Some(exceeded) = effort.exceeded() {
             report.violations.clear();
@@ -51,15 +51,15 @@ impl Schema {
         report.violations
     }
 
-    /// Whether nothing is wrong with the length, the pattern and the format of a text.
-    pub(super) fn fits_text(&self, text: &str, effort: &Effort) -> bool {
+    /// Whether length, pattern and format of a string are valid.
+    pub(super) fn fits_text(&self, text: &str, effort: &ValidationEffort) -> bool {
         let kept = Cell::new(0);
-        let mut report = Report::new(effort, &kept);
+        let mut report = ViolationReport::new(effort, &kept);
         self.check_string(text, &ValuePath::Root, &mut report);
         report.violations.is_empty() && effort.exceeded().is_none()
     }
 
-    fn apply(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) {
+    fn apply(&self, value: &Value, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
         if !report.effort.take(STEPS_OF_NODE) {
             return;
         }
@@ -80,11 +80,11 @@ impl Schema {
         }
     }
 
-    /// How many kinds of checks a node makes of a value, its type aside; whether they are satisfied does not matter
+    /// Number of kinds of checks that a node makes for a value, apart from its type, whether or not they succeed
     /// (VAR-V-027).
     fn checks_of(&self, value: &Value) -> usize {
-        let has_text_format = self.format.is_some_and(Format::is_for_strings);
-        // The node, its enum, and its junctors with and without their entries.
+        let has_text_format = self.format.is_some_and(StringFormat::is_for_strings);
+        // The node, its enum, and its junctors with and without entries.
         4 + match value {
             Value::Null => return 0,
             Value::Bool(_) => 0,
@@ -95,7 +95,7 @@ impl Schema {
     }
 }
 
-/// What it takes to look at a node, in steps of effort.
+/// Steps charged for visiting a node.
 pub(super) const STEPS_OF_NODE: usize = 8;
 
 fn signed(count: usize) -> i64 {

@@ -1,122 +1,123 @@
-//! The rules of a schema node: compiled once, run on values (CEL-020 to CEL-026).
+//! Rules of a schema node: compiled once, evaluated on values (CEL-020 to CEL-026).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::field_path;
-use super::{Allowance, Definition, Schema, Step, Unusable, ValidationRule, Violation};
+use super::{ChildStep, Schema, SchemaAllowance, SchemaDefinition, SchemaError, ValidationRule, Violation};
 use crate::budget::{Exceeded, Stop};
-use crate::cel::{Budget, CelCost, Decl, Fault, Program, Wanted};
+use crate::cel::{CelCost, Decl, EvalError, EvaluationBudget, Program, ResultType};
 use crate::field::{ErrorKind, lengthen, point, shortened};
 use golang::regexp::Regex;
 
-/// How many violations of one value are kept.
+/// Maximum number of kept violations of one value.
 const KEPT: usize = 1000;
 
-/// How many bytes their texts may have together.
+/// Maximum bytes of their texts together.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// What a byte of an expression takes once it is compiled, and a node of the schema that expressions see, in bytes at most.
+/// Upper bound of the memory per byte of a compiled expression, and per schema node that expressions see, in bytes.
 const COMPILED_BYTE: usize = 160;
 const DECLARED_NODE: usize = 256;
 
-/// What a byte of a name takes there: the name itself, and escaped it is up to nine times as long.
+/// Memory per byte of a property name in declarations: the name itself, and up to nine times its length escaped.
 const DECLARED_BYTE: usize = 10;
 
 /// The rules of a node.
 #[derive(Debug)]
-pub(super) struct Rules {
-    /// None when the node has no type (CEL-007).
+pub(super) struct CompiledRules {
+    /// `None` if the node has no type (CEL-007).
     decl: Option<Decl>,
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<CompiledRule>,
     /// Whether any rule is a transition rule.
     uses_old: bool,
 }
 
 /// A rule.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct CompiledRule {
     source: ValidationRule,
     kind: ErrorKind,
-    /// The field path as errors have it, with what stands in front of it.
+    /// The field path in errors, with its prefix.
     field_path: String,
     program: Result<Program, String>,
     message: Option<Result<Program, String>>,
 }
 
-impl Rules {
-    /// Compiles the rules of a node, if it has any; as a Kubernetes object has them at its root where asked (CEL-008).
+impl CompiledRules {
+    /// Compiles the rules of a node, if any; at the root of a Kubernetes object with the fields of every object
+    /// (CEL-008).
     ///
     /// # Errors
     /// When the allowance does not suffice (DEC-44).
     pub(super) fn compile(
-        node: &Definition,
+        node: &SchemaDefinition,
         with_pseudo_fields: bool,
-        allowance: &mut Allowance,
-    ) -> Result<Option<Arc<Rules>>, Unusable> {
+        allowance: &mut SchemaAllowance,
+    ) -> Result<Option<Arc<CompiledRules>>, SchemaError> {
         if node.validations.is_empty() {
             return Ok(None);
         }
         allowance.compile(declared(node))?;
-        let decl = if with_pseudo_fields { Decl::with_pseudo_fields(node) } else { Decl::of(node) };
+        let decl = if with_pseudo_fields { Decl::with_pseudo_fields(node) } else { Decl::for_node(node) };
         let rules = node.validations.iter().enumerate().map(|(i, rule)| {
-            let compiled = Rule::compile(rule, node, decl.as_ref(), allowance);
+            let compiled = CompiledRule::compile(rule, node, decl.as_ref(), allowance);
             compiled.map_err(|error| error.below(|| format!(".x-kubernetes-validations[{i}]")))
         });
-        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
-        let uses_old = rules.iter().any(Rule::uses_old);
-        Ok(Some(Arc::new(Rules { decl, rules, uses_old })))
+        let rules: Vec<CompiledRule> = rules.collect::<Result<_, _>>()?;
+        let uses_old = rules.iter().any(CompiledRule::uses_old);
+        Ok(Some(Arc::new(CompiledRules { decl, rules, uses_old })))
     }
 
-    /// Whether expressions can speak of the node.
+    /// Whether expressions can refer to the node.
     pub(super) fn has_type(&self) -> bool {
         self.decl.is_some()
     }
 
-    /// The smallest serialised size of a value, in bytes.
+    /// Minimum serialised size of a value, in bytes.
     pub(super) fn min_size(&self) -> u64 {
         self.decl.as_ref().map_or(1, |decl| decl.min_size)
     }
 }
 
-/// What a node and everything below it take as expressions see them. Each rule has a declaration of its own.
-fn declared(node: &Definition) -> usize {
+/// Memory of the declaration of a node and its descendants. Each rule has a separate declaration.
+fn declared(node: &SchemaDefinition) -> usize {
     let below = node.children().map(|(step, child)| match step {
-        Step::Property(name) => declared(child).saturating_add(name.len().saturating_mul(DECLARED_BYTE)),
+        ChildStep::Property(name) => declared(child).saturating_add(name.len().saturating_mul(DECLARED_BYTE)),
         _ => declared(child),
     });
     below.fold(DECLARED_NODE, usize::saturating_add)
 }
 
-impl Rule {
+impl CompiledRule {
     fn compile(
         rule: &ValidationRule,
-        node: &Definition,
+        node: &SchemaDefinition,
         decl: Option<&Decl>,
-        allowance: &mut Allowance,
-    ) -> Result<Rule, Unusable> {
+        allowance: &mut SchemaAllowance,
+    ) -> Result<CompiledRule, SchemaError> {
         if allowance.stop().is_due() {
-            return Err(Unusable::Stopped);
+            return Err(SchemaError::Stopped);
         }
         let mut compiled = |text: &str, wanted| {
             let decl = decl.ok_or("the node has no type that expressions know")?;
             Program::compile(text, decl, wanted, &mut |pattern| pattern_of(pattern, allowance))
         };
-        let program = compiled(&rule.rule, Wanted::Bool);
+        let program = compiled(&rule.rule, ResultType::Bool);
         let message = (program.is_ok() && !rule.message_expression.trim().is_empty())
-            .then(|| compiled(&rule.message_expression, Wanted::Text));
+            .then(|| compiled(&rule.message_expression, ResultType::Text));
         let kind = match rule.reason.as_deref() {
             Some("FieldValueForbidden") => ErrorKind::Forbidden,
             Some("FieldValueRequired") => ErrorKind::Required,
             Some("FieldValueDuplicate") => ErrorKind::Duplicate,
             _ => ErrorKind::Invalid,
         };
-        // What does not compile is not kept. A pattern that did not fit has left nothing of the allowance.
+        // Rules that do not compile are not kept. A pattern that did not fit has exhausted the allowance.
         let kept = if program.is_ok() { rule.rule.len() + rule.message_expression.len() } else { 0 };
-        allowance.compile(size_of::<Rule>() + kept * COMPILED_BYTE)?;
+        allowance.compile(size_of::<CompiledRule>() + kept * COMPILED_BYTE)?;
         let field_path = field_path::normalised(&rule.field_path, node).map(|path| format!(".{path}"));
-        Ok(Rule {
+        Ok(CompiledRule {
             source: rule.clone(),
             kind,
             field_path: field_path.filter(|_| !rule.field_path.is_empty()).unwrap_or_default(),
@@ -125,24 +126,24 @@ impl Rule {
         })
     }
 
-    /// What keeps the rule from running (CEL-009).
+    /// The compile error of the rule (CEL-009).
     pub(super) fn mistake(&self) -> Option<&str> {
         self.program.as_ref().err().map(String::as_str)
     }
 
-    /// What keeps its message expression from running (CEL-009).
+    /// The compile error of its message expression (CEL-009).
     pub(super) fn message_mistake(&self) -> Option<&str> {
         self.message.as_ref()?.as_ref().err().map(String::as_str)
     }
 
-    /// The mistake of the rule, with the name that may have been meant.
-    pub(super) fn hinted_mistake(&self, rules: &Rules) -> Option<String> {
-        hinted(&self.source.rule, rules, Wanted::Bool)
+    /// The compile error of the rule, with a suggestion for a misspelled name.
+    pub(super) fn hinted_mistake(&self, rules: &CompiledRules) -> Option<String> {
+        hinted(&self.source.rule, rules, ResultType::Bool)
     }
 
-    /// The same of its message expression.
-    pub(super) fn hinted_message_mistake(&self, rules: &Rules) -> Option<String> {
-        hinted(&self.source.message_expression, rules, Wanted::Text)
+    /// The compile error of the message expression, with a suggestion.
+    pub(super) fn hinted_message_mistake(&self, rules: &CompiledRules) -> Option<String> {
+        hinted(&self.source.message_expression, rules, ResultType::Text)
     }
 
     /// Whether it is a transition rule (CEL-021).
@@ -150,12 +151,12 @@ impl Rule {
         self.program.as_ref().is_ok_and(Program::uses_old)
     }
 
-    /// What one evaluation costs at most.
+    /// Maximum cost of one evaluation.
     pub(super) fn cost(&self) -> u64 {
         self.program.as_ref().map_or(0, |program| program.cost)
     }
 
-    /// What one evaluation of its message expression costs at most.
+    /// Maximum cost of one evaluation of its message expression.
     pub(super) fn message_cost(&self) -> u64 {
         self.message.as_ref().and_then(|message| message.as_ref().ok()).map_or(0, |program| program.cost)
     }
@@ -169,15 +170,15 @@ impl Rule {
     }
 }
 
-/// Compiles a pattern of a search; one that does not fit exhausts the allowance.
-fn pattern_of(pattern: &str, allowance: &mut Allowance) -> Result<Regex, String> {
+/// Compiles the pattern of a search; one that does not fit exhausts the allowance.
+fn pattern_of(pattern: &str, allowance: &mut SchemaAllowance) -> Result<Regex, String> {
     allowance.pattern(pattern).map_err(|error| error.to_string())
 }
 
-/// The mistake of an expression, with the name that may have been meant.
-fn hinted(text: &str, rules: &Rules, wanted: Wanted) -> Option<String> {
-    // The memory of its patterns was taken when the rule was compiled.
-    let mut allowance = Allowance::unlimited();
+/// The compile error of an expression, with a suggestion for a misspelled name.
+fn hinted(text: &str, rules: &CompiledRules, wanted: ResultType) -> Option<String> {
+    // The memory of its patterns was charged when the rule was compiled.
+    let mut allowance = SchemaAllowance::unlimited();
     let patterns = &mut |pattern: &str| pattern_of(pattern, &mut allowance);
     Program::mistake_with_hint(text, rules.decl.as_ref()?, wanted, patterns)
 }
@@ -188,27 +189,27 @@ impl Schema {
         self.has_rules
     }
 
-    /// Rules that do not hold for `value` (CEL-020 to CEL-026); `old` is what stood in its place, if anything did.
+    /// Rules that `value` violates (CEL-020 to CEL-026); `old` is the previous value at its place, if any.
     ///
-    /// The value must be valid against the schema. A place is `.key` for a property, `[key]` for an additional property,
-    /// `[0]` for an element. Costs nothing for a schema without rules; otherwise it ends within a budget, for all rules
-    /// and values.
+    /// The value must be valid against the schema. A place is `.key` for a property, `[key]` for an additional
+    /// property, `[0]` for an element. Free for a schema without rules; otherwise bounded by a budget for all rules and
+    /// values.
     pub fn rule_violations(&self, value: &Value, old: Option<&Value>) -> Vec<Violation> {
         self.rule_violations_until(value, old, &Stop::never())
     }
 
-    /// The same; ends early when `stop` is due.
+    /// As [`Schema::rule_violations`]; ends early when `stop` is due.
     pub fn rule_violations_until(&self, value: &Value, old: Option<&Value>, stop: &Stop) -> Vec<Violation> {
         match self.has_rules {
-            true => self.broken_rules(value, old, self.rules.as_ref(), &mut Budget::new(), stop),
+            true => self.broken_rules(value, old, self.rules.as_ref(), &mut EvaluationBudget::new(), stop),
             false => Vec::new(),
         }
     }
 
-    /// The same, at the cost of an object, and until `stop` is due.
+    /// As [`Schema::rule_violations`], within the cost budget of an object and until `stop` is due.
     ///
     /// # Errors
-    /// When the evaluation cost more than was left. The violations are those of the value by itself.
+    /// When the evaluation exceeded the budget. The violations are those of the value by itself.
     pub fn rule_violations_at_cost(
         &self,
         value: &Value,
@@ -222,32 +223,32 @@ impl Schema {
         }
     }
 
-    /// The same with other rules at the root, and within what is left of a budget.
+    /// Violations with other rules at the root, within the remaining budget.
     pub(super) fn broken_rules(
         &self,
         value: &Value,
         old: Option<&Value>,
-        root: Option<&Arc<Rules>>,
-        budget: &mut Budget,
+        root: Option<&Arc<CompiledRules>>,
+        budget: &mut EvaluationBudget,
         stop: &Stop,
     ) -> Vec<Violation> {
         budget.heed(stop);
-        let mut judge = Judge { budget, stop, is_secret: false, violations: Vec::new(), kept: 0 };
-        // Whether the budget lasted is seen in the violations.
+        let mut judge = RuleEvaluator { budget, stop, is_secret: false, violations: Vec::new(), kept: 0 };
+        // An exceeded budget shows in the violations.
         let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut RuleLocation::default());
         judge.violations
     }
 }
 
-/// A budget is used up, or the time.
+/// A budget or the time is used up.
 struct Exhausted;
 
-/// Where a rule is evaluated.
+/// The place at which a rule is evaluated.
 #[derive(Default)]
 struct RuleLocation {
     place: String,
     pointer: String,
-    /// Whether the pointer leads to something around the place, because it would be too long.
+    /// Whether the pointer refers to an enclosing value, because it would be too long.
     is_cut: bool,
 }
 
@@ -264,22 +265,22 @@ impl RuleLocation {
     }
 }
 
-struct Judge<'m> {
-    budget: &'m mut Budget,
+struct RuleEvaluator<'m> {
+    budget: &'m mut EvaluationBudget,
     stop: &'m Stop,
-    /// Whether the node whose rules are run may hold a password: what expressions make of it is not told (DEC-34).
+    /// Whether the node may hold a password: results of its expressions are not shown (DEC-34).
     is_secret: bool,
     violations: Vec<Violation>,
     /// Bytes of their texts.
     kept: usize,
 }
 
-impl Judge<'_> {
-    /// The rules of a node, then those of its elements, additional properties and properties (CEL-020).
+impl RuleEvaluator<'_> {
+    /// Evaluates the rules of a node, then those of its elements, additional properties and properties (CEL-020).
     fn node(
         &mut self,
         schema: &Schema,
-        rules: Option<&Rules>,
+        rules: Option<&CompiledRules>,
         value: &Value,
         old: Option<&Value>,
         place: &mut RuleLocation,
@@ -325,7 +326,7 @@ impl Judge<'_> {
 
     fn rules(
         &mut self,
-        rules: &Rules,
+        rules: &CompiledRules,
         value: &Value,
         old: Option<&Value>,
         place: &RuleLocation,
@@ -353,8 +354,8 @@ impl Judge<'_> {
             match program.holds(decl, value, old, self.budget) {
                 Ok(true) => {}
                 Ok(false) => self.broken(rule, rules, decl, value, old, place)?,
-                Err(Fault::Spent) => return self.exhausted("CEL-026", rule, place, ""),
-                Err(Fault::Failed(text)) => {
+                Err(EvalError::Spent) => return self.exhausted("CEL-026", rule, place, ""),
+                Err(EvalError::Failed(text)) => {
                     let text = if self.is_secret { "it failed".into() } else { text };
                     let detail = format!("{text}, while evaluating the rule {}", rule.source.rule.trim());
                     self.report("CEL-025", ErrorKind::Invalid, place, "", detail);
@@ -364,11 +365,11 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// A rule that is false (CEL-022, CEL-023).
+    /// The violation of a rule (CEL-022, CEL-023).
     fn broken(
         &mut self,
-        rule: &Rule,
-        rules: &Rules,
+        rule: &CompiledRule,
+        rules: &CompiledRules,
         decl: &Decl,
         value: &Value,
         old: Option<&Value>,
@@ -376,19 +377,19 @@ impl Judge<'_> {
     ) -> Result<(), Exhausted> {
         let mut message = None;
         if let Some(Ok(program)) = rule.message.as_ref().filter(|_| !self.is_secret) {
-            // An old value is known here only if some rule of the node asks for it.
+            // The old value is known only if a rule of the node uses it.
             let old = old.filter(|_| rules.uses_old);
             if program.uses_old() && old.is_none() {
                 message = None;
             } else {
                 match program.message(decl, value, old, self.budget) {
                     Ok(text) => message = text,
-                    Err(Fault::Spent) => {
+                    Err(EvalError::Spent) => {
                         let detail = "the message expression exceeds its budget";
                         self.report("CEL-023", ErrorKind::Invalid, place, &rule.field_path, detail.to_owned());
                         return Err(Exhausted);
                     }
-                    Err(Fault::Failed(_)) => {}
+                    Err(EvalError::Failed(_)) => {}
                 }
             }
         }
@@ -403,7 +404,7 @@ impl Judge<'_> {
     fn exhausted(
         &mut self,
         id: crate::field::RuleId,
-        rule: &Rule,
+        rule: &CompiledRule,
         place: &RuleLocation,
         field_path: &str,
     ) -> Result<(), Exhausted> {

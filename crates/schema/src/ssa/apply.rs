@@ -11,41 +11,41 @@ use super::last_applied::{is_kubectl, refresh, remaining};
 use super::merge::merged;
 use super::remove::removed;
 use super::validate::{Repetitions, validate};
-use super::{Comparison, FieldPath, FieldSet, ManagedFields, Operation, Schema, field_set};
+use super::{ElementPath, FieldComparison, FieldSet, ManagedFields, ManagedOperation, MergeSchema, field_set};
 
-/// An object in another version with the type of that version; none for a version that does not exist (any more).
-pub type Conversion = Option<(Value, Schema)>;
+/// An object in another version with the type of that version; `None` if the version does not exist (any more).
+pub type ConvertedObject = Option<(Value, MergeSchema)>;
 
-/// Converts an object to an `apiVersion`, or says why that fails.
-pub type Convert<'a> = dyn Fn(&Value, &str) -> Result<Conversion, String> + 'a;
+/// Converts an object to an `apiVersion`, or returns why that fails.
+pub type Convert<'a> = dyn Fn(&Value, &str) -> Result<ConvertedObject, String> + 'a;
 
-/// Who writes, in which version, and when.
+/// The writer, the version and the time of a write.
 #[derive(Clone, Copy)]
-pub struct Request<'a> {
+pub struct ApplyRequest<'a> {
     /// The field manager.
     pub manager: &'a str,
-    /// The version in which objects are given, such as `apps/v1`.
+    /// The version of the given objects, such as `apps/v1`.
     pub api_version: &'a str,
-    /// The subresource that is written; empty for the object itself.
+    /// The written subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The time of the request: RFC 3339, UTC, seconds.
     pub now: &'a str,
-    pub schema: &'a Schema,
-    /// Fields that this end point does not write, such as `status`; writing to it gives no ownership of them.
+    pub schema: &'a MergeSchema,
+    /// Fields that this endpoint does not write, such as `status`; writing them gives no ownership.
     pub reset: &'a FieldSet,
-    /// For entries of other versions; without it they are kept as they are.
+    /// Converter for entries of other versions; without it they are kept as they are.
     pub convert: Option<&'a Convert<'a>>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ApplyRequest<'a> {
     /// A write of the object itself.
-    pub fn new(manager: &'a str, api_version: &'a str, now: &'a str, schema: &'a Schema) -> Self {
+    pub fn new(manager: &'a str, api_version: &'a str, now: &'a str, schema: &'a MergeSchema) -> Self {
         static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
-        Request { manager, api_version, subresource: "", now, schema, reset: &NOTHING, convert: None }
+        ApplyRequest { manager, api_version, subresource: "", now, schema, reset: &NOTHING, convert: None }
     }
 }
 
-impl fmt::Debug for Request<'_> {
+impl fmt::Debug for ApplyRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Request");
         shown.field("manager", &self.manager).field("api_version", &self.api_version);
@@ -53,26 +53,26 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-/// What an apply makes of an object.
+/// The result of an apply.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Applied {
+pub struct AppliedObject {
     /// The object, with the `managedFields` of the live one.
     pub object: Value,
     pub managers: Vec<ManagedFields>,
-    /// Whether a field of the object changes; ownership may change without.
+    /// Whether a field of the object changes; ownership may change without it.
     pub changed: bool,
 }
 
-/// A field that another manager owns and that the applied configuration would change.
+/// A field owned by another manager that the applied configuration would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The entry of who owns it.
+    /// The entry of the owner.
     pub owner: ManagedFields,
-    pub path: FieldPath,
+    pub path: ElementPath,
 }
 
 impl Conflict {
-    /// What conflicts add up to, in the words of a server.
+    /// The conflict message of a server.
     pub fn message(conflicts: &[Conflict]) -> String {
         if let [only] = conflicts {
             return format!("Apply failed with 1 conflict: {only}: {}", only.path);
@@ -88,35 +88,35 @@ impl Conflict {
     }
 }
 
-/// With whom: `conflict with "kubectl-edit" using apps/v1`.
+/// The other manager: `conflict with "kubectl-edit" using apps/v1`.
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "conflict with {}", self.owner)
     }
 }
 
-/// Why a configuration is not applied.
+/// Reasons why a configuration is not applied.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Refused {
-    /// Others own fields that it would change, sorted by owner.
+pub enum ApplyRefused {
+    /// Other managers own fields that it would change, sorted by owner.
     #[error("{}", Conflict::message(.0))]
     Conflicts(Vec<Conflict>),
-    /// The configuration or the live object does not fit the schema.
+    /// The configuration or the live object does not match the schema.
     #[error("{0}")]
     Misshapen(String),
-    /// The object could not be converted to the version of an entry.
+    /// The object cannot be converted to the version of an entry.
     #[error("{0}")]
     Unconverted(String),
 }
 
-/// The manager of what an object consisted of when it was applied to for the first time.
+/// Manager of the fields that an object had before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-/// The manager of the oldest updates when there are too many.
+/// Manager of the oldest updates when there are too many.
 const ANCIENT_CHANGES: &str = "ancient-changes";
-/// How many entries of updates an object has at most.
+/// Maximum number of update entries of an object.
 const MAX_UPDATES: usize = 10;
 
-/// What identifies an object or is the server's own: no entry lists it.
+/// Fields that identify an object or belong to the server: no entry lists them.
 pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let paths: [&[&str]; 12] = [
         &["apiVersion"],
@@ -132,40 +132,41 @@ pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
         &["metadata", "managedFields"],
         &["metadata", "resourceVersion"],
     ];
-    FieldSet::of(paths.map(FieldPath::of).iter().map(|path| path.0.as_slice()))
+    FieldSet::from_paths(paths.map(ElementPath::from_fields).iter().map(|path| path.0.as_slice()))
 });
 
-/// Applies a configuration to an object, or creates the object when there is none (SSA-01). What others own stays, and what
-/// the manager does not send any more goes, key by key (LBL-04).
+/// Applies a configuration to an object, or creates the object (SSA-01). Fields of other managers stay, and fields that
+/// the manager no longer sends are removed, key by key (LBL-04).
 ///
-/// `managers` are the entries of the live object; when it has none, everything in it is owned by `before-first-apply`
-/// from now on. The manager `kubectl` may take over what it applied without `--server-side`. The result is what a server
-/// computes before it fills in defaults.
+/// `managers` are the entries of the live object; without any, `before-first-apply` becomes the owner of all its
+/// fields. The manager `kubectl` may take over fields that it applied without `--server-side`. The result is the object
+/// before a server fills in defaults.
 ///
 /// # Errors
-/// [`Refused::Conflicts`] when others own what the configuration would change, unless `force` takes it from them.
+/// [`ApplyRefused::Conflicts`] when other managers own fields that the configuration would change, unless `force` is
+/// set.
 pub fn apply(
     live: Option<&Value>,
     managers: &[ManagedFields],
     config: &Value,
-    request: &Request<'_>,
+    request: &ApplyRequest<'_>,
     force: bool,
-) -> Result<Applied, Refused> {
+) -> Result<AppliedObject, ApplyRefused> {
     static NO_OBJECT: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
     let typed = |what: &str, object: &Value, repetitions| {
         validate(object, &request.schema.0, repetitions).map_err(|wrong| {
-            Refused::Misshapen(format!("failed to create typed {what} object ({}): {wrong}", identity(config)))
+            ApplyRefused::Misshapen(format!("failed to create typed {what} object ({}): {wrong}", identity(config)))
         })
     };
     typed("patch", config, Repetitions::Refused)?;
     if let Some(live) = live {
         typed("live", live, Repetitions::Allowed)?;
     }
-    let writes = Writes(request);
+    let writes = ApplyEngine(request);
     let managers = match live {
         Some(live) if managers.is_empty() => {
-            let first = Request { manager: BEFORE_FIRST_APPLY, ..*request };
-            Writes(&first).update(&NO_OBJECT, live, Vec::new())?
+            let first = ApplyRequest { manager: BEFORE_FIRST_APPLY, ..*request };
+            ApplyEngine(&first).update(&NO_OBJECT, live, Vec::new())?
         }
         _ => managers.to_vec(),
     };
@@ -174,9 +175,9 @@ pub fn apply(
         return writes.apply(live, managers, config, force);
     }
     let mut applied = match writes.apply(live, managers.clone(), config, force) {
-        Err(Refused::Conflicts(conflicts)) => match remaining(live, conflicts, request) {
+        Err(ApplyRefused::Conflicts(conflicts)) => match remaining(live, conflicts, request) {
             none if none.is_empty() => writes.apply(live, managers, config, true)?,
-            conflicts => return Err(Refused::Conflicts(conflicts)),
+            conflicts => return Err(ApplyRefused::Conflicts(conflicts)),
         },
         outcome => outcome?,
     };
@@ -184,20 +185,19 @@ pub fn apply(
     Ok(applied)
 }
 
-/// The entries after an object has been written other than by apply: what changed belongs to the manager.
+/// The entries after a write other than apply: the changed fields belong to the manager.
 ///
-/// `before` is none for a new object. `managers` are the entries from which to start, which
-/// [`managers_of_update`](super::managers_of_update) finds. Ownership of an existing object that has no entries is not
-/// tracked.
+/// `before` is `None` for a new object. `managers` are the initial entries, see
+/// [`managers_of_update`](super::managers_of_update). Ownership of an existing object without entries is not tracked.
 ///
 /// # Errors
-/// [`Refused::Unconverted`] when the converter fails.
+/// [`ApplyRefused::Unconverted`] when the converter fails.
 pub fn update(
     before: Option<&Value>,
     after: &Value,
     managers: &[ManagedFields],
-    request: &Request<'_>,
-) -> Result<Vec<ManagedFields>, Refused> {
+    request: &ApplyRequest<'_>,
+) -> Result<Vec<ManagedFields>, ApplyRefused> {
     static NO_OBJECT: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
     let of = &request.schema.0;
     if before.is_some() && managers.is_empty() {
@@ -207,10 +207,10 @@ pub fn update(
     if [before, after].iter().any(|object| validate(object, of, Repetitions::Allowed).is_err()) {
         return Ok(managers.to_vec());
     }
-    Writes(request).update(before, after, managers.to_vec())
+    ApplyEngine(request).update(before, after, managers.to_vec())
 }
 
-/// An object as messages name it: `namespace/name; apps/v1, Kind=Deployment`.
+/// The object in messages: `namespace/name; apps/v1, Kind=Deployment`.
 fn identity(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
@@ -221,7 +221,7 @@ fn identity(object: &Value) -> String {
 struct Versioned<'a> {
     object: Cow<'a, Value>,
     version: Cow<'a, str>,
-    schema: Schema,
+    schema: MergeSchema,
 }
 
 impl Versioned<'_> {
@@ -241,26 +241,26 @@ impl Versioned<'_> {
 /// An object in the version of an entry.
 enum AtVersion<'a> {
     Given(Versioned<'a>),
-    /// The version does not exist (any more).
+    /// The version no longer exists.
     Gone,
-    /// Without conversion.
+    /// There is no converter.
     Unknown,
 }
 
 /// The steps of a write.
-struct Writes<'a>(&'a Request<'a>);
+struct ApplyEngine<'a>(&'a ApplyRequest<'a>);
 
-impl Writes<'_> {
+impl ApplyEngine<'_> {
     fn apply(
         &self,
         live: &Value,
         managers: Vec<ManagedFields>,
         config: &Value,
         force: bool,
-    ) -> Result<Applied, Refused> {
+    ) -> Result<AppliedObject, ApplyRefused> {
         let mut managers = self.settled(live, managers)?;
         let sent = field_set(config, self.0.schema).without(self.0.reset);
-        let mut own = self.entry(Operation::Apply, sent.difference(&NEVER_OWNED));
+        let mut own = self.entry(ManagedOperation::Apply, sent.difference(&NEVER_OWNED));
         let last = managers.iter().position(|entry| entry.is_of_same_manager(&own)).map(|i| managers.swap_remove(i));
         let object = merged(Some(live), Some(config), &self.0.schema.0).unwrap_or_default();
         let object = match &last {
@@ -284,7 +284,7 @@ impl Writes<'_> {
         }
         managers.sort_by(ManagedFields::order);
         let object = if changed { object } else { live.clone() };
-        Ok(Applied { object, managers, changed })
+        Ok(AppliedObject { object, managers, changed })
     }
 
     fn update(
@@ -292,12 +292,12 @@ impl Writes<'_> {
         before: &Value,
         after: &Value,
         managers: Vec<ManagedFields>,
-    ) -> Result<Vec<ManagedFields>, Refused> {
+    ) -> Result<Vec<ManagedFields>, ApplyRefused> {
         let mut managers = self.settled(before, managers)?;
         let comparison = self.conceded(before, after, &mut managers, true)?;
         let written = comparison.modified.union(&comparison.added).without(self.0.reset).difference(&NEVER_OWNED);
         if !written.is_empty() {
-            let mut own = self.entry(Operation::Update, written);
+            let mut own = self.entry(ManagedOperation::Update, written);
             own.time = Some(self.0.now.to_owned());
             if let Some(i) = managers.iter().position(|entry| entry.is_of_same_manager(&own)) {
                 own.fields = own.fields.union(&managers.swap_remove(i).fields);
@@ -309,7 +309,7 @@ impl Writes<'_> {
         Ok(managers)
     }
 
-    fn entry(&self, operation: Operation, fields: FieldSet) -> ManagedFields {
+    fn entry(&self, operation: ManagedOperation, fields: FieldSet) -> ManagedFields {
         let manager = if self.0.manager.is_empty() { "unknown" } else { self.0.manager };
         ManagedFields {
             manager: manager.to_owned(),
@@ -325,7 +325,7 @@ impl Writes<'_> {
         Versioned { object, version: Cow::Borrowed(self.0.api_version), schema: self.0.schema.clone() }
     }
 
-    fn at<'v>(&self, from: &'v Versioned<'_>, version: &str) -> Result<AtVersion<'v>, Refused> {
+    fn at<'v>(&self, from: &'v Versioned<'_>, version: &str) -> Result<AtVersion<'v>, ApplyRefused> {
         if from.version == version {
             return Ok(AtVersion::Given(Versioned {
                 object: Cow::Borrowed(&from.object),
@@ -334,7 +334,7 @@ impl Writes<'_> {
             }));
         }
         let Some(convert) = self.0.convert else { return Ok(AtVersion::Unknown) };
-        Ok(match convert(&from.object, version).map_err(Refused::Unconverted)? {
+        Ok(match convert(&from.object, version).map_err(ApplyRefused::Unconverted)? {
             Some((object, schema)) => AtVersion::Given(Versioned {
                 object: Cow::Owned(object),
                 version: Cow::Owned(version.to_owned()),
@@ -344,18 +344,18 @@ impl Writes<'_> {
         })
     }
 
-    /// The object in another version, if it can be had.
-    fn converted<'v>(&self, from: &'v Versioned<'_>, version: &str) -> Result<Option<Versioned<'v>>, Refused> {
+    /// The object in another version, if available.
+    fn converted<'v>(&self, from: &'v Versioned<'_>, version: &str) -> Result<Option<Versioned<'v>>, ApplyRefused> {
         match self.at(from, version)? {
             AtVersion::Given(object) => Ok(Some(object)),
             AtVersion::Gone | AtVersion::Unknown => Ok(None),
         }
     }
 
-    /// The entries as they are for today's schema.
-    fn settled(&self, live: &Value, mut managers: Vec<ManagedFields>) -> Result<Vec<ManagedFields>, Refused> {
+    /// The entries adjusted to the current schema.
+    fn settled(&self, live: &Value, mut managers: Vec<ManagedFields>) -> Result<Vec<ManagedFields>, ApplyRefused> {
         let live = self.here(Cow::Borrowed(live));
-        let mut schemas: BTreeMap<String, Option<Schema>> = BTreeMap::new();
+        let mut schemas: BTreeMap<String, Option<MergeSchema>> = BTreeMap::new();
         for entry in &mut managers {
             if !schemas.contains_key(&entry.api_version) {
                 let schema = self.converted(&live, &entry.api_version)?.map(|live| live.schema);
@@ -368,16 +368,16 @@ impl Writes<'_> {
         Ok(managers)
     }
 
-    /// Takes from the others what has changed, or refuses to if they own it and `force` is not given; returns all that
-    /// has changed, be it written by this end point or not.
+    /// Takes changed fields from other managers, or fails with a conflict without `force`; returns all changed fields,
+    /// including those that this endpoint does not write.
     fn conceded(
         &self,
         before: &Value,
         after: &Value,
         managers: &mut Vec<ManagedFields>,
         force: bool,
-    ) -> Result<Comparison, Refused> {
-        let all = Comparison::of(before, after, self.0.schema);
+    ) -> Result<FieldComparison, ApplyRefused> {
+        let all = FieldComparison::between(before, after, self.0.schema);
         let own = all.without(self.0.reset);
         let (before, after) = (self.here(Cow::Borrowed(before)), self.here(Cow::Borrowed(after)));
         let mut comparisons = BTreeMap::from([(self.0.api_version.to_owned(), Some(own))]);
@@ -387,7 +387,7 @@ impl Writes<'_> {
                 let comparison = self.compared_at(&before, &after, &entry.api_version)?;
                 comparisons.insert(entry.api_version.clone(), comparison);
             }
-            // An entry of a version that is gone goes too.
+            // An entry of a removed version is dropped.
             let Some(Some(comparison)) = comparisons.get(&entry.api_version) else { continue };
             if !comparison.is_same() {
                 let taken = entry.fields.intersection(&comparison.modified.union(&comparison.added));
@@ -400,30 +400,30 @@ impl Writes<'_> {
         }
         if !force && !conflicts.is_empty() {
             conflicts.sort_by(|left, right| left.owner.order_of_names(&right.owner));
-            return Err(Refused::Conflicts(conflicts));
+            return Err(ApplyRefused::Conflicts(conflicts));
         }
         *managers = conceded;
         Ok(all)
     }
 
-    /// What differs in another version; none if there is no such version.
+    /// The comparison in another version; `None` if there is no such version.
     fn compared_at(
         &self,
         before: &Versioned<'_>,
         after: &Versioned<'_>,
         version: &str,
-    ) -> Result<Option<Comparison>, Refused> {
+    ) -> Result<Option<FieldComparison>, ApplyRefused> {
         Ok(match (self.at(before, version)?, self.at(after, version)?) {
             (AtVersion::Given(before), AtVersion::Given(after)) => {
-                Some(Comparison::of(&before.object, &after.object, &before.schema))
+                Some(FieldComparison::between(&before.object, &after.object, &before.schema))
             }
             (AtVersion::Gone, _) | (_, AtVersion::Gone) => None,
-            (AtVersion::Unknown, _) | (_, AtVersion::Unknown) => Some(Comparison::default()),
+            (AtVersion::Unknown, _) | (_, AtVersion::Unknown) => Some(FieldComparison::default()),
         })
     }
 
-    /// The object without what the manager applied before and does not any more, unless another manager owns it.
-    fn pruned(&self, object: Value, managers: &[ManagedFields], last: &ManagedFields) -> Result<Value, Refused> {
+    /// The object without fields that the manager applied before and no longer does, unless another manager owns them.
+    fn pruned(&self, object: Value, managers: &[ManagedFields], last: &ManagedFields) -> Result<Value, ApplyRefused> {
         if last.fields.is_empty() {
             return Ok(object);
         }
@@ -432,7 +432,7 @@ impl Writes<'_> {
         let applied = last.fields.with_named_fields(&merged.schema.0);
         let pruned = self.with_owned(&merged, merged.removed(&applied), managers)?;
         let Some(pruned) = self.converted(&pruned, &last.api_version)? else { return Ok(object) };
-        // Only what the manager itself applied may go, not unowned fields inside of it.
+        // Only fields applied by the manager itself are removed, not unowned fields inside them.
         let gone = merged.field_set().difference(&pruned.field_set()).intersection(&applied);
         let left = merged.removed(&gone);
         match self.converted(&left, self.0.api_version)? {
@@ -441,14 +441,14 @@ impl Writes<'_> {
         }
     }
 
-    /// The pruned object with what is owned; the version in which it was pruned comes first, since what others lack
-    /// may be needed to convert.
+    /// The pruned object with the fields that are still owned; the version in which it was pruned comes first, since a
+    /// conversion may need what others lack.
     fn with_owned(
         &self,
         merged: &Versioned<'_>,
         mut pruned: Versioned<'static>,
         managers: &[ManagedFields],
-    ) -> Result<Versioned<'static>, Refused> {
+    ) -> Result<Versioned<'static>, ApplyRefused> {
         let mut versions: Vec<&str> = managers.iter().map(|entry| entry.api_version.as_str()).collect();
         versions.sort_unstable_by_key(|version| (*version != merged.version, *version));
         versions.dedup();
@@ -465,9 +465,9 @@ impl Writes<'_> {
     }
 }
 
-/// Not more than ten entries of updates: the oldest are merged, for each version.
+/// At most ten entries of updates: the oldest are merged, per version.
 fn capped(mut managers: Vec<ManagedFields>) -> Vec<ManagedFields> {
-    let is_update = |entry: &ManagedFields| entry.operation == Operation::Update;
+    let is_update = |entry: &ManagedFields| entry.operation == ManagedOperation::Update;
     let mut updates: Vec<ManagedFields> = managers.iter().filter(|entry| is_update(entry)).cloned().collect();
     let mut surplus = updates.len().saturating_sub(MAX_UPDATES);
     if surplus == 0 {

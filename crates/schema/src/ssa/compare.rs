@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::literal::equal;
-use super::schema::{ListMerge, ListType, MapType, Schema, Shape, Type};
+use super::schema::{ListMerge, ListType, MapType, MergeSchema, MergeType, ValueShape};
 use super::validate::entries;
-use super::{Element, FieldSet};
+use super::{FieldSet, PathElement};
 
-/// The fields in which an object differs from an earlier one.
+/// The fields that differ between two versions of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Comparison {
+pub struct FieldComparison {
     pub added: FieldSet,
     pub modified: FieldSet,
     pub removed: FieldSet,
 }
 
-impl Comparison {
-    /// Compares an object with what it was.
-    pub fn of(before: &Value, after: &Value, schema: &Schema) -> Self {
-        let mut walk = Walk { path: Vec::new(), found: Comparison::default() };
+impl FieldComparison {
+    /// Compares an object with its previous state.
+    pub fn between(before: &Value, after: &Value, schema: &MergeSchema) -> Self {
+        let mut walk = ComparisonWalk { path: Vec::new(), found: FieldComparison::default() };
         walk.value(Some(before), Some(after), &schema.0);
         walk.found
     }
@@ -30,9 +30,9 @@ impl Comparison {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    /// The comparison without some fields and what is below them.
+    /// The comparison without some fields and their descendants.
     pub(super) fn without(&self, fields: &FieldSet) -> Self {
-        Comparison {
+        FieldComparison {
             added: self.added.without(fields),
             modified: self.modified.without(fields),
             removed: self.removed.without(fields),
@@ -40,23 +40,23 @@ impl Comparison {
     }
 }
 
-/// The members of a map; none for what is not a map.
+/// The members of a map; `None` for other values.
 pub(super) fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object)
 }
 
-/// The items of a list; none for what is not a list.
+/// The items of a list; empty for other values.
 pub(super) fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-struct Walk {
-    path: Vec<Element>,
-    found: Comparison,
+struct ComparisonWalk {
+    path: Vec<PathElement>,
+    found: FieldComparison,
 }
 
-impl Walk {
-    fn value(&mut self, left: Option<&Value>, right: Option<&Value>, of: &Type) {
+impl ComparisonWalk {
+    fn value(&mut self, left: Option<&Value>, right: Option<&Value>, of: &MergeType) {
         if let (Some(left), Some(right)) = (left, right)
             && equal(left, right)
         {
@@ -77,20 +77,22 @@ impl Walk {
         }
     }
 
-    /// Compares the values in one shape; true when they have been compared as a whole.
-    fn shaped(&mut self, left: Option<&Value>, right: Option<&Value>, shape: Shape<'_>) -> bool {
+    /// Compares the values in one shape; true if they were compared as a whole.
+    fn shaped(&mut self, left: Option<&Value>, right: Option<&Value>, shape: ValueShape<'_>) -> bool {
         let is_leaf = match shape {
-            Shape::Scalar(_) => true,
-            Shape::Map(of) => of.atomic || [left, right].iter().all(|side| members(*side).is_none_or(Map::is_empty)),
-            Shape::List(of) => {
+            ValueShape::Scalar(_) => true,
+            ValueShape::Map(of) => {
+                of.atomic || [left, right].iter().all(|side| members(*side).is_none_or(Map::is_empty))
+            }
+            ValueShape::List(of) => {
                 of.merge == ListMerge::Atomic || [left, right].iter().all(|side| items(*side).is_empty())
             }
         };
         match shape {
             _ if is_leaf => self.leaf(left, right),
-            Shape::Map(of) => self.maps(members(left), members(right), of),
-            Shape::List(of) => self.lists(items(left), items(right), of),
-            Shape::Scalar(_) => {}
+            ValueShape::Map(of) => self.maps(members(left), members(right), of),
+            ValueShape::List(of) => self.lists(items(left), items(right), of),
+            ValueShape::Scalar(_) => {}
         }
         is_leaf
     }
@@ -106,7 +108,7 @@ impl Walk {
 
     fn maps(&mut self, left: Option<&Map<String, Value>>, right: Option<&Map<String, Value>>, of: &MapType) {
         for (name, left, right) in paired(left, right) {
-            self.child(Element::field(name), left, right, of.field(name).unwrap_or(&Type::Deduced));
+            self.child(PathElement::field(name), left, right, of.field(name).unwrap_or(&MergeType::Deduced));
         }
     }
 
@@ -114,13 +116,13 @@ impl Walk {
         let (Some(left), Some(right)) = (grouped(left, of), grouped(right, of)) else { return };
         let steps = left.keys().chain(right.keys().filter(|step| !left.contains_key(*step)));
         for step in steps {
-            let side = |groups: &BTreeMap<Element, Vec<_>>| groups.get(step).cloned().unwrap_or_default();
+            let side = |groups: &BTreeMap<PathElement, Vec<_>>| groups.get(step).cloned().unwrap_or_default();
             self.entry(step, &side(&left), &side(&right), of);
         }
     }
 
-    /// Compares what a step leads to; entries that repeat are compared together.
-    fn entry(&mut self, step: &Element, left: &[&Value], right: &[&Value], of: &ListType) {
+    /// Compares the values of a step; repeated entries are compared together.
+    fn entry(&mut self, step: &PathElement, left: &[&Value], right: &[&Value], of: &ListType) {
         match (left, right) {
             ([] | [_], [] | [_]) => {
                 self.child(step.clone(), left.first().copied(), right.first().copied(), &of.items);
@@ -146,20 +148,20 @@ impl Walk {
         }
     }
 
-    fn child(&mut self, step: Element, left: Option<&Value>, right: Option<&Value>, of: &Type) {
+    fn child(&mut self, step: PathElement, left: Option<&Value>, right: Option<&Value>, of: &MergeType) {
         self.path.push(step);
         self.value(left, right, of);
         self.path.pop();
     }
 
-    fn marked(&mut self, step: &Element, set: impl Fn(&mut Comparison) -> &mut FieldSet) {
+    fn marked(&mut self, step: &PathElement, set: impl Fn(&mut FieldComparison) -> &mut FieldSet) {
         self.path.push(step.clone());
         set(&mut self.found).insert(&self.path);
         self.path.pop();
     }
 }
 
-/// The fields of two maps with what each has under them, sorted by name.
+/// The fields of two maps with both values, sorted by name.
 pub(super) fn paired<'a>(
     left: Option<&'a Map<String, Value>>,
     right: Option<&'a Map<String, Value>>,
@@ -174,9 +176,9 @@ pub(super) fn paired<'a>(
     pairs.into_iter().map(|(name, (left, right))| (name, left, right))
 }
 
-/// The items of a list by the steps that lead to them; none for a list without steps.
-fn grouped<'a>(items: &'a [Value], of: &ListType) -> Option<BTreeMap<Element, Vec<&'a Value>>> {
-    let mut groups: BTreeMap<Element, Vec<&Value>> = BTreeMap::new();
+/// The items of a list by step; `None` for a list without steps.
+fn grouped<'a>(items: &'a [Value], of: &ListType) -> Option<BTreeMap<PathElement, Vec<&'a Value>>> {
+    let mut groups: BTreeMap<PathElement, Vec<&Value>> = BTreeMap::new();
     for (step, item) in entries(items, of)?.into_iter().zip(items) {
         groups.entry(step).or_default().push(item);
     }

@@ -1,4 +1,4 @@
-//! The changes that an apply would make, computed without a server.
+//! The changes of an apply, computed without a server.
 
 use std::collections::BTreeMap;
 
@@ -7,82 +7,85 @@ use serde_json::{Map, Value};
 use super::apply::NEVER_OWNED;
 use super::compare::paired;
 use super::literal::equal;
-use super::schema::{ListMerge, ListType, MapType, Type};
+use super::schema::{ListMerge, ListType, MapType, MergeType};
 use super::validate::entries;
-use super::{Element, FieldPath, FieldSet, ManagedFields, Operation, Request, SENT, Schema, apply, field_set, reduce};
+use super::{
+    ApplyRequest, ElementPath, FieldSet, ManagedFields, ManagedOperation, MergeSchema, PathElement, SENT, apply,
+    field_set, reduce,
+};
 use crate::field::Path;
 
-/// How an object is compared with what would be applied to it.
+/// Context of a comparison of an object with the object to be applied.
 #[derive(Clone, Copy, Debug)]
-pub struct Comparing<'a> {
-    /// The field manager that applies.
+pub struct ComparisonContext<'a> {
+    /// The applying field manager.
     pub manager: &'a str,
-    /// The type of the object; [`Schema::unknown`] when there is no definition, then lists are atomic.
-    pub schema: &'a Schema,
-    /// Who owns what in the live object. Where the manager has no entry, [`as_applied`] makes one.
+    /// The type of the object; without a definition [`MergeSchema::unknown`], which treats lists as atomic.
+    pub schema: &'a MergeSchema,
+    /// Field owners of the live object. If the manager has no entry, [`as_applied`] creates one.
     pub managers: &'a [ManagedFields],
-    /// Paths of which neither values nor ownership are looked at (SSA-11, SSA-18).
+    /// Paths whose values and ownership are ignored (SSA-11, SSA-18).
     pub uncompared: &'a [&'a [&'a str]],
 }
 
-/// What applying the desired object would change.
+/// The changes of applying the desired object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Difference {
-    /// Values that change, in the order of their paths.
+pub struct ApplyDifference {
+    /// Changed values, sorted by path.
     pub changes: Vec<FieldChange>,
-    /// Why the ownership of the manager's own fields would change, or is not known.
+    /// Why the ownership of the manager's fields would change, or is unknown.
     pub ownership_changed: Option<OwnershipChange>,
 }
 
-/// One value that changes.
+/// One changed value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
-    /// Where, such as `spec.template.spec.taints[key=x].effect`; what comes or goes as a whole is named as a whole.
+    /// Path such as `spec.template.spec.taints[key=x].effect`; values added or removed as a whole are named as a whole.
     pub path: Path,
-    /// None when there was nothing.
+    /// `None` if the field is added.
     pub from: Option<Value>,
-    /// None when the field is removed.
+    /// `None` if the field is removed.
     pub to: Option<Value>,
     /// Whether the path is `spec` or below it.
     pub in_spec: bool,
 }
 
-/// Why ownership is not what it would be.
+/// Reasons why ownership would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnershipChange {
-    /// The manager has never applied the object, or the record of it is lost.
+    /// The manager has never applied the object, or its entry is lost.
     NoEntry,
-    /// The manager applied the object in this version; what it owns cannot be compared without conversion.
+    /// The manager applied the object in this version; comparing its fields needs a conversion.
     OtherVersion(String),
-    /// The manager would come to own or to disown fields.
+    /// The manager would gain or lose fields.
     Fields { gained: FieldSet, lost: FieldSet },
-    /// The objects do not fit the schema; says why.
+    /// The objects do not match the schema, with the reason.
     Unknown(String),
 }
 
-impl Difference {
-    /// Whether applying would change anything at all, the ownership of fields included (SSA-13).
+impl ApplyDifference {
+    /// Whether applying would change anything, including field ownership (SSA-13).
     pub fn changed(&self) -> bool {
         !self.changes.is_empty() || self.ownership_changed.is_some()
     }
 }
 
-/// What applying `desired`, with force, would change in `live` (SSA-11, SSA-12, SSA-13).
+/// The changes that a forced apply of `desired` would make in `live` (SSA-11, SSA-12, SSA-13).
 ///
-/// `desired` is what would be sent, reduced by [`reduce`]. The answer is one-sided: if nothing is
-/// [changed](Difference::changed), a server would change nothing either. A difference may be one that a server does not
-/// see, since it fills in defaults and its webhooks normalise values (DEC-15).
-pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Difference {
+/// `desired` is the object to be sent, reduced by [`reduce`]. The result is one-sided: if nothing is
+/// [changed](ApplyDifference::changed), a server would change nothing either. A server may ignore a reported
+/// difference, since it fills in defaults and its webhooks normalise values (DEC-15).
+pub fn difference(live: &Value, desired: &Value, comparing: &ComparisonContext<'_>) -> ApplyDifference {
     let api_version = desired.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    let uncompared: Vec<FieldPath> = comparing.uncompared.iter().map(|path| FieldPath::of(path)).collect();
-    let uncompared = FieldSet::of(uncompared.iter().map(|path| path.0.as_slice()));
+    let uncompared: Vec<ElementPath> = comparing.uncompared.iter().map(|path| ElementPath::from_fields(path)).collect();
+    let uncompared = FieldSet::from_paths(uncompared.iter().map(|path| path.0.as_slice()));
     let managers = comparing.managers;
-    let request = Request::new(comparing.manager, api_version, "", comparing.schema);
+    let request = ApplyRequest::new(comparing.manager, api_version, "", comparing.schema);
     let applied = match apply(Some(live), managers, desired, &request, true) {
         Ok(applied) => applied,
         Err(refused) => {
             let changes = changes(live, desired, comparing.schema, comparing.uncompared);
-            return Difference { changes, ownership_changed: Some(OwnershipChange::Unknown(refused.to_string())) };
+            return ApplyDifference { changes, ownership_changed: Some(OwnershipChange::Unknown(refused.to_string())) };
         }
     };
     let ownership_changed = ownership_change(managers, &applied.managers, comparing, api_version, &uncompared);
@@ -90,14 +93,14 @@ pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> D
         true => changes(live, &applied.object, comparing.schema, comparing.uncompared),
         false => Vec::new(),
     };
-    Difference { changes, ownership_changed }
+    ApplyDifference { changes, ownership_changed }
 }
 
-/// The entry that a manager gets by applying `sent`.
-pub fn as_applied(manager: &str, sent: &Value, schema: &Schema) -> ManagedFields {
+/// The entry of a manager after it applies `sent`.
+pub fn as_applied(manager: &str, sent: &Value, schema: &MergeSchema) -> ManagedFields {
     ManagedFields {
         manager: manager.to_owned(),
-        operation: Operation::Apply,
+        operation: ManagedOperation::Apply,
         api_version: sent.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned(),
         time: None,
         subresource: String::new(),
@@ -108,7 +111,7 @@ pub fn as_applied(manager: &str, sent: &Value, schema: &Schema) -> ManagedFields
 fn ownership_change(
     before: &[ManagedFields],
     after: &[ManagedFields],
-    comparing: &Comparing<'_>,
+    comparing: &ComparisonContext<'_>,
     api_version: &str,
     uncompared: &FieldSet,
 ) -> Option<OwnershipChange> {
@@ -124,16 +127,15 @@ fn ownership_change(
     (before != after).then_some(OwnershipChange::Fields { gained, lost })
 }
 
-/// The values that differ between two states of an object, of those that are sent and not `uncompared`, in the order of their
-/// paths.
-pub fn changes(from: &Value, to: &Value, schema: &Schema, uncompared: &[&[&str]]) -> Vec<FieldChange> {
+/// Values that differ between two states of an object, of those that are sent and not `uncompared`, sorted by path.
+pub fn changes(from: &Value, to: &Value, schema: &MergeSchema, uncompared: &[&[&str]]) -> Vec<FieldChange> {
     let [from, to] = [from, to].map(|object| without_empty_metadata(reduce(object, SENT, uncompared)));
-    let mut walk = Walk { changes: Vec::new(), in_spec: false };
+    let mut walk = ChangeWalk { changes: Vec::new(), in_spec: false };
     walk.value(&Path::ROOT, Some(&from), Some(&to), &schema.0);
     walk.changes
 }
 
-/// The object as a server stores it: empty labels, annotations and owners are none.
+/// The object as stored by a server: empty labels, annotations and owners are absent.
 fn without_empty_metadata(mut object: Value) -> Value {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.retain(|_, value| match value {
@@ -146,13 +148,13 @@ fn without_empty_metadata(mut object: Value) -> Value {
     object
 }
 
-struct Walk {
+struct ChangeWalk {
     changes: Vec<FieldChange>,
     in_spec: bool,
 }
 
-impl Walk {
-    fn value(&mut self, path: &Path, from: Option<&Value>, to: Option<&Value>, of: &Type) {
+impl ChangeWalk {
+    fn value(&mut self, path: &Path, from: Option<&Value>, to: Option<&Value>, of: &MergeType) {
         match (from, to) {
             (Some(from), Some(to)) if equal(from, to) => return,
             (Some(Value::Object(from)), Some(Value::Object(to))) => {
@@ -181,13 +183,12 @@ impl Walk {
         for (name, from, to) in paired(Some(from), Some(to)) {
             let is_root = path.as_str().is_empty();
             self.in_spec = if is_root { name == "spec" } else { self.in_spec };
-            let of = of.field(name).unwrap_or(&Type::Deduced);
-            self.value(&Element::field(name).onto(path), from, to, of);
+            let of = of.field(name).unwrap_or(&MergeType::Deduced);
+            self.value(&PathElement::field(name).onto(path), from, to, of);
         }
     }
 
-    /// None, and nothing done, when an entry cannot be distinguished from another. The order of entries is none of what
-    /// is compared.
+    /// `None` without any change if entries cannot be distinguished. The order of entries is ignored.
     fn lists(&mut self, path: &Path, from: &[Value], to: &[Value], of: &ListType) -> Option<()> {
         let (from, to) = (by_step(from, of)?, by_step(to, of)?);
         for step in from.keys().chain(to.keys().filter(|step| !from.contains_key(*step))) {
@@ -197,7 +198,7 @@ impl Walk {
     }
 }
 
-fn by_step<'a>(items: &'a [Value], of: &ListType) -> Option<BTreeMap<Element, &'a Value>> {
+fn by_step<'a>(items: &'a [Value], of: &ListType) -> Option<BTreeMap<PathElement, &'a Value>> {
     let by_step: BTreeMap<_, _> = entries(items, of)?.into_iter().zip(items).collect();
     (by_step.len() == items.len()).then_some(by_step)
 }
@@ -214,36 +215,36 @@ mod tests {
         json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n"}, "spec": spec})
     }
 
-    fn schema() -> Schema {
+    fn schema() -> MergeSchema {
         let text = json!({"type": "string"});
         let taint = json!({"type": "object", "properties": {"key": text, "effect": text}});
         let taints = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"],
             "items": taint});
         let spec = json!({"type": "object", "properties": {"taints": taints, "a": text, "b": text, "list":
             {"type": "array", "items": text}}});
-        Schema::of_definition(&json!({"type": "object", "properties": {"spec": spec}}))
+        MergeSchema::from_openapi(&json!({"type": "object", "properties": {"spec": spec}}))
     }
 
-    fn comparing<'a>(schema: &'a Schema, managers: &'a [ManagedFields]) -> Comparing<'a> {
-        Comparing { manager: "engine", schema, managers, uncompared: &[] }
+    fn comparing<'a>(schema: &'a MergeSchema, managers: &'a [ManagedFields]) -> ComparisonContext<'a> {
+        ComparisonContext { manager: "engine", schema, managers, uncompared: &[] }
     }
 
-    /// What the server has after the engine and then others have applied.
-    fn live(schema: &Schema, engine: &Value, others: &[Value]) -> (Value, Vec<ManagedFields>) {
-        let request = Request::new("engine", "g/v1", NOW, schema);
+    /// The stored object after applies by the engine and then by others.
+    fn live(schema: &MergeSchema, engine: &Value, others: &[Value]) -> (Value, Vec<ManagedFields>) {
+        let request = ApplyRequest::new("engine", "g/v1", NOW, schema);
         let first = apply(None, &[], engine, &request, true).unwrap();
         others.iter().fold((first.object, first.managers), |(object, managers), other| {
-            let request = Request { manager: "other", ..request };
+            let request = ApplyRequest { manager: "other", ..request };
             let applied = apply(Some(&object), &managers, other, &request, true).unwrap();
             (applied.object, applied.managers)
         })
     }
 
-    fn spec_changed(difference: &Difference) -> bool {
+    fn spec_changed(difference: &ApplyDifference) -> bool {
         difference.changes.iter().any(|change| change.in_spec)
     }
 
-    fn shown(difference: &Difference) -> Vec<(&str, Option<Value>, Option<Value>)> {
+    fn shown(difference: &ApplyDifference) -> Vec<(&str, Option<Value>, Option<Value>)> {
         difference.changes.iter().map(|c| (c.path.as_str(), c.from.clone(), c.to.clone())).collect()
     }
 
@@ -251,12 +252,12 @@ mod tests {
     #[test]
     fn sending_the_applied_fields_again_changes_nothing() {
         let desired = object(&json!({"a": "1", "list": ["x"], "taints": [{"key": "k", "effect": "e"}]}));
-        for schema in [schema(), Schema::unknown()] {
+        for schema in [schema(), MergeSchema::unknown()] {
             let foreign =
                 json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"labels": {"theirs": "x"}}, "spec": {"b": "2"}});
             let (live, managers) = live(&schema, &desired, &[foreign]);
             let found = difference(&live, &desired, &comparing(&schema, &managers));
-            assert_eq!(found, Difference::default());
+            assert_eq!(found, ApplyDifference::default());
             assert!(!found.changed() && !spec_changed(&found));
         }
     }
@@ -279,7 +280,7 @@ mod tests {
             ]
         );
         assert!(spec_changed(&found));
-        let unknown = Schema::unknown();
+        let unknown = MergeSchema::unknown();
         let (object, managers) = live(&unknown, &before, &[]);
         let found = difference(&object, &after, &comparing(&unknown, &managers));
         let taints = |object: &Value| object.pointer("/spec/taints").cloned();
@@ -322,7 +323,7 @@ mod tests {
     /// DEC-43
     #[test]
     fn without_managed_fields_the_objects_sent_before_decide_what_is_removed() {
-        let schema = Schema::unknown();
+        let schema = MergeSchema::unknown();
         let live = object(&json!({"a": "1", "b": "2", "c": {"d": 1}}));
         let desired = object(&json!({"a": "3"}));
         let entry = |sent: &Value| [as_applied("engine", sent, &schema)];
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(shown(&found), [("spec.a", Some(json!("1")), Some(json!("3"))), removed]);
         assert!(matches!(found.ownership_changed, Some(OwnershipChange::Fields { .. })));
         assert!(!difference(&live, &sent, &comparing(&schema, &entry(&sent))).changed());
-        // A field that is there already, and that is asked for only now, comes to be owned.
+        // An existing field that is newly applied becomes owned.
         let more = object(&json!({"a": "1", "b": "2", "c": {"d": 1}}));
         let found = difference(&live, &more, &comparing(&schema, &entry(&sent)));
         assert!(shown(&found).is_empty() && found.changed(), "{found:?}");
@@ -348,14 +349,14 @@ mod tests {
         let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
         let before = object(&json!({"taints": [taint("x", "1"), taint("y", "1")], "list": ["a"], "a": "1"}));
         let (live, managers) = live(&known, &before, &[]);
-        let recorded = Schema::of_record(&managers, "g/v1", &live);
+        let recorded = MergeSchema::from_managed_fields(&managers, "g/v1", &live);
         assert!(recorded.fits(&before) && !recorded.fits(&object(&json!({"taints": [{"effect": "1"}]}))));
         for after in [
             object(&json!({"taints": [taint("y", "2"), taint("z", "1")], "list": ["b"]})),
             object(&json!({"a": "2"})),
             before,
         ] {
-            let by = |schema: &Schema| difference(&live, &after, &comparing(schema, &managers));
+            let by = |schema: &MergeSchema| difference(&live, &after, &comparing(schema, &managers));
             assert_eq!(by(&recorded), by(&known), "{after}");
         }
     }
@@ -363,7 +364,7 @@ mod tests {
     /// SSA-11, SSA-18
     #[test]
     fn paths_that_are_not_compared_do_not_count() {
-        let schema = Schema::unknown();
+        let schema = MergeSchema::unknown();
         let sent = |annotations: Value, spec: Value| {
             let metadata = json!({"name": "n", "annotations": annotations});
             json!({"apiVersion": "g/v1", "kind": "K", "metadata": metadata, "spec": spec})
@@ -379,7 +380,8 @@ mod tests {
             ("the annotation counts", &moved, &[], &["metadata.annotations.data"], false),
             ("the annotation does not", &moved, data, &[], false),
         ] {
-            let found = difference(&object, desired, &Comparing { uncompared, ..comparing(&schema, &managers) });
+            let found =
+                difference(&object, desired, &ComparisonContext { uncompared, ..comparing(&schema, &managers) });
             let found_paths: Vec<&str> = found.changes.iter().map(|change| change.path.as_str()).collect();
             assert_eq!((found_paths.as_slice(), found.ownership_changed.is_some()), (paths, ownership), "{case}");
         }

@@ -1,25 +1,25 @@
-//! Whether an object still has the applied fields, decided by its `managedFields` alone.
+//! Checks by `managedFields` alone whether an object still has the applied fields.
 //!
-//! The record says where a server takes lists and maps apart and where it does not, so no schema is needed to follow it.
+//! The entries show which lists and maps a server merges, so no schema is needed.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::literal::equal;
-use super::set::Node;
-use super::{Element, FieldPath, FieldSet, ManagedFields};
+use super::set::FieldNode;
+use super::{ElementPath, FieldSet, ManagedFields, PathElement};
 
-/// What every object has and no entry lists.
+/// Fields of every object that no entry lists.
 const IDENTITY: [&[&str]; 5] =
     [&["apiVersion"], &["kind"], &["metadata", "name"], &["metadata", "namespace"], &["metadata", "uid"]];
 
-/// Whether applying `sent` again would change nothing: it consists of the fields that its manager's own entry lists, no more
-/// and no fewer, and all of them have these values in `live`.
+/// Whether applying `sent` again would change nothing: it has exactly the fields of its manager's entry, with the
+/// values of `live`.
 ///
-/// Only a yes means something: the record does not say why the fields of a map are not listed, because the schema takes the map
-/// as a whole, or because it was empty when it was applied. So maps that are not taken apart are looked at only where `atomic`
-/// says that they are wholes; there `*` stands for every entry of a list.
+/// Only true is conclusive: the entry does not say why the fields of a map are not listed, because the schema treats
+/// the map as atomic, or because it was empty when applied. Maps that are not listed by field are therefore compared
+/// only if `atomic` contains them; there `*` matches every entry of a list.
 pub fn is_as_applied(
     live: &Value,
     sent: &Value,
@@ -30,22 +30,23 @@ pub fn is_as_applied(
     if sent.get("apiVersion").and_then(Value::as_str) != Some(&own.api_version) {
         return false;
     }
-    let left_out: Vec<FieldPath> = IDENTITY.iter().chain(uncompared).map(|path| FieldPath::of(path)).collect();
-    let left_out = FieldSet::of(left_out.iter().map(|path| path.0.as_slice()));
+    let left_out: Vec<ElementPath> =
+        IDENTITY.iter().chain(uncompared).map(|path| ElementPath::from_fields(path)).collect();
+    let left_out = FieldSet::from_paths(left_out.iter().map(|path| path.0.as_slice()));
     let fields = own.fields.without(&left_out);
-    let mut walk = Walk { path: Vec::new(), left_out: &left_out, atomic };
+    let mut walk = AppliedCheck { path: Vec::new(), left_out: &left_out, atomic };
     let (Value::Object(sent), Value::Object(live)) = (sent, live) else { return false };
     walk.members(sent, live, &fields)
 }
 
-struct Walk<'a> {
-    /// Names of fields, and `*` for entries of lists.
+struct AppliedCheck<'a> {
+    /// Field names, and `*` for list entries.
     path: Vec<&'a str>,
     left_out: &'a FieldSet,
     atomic: &'a [&'a [&'a str]],
 }
 
-impl<'a> Walk<'a> {
+impl<'a> AppliedCheck<'a> {
     fn value(&mut self, sent: &'a Value, live: &'a Value, fields: &FieldSet) -> bool {
         if fields.is_empty() {
             let is_whole = match sent {
@@ -62,9 +63,9 @@ impl<'a> Walk<'a> {
     }
 
     fn members(&mut self, sent: &'a Map<String, Value>, live: &'a Map<String, Value>, fields: &FieldSet) -> bool {
-        let mut listed: BTreeMap<&str, &Node> = BTreeMap::new();
+        let mut listed: BTreeMap<&str, &FieldNode> = BTreeMap::new();
         for (step, node) in fields.nodes() {
-            let Element::Field(name) = step else { return false };
+            let PathElement::Field(name) = step else { return false };
             listed.insert(name, node);
         }
         for (name, value) in sent {
@@ -81,23 +82,23 @@ impl<'a> Walk<'a> {
         listed.is_empty()
     }
 
-    /// Whether nothing of a value is compared.
+    /// Whether a value has nothing to compare.
     fn is_left_out(&self, value: &Value) -> bool {
-        let path = FieldPath::of(&self.path);
+        let path = ElementPath::from_fields(&self.path);
         if self.left_out.has(&path.0) {
             return true;
         }
         let Value::Object(members) = value else { return false };
         let below = |name: &String| {
-            let member = [path.0.clone(), vec![Element::field(name)]].concat();
+            let member = [path.0.clone(), vec![PathElement::field(name)]].concat();
             self.left_out.has(&member)
         };
         !members.is_empty() && members.keys().all(below)
     }
 
-    /// The entries of a list that is taken apart. Those of `live` may have others in between, and are in the same order.
+    /// The entries of a merged list. Those of `live` may have others between them, in the same order.
     fn items(&mut self, sent: &'a [Value], live: &'a [Value], fields: &FieldSet) -> bool {
-        let mut listed: Vec<(&Element, &Node)> = fields.nodes().collect();
+        let mut listed: Vec<(&PathElement, &FieldNode)> = fields.nodes().collect();
         let mut rest = live.iter();
         for item in sent {
             let Some(at) = listed.iter().position(|(step, _)| names(step, item)) else { return false };
@@ -114,12 +115,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a step leads to this entry of a list.
-pub(super) fn names(step: &Element, item: &Value) -> bool {
+/// Whether a step refers to this list entry.
+pub(super) fn names(step: &PathElement, item: &Value) -> bool {
     match step {
-        Element::Key(keys) => keys.iter().all(|(name, key)| item.get(name).is_some_and(|value| equal(value, &key.0))),
-        Element::Value(value) => equal(item, &value.0),
-        Element::Field(_) | Element::Index(_) => false,
+        PathElement::Key(keys) => {
+            keys.iter().all(|(name, key)| item.get(name).is_some_and(|value| equal(value, &key.0)))
+        }
+        PathElement::Value(value) => equal(item, &value.0),
+        PathElement::Field(_) | PathElement::Index(_) => false,
     }
 }
 
@@ -128,12 +131,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ssa::{Request, Schema, apply};
+    use crate::ssa::{ApplyRequest, MergeSchema, apply};
 
     const ATOMIC: &[&[&str]] = &[&["spec", "selector"], &["metadata", "ownerReferences", "*"]];
     const UNCOMPARED: &[&[&str]] = &[&["metadata", "annotations", "noise"]];
 
-    fn schema() -> Schema {
+    fn schema() -> MergeSchema {
         let text = json!({"type": "string"});
         let zone = json!({"type": "object", "properties": {"name": text, "weight": {"type": "integer"}}});
         let zones = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
@@ -145,7 +148,7 @@ mod tests {
         let properties = json!({"zones": zones, "set": set, "selector": whole, "whole": whole, "map": map, "list": list,
             "a": text, "b": text});
         let spec = json!({"type": "object", "properties": properties});
-        Schema::of_definition(&json!({"type": "object", "properties": {"spec": spec}}))
+        MergeSchema::from_openapi(&json!({"type": "object", "properties": {"spec": spec}}))
     }
 
     fn object(spec: Value) -> Value {
@@ -154,12 +157,12 @@ mod tests {
             "labels": {"x": "y"}, "annotations": {"noise": "1"}, "ownerReferences": owner}})
     }
 
-    /// The object and the entry of its manager after an apply, beside the fields of another manager.
+    /// The object and its manager's entry after an apply, beside fields of another manager.
     fn applied(sent: &Value, others: &Value) -> (Value, ManagedFields) {
         let schema = schema();
-        let request = Request::new("engine", "g/v1", "2026-01-01T00:00:00Z", &schema);
+        let request = ApplyRequest::new("engine", "g/v1", "2026-01-01T00:00:00Z", &schema);
         let first = apply(None, &[], sent, &request, true).unwrap();
-        let other = Request { manager: "other", ..request };
+        let other = ApplyRequest { manager: "other", ..request };
         let both = apply(Some(&first.object), &first.managers, others, &other, true).unwrap();
         let own = both.managers.into_iter().find(|entry| entry.manager == "engine").unwrap();
         (both.object, own)

@@ -1,11 +1,11 @@
-//! Equality and order of JSON values as field ownership knows them.
+//! Equality and order of JSON values in field ownership.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde_json::{Number, Value};
 
-/// Whether two values are the same; `1` and `1.0` are, and the order of keys does not matter.
+/// Whether two values are equal; `1` and `1.0` are, and the order of keys is ignored.
 pub(super) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => order_of_numbers(left, right).is_eq(),
@@ -20,7 +20,7 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Numbers, strings, booleans, lists, maps, null; each among themselves as one expects.
+/// Order: numbers, strings, booleans, lists, maps, null.
 fn order(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => order_of_numbers(left, right),
@@ -60,7 +60,7 @@ fn order_of_numbers(left: &Number, right: &Number) -> Ordering {
     }
 }
 
-/// The number if it is an integer, `1.0` included; the order is one only if all integers are compared as such.
+/// The number as an integer, including `1.0`; comparing all integers as such keeps the order consistent.
 fn integer(number: &Number) -> Option<i128> {
     if let Some(integer) = number.as_i64() {
         return Some(integer.into());
@@ -73,32 +73,32 @@ fn integer(number: &Number) -> Option<i128> {
     (float.fract() == 0.0 && float.abs() < 1e30).then_some(float as i128)
 }
 
-/// A value that tells entries of lists apart: one of the keys of an entry, or an entry of a set.
+/// A value that identifies a list entry: one of its keys, or an entry of a set.
 #[derive(Clone, Debug)]
-pub struct Literal(pub Value);
+pub struct ListKey(pub Value);
 
-impl PartialEq for Literal {
+impl PartialEq for ListKey {
     fn eq(&self, other: &Self) -> bool {
         equal(&self.0, &other.0)
     }
 }
 
-impl Eq for Literal {}
+impl Eq for ListKey {}
 
-impl PartialOrd for Literal {
+impl PartialOrd for ListKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Literal {
+impl Ord for ListKey {
     fn cmp(&self, other: &Self) -> Ordering {
         order(&self.0, &other.0)
     }
 }
 
-impl Literal {
-    /// The value as JSON in the way of Go: integral floats are integers, and what HTML would misread is escaped.
+impl ListKey {
+    /// The value as Go writes JSON: integral floats as integers, HTML characters escaped.
     pub(super) fn go_json(&self) -> String {
         let mut value = self.0.clone();
         golang::json::with_integers(&mut value);
@@ -113,8 +113,8 @@ impl Literal {
     }
 }
 
-/// Strings in quotes, as in the messages of a server.
-impl fmt::Display for Literal {
+/// Strings are quoted, as in the messages of a server.
+impl fmt::Display for ListKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Value::String(text) => write!(f, "{text:?}"),
@@ -162,15 +162,15 @@ mod tests {
             json!({"b": 1}),
             json!(null),
         ];
-        let mut shuffled: Vec<Literal> = sorted.iter().rev().cloned().map(Literal).collect();
+        let mut shuffled: Vec<ListKey> = sorted.iter().rev().cloned().map(ListKey).collect();
         shuffled.sort();
         assert_eq!(shuffled.into_iter().map(|literal| literal.0).collect::<Vec<_>>(), sorted);
     }
 
     #[test]
     fn literals_print_as_go_prints_them() {
-        assert_eq!(Literal(json!({"a<b": "&>"})).go_json(), r#"{"a\u003cb":"\u0026\u003e"}"#);
-        assert_eq!(Literal(json!(2.0)).go_json(), "2");
-        assert_eq!(Literal(json!("a\"b")).to_string(), r#""a\"b""#);
+        assert_eq!(ListKey(json!({"a<b": "&>"})).go_json(), r#"{"a\u003cb":"\u0026\u003e"}"#);
+        assert_eq!(ListKey(json!(2.0)).go_json(), "2");
+        assert_eq!(ListKey(json!("a\"b")).to_string(), r#""a\"b""#);
     }
 }

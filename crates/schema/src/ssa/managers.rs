@@ -1,4 +1,4 @@
-//! The entries of `metadata.managedFields`: which manager owns which fields, and since when.
+//! Entries of `metadata.managedFields`: managers, their fields, and the time.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,19 +7,19 @@ use serde_json::{Map, Value, json};
 
 use super::FieldSet;
 
-/// In what way a manager came to own fields.
+/// The operation by which a manager came to own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub enum ManagedOperation {
     Apply,
     Update,
 }
 
-impl Operation {
-    /// The word in `managedFields`.
+impl ManagedOperation {
+    /// The value in `managedFields`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Operation::Apply => "Apply",
-            Operation::Update => "Update",
+            ManagedOperation::Apply => "Apply",
+            ManagedOperation::Update => "Update",
         }
     }
 }
@@ -28,20 +28,20 @@ impl Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedFields {
     pub manager: String,
-    pub operation: Operation,
-    /// The version of the object in which the fields are named, such as `apps/v1`.
+    pub operation: ManagedOperation,
+    /// The object version of the field names, such as `apps/v1`.
     pub api_version: String,
-    /// RFC 3339 in UTC with seconds; texts of this form are sorted as they are.
+    /// RFC 3339 in UTC with seconds; such texts sort by time.
     pub time: Option<String>,
     /// Empty for the object itself.
     pub subresource: String,
     pub fields: FieldSet,
 }
 
-/// Why `metadata.managedFields` cannot be read.
+/// Error of reading `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("managed fields entry {position}: {what}")]
-pub struct Unreadable {
+pub struct InvalidManagedFields {
     position: usize,
     what: String,
 }
@@ -51,7 +51,7 @@ impl ManagedFields {
     ///
     /// # Errors
     /// When one of them is not what a server accepts.
-    pub fn all_of(object: &Value) -> Result<Vec<Self>, Unreadable> {
+    pub fn all_of(object: &Value) -> Result<Vec<Self>, InvalidManagedFields> {
         Self::all_in(object.pointer("/metadata/managedFields"))
     }
 
@@ -59,11 +59,11 @@ impl ManagedFields {
     ///
     /// # Errors
     /// When one of them is not what a server accepts.
-    pub fn all_in(record: Option<&Value>) -> Result<Vec<Self>, Unreadable> {
+    pub fn all_in(record: Option<&Value>) -> Result<Vec<Self>, InvalidManagedFields> {
         let mut all: Vec<Self> = Vec::new();
         let entries = record.and_then(Value::as_array);
         for (position, entry) in entries.into_iter().flatten().enumerate() {
-            let entry = Self::parse(entry).map_err(|what| Unreadable { position, what })?;
+            let entry = Self::parse(entry).map_err(|what| InvalidManagedFields { position, what })?;
             all.retain(|other| !other.is_of_same_manager(&entry));
             all.push(entry);
         }
@@ -77,8 +77,8 @@ impl ManagedFields {
             Some(_) => Err(format!("{name} is no string")),
         };
         let operation = match text("operation")?.as_str() {
-            "Apply" => Operation::Apply,
-            "Update" => Operation::Update,
+            "Apply" => ManagedOperation::Apply,
+            "Update" => ManagedOperation::Update,
             other => return Err(format!("unknown operation {other:?}")),
         };
         match text("fieldsType")?.as_str() {
@@ -113,27 +113,27 @@ impl ManagedFields {
         entry
     }
 
-    /// Whether it is what a manager has applied of the object itself.
+    /// Whether this is the apply entry of `manager` for the object itself.
     pub fn is_of_applier(&self, manager: &str) -> bool {
-        self.manager == manager && self.operation == Operation::Apply && self.subresource.is_empty()
+        self.manager == manager && self.operation == ManagedOperation::Apply && self.subresource.is_empty()
     }
 
-    /// Whether two entries cannot stand side by side; those of updates may, for each version.
+    /// Whether two entries belong to the same manager; update entries are separate per version.
     pub(super) fn is_of_same_manager(&self, other: &Self) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
             && self.subresource == other.subresource
-            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+            && (self.operation == ManagedOperation::Apply || self.api_version == other.api_version)
     }
 
-    /// The order in which a server lists entries.
+    /// The order of entries in an object.
     pub(super) fn order(&self, other: &Self) -> Ordering {
         let key = |entry: &Self| (entry.operation, entry.time.clone(), entry.manager.clone());
         let rest = |entry: &Self| (entry.api_version.clone(), entry.subresource.clone());
         key(self).cmp(&key(other)).then_with(|| rest(self).cmp(&rest(other)))
     }
 
-    /// The order in which a server names managers; the object itself comes after its subresources.
+    /// The order of managers in messages; the object itself comes after its subresources.
     pub(super) fn order_of_names(&self, other: &Self) -> Ordering {
         let key = |entry: &Self| (entry.manager.clone(), entry.operation, entry.api_version.clone());
         let rest = |entry: &Self| (entry.subresource.is_empty(), entry.subresource.clone());
@@ -141,7 +141,7 @@ impl ManagedFields {
     }
 }
 
-/// The manager as the messages of a server name it: `"kubectl-edit" using apps/v1`.
+/// The manager in messages of a server: `"kubectl-edit" using apps/v1`.
 impl fmt::Display for ManagedFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.manager)?;
@@ -149,15 +149,14 @@ impl fmt::Display for ManagedFields {
             write!(f, " with subresource {:?}", self.subresource)?;
         }
         match self.operation {
-            Operation::Apply => Ok(()),
-            Operation::Update => write!(f, " using {}", self.api_version),
+            ManagedOperation::Apply => Ok(()),
+            ManagedOperation::Update => write!(f, " using {}", self.api_version),
         }
     }
 }
 
-/// The entries from which an update starts: those of the new object, or of the live one when the new has none or none
-/// that can be read, or when a subresource is written; a new object with an empty list, or with one empty entry, asks
-/// to forget all.
+/// The initial entries of an update: those of the new object, or of the live one if the new one has none or invalid
+/// ones, or if a subresource is written; a new object with an empty list, or one empty entry, resets them.
 pub fn managers_of_update(live: &Value, new: &Value, subresource: &str) -> Vec<ManagedFields> {
     let of_live = || ManagedFields::all_of(live).unwrap_or_default();
     if !subresource.is_empty() {
@@ -174,7 +173,7 @@ pub fn managers_of_update(live: &Value, new: &Value, subresource: &str) -> Vec<M
     }
 }
 
-/// The object with these entries in place of its own.
+/// The object with these entries instead of its existing ones.
 #[must_use]
 pub fn with_managers(mut object: Value, managers: &[ManagedFields]) -> Value {
     if let Value::Object(object) = &mut object {
@@ -190,7 +189,7 @@ pub fn with_managers(mut object: Value, managers: &[ManagedFields]) -> Value {
     object
 }
 
-/// Whether two lists of entries differ in their times at most; then a write of an otherwise equal object keeps the old.
+/// Whether two lists of entries differ at most in their times; a write that changes nothing else keeps the old entries.
 pub fn same_but_for_times(old: &[ManagedFields], new: &[ManagedFields]) -> bool {
     let timeless = |entry: &ManagedFields| ManagedFields { time: None, ..entry.clone() };
     let sorted = |entries: &[ManagedFields]| {

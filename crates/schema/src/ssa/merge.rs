@@ -1,30 +1,30 @@
-//! An applied configuration on top of a live value.
+//! Merge of an applied configuration into a live value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::Element;
+use super::PathElement;
 use super::compare::{items, members, paired};
-use super::schema::{ListMerge, ListType, MapType, Shape, Type};
+use super::schema::{ListMerge, ListType, MapType, MergeType, ValueShape};
 use super::validate::entries;
 
-/// The live value with everything that the configuration says; both are valid for the type.
-pub(super) fn merged(live: Option<&Value>, config: Option<&Value>, of: &Type) -> Option<Value> {
+/// The live value merged with the configuration; both are valid for the type.
+pub(super) fn merged(live: Option<&Value>, config: Option<&Value>, of: &MergeType) -> Option<Value> {
     let value = config.or(live)?;
     let shape = match config {
         None => of.shape(live),
         Some(_) => of.shape(config),
     };
     match shape {
-        Shape::Map(of) if !of.atomic => {
+        ValueShape::Map(of) if !of.atomic => {
             let (live, config) = (members(live), members(config));
             match [live, config].iter().all(|side| side.is_none_or(Map::is_empty)) {
                 true => Some(value.clone()),
                 false => maps(live, config, of),
             }
         }
-        Shape::List(of) if of.merge != ListMerge::Atomic => {
+        ValueShape::List(of) if of.merge != ListMerge::Atomic => {
             let (live, config) = (items(live), items(config));
             match live.is_empty() && config.is_empty() {
                 true => Some(value.clone()),
@@ -38,7 +38,7 @@ pub(super) fn merged(live: Option<&Value>, config: Option<&Value>, of: &Type) ->
 fn maps(live: Option<&Map<String, Value>>, config: Option<&Map<String, Value>>, of: &MapType) -> Option<Value> {
     let fields: Map<String, Value> = paired(live, config)
         .filter_map(|(name, live, config)| {
-            let of = of.field(name).unwrap_or(&Type::Deduced);
+            let of = of.field(name).unwrap_or(&MergeType::Deduced);
             Some((name.to_owned(), merged(live, config, of)?))
         })
         .collect();
@@ -54,25 +54,25 @@ fn lists(live: &[Value], config: &[Value], of: &ListType) -> Option<Value> {
     (!interleaving.out.is_empty()).then_some(Value::Array(interleaving.out))
 }
 
-/// Two lists on their way into one: what both have stands in the order of the configuration, and what only the live
-/// list has stays behind what it stood behind.
+/// Merge of two lists: common entries have the order of the configuration, and entries of the live list alone stay
+/// after their predecessor.
 struct Interleaving<'a> {
     of: &'a ListType,
     live: &'a [Value],
-    live_steps: &'a [Element],
+    live_steps: &'a [PathElement],
     config: &'a [Value],
-    config_steps: &'a [Element],
-    /// Live entries by their step; those that repeat are not merged with anything.
-    unique: BTreeMap<&'a Element, Option<&'a Value>>,
-    configured: BTreeSet<&'a Element>,
-    /// Steps of the configuration that the live list has too and that are still to come, the next one last.
-    shared: Vec<&'a Element>,
-    written: BTreeSet<&'a Element>,
+    config_steps: &'a [PathElement],
+    /// Live entries by step; `None` for repeated ones, which are not merged.
+    unique: BTreeMap<&'a PathElement, Option<&'a Value>>,
+    configured: BTreeSet<&'a PathElement>,
+    /// Steps in both lists that are yet to be written, the next one last.
+    shared: Vec<&'a PathElement>,
+    written: BTreeSet<&'a PathElement>,
     out: Vec<Value>,
 }
 
 impl<'a> Interleaving<'a> {
-    fn new(of: &'a ListType, live: (&'a [Value], &'a [Element]), config: (&'a [Value], &'a [Element])) -> Self {
+    fn new(of: &'a ListType, live: (&'a [Value], &'a [PathElement]), config: (&'a [Value], &'a [PathElement])) -> Self {
         let mut unique = BTreeMap::new();
         for (step, item) in live.1.iter().zip(live.0) {
             unique.entry(step).and_modify(|item| *item = None).or_insert(Some(item));
@@ -102,7 +102,7 @@ impl<'a> Interleaving<'a> {
                     at_live += 1;
                     at_config += 1;
                 }
-                // Written already, or to be written when its turn in the configuration comes.
+                // Already written, or written later in the order of the configuration.
                 (Some(live), Some(_)) if self.is_out_of_turn(live) => at_live += 1,
                 (Some(live), _) if !self.configured.contains(live) => {
                     self.push(self.live.get(at_live), None);
@@ -121,11 +121,11 @@ impl<'a> Interleaving<'a> {
         }
     }
 
-    fn is_out_of_turn(&self, live: &Element) -> bool {
+    fn is_out_of_turn(&self, live: &PathElement) -> bool {
         self.configured.contains(live) && self.shared.last().is_some_and(|next| *next != live)
     }
 
-    /// Writes an entry of the configuration, merged with the live one of its step.
+    /// Writes an entry of the configuration, merged with the live one.
     fn configured(&mut self, position: usize) {
         let Some(step) = self.config_steps.get(position) else { return };
         self.written.insert(step);

@@ -15,11 +15,11 @@
 //! manager applied before and does not apply now are removed, unless another manager owns them; each entry of
 //! `metadata.managedFields` loses the fields that other managers have changed.
 //!
-//! The code that stores objects does the rest, in a server's order. After [`apply`]: fill in defaults; keep the live values
-//! of what the end point does not write; validate, since a null may be left of a map of which everything was removed
-//! although a manager owns it; drop empty labels, annotations, owners and finalizers. Before [`update`]: prune and fill
-//! in defaults. After it: keep the old entries if the object is the live one and [`same_but_for_times`] holds; keep the
-//! live values of what the end point does not write, which `update` still sees as they were sent.
+//! The code that stores objects does the rest, in the order of a server. After [`apply`]: fill in defaults; keep live
+//! values that the endpoint does not write; validate, since a map whose entries were all removed may leave a null; drop
+//! empty labels, annotations, owners and finalizers. Before [`update`]: prune and fill in defaults. After it: keep the
+//! old entries if the object is unchanged and [`same_but_for_times`] holds; keep live values that the endpoint does not
+//! write, which `update` still sees as they were sent.
 //!
 //! The module uses the metadata of Kubernetes objects, and nothing specific to Cluster API. It may use `field` and `json`.
 
@@ -39,17 +39,21 @@ mod schema;
 mod set;
 mod validate;
 
-pub use apply::{Applied, Conflict, Conversion, Convert, Refused, Request, apply, update};
-pub use compare::Comparison;
-pub use difference::{Comparing, Difference, FieldChange, OwnershipChange, as_applied, changes, difference};
-pub use element::{Element, FieldPath};
+pub use apply::{AppliedObject, ApplyRefused, ApplyRequest, Conflict, Convert, ConvertedObject, apply, update};
+pub use compare::FieldComparison;
+pub use difference::{
+    ApplyDifference, ComparisonContext, FieldChange, OwnershipChange, as_applied, changes, difference,
+};
+pub use element::{ElementPath, PathElement};
 pub use fast_path::is_as_applied;
 pub use last_applied::ANNOTATION as LAST_APPLIED;
-pub use literal::Literal;
-pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};
+pub use literal::ListKey;
+pub use managers::{
+    InvalidManagedFields, ManagedFields, ManagedOperation, managers_of_update, same_but_for_times, with_managers,
+};
 pub use owned::{field_set, has_fields};
 pub use reduce::{SENT, is_reduced, reduce};
-pub use schema::Schema;
+pub use schema::MergeSchema;
 pub use set::FieldSet;
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! The fields that a configuration consists of.
+//! The fields of a configuration.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
 use super::fast_path::names;
-use super::schema::{ListMerge, ListType, MapType, Schema, Shape, Type};
-use super::set::Node;
+use super::schema::{ListMerge, ListType, MapType, MergeSchema, MergeType, ValueShape};
+use super::set::FieldNode;
 use super::validate::entries;
-use super::{Element, FieldSet};
+use super::{FieldSet, PathElement};
 
-/// The set of fields that a value has: what a manager owns by applying it (SSA-01).
+/// The set of fields of a value, which a manager owns by applying it (SSA-01).
 ///
-/// What identifies an object and is never owned, such as its name, is in the set like everything else.
-pub fn field_set(value: &Value, schema: &Schema) -> FieldSet {
+/// Includes fields that identify an object and are never owned, such as its name.
+pub fn field_set(value: &Value, schema: &MergeSchema) -> FieldSet {
     node(value, &schema.0).below
 }
 
@@ -21,7 +21,7 @@ pub fn field_set(value: &Value, schema: &Schema) -> FieldSet {
 pub fn has_fields(value: &Value, fields: &FieldSet) -> bool {
     fields.nodes().all(|(step, node)| match value {
         Value::Object(members) => match step {
-            Element::Field(name) => members.get(name).is_some_and(|value| has_fields(value, &node.below)),
+            PathElement::Field(name) => members.get(name).is_some_and(|value| has_fields(value, &node.below)),
             _ => false,
         },
         Value::Array(items) => items.iter().any(|item| names(step, item) && has_fields(item, &node.below)),
@@ -29,43 +29,43 @@ pub fn has_fields(value: &Value, fields: &FieldSet) -> bool {
     })
 }
 
-/// What the value contributes: itself, or what is in it.
-fn node(value: &Value, of: &Type) -> Node {
-    let whole = || Node { member: true, ..Node::default() };
-    let parts = |below| Node { member: false, below };
+/// The node of a value: itself, or its descendants.
+fn node(value: &Value, of: &MergeType) -> FieldNode {
+    let whole = || FieldNode { member: true, ..FieldNode::default() };
+    let parts = |below| FieldNode { member: false, below };
     match (of.shape(Some(value)), value) {
-        (Shape::Scalar(_), _) => whole(),
-        (Shape::Map(of), _) if of.atomic => whole(),
-        (Shape::List(of), _) if of.merge == ListMerge::Atomic => whole(),
-        (Shape::Map(of), Value::Object(members)) => parts(map(members, of)),
-        (Shape::List(of), Value::Array(items)) => match entries(items, of) {
+        (ValueShape::Scalar(_), _) => whole(),
+        (ValueShape::Map(of), _) if of.atomic => whole(),
+        (ValueShape::List(of), _) if of.merge == ListMerge::Atomic => whole(),
+        (ValueShape::Map(of), Value::Object(members)) => parts(map(members, of)),
+        (ValueShape::List(of), Value::Array(items)) => match entries(items, of) {
             Some(steps) => parts(list(items, steps, of)),
             None => whole(),
         },
-        _ => Node::default(),
+        _ => FieldNode::default(),
     }
 }
 
-/// Fields that the schema declares by name are owned through what is in them; others are owned themselves as well.
+/// Fields declared by the schema are owned through their descendants; others are owned themselves as well.
 fn map(members: &Map<String, Value>, of: &MapType) -> FieldSet {
     let mut set = FieldSet::default();
     for (name, value) in members {
-        let mut node = node(value, of.field(name).unwrap_or(&Type::Deduced));
+        let mut node = node(value, of.field(name).unwrap_or(&MergeType::Deduced));
         let is_bare = value.is_null() || value.as_object().is_some_and(Map::is_empty);
         node.member |= is_bare || !of.fields.contains_key(name);
-        set.put(Element::field(name), node);
+        set.put(PathElement::field(name), node);
     }
     set
 }
 
-/// Entries that repeat are owned together, without what is in them.
-fn list(items: &[Value], steps: Vec<Element>, of: &ListType) -> FieldSet {
+/// Repeated entries are owned together, without their descendants.
+fn list(items: &[Value], steps: Vec<PathElement>, of: &ListType) -> FieldSet {
     let mut seen = BTreeSet::new();
-    let repeated: BTreeSet<Element> = steps.iter().filter(|step| !seen.insert(*step)).cloned().collect();
+    let repeated: BTreeSet<PathElement> = steps.iter().filter(|step| !seen.insert(*step)).cloned().collect();
     let mut set = FieldSet::default();
     for (item, step) in items.iter().zip(steps) {
-        let node = if repeated.contains(&step) { Node::default() } else { node(item, &of.items) };
-        set.put(step, Node { member: true, ..node });
+        let node = if repeated.contains(&step) { FieldNode::default() } else { node(item, &of.items) };
+        set.put(step, FieldNode { member: true, ..node });
     }
     set
 }

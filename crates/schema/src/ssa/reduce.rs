@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// What is sent of an object, and what is not sent stays another's business (SSA-02).
+/// Paths that are sent; others stay with their owners (SSA-02).
 pub const SENT: &[&[&str]] = &[
     &["apiVersion"],
     &["kind"],
@@ -15,29 +15,29 @@ pub const SENT: &[&[&str]] = &[
     &["spec"],
 ];
 
-/// An object reduced to what is allowed and not ignored (SSA-02, SSA-03, SSA-04).
+/// An object reduced to allowed paths without ignored ones (SSA-02, SSA-03, SSA-04).
 ///
-/// What stays is every allowed path with what leads to it and what is below it, less the ignored paths. A map that
-/// becomes empty by this goes too; one that was empty stays. Lists are taken as a whole.
+/// Keeps every allowed path with its ancestors and descendants, except ignored paths. A map that becomes empty is
+/// removed; one that was empty stays. Lists are kept as a whole.
 #[must_use]
 pub fn reduce(object: &Value, allowed: &[&[&str]], ignored: &[&[&str]]) -> Value {
     let Value::Object(members) = object else { return object.clone() };
     let allowed = filtered(members, &mut Vec::new(), &|path| match path {
-        path if allowed.iter().any(|allowed| path.starts_with(allowed)) => Part::Whole,
-        path if allowed.iter().any(|allowed| allowed.starts_with(path)) => Part::Some,
-        _ => Part::Nothing,
+        path if allowed.iter().any(|allowed| path.starts_with(allowed)) => RetainedPart::Whole,
+        path if allowed.iter().any(|allowed| allowed.starts_with(path)) => RetainedPart::Some,
+        _ => RetainedPart::Nothing,
     });
     if ignored.is_empty() {
         return Value::Object(allowed);
     }
     Value::Object(filtered(&allowed, &mut Vec::new(), &|path| match path {
-        path if ignored.contains(&path) => Part::Nothing,
-        path if ignored.iter().any(|ignored| ignored.starts_with(path)) => Part::Some,
-        _ => Part::Whole,
+        path if ignored.contains(&path) => RetainedPart::Nothing,
+        path if ignored.iter().any(|ignored| ignored.starts_with(path)) => RetainedPart::Some,
+        _ => RetainedPart::Whole,
     }))
 }
 
-/// Whether [`reduce`] with these paths, and none to ignore, would leave all of an object.
+/// Whether [`reduce`] with these paths, and none to ignore, would keep all of an object.
 #[must_use]
 pub fn is_reduced(object: &Value, allowed: &[&[&str]]) -> bool {
     match object {
@@ -61,10 +61,10 @@ fn stays<'a>(members: &'a Map<String, Value>, path: &mut Vec<&'a str>, allowed: 
     })
 }
 
-/// How much of the value at a path stays.
-enum Part {
+/// The retained part of the value at a path.
+enum RetainedPart {
     Whole,
-    /// Of a map some fields; anything else stays as it is.
+    /// Some fields of a map; other values stay unchanged.
     Some,
     Nothing,
 }
@@ -72,17 +72,17 @@ enum Part {
 fn filtered<'a>(
     members: &'a Map<String, Value>,
     path: &mut Vec<&'a str>,
-    part: &impl Fn(&[&str]) -> Part,
+    part: &impl Fn(&[&str]) -> RetainedPart,
 ) -> Map<String, Value> {
     let mut left = Map::new();
     for (name, value) in members {
         path.push(name);
         let value = match (part(path), value) {
-            (Part::Nothing, _) => None,
-            (Part::Some, Value::Object(members)) if !members.is_empty() => {
+            (RetainedPart::Nothing, _) => None,
+            (RetainedPart::Some, Value::Object(members)) if !members.is_empty() => {
                 Some(filtered(members, path, part)).filter(|left| !left.is_empty()).map(Value::Object)
             }
-            (Part::Some | Part::Whole, value) => Some(value.clone()),
+            (RetainedPart::Some | RetainedPart::Whole, value) => Some(value.clone()),
         };
         path.pop();
         left.extend(value.map(|value| (name.clone(), value)));

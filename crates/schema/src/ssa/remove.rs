@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::{ListMerge, ListType, MapType, Shape, Type};
+use super::schema::{ListMerge, ListType, MapType, MergeType, ValueShape};
 use super::validate::entry;
-use super::{Element, FieldSet};
+use super::{FieldSet, PathElement};
 
-/// The value without the fields and list entries of the set; null when nothing is left of a map or a list.
-pub(super) fn removed(value: &Value, fields: &FieldSet, of: &Type) -> Value {
+/// The value without the fields and list entries of the set; null if a map or list becomes empty.
+pub(super) fn removed(value: &Value, fields: &FieldSet, of: &MergeType) -> Value {
     let left = match (of.shape(Some(value)), value) {
-        (Shape::Map(of), Value::Object(members)) if !of.atomic => map(members, fields, of),
-        (Shape::List(of), Value::Array(items)) if of.merge != ListMerge::Atomic => list(items, fields, of),
-        (Shape::Scalar(_), value) => Some(value.clone()),
+        (ValueShape::Map(of), Value::Object(members)) if !of.atomic => map(members, fields, of),
+        (ValueShape::List(of), Value::Array(items)) if of.merge != ListMerge::Atomic => list(items, fields, of),
+        (ValueShape::Scalar(_), value) => Some(value.clone()),
         _ => None,
     };
     left.unwrap_or(Value::Null)
@@ -21,8 +21,8 @@ fn map(members: &Map<String, Value>, fields: &FieldSet, of: &MapType) -> Option<
     let left: Map<String, Value> = members
         .iter()
         .filter_map(|(name, value)| {
-            let of = of.field(name).unwrap_or(&Type::Deduced);
-            Some((name.clone(), kept(value, &Element::field(name), fields, of)?))
+            let of = of.field(name).unwrap_or(&MergeType::Deduced);
+            Some((name.clone(), kept(value, &PathElement::field(name), fields, of)?))
         })
         .collect();
     (!left.is_empty()).then_some(Value::Object(left))
@@ -39,8 +39,8 @@ fn list(items: &[Value], fields: &FieldSet, of: &ListType) -> Option<Value> {
     (!left.is_empty()).then_some(Value::Array(left))
 }
 
-/// What is left of the value that a step leads to.
-fn kept(value: &Value, step: &Element, fields: &FieldSet, of: &Type) -> Option<Value> {
+/// The retained part of the value at a step.
+fn kept(value: &Value, step: &PathElement, fields: &FieldSet, of: &MergeType) -> Option<Value> {
     if fields.has(std::slice::from_ref(step)) {
         return None;
     }

@@ -1,36 +1,36 @@
-//! The parts of a schema that server-side apply needs: which maps and lists are merged, and by which keys.
+//! The parts of a schema that server-side apply needs: merged maps and lists, and their keys.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
-use super::{Element, FieldSet, ManagedFields};
+use super::{FieldSet, ManagedFields, PathElement};
 
 /// The type of an object, compiled from the schema of a CRD; clones share it.
 #[derive(Clone, Debug)]
-pub struct Schema(pub(super) Type);
+pub struct MergeSchema(pub(super) MergeType);
 
 /// The type of a value.
 #[derive(Clone, Debug)]
-pub(super) enum Type {
-    /// Any value: maps are merged, lists are not.
+pub(super) enum MergeType {
+    /// Any value: maps are merged, lists are atomic.
     Deduced,
-    /// Any value, as a whole.
+    /// Any value, treated as a whole.
     Atomic,
     Known(Arc<Atom>),
 }
 
-/// What a value may be, and how each of it is merged.
+/// The possible shapes of a value, and how each is merged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Atom {
     pub(super) map: Option<MapType>,
-    pub(super) scalar: Option<Scalar>,
+    pub(super) scalar: Option<ScalarType>,
     pub(super) list: Option<ListType>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scalar {
+pub(super) enum ScalarType {
     Any,
     Text,
     Number,
@@ -39,22 +39,22 @@ pub(super) enum Scalar {
 
 #[derive(Clone, Debug)]
 pub(super) struct MapType {
-    /// Fields that the schema declares by name.
-    pub(super) fields: BTreeMap<String, Type>,
-    /// The type of all others; none when there may be none.
-    pub(super) others: Option<Type>,
+    /// Fields declared by name.
+    pub(super) fields: BTreeMap<String, MergeType>,
+    /// The type of other fields; `None` if there may be none.
+    pub(super) others: Option<MergeType>,
     pub(super) atomic: bool,
 }
 
 impl MapType {
-    pub(super) fn field(&self, name: &str) -> Option<&Type> {
+    pub(super) fn field(&self, name: &str) -> Option<&MergeType> {
         self.fields.get(name).or(self.others.as_ref())
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct ListType {
-    pub(super) items: Type,
+    pub(super) items: MergeType,
     pub(super) merge: ListMerge,
 }
 
@@ -62,38 +62,38 @@ pub(super) struct ListType {
 pub(super) enum ListMerge {
     Atomic,
     Set,
-    /// Entries are told apart by these keys, which may have defaults.
+    /// Entries are identified by these keys, which may have defaults.
     Keyed(Vec<(String, Option<Value>)>),
 }
 
-/// Which of the things that a type may be a value is.
+/// The shape in which a value is handled.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Shape<'a> {
+pub(super) enum ValueShape<'a> {
     Map(&'a MapType),
-    Scalar(Scalar),
+    Scalar(ScalarType),
     List(&'a ListType),
 }
 
-impl Shape<'_> {
-    pub(super) fn is_like(&self, other: &Shape<'_>) -> bool {
+impl ValueShape<'_> {
+    pub(super) fn is_like(&self, other: &ValueShape<'_>) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
 static DEDUCED: LazyLock<Atom> = LazyLock::new(|| Atom {
-    map: Some(MapType { fields: BTreeMap::new(), others: Some(Type::Deduced), atomic: false }),
-    scalar: Some(Scalar::Any),
-    list: Some(ListType { items: Type::Atomic, merge: ListMerge::Atomic }),
+    map: Some(MapType { fields: BTreeMap::new(), others: Some(MergeType::Deduced), atomic: false }),
+    scalar: Some(ScalarType::Any),
+    list: Some(ListType { items: MergeType::Atomic, merge: ListMerge::Atomic }),
 });
 
 static ATOMIC: LazyLock<Atom> = LazyLock::new(|| Atom {
-    map: Some(MapType { fields: BTreeMap::new(), others: Some(Type::Atomic), atomic: true }),
-    scalar: Some(Scalar::Any),
-    list: Some(ListType { items: Type::Atomic, merge: ListMerge::Atomic }),
+    map: Some(MapType { fields: BTreeMap::new(), others: Some(MergeType::Atomic), atomic: true }),
+    scalar: Some(ScalarType::Any),
+    list: Some(ListType { items: MergeType::Atomic, merge: ListMerge::Atomic }),
 });
 
-/// The type of `metadata`, which is the same for every kind.
-static METADATA: LazyLock<Type> = LazyLock::new(|| {
+/// The type of `metadata`, equal for every kind.
+static METADATA: LazyLock<MergeType> = LazyLock::new(|| {
     let text = || json!({"type": "string"});
     let texts = || json!({"type": "object", "additionalProperties": text()});
     let number = || json!({"type": "integer"});
@@ -120,32 +120,33 @@ static METADATA: LazyLock<Type> = LazyLock::new(|| {
             "name": text(), "namespace": text(), "resourceVersion": text(), "selfLink": text(), "uid": text(),
         },
     });
-    Type::compiled(&metadata, false)
+    MergeType::compiled(&metadata, false)
 });
 
-impl Schema {
-    /// The type of a kind with the `openAPIV3Schema` of one version of its CRD.
+impl MergeSchema {
+    /// The type of a kind, from the `openAPIV3Schema` of a version of its CRD.
     ///
-    /// The schema is taken as the API server accepts it; what cannot be understood counts as a value of any type.
-    pub fn of_definition(schema: &Value) -> Self {
+    /// The schema is assumed to be accepted by an API server; unsupported parts are of any type.
+    pub fn from_openapi(schema: &Value) -> Self {
         let loose = is_true(schema, "x-kubernetes-preserve-unknown-fields");
-        Schema(Type::Known(Arc::new(Atom { map: Some(resource(schema, loose)), ..Atom::default() })))
+        MergeSchema(MergeType::Known(Arc::new(Atom { map: Some(resource(schema, loose)), ..Atom::default() })))
     }
 
-    /// The type of an object of which only the metadata is known: other maps are merged, other lists are atomic.
+    /// The type of an object with known metadata only: other maps are merged, other lists are atomic.
     pub fn unknown() -> Self {
-        static UNKNOWN: LazyLock<Schema> =
-            LazyLock::new(|| Schema::of_definition(&json!({"x-kubernetes-preserve-unknown-fields": true})));
+        static UNKNOWN: LazyLock<MergeSchema> =
+            LazyLock::new(|| MergeSchema::from_openapi(&json!({"x-kubernetes-preserve-unknown-fields": true})));
         UNKNOWN.clone()
     }
 
-    /// The type of an object without a definition, as far as the record of its owners shows it: which lists are merged, by
-    /// which keys, and which maps are wholes. What no entry of `api_version` lists is as with [`Schema::unknown`].
-    pub fn of_record(managers: &[ManagedFields], api_version: &str, live: &Value) -> Self {
+    /// The type of an object without a definition, derived from its managed fields: merged lists with their keys, and
+    /// atomic maps. Fields that no entry of `api_version` lists are as in [`MergeSchema::unknown`].
+    pub fn from_managed_fields(managers: &[ManagedFields], api_version: &str, live: &Value) -> Self {
         let entries = managers.iter().filter(|entry| entry.api_version == api_version);
         let fields = entries.fold(FieldSet::default(), |all, entry| all.union(&entry.fields));
-        let mut schema = Schema::unknown();
-        if let (Type::Known(atom), Type::Known(recorded)) = (&mut schema.0, Type::recorded(&fields, Some(live)))
+        let mut schema = MergeSchema::unknown();
+        if let (MergeType::Known(atom), MergeType::Known(recorded)) =
+            (&mut schema.0, MergeType::recorded(&fields, Some(live)))
             && let (Some(map), Some(recorded)) = (&mut Arc::make_mut(atom).map, &recorded.map)
         {
             let others = recorded.fields.iter().filter(|(name, _)| !map.fields.contains_key(*name));
@@ -158,74 +159,76 @@ impl Schema {
     /// The type of any value: maps are merged, lists are atomic.
     #[cfg(test)]
     pub(super) fn deduced() -> Self {
-        Schema(Type::Deduced)
+        MergeSchema(MergeType::Deduced)
     }
 }
 
-impl Type {
+impl MergeType {
     pub(super) fn atom(&self) -> &Atom {
         match self {
-            Type::Deduced => &DEDUCED,
-            Type::Atomic => &ATOMIC,
-            Type::Known(atom) => atom,
+            MergeType::Deduced => &DEDUCED,
+            MergeType::Atomic => &ATOMIC,
+            MergeType::Known(atom) => atom,
         }
     }
 
-    /// The shape in which the value is handled; null and absent ones as a map where maps may be.
-    pub(super) fn shape(&self, value: Option<&Value>) -> Shape<'_> {
+    /// The shape in which the value is handled; null and absent ones as a map where maps are allowed.
+    pub(super) fn shape(&self, value: Option<&Value>) -> ValueShape<'_> {
         let atom = self.atom();
-        let map = atom.map.as_ref().map(Shape::Map);
-        let scalar = atom.scalar.map(Shape::Scalar);
-        let list = atom.list.as_ref().map(Shape::List);
+        let map = atom.map.as_ref().map(ValueShape::Map);
+        let scalar = atom.scalar.map(ValueShape::Scalar);
+        let list = atom.list.as_ref().map(ValueShape::List);
         let fitting = match value {
             Some(Value::Object(_)) => map,
             Some(Value::Array(_)) => list,
             Some(Value::String(_) | Value::Number(_) | Value::Bool(_)) => scalar,
             Some(Value::Null) | None => None,
         };
-        fitting.or(map).or(scalar).or(list).unwrap_or(Shape::Scalar(Scalar::Any))
+        fitting.or(map).or(scalar).or(list).unwrap_or(ValueShape::Scalar(ScalarType::Any))
     }
 
     /// Whether the value is owned as a whole although it may have parts.
     pub(super) fn is_atomic(&self) -> bool {
-        // A type that is only deduced does not say so.
-        !matches!(self, Type::Deduced)
+        // A deduced type is not explicitly atomic.
+        !matches!(self, MergeType::Deduced)
             && match self.shape(None) {
-                Shape::Map(map) => map.atomic && !matches!((map.fields.len(), &map.others), (0, Some(Type::Deduced))),
-                Shape::List(list) => list.merge == ListMerge::Atomic,
-                Shape::Scalar(_) => false,
+                ValueShape::Map(map) => {
+                    map.atomic && !matches!((map.fields.len(), &map.others), (0, Some(MergeType::Deduced)))
+                }
+                ValueShape::List(list) => list.merge == ListMerge::Atomic,
+                ValueShape::Scalar(_) => false,
             }
     }
 
-    /// The type of a value of which these fields are recorded. Entries of one list share a type.
+    /// The type of a value with these recorded fields. Entries of one list share a type.
     fn recorded(fields: &FieldSet, live: Option<&Value>) -> Self {
         let Some((first, _)) = fields.nodes().next() else {
             let is_whole = live.and_then(Value::as_object).is_some_and(|members| !members.is_empty());
-            return if is_whole { Type::Atomic } else { Type::Deduced };
+            return if is_whole { MergeType::Atomic } else { MergeType::Deduced };
         };
         let list = |merge, items| Atom { list: Some(ListType { items, merge }), ..DEDUCED.clone() };
         let atom = match first {
-            Element::Field(_) => {
+            PathElement::Field(_) => {
                 let below = |name: &str| live.and_then(|live| live.get(name));
                 let fields = fields.nodes().filter_map(|(step, node)| match step {
-                    Element::Field(name) => Some((name.clone(), Type::recorded(&node.below, below(name)))),
+                    PathElement::Field(name) => Some((name.clone(), MergeType::recorded(&node.below, below(name)))),
                     _ => None,
                 });
-                let map = MapType { fields: fields.collect(), others: Some(Type::Deduced), atomic: false };
+                let map = MapType { fields: fields.collect(), others: Some(MergeType::Deduced), atomic: false };
                 Atom { map: Some(map), ..DEDUCED.clone() }
             }
-            Element::Key(keys) => {
+            PathElement::Key(keys) => {
                 let entries = fields.nodes().fold(FieldSet::default(), |all, (_, node)| all.union(&node.below));
                 let keys = keys.iter().map(|(name, _)| (name.clone(), None));
-                list(ListMerge::Keyed(keys.collect()), Type::recorded(&entries, None))
+                list(ListMerge::Keyed(keys.collect()), MergeType::recorded(&entries, None))
             }
-            Element::Value(_) => list(ListMerge::Set, Type::Deduced),
-            Element::Index(_) => return Type::Deduced,
+            PathElement::Value(_) => list(ListMerge::Set, MergeType::Deduced),
+            PathElement::Index(_) => return MergeType::Deduced,
         };
-        Type::Known(Arc::new(atom))
+        MergeType::Known(Arc::new(atom))
     }
 
-    /// `loose` when unknown fields are preserved here, which then holds for everything below too.
+    /// `loose` if unknown fields are preserved here, which then holds for all descendants.
     fn compiled(schema: &Value, loose: bool) -> Self {
         let loose = loose || is_true(schema, "x-kubernetes-preserve-unknown-fields");
         let embedded = is_true(schema, "x-kubernetes-embedded-resource");
@@ -233,23 +236,23 @@ impl Type {
         let atom = match schema.get("type").and_then(Value::as_str) {
             Some("object") => Atom { map: map(), ..Atom::default() },
             Some("array") => Atom { list: Some(list(schema, loose)), ..Atom::default() },
-            Some("string") => Atom { scalar: Some(Scalar::Text), ..Atom::default() },
-            Some("integer" | "number") => Atom { scalar: Some(Scalar::Number), ..Atom::default() },
-            Some("boolean") => Atom { scalar: Some(Scalar::Boolean), ..Atom::default() },
-            _ => Atom { map: map(), scalar: Some(Scalar::Any), list: Some(list(schema, loose)) },
+            Some("string") => Atom { scalar: Some(ScalarType::Text), ..Atom::default() },
+            Some("integer" | "number") => Atom { scalar: Some(ScalarType::Number), ..Atom::default() },
+            Some("boolean") => Atom { scalar: Some(ScalarType::Boolean), ..Atom::default() },
+            _ => Atom { map: map(), scalar: Some(ScalarType::Any), list: Some(list(schema, loose)) },
         };
-        Type::Known(Arc::new(atom))
+        MergeType::Known(Arc::new(atom))
     }
 }
 
-/// A map that is an object of its own, or holds one: its type and metadata are known.
+/// A map that is or contains an embedded object with known type and metadata.
 fn resource(schema: &Value, loose: bool) -> MapType {
     let mut map = map(schema, loose);
     if map.fields.is_empty() && !loose && schema.get("additionalProperties").is_none() {
         map.others = None;
     }
     for name in ["apiVersion", "kind"] {
-        map.fields.insert(name.to_owned(), Type::compiled(&json!({"type": "string"}), false));
+        map.fields.insert(name.to_owned(), MergeType::compiled(&json!({"type": "string"}), false));
     }
     map.fields.insert("metadata".to_owned(), METADATA.clone());
     map
@@ -257,19 +260,19 @@ fn resource(schema: &Value, loose: bool) -> MapType {
 
 fn map(schema: &Value, loose: bool) -> MapType {
     let properties = schema.get("properties").and_then(Value::as_object);
-    let field = |(name, schema): (&String, _)| (name.clone(), Type::compiled(schema, loose));
-    let fields: BTreeMap<String, Type> = properties.into_iter().flatten().map(field).collect();
+    let field = |(name, schema): (&String, _)| (name.clone(), MergeType::compiled(schema, loose));
+    let fields: BTreeMap<String, MergeType> = properties.into_iter().flatten().map(field).collect();
     let others = match schema.get("additionalProperties") {
-        Some(additional @ Value::Object(_)) => Some(Type::compiled(additional, loose)),
+        Some(additional @ Value::Object(_)) => Some(MergeType::compiled(additional, loose)),
         Some(Value::Bool(false)) => None,
-        Some(_) => Some(Type::Deduced),
-        None => (fields.is_empty() || loose).then_some(Type::Deduced),
+        Some(_) => Some(MergeType::Deduced),
+        None => (fields.is_empty() || loose).then_some(MergeType::Deduced),
     };
     MapType { fields, others, atomic: text(schema, "x-kubernetes-map-type") == Some("atomic") }
 }
 
 fn list(schema: &Value, loose: bool) -> ListType {
-    let items = schema.get("items").map_or(Type::Atomic, |items| Type::compiled(items, loose));
+    let items = schema.get("items").map_or(MergeType::Atomic, |items| MergeType::compiled(items, loose));
     let merge = match text(schema, "x-kubernetes-list-type") {
         Some("set") => ListMerge::Set,
         Some("map") => ListMerge::Keyed(keys(schema)),
@@ -278,7 +281,7 @@ fn list(schema: &Value, loose: bool) -> ListType {
     ListType { items, merge }
 }
 
-/// The keys of a keyed list with the defaults that the schema of its entries gives them.
+/// The keys of a keyed list with their defaults in the schema of its entries.
 fn keys(schema: &Value) -> Vec<(String, Option<Value>)> {
     let names = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten();
     let properties: Option<&Map<String, Value>> =

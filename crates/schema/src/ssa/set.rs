@@ -5,22 +5,22 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::schema::Type;
-use super::{Element, FieldPath};
+use super::schema::MergeType;
+use super::{ElementPath, PathElement};
 
-/// A set of paths, kept as a tree. A path and the paths below it are members independently.
+/// A set of paths, stored as a tree. A path and its descendants are members independently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldSet(BTreeMap<Element, Node>);
+pub struct FieldSet(BTreeMap<PathElement, FieldNode>);
 
 /// A node is a member, has members below it, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct FieldNode {
     pub(super) member: bool,
     pub(super) below: FieldSet,
 }
 
-impl Node {
-    fn insert(&mut self, path: &[Element]) {
+impl FieldNode {
+    fn insert(&mut self, path: &[PathElement]) {
         match path {
             [] => self.member = true,
             path => self.below.insert(path),
@@ -34,32 +34,32 @@ impl Node {
 
 impl FieldSet {
     /// The set of these paths.
-    pub fn of<'a>(paths: impl IntoIterator<Item = &'a [Element]>) -> Self {
+    pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a [PathElement]>) -> Self {
         let mut set = FieldSet::default();
         paths.into_iter().for_each(|path| set.insert(path));
         set
     }
 
     /// Adds a path; the empty path is never a member.
-    pub fn insert(&mut self, path: &[Element]) {
+    pub fn insert(&mut self, path: &[PathElement]) {
         let Some((first, rest)) = path.split_first() else { return };
         if let Some(node) = self.0.get_mut(first) {
             return node.insert(rest);
         }
-        let mut node = Node::default();
+        let mut node = FieldNode::default();
         node.insert(rest);
         self.0.insert(first.clone(), node);
     }
 
     /// Replaces the child of a step, or removes it if the new one is empty.
-    pub(super) fn put(&mut self, step: Element, node: Node) {
+    pub(super) fn put(&mut self, step: PathElement, node: FieldNode) {
         if !node.is_empty() {
             self.0.insert(step, node);
         }
     }
 
-    /// What the first steps lead to.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Element, &Node)> {
+    /// The nodes of the first steps.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&PathElement, &FieldNode)> {
         self.0.iter()
     }
 
@@ -69,7 +69,7 @@ impl FieldSet {
     }
 
     /// Whether the path itself is a member.
-    pub fn has(&self, path: &[Element]) -> bool {
+    pub fn has(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
             [only] => self.0.get(only).is_some_and(|node| node.member),
@@ -78,7 +78,7 @@ impl FieldSet {
     }
 
     /// Whether a path that begins with `prefix` is a member, `prefix` itself included.
-    pub fn has_prefix(&self, prefix: &[Element]) -> bool {
+    pub fn has_prefix(&self, prefix: &[PathElement]) -> bool {
         match prefix {
             [] => !self.is_empty(),
             [first, rest @ ..] => match self.0.get(first) {
@@ -90,11 +90,11 @@ impl FieldSet {
     }
 
     /// The members below a step, with paths from there; none when there are none.
-    pub(super) fn below(&self, step: &Element) -> Option<&FieldSet> {
+    pub(super) fn below(&self, step: &PathElement) -> Option<&FieldSet> {
         self.0.get(step).map(|node| &node.below).filter(|below| !below.is_empty())
     }
 
-    /// What is in one of the sets.
+    /// The union of both sets.
     #[must_use]
     pub fn union(&self, other: &FieldSet) -> FieldSet {
         let mut union = self.clone();
@@ -114,97 +114,95 @@ impl FieldSet {
         }
     }
 
-    /// What is in both sets.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         self.kept(|step, node| {
             let other = other.0.get(step)?;
-            Some(Node { member: node.member && other.member, below: node.below.intersection(&other.below) })
+            Some(FieldNode { member: node.member && other.member, below: node.below.intersection(&other.below) })
         })
     }
 
-    /// What is in this set and not in the other; what is below a member of the other stays.
+    /// The members of this set that are not in the other; descendants of members of the other stay.
     #[must_use]
     pub fn difference(&self, other: &FieldSet) -> FieldSet {
         self.kept(|step, node| {
             Some(match other.0.get(step) {
                 Some(other) => {
-                    Node { member: node.member && !other.member, below: node.below.difference(&other.below) }
+                    FieldNode { member: node.member && !other.member, below: node.below.difference(&other.below) }
                 }
                 None => node.clone(),
             })
         })
     }
 
-    /// What is neither in the other set nor below one of its members.
+    /// The members that are neither in the other set nor below one of its members.
     #[must_use]
     pub fn without(&self, other: &FieldSet) -> FieldSet {
         self.kept(|step, node| match other.0.get(step) {
             Some(other) if other.member => None,
-            Some(other) => Some(Node { member: node.member, below: node.below.without(&other.below) }),
+            Some(other) => Some(FieldNode { member: node.member, below: node.below.without(&other.below) }),
             None => Some(node.clone()),
         })
     }
 
-    /// The members that have no members below them.
+    /// The members without members below them.
     #[must_use]
     pub fn leaves(&self) -> FieldSet {
-        self.kept(|_, node| Some(Node { member: node.below.is_empty(), below: node.below.leaves() }))
+        self.kept(|_, node| Some(FieldNode { member: node.below.is_empty(), below: node.below.leaves() }))
     }
 
-    /// The set with the fields that lead to its members; only fields that the schema declares by name.
+    /// The set with the ancestors of its members that the schema declares by name.
     ///
-    /// Applying a field below a declared one does not make the declared one a member; when it comes to removing, it
-    /// counts as one.
-    pub(super) fn with_named_fields(&self, of: &Type) -> FieldSet {
+    /// Applying a field below a declared one does not make the declared one a member; for removal it counts as one.
+    pub(super) fn with_named_fields(&self, of: &MergeType) -> FieldSet {
         let atom = of.atom();
         self.kept(|step, node| {
             let (named, of) = match step {
-                Element::Field(name) => match &atom.map {
+                PathElement::Field(name) => match &atom.map {
                     Some(map) => (map.fields.contains_key(name), map.field(name)),
                     None => (false, None),
                 },
-                Element::Key(_) => (false, atom.list.as_ref().map(|list| &list.items)),
-                Element::Value(_) | Element::Index(_) => (false, None),
+                PathElement::Key(_) => (false, atom.list.as_ref().map(|list| &list.items)),
+                PathElement::Value(_) | PathElement::Index(_) => (false, None),
             };
-            let below = node.below.with_named_fields(of.unwrap_or(&Type::Atomic));
-            Some(Node { member: node.member || named, below })
+            let below = node.below.with_named_fields(of.unwrap_or(&MergeType::Atomic));
+            Some(FieldNode { member: node.member || named, below })
         })
     }
 
-    /// The set as it is for a schema in which maps or lists have become atomic: an owner of something in them owns
-    /// the whole.
-    pub(super) fn settled(&self, of: &Type) -> FieldSet {
+    /// The set adjusted to a schema in which maps or lists have become atomic: the owner of a part owns the whole.
+    pub(super) fn settled(&self, of: &MergeType) -> FieldSet {
         let atom = of.atom();
         self.kept(|step, node| {
             let of = match step {
-                Element::Field(name) => atom.map.as_ref().and_then(|map| map.field(name)),
+                PathElement::Field(name) => atom.map.as_ref().and_then(|map| map.field(name)),
                 _ => atom.list.as_ref().map(|list| &list.items),
             };
             let Some(of) = of else { return Some(node.clone()) };
             if !node.below.is_empty() && of.is_atomic() {
-                return Some(Node { member: true, below: FieldSet::default() });
+                return Some(FieldNode { member: true, below: FieldSet::default() });
             }
-            Some(Node { member: node.member, below: node.below.settled(of) })
+            Some(FieldNode { member: node.member, below: node.below.settled(of) })
         })
     }
 
-    /// The set of those nodes, changed or not, that `keep` gives; empty ones vanish.
-    fn kept(&self, keep: impl Fn(&Element, &Node) -> Option<Node>) -> FieldSet {
+    /// The set of the nodes returned by `keep`, without empty ones.
+    fn kept(&self, keep: impl Fn(&PathElement, &FieldNode) -> Option<FieldNode>) -> FieldSet {
         let kept = self.0.iter().filter_map(|(step, node)| Some((step.clone(), keep(step, node)?)));
         FieldSet(kept.filter(|(_, node)| !node.is_empty()).collect())
     }
 
-    /// All members; those of one depth before what is below them, as the messages of a server list them.
-    pub fn paths(&self) -> Vec<FieldPath> {
+    /// All members, ancestors before their descendants at each depth, as in messages of a server.
+    pub fn paths(&self) -> Vec<ElementPath> {
         let mut paths = Vec::new();
         self.list(&mut Vec::new(), &mut paths);
         paths
     }
 
-    fn list(&self, prefix: &mut Vec<Element>, paths: &mut Vec<FieldPath>) {
+    fn list(&self, prefix: &mut Vec<PathElement>, paths: &mut Vec<ElementPath>) {
         for (step, _) in self.0.iter().filter(|(_, node)| node.member) {
-            paths.push(FieldPath(prefix.iter().chain([step]).cloned().collect()));
+            paths.push(ElementPath(prefix.iter().chain([step]).cloned().collect()));
         }
         for (step, node) in &self.0 {
             prefix.push(step.clone());
@@ -213,10 +211,10 @@ impl FieldSet {
         }
     }
 
-    /// Reads `fieldsV1`; elements of types that are not known are passed over, as a server does.
+    /// Parses `fieldsV1`; unknown types of elements are skipped, as a server does.
     ///
     /// # Errors
-    /// Says what cannot be read.
+    /// The part that cannot be parsed.
     pub fn parse(fields: &Value) -> Result<Self, String> {
         match fields {
             Value::Null => Ok(FieldSet::default()),
@@ -234,10 +232,10 @@ impl FieldSet {
                 member = true;
                 continue;
             }
-            let Some(element) = Element::parse(step)? else { continue };
+            let Some(element) = PathElement::parse(step)? else { continue };
             let Value::Object(below) = below else { return Err(format!("what is below {step:?} is no object")) };
             let (below, member) = Self::parse_members(below)?;
-            let node = Node { member: member || below.is_empty(), below };
+            let node = FieldNode { member: member || below.is_empty(), below };
             set.0.insert(element, node);
         }
         Ok((set, member))
@@ -260,8 +258,8 @@ impl FieldSet {
     }
 }
 
-/// The set as the text of `fieldsV1`, in the order in which the server prints it for its own kinds: `.` first, then
-/// fields, keys, values and positions.
+/// `fieldsV1` as text, in the order of a server for its built-in kinds: `.` first, then fields, keys, values and
+/// positions.
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;

@@ -9,7 +9,7 @@ const VERSION: &str = "g/v1";
 const THEN: &str = "2026-01-01T00:00:00Z";
 const NOW: &str = "2026-01-01T00:00:07Z";
 
-fn schema() -> Schema {
+fn schema() -> MergeSchema {
     let text = json!({"type": "string"});
     let texts = json!({"type": "object", "additionalProperties": text});
     let entry = json!({"type": "object", "properties": {"name": text, "value": text, "texts": texts}});
@@ -18,26 +18,26 @@ fn schema() -> Schema {
             "items": entry},
         "set": {"type": "array", "x-kubernetes-list-type": "set", "items": text},
         "list": {"type": "array", "items": text}}});
-    Schema::of_definition(&json!({"type": "object", "properties": {"spec": spec, "status": texts}}))
+    MergeSchema::from_openapi(&json!({"type": "object", "properties": {"spec": spec, "status": texts}}))
 }
 
 fn object(spec: &Value) -> Value {
     json!({"apiVersion": VERSION, "kind": "K", "metadata": {"name": "n", "namespace": "ns"}, "spec": spec})
 }
 
-/// An object with its owners, as a store has it.
+/// A stored object with its field owners.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Stored {
+struct StoredObject {
     object: Option<Value>,
     managers: Vec<ManagedFields>,
 }
 
-impl Stored {
+impl StoredObject {
     fn spec(&self) -> Value {
         self.object.as_ref().map(|object| object["spec"].clone()).unwrap_or_default()
     }
 
-    /// Who owns what: `manager operation fields`.
+    /// Field owners as `manager operation fields`.
     fn owners(&self) -> Vec<String> {
         let shown = |entry: &ManagedFields| {
             format!("{} {} {}", entry.manager, entry.operation.as_str(), entry.fields.to_value()["f:spec"])
@@ -45,15 +45,15 @@ impl Stored {
         self.managers.iter().map(shown).collect()
     }
 
-    fn try_apply(&self, manager: &str, spec: &Value, force: bool, now: &str) -> Result<(Self, bool), Refused> {
+    fn try_apply(&self, manager: &str, spec: &Value, force: bool, now: &str) -> Result<(Self, bool), ApplyRefused> {
         let schema = schema();
-        let request = Request::new(manager, VERSION, now, &schema);
+        let request = ApplyRequest::new(manager, VERSION, now, &schema);
         let applied = apply(self.object.as_ref(), &self.managers, &object(spec), &request, force)?;
-        Ok((Stored { object: Some(applied.object), managers: applied.managers }, applied.changed))
+        Ok((StoredObject { object: Some(applied.object), managers: applied.managers }, applied.changed))
     }
 
-    /// After a forced apply, if a server stores that: it refuses the null that is left of a map of which everything is
-    /// removed although it is owned.
+    /// The object after a forced apply, if a server stores it: a server refuses a null left of an owned map whose
+    /// entries were all removed.
     fn storable(&self, manager: &str, spec: &Value) -> Option<Self> {
         self.try_apply(manager, spec, true, THEN)
             .ok()
@@ -67,9 +67,9 @@ impl Stored {
 
     fn updated(&self, manager: &str, spec: &Value, now: &str) -> Self {
         let (schema, object) = (schema(), object(spec));
-        let request = Request::new(manager, VERSION, now, &schema);
+        let request = ApplyRequest::new(manager, VERSION, now, &schema);
         let managers = update(self.object.as_ref(), &object, &self.managers, &request).unwrap();
-        Stored { object: Some(object), managers }
+        StoredObject { object: Some(object), managers }
     }
 }
 
@@ -82,14 +82,14 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-fn refusal(stored: &Stored, spec: &Value) -> String {
+fn refusal(stored: &StoredObject, spec: &Value) -> String {
     stored.try_apply("new", spec, false, NOW).unwrap_err().to_string()
 }
 
 /// SSA-01
 #[test]
 fn a_field_of_another_manager_conflicts_unless_it_is_equal_or_forced() {
-    let stored = Stored::default().applied("engine", &json!({"a": "1", "texts": {"k": "1"}}));
+    let stored = StoredObject::default().applied("engine", &json!({"a": "1", "texts": {"k": "1"}}));
     let stored = stored.updated("kubectl-edit", &json!({"a": "1", "b": "2", "texts": {"k": "1"}}), THEN);
     assert_eq!(
         refusal(&stored, &json!({"b": "3"})),
@@ -118,7 +118,7 @@ fn a_field_of_another_manager_conflicts_unless_it_is_equal_or_forced() {
 fn a_field_that_is_no_longer_applied_is_removed_unless_another_manager_owns_it() {
     let mine = json!({"a": "1", "b": "1", "texts": {"k": "1", "l": "1"}, "set": ["x", "y"],
         "entries": [{"name": "p"}, {"name": "q"}]});
-    let stored = Stored::default().applied("me", &mine);
+    let stored = StoredObject::default().applied("me", &mine);
     let theirs = json!({"b": "1", "texts": {"l": "1"}, "set": ["y"], "entries": [{"name": "q", "value": "v"}]});
     let both = stored.applied("them", &theirs);
     let left = both.applied("me", &json!({"list": []}));
@@ -140,7 +140,7 @@ fn lists_that_are_merged_keep_their_order() {
         (json!(["a", "b"]), json!(["x", "b"]), json!(["a", "x", "b"])),
         (json!([]), json!(["b", "a"]), json!(["b", "a"])),
     ] {
-        let stored = Stored::default().applied("me", &json!({"set": live}));
+        let stored = StoredObject::default().applied("me", &json!({"set": live}));
         assert_eq!(stored.applied("you", &json!({"set": config})).spec()["set"], want, "{live} {config}");
     }
 }
@@ -163,7 +163,7 @@ fn a_configuration_that_does_not_fit_is_refused() {
         ),
     ] {
         assert_eq!(
-            refusal(&Stored::default(), &spec),
+            refusal(&StoredObject::default(), &spec),
             format!("failed to create typed patch object (ns/n; g/v1, Kind=K): {want}")
         );
     }
@@ -171,7 +171,7 @@ fn a_configuration_that_does_not_fit_is_refused() {
 
 #[test]
 fn null_removes_a_value_and_keeps_merged_members() {
-    let stored = Stored::default().applied("me", &json!({"a": "1", "texts": {"k": "1"}, "list": ["x"]}));
+    let stored = StoredObject::default().applied("me", &json!({"a": "1", "texts": {"k": "1"}, "list": ["x"]}));
     let nulled = stored.applied("you", &json!({"a": null, "texts": null, "list": null}));
     assert_eq!(nulled.spec(), json!({"a": null, "texts": {"k": "1"}, "list": null}));
     assert_eq!(
@@ -182,7 +182,7 @@ fn null_removes_a_value_and_keeps_merged_members() {
 
 #[test]
 fn an_update_owns_the_fields_that_it_changes() {
-    let stored = Stored::default().updated("maker", &json!({"a": "1", "b": "1", "texts": {"k": "1"}}), THEN);
+    let stored = StoredObject::default().updated("maker", &json!({"a": "1", "b": "1", "texts": {"k": "1"}}), THEN);
     assert_eq!(stored.owners(), [r#"maker Update {".":{},"f:a":{},"f:b":{},"f:texts":{".":{},"f:k":{}}}"#]);
     let changed = stored.updated("editor", &json!({"a": "2", "texts": {"k": "1", "l": "1"}}), NOW);
     assert_eq!(
@@ -196,7 +196,7 @@ fn an_update_owns_the_fields_that_it_changes() {
 
 #[test]
 fn fields_without_an_owner_belong_to_before_first_apply() {
-    let unowned = Stored { object: Some(object(&json!({"a": "1", "b": "1"}))), managers: Vec::new() };
+    let unowned = StoredObject { object: Some(object(&json!({"a": "1", "b": "1"}))), managers: Vec::new() };
     assert_eq!(unowned.updated("me", &json!({"a": "2"}), NOW).managers, []);
     let (applied, changed) = unowned.try_apply("me", &json!({"a": "1"}), false, NOW).unwrap();
     assert_eq!(applied.owners(), [r#"me Apply {"f:a":{}}"#, r#"before-first-apply Update {".":{},"f:a":{},"f:b":{}}"#]);
@@ -211,7 +211,7 @@ fn kubectl_takes_over_only_fields_that_it_applied() {
     let mut first = object(&json!({"a": "1", "b": "1"}));
     first["metadata"]["annotations"] = json!({name: object(&json!({"a": "1", "b": "0"})).to_string()});
     let schema = schema();
-    let request = |manager| Request::new(manager, VERSION, NOW, &schema);
+    let request = |manager| ApplyRequest::new(manager, VERSION, NOW, &schema);
     let managers = update(None, &first, &[], &request("kubectl-client-side-apply")).unwrap();
     let applied = |manager, spec| apply(Some(&first), &managers, &object(&spec), &request(manager), false);
     let taken = applied("kubectl", json!({"a": "<2>"})).unwrap();
@@ -219,15 +219,15 @@ fn kubectl_takes_over_only_fields_that_it_applied() {
     let annotation = taken.object["metadata"]["annotations"][name].as_str().unwrap();
     let config = object(&json!({"a": "<2>"})).to_string().replace('<', "\\u003c").replace('>', "\\u003e");
     assert_eq!(annotation, format!("{config}\n"));
-    assert!(matches!(applied("kubectl", json!({"b": "2"})), Err(Refused::Conflicts(all)) if all.len() == 1));
-    assert!(matches!(applied("other", json!({"a": "2"})), Err(Refused::Conflicts(all)) if all.len() == 1));
+    assert!(matches!(applied("kubectl", json!({"b": "2"})), Err(ApplyRefused::Conflicts(all)) if all.len() == 1));
+    assert!(matches!(applied("other", json!({"a": "2"})), Err(ApplyRefused::Conflicts(all)) if all.len() == 1));
 }
 
 #[test]
 fn an_end_point_owns_only_fields_that_it_writes() {
     let schema = schema();
-    let status = FieldSet::of([FieldPath::of(&["status"]).0.as_slice()]);
-    let request = Request { reset: &status, ..Request::new("me", VERSION, NOW, &schema) };
+    let status = FieldSet::from_paths([ElementPath::from_fields(&["status"]).0.as_slice()]);
+    let request = ApplyRequest { reset: &status, ..ApplyRequest::new("me", VERSION, NOW, &schema) };
     let mut config = object(&json!({"a": "1"}));
     config["status"] = json!({"k": "1"});
     let applied = apply(None, &[], &config, &request, false).unwrap();
@@ -240,34 +240,35 @@ fn an_end_point_owns_only_fields_that_it_writes() {
 #[test]
 fn entries_of_other_versions_are_kept_converted_or_dropped() {
     let schema = schema();
-    let stored = Stored::default().applied("old", &json!({"a": "1", "b": "1"}));
+    let stored = StoredObject::default().applied("old", &json!({"a": "1", "b": "1"}));
     let older: Vec<_> =
         stored.managers.iter().map(|entry| ManagedFields { api_version: "g/v0".into(), ..entry.clone() }).collect();
     let live = stored.object.unwrap();
     let owners = |convert: Option<&Convert<'_>>| {
-        let request = Request { convert, ..Request::new("new", VERSION, NOW, &schema) };
+        let request = ApplyRequest { convert, ..ApplyRequest::new("new", VERSION, NOW, &schema) };
         let applied = apply(Some(&live), &older, &object(&json!({"a": "2"})), &request, true).unwrap();
-        Stored { object: Some(applied.object), managers: applied.managers }.owners()
+        StoredObject { object: Some(applied.object), managers: applied.managers }.owners()
     };
     let new = r#"new Apply {"f:a":{}}"#.to_owned();
     assert_eq!(owners(None), [r#"old Apply {"f:a":{},"f:b":{}}"#.to_owned(), new.clone()]);
     let same = |object: &Value, _: &str| Ok(Some((object.clone(), schema.clone())));
     assert_eq!(owners(Some(&same)), [r#"old Apply {"f:b":{}}"#.to_owned(), new.clone()]);
     assert_eq!(owners(Some(&|_, _| Ok(None))), [new]);
-    let request = Request { convert: Some(&|_, _| Err("no".into())), ..Request::new("new", VERSION, NOW, &schema) };
+    let request =
+        ApplyRequest { convert: Some(&|_, _| Err("no".into())), ..ApplyRequest::new("new", VERSION, NOW, &schema) };
     let refused = apply(Some(&live), &older, &object(&json!({})), &request, true);
-    assert_eq!(refused, Err(Refused::Unconverted("no".into())));
+    assert_eq!(refused, Err(ApplyRefused::Unconverted("no".into())));
 }
 
-/// SSA-01: owner references are told apart by uid, finalizers by their value, for every kind.
+/// SSA-01: owner references are distinguished by uid, finalizers by their value, for every kind.
 #[test]
 fn metadata_is_merged_as_in_every_kind() {
     let config = |uid: &str, finalizer: &str, label: &str| {
         json!({"apiVersion": VERSION, "kind": "K", "metadata": {"name": "n", "labels": {label: "x"},
             "finalizers": [finalizer], "ownerReferences": [{"uid": uid, "name": "o"}]}})
     };
-    let schema = Schema::unknown();
-    let request = |manager| Request::new(manager, VERSION, NOW, &schema);
+    let schema = MergeSchema::unknown();
+    let request = |manager| ApplyRequest::new(manager, VERSION, NOW, &schema);
     let first = apply(None, &[], &config("1", "f", "l"), &request("me"), false).unwrap();
     let both = apply(Some(&first.object), &first.managers, &config("2", "g", "m"), &request("you"), false).unwrap();
     assert_eq!(
@@ -317,19 +318,18 @@ fn entries_are_read_and_written_as_the_server_has_them() {
 #[test]
 fn a_set_contains_its_members_and_their_descendants() {
     let set = FieldSet::parse(&json!({"f:spec": {".": {}, "f:a": {}, "f:texts": {"f:k": {}}}, "x:new": {}})).unwrap();
-    let path = |names: &[&str]| FieldPath::of(names).0;
+    let path = |names: &[&str]| ElementPath::from_fields(names).0;
     assert!(set.has(&path(&["spec"])) && set.has(&path(&["spec", "a"])) && !set.has(&path(&["spec", "texts"])));
     assert!(set.has_prefix(&path(&["spec", "texts"])) && !set.has_prefix(&path(&["spec", "b"])) && set.has_prefix(&[]));
     let shown: Vec<String> = set.paths().iter().map(ToString::to_string).collect();
     assert_eq!(shown, [".spec", ".spec.a", ".spec.texts.k"]);
     assert_eq!(set.leaves().to_value(), json!({"f:spec": {"f:a": {}, "f:texts": {"f:k": {}}}}));
-    let spec = FieldSet::of([path(&["spec"]).as_slice()]);
+    let spec = FieldSet::from_paths([path(&["spec"]).as_slice()]);
     assert_eq!(set.without(&spec), FieldSet::default());
     assert_eq!(set.difference(&spec), set.leaves());
 }
 
-/// Some of the texts, in any order; never none, since a list that is merged and empty has no owner, so that it
-/// may come and go.
+/// Some of the texts in any order, at least one, since an empty merged list has no owner and may come and go.
 fn some(texts: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
     proptest::sample::subsequence(texts, 1..=texts.len()).prop_shuffle()
 }
@@ -358,11 +358,11 @@ fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object after several managers have written it.
-fn stored() -> impl Strategy<Value = Stored> {
+/// An object written by several managers.
+fn stored() -> impl Strategy<Value = StoredObject> {
     let write = (proptest::sample::select(vec!["ann", "bob", "eve"]), spec(), any::<bool>());
     proptest::collection::vec(write, 0..4).prop_map(|writes| {
-        writes.into_iter().fold(Stored::default(), |stored, (manager, spec, is_update)| match is_update {
+        writes.into_iter().fold(StoredObject::default(), |stored, (manager, spec, is_update)| match is_update {
             true => stored.updated(manager, &spec, THEN),
             false => stored.storable(manager, &spec).unwrap_or(stored),
         })
@@ -371,12 +371,12 @@ fn stored() -> impl Strategy<Value = Stored> {
 
 fn set() -> impl Strategy<Value = FieldSet> {
     (spec(), any::<bool>()).prop_map(|(spec, is_known)| {
-        let schema = if is_known { schema() } else { Schema::deduced() };
+        let schema = if is_known { schema() } else { MergeSchema::deduced() };
         field_set(&object(&spec), &schema)
     })
 }
 
-/// Any JSON value with keys that mean something here.
+/// Any JSON value with keys that have a meaning here.
 fn anything() -> impl Strategy<Value = Value> {
     let key = proptest::sample::select(vec![
         "spec",
@@ -429,7 +429,7 @@ proptest! {
         prop_assert_eq!(&FieldSet::parse(&set.to_value()).unwrap(), &set);
         prop_assert_eq!(&FieldSet::parse(&serde_json::from_str(&set.to_string()).unwrap()).unwrap(), &set);
         let paths = set.paths();
-        prop_assert_eq!(&FieldSet::of(paths.iter().map(|path| path.0.as_slice())), &set);
+        prop_assert_eq!(&FieldSet::from_paths(paths.iter().map(|path| path.0.as_slice())), &set);
     }
 
     #[test]
@@ -454,13 +454,13 @@ proptest! {
         prop_assert_eq!(twice, once);
     }
 
-    /// Of those who apply: who applies something in an entry of a list owns the entry, who updates it may not, and then
-    /// the entry goes with its owner.
+    /// For appliers: applying a part of a list entry owns the entry; updating it may not, and then the entry is removed
+    /// with its owner.
     #[test]
     fn applying_removes_no_field_that_others_apply(stored in stored(), spec in spec()) {
         let (Some(before), Some(after)) = (&stored.object, stored.storable("ann", &spec)) else { return Ok(()) };
-        let removed = Comparison::of(before, after.object.as_ref().unwrap(), &schema()).removed;
-        let is_other = |entry: &&ManagedFields| entry.manager != "ann" && entry.operation == Operation::Apply;
+        let removed = FieldComparison::between(before, after.object.as_ref().unwrap(), &schema()).removed;
+        let is_other = |entry: &&ManagedFields| entry.manager != "ann" && entry.operation == ManagedOperation::Apply;
         for entry in stored.managers.iter().filter(is_other) {
             prop_assert!(removed.intersection(&entry.fields).is_empty(), "{} loses {}", entry.manager, removed);
         }
@@ -472,8 +472,8 @@ proptest! {
         let schema = schema();
         let wanted = object(&spec);
         let merged = super::merge::merged(after.object.as_ref(), Some(&wanted), &schema.0).unwrap();
-        prop_assert!(Comparison::of(after.object.as_ref().unwrap(), &merged, &schema).is_same());
-        let owned = after.managers.iter().find(|entry| entry.manager == "ann" && entry.operation == Operation::Apply);
+        prop_assert!(FieldComparison::between(after.object.as_ref().unwrap(), &merged, &schema).is_same());
+        let owned = after.managers.iter().find(|entry| entry.manager == "ann" && entry.operation == ManagedOperation::Apply);
         let owned = owned.map(|entry| entry.fields.clone()).unwrap_or_default();
         let sent = field_set(&wanted, &schema);
         prop_assert!(owned.difference(&sent).is_empty());
@@ -485,7 +485,7 @@ proptest! {
         let Some(before) = &stored.object else { return Ok(()) };
         let after = stored.updated("new", &spec, NOW);
         if stored.managers.is_empty() { return Ok(()) }
-        let comparison = Comparison::of(before, after.object.as_ref().unwrap(), &schema());
+        let comparison = FieldComparison::between(before, after.object.as_ref().unwrap(), &schema());
         let written = comparison.added.union(&comparison.modified);
         for entry in &after.managers {
             prop_assert_eq!(entry.manager == "new", entry.fields == written, "{:?}", entry);
@@ -501,15 +501,15 @@ proptest! {
         let (Some(live), Ok((after, changed))) = (&stored.object, applied) else { return Ok(()) };
         let schema = schema();
         let own = |managers: &[ManagedFields]| {
-            let own = managers.iter().find(|entry| entry.manager == "ann" && entry.operation == Operation::Apply);
+            let own = managers.iter().find(|entry| entry.manager == "ann" && entry.operation == ManagedOperation::Apply);
             own.map(|entry| entry.fields.clone())
         };
-        let comparing = Comparing { manager: "ann", schema: &schema, managers: &stored.managers, uncompared: &[] };
+        let comparing = ComparisonContext { manager: "ann", schema: &schema, managers: &stored.managers, uncompared: &[] };
         let found = difference(live, &object(&spec), &comparing);
         let owns_the_same = own(&stored.managers).is_some() && own(&stored.managers) == own(&after.managers);
         prop_assert_eq!(found.changed(), changed || !owns_the_same, "{:?}", found);
         if stored.storable("ann", &spec).is_none() { return Ok(()) }
-        let comparing = Comparing { managers: &after.managers, ..comparing };
+        let comparing = ComparisonContext { managers: &after.managers, ..comparing };
         let again = difference(after.object.as_ref().unwrap(), &object(&spec), &comparing);
         prop_assert_eq!(again.changes, vec![]);
     }
@@ -520,12 +520,12 @@ proptest! {
         let Some(applied) = stored.storable("ann", &spec) else { return Ok(()) };
         let mut worlds = vec![applied.updated("new", &other, NOW)];
         worlds.extend(applied.storable("bob", &other));
-        let is_skipped = |world: &Stored, spec: &Value| {
+        let is_skipped = |world: &StoredObject, spec: &Value| {
             let own = world.managers.iter().find(|entry| entry.is_of_applier("ann"));
             own.is_some_and(|own| is_as_applied(world.object.as_ref().unwrap(), &object(spec), own, &[], &[]))
         };
-        // Of an empty map only a server knows whether it is a whole, and in which order it keeps what others have put in order.
-        if let Some(alone) = Stored::default().storable("ann", &spec) {
+        // For an empty map only a server knows whether it is atomic, and in which order it keeps entries of others.
+        if let Some(alone) = StoredObject::default().storable("ann", &spec) {
             prop_assert!(is_skipped(&alone, &spec), "it is as it was applied");
         }
         worlds.push(applied);
@@ -542,22 +542,22 @@ proptest! {
 
     #[test]
     fn no_json_value_panics(schema in anything(), live in anything(), config in anything(), fields in anything()) {
-        for schema in [Schema::of_definition(&schema), Schema::unknown(), Schema::deduced()] {
+        for schema in [MergeSchema::from_openapi(&schema), MergeSchema::unknown(), MergeSchema::deduced()] {
             let mut managers = ManagedFields::all_of(&live).unwrap_or_default();
             if let Ok(fields) = FieldSet::parse(&fields) {
                 managers.push(ManagedFields {
                     manager: "m".into(),
-                    operation: Operation::Apply,
+                    operation: ManagedOperation::Apply,
                     api_version: String::new(),
                     time: None,
                     subresource: String::new(),
                     fields,
                 });
             }
-            let request = Request::new("m", "", NOW, &schema);
+            let request = ApplyRequest::new("m", "", NOW, &schema);
             let _ = apply(Some(&live), &managers, &config, &request, false);
             let _ = apply(Some(&live), &managers, &config, &request, true);
-            let _ = apply(Some(&live), &managers, &config, &Request { manager: "kubectl", ..request }, false);
+            let _ = apply(Some(&live), &managers, &config, &ApplyRequest { manager: "kubectl", ..request }, false);
             let _ = update(Some(&live), &config, &managers, &request);
             for own in &managers {
                 let _ = is_as_applied(&live, &config, own, &[&["metadata", "name"]], &[&["spec", "*"]]);
@@ -565,7 +565,7 @@ proptest! {
             let reduced = reduce(&live, SENT, &[&["spec", "name"]]);
             let assumed = [as_applied("m", &reduced, &schema)];
             for managers in [&managers[..], &assumed] {
-                let comparing = Comparing { manager: "m", schema: &schema, managers, uncompared: &[] };
+                let comparing = ComparisonContext { manager: "m", schema: &schema, managers, uncompared: &[] };
                 let _ = difference(&live, &config, &comparing);
             }
         }

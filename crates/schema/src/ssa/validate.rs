@@ -1,16 +1,16 @@
-//! Whether a value has the JSON types of its schema.
+//! Type checks of values against a schema.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::schema::{ListMerge, ListType, MapType, Scalar, Schema, Shape, Type};
-use super::{Element, FieldPath, Literal};
+use super::schema::{ListMerge, ListType, MapType, MergeSchema, MergeType, ScalarType, ValueShape};
+use super::{ElementPath, ListKey, PathElement};
 
-/// What is wrong with a value, in the words of a server.
+/// Type errors of a value, in the words of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Misshapen(Vec<(FieldPath, String)>);
+pub(super) struct Misshapen(Vec<(ElementPath, String)>);
 
 impl fmt::Display for Misshapen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,9 +36,9 @@ pub(super) enum Repetitions {
     Refused,
 }
 
-/// Checks a value against its type, so that what follows need not.
-pub(super) fn validate(value: &Value, of: &Type, repetitions: Repetitions) -> Result<(), Misshapen> {
-    let mut check = Check { path: Vec::new(), repetitions, errors: Vec::new() };
+/// Checks a value against its type, so that later steps can rely on it.
+pub(super) fn validate(value: &Value, of: &MergeType, repetitions: Repetitions) -> Result<(), Misshapen> {
+    let mut check = TypeCheck { path: Vec::new(), repetitions, errors: Vec::new() };
     check.value(value, of);
     match check.errors.as_slice() {
         [] => Ok(()),
@@ -46,48 +46,48 @@ pub(super) fn validate(value: &Value, of: &Type, repetitions: Repetitions) -> Re
     }
 }
 
-impl Schema {
-    /// Whether an object is of this type: every entry of a keyed list has its keys, and no two have the same.
+impl MergeSchema {
+    /// Whether an object matches this type: every entry of a keyed list has its keys, and keys are unique.
     pub fn fits(&self, object: &Value) -> bool {
         validate(object, &self.0, Repetitions::Refused).is_ok()
     }
 }
 
-struct Check {
-    path: Vec<Element>,
+struct TypeCheck {
+    path: Vec<PathElement>,
     repetitions: Repetitions,
-    errors: Vec<(FieldPath, String)>,
+    errors: Vec<(ElementPath, String)>,
 }
 
-impl Check {
-    fn value(&mut self, value: &Value, of: &Type) {
+impl TypeCheck {
+    fn value(&mut self, value: &Value, of: &MergeType) {
         match (of.shape(Some(value)), value) {
             (_, Value::Null) => {}
-            (Shape::Map(of), Value::Object(members)) => self.map(members, of),
-            (Shape::List(of), Value::Array(items)) => self.list(items, of),
-            (Shape::Scalar(of), value) => self.scalar(value, of),
-            (Shape::Map(_), value) => self.error(format!("expected map, got &{{{}}}", go_value(value))),
-            (Shape::List(_), value) => self.error(format!("expected list, got &{{{}}}", go_value(value))),
+            (ValueShape::Map(of), Value::Object(members)) => self.map(members, of),
+            (ValueShape::List(of), Value::Array(items)) => self.list(items, of),
+            (ValueShape::Scalar(of), value) => self.scalar(value, of),
+            (ValueShape::Map(_), value) => self.error(format!("expected map, got &{{{}}}", go_value(value))),
+            (ValueShape::List(_), value) => self.error(format!("expected list, got &{{{}}}", go_value(value))),
         }
     }
 
-    fn scalar(&mut self, value: &Value, of: Scalar) {
+    fn scalar(&mut self, value: &Value, of: ScalarType) {
         let (expected, found) = match (of, value) {
-            (Scalar::Any, Value::Bool(_) | Value::Number(_) | Value::String(_))
-            | (Scalar::Text, Value::String(_))
-            | (Scalar::Number, Value::Number(_))
-            | (Scalar::Boolean, Value::Bool(_)) => return,
-            (Scalar::Number, _) => ("numeric (int or float)", go_type(value).to_owned()),
-            (Scalar::Any, _) => ("any scalar", format!("&{{{}}}", go_value(value))),
-            (Scalar::Text, _) => ("string", format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))),
-            (Scalar::Boolean, _) => ("boolean", format!("&{{{}}}", go_value(value))),
+            (ScalarType::Any, Value::Bool(_) | Value::Number(_) | Value::String(_))
+            | (ScalarType::Text, Value::String(_))
+            | (ScalarType::Number, Value::Number(_))
+            | (ScalarType::Boolean, Value::Bool(_)) => return,
+            (ScalarType::Number, _) => ("numeric (int or float)", go_type(value).to_owned()),
+            (ScalarType::Any, _) => ("any scalar", format!("&{{{}}}", go_value(value))),
+            (ScalarType::Text, _) => ("string", format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))),
+            (ScalarType::Boolean, _) => ("boolean", format!("&{{{}}}", go_value(value))),
         };
         self.error(format!("expected {expected}, got {found}"));
     }
 
     fn map(&mut self, members: &Map<String, Value>, of: &MapType) {
         for (name, value) in members {
-            self.path.push(Element::field(name));
+            self.path.push(PathElement::field(name));
             match of.field(name) {
                 Some(of) => self.value(value, of),
                 None => self.error("field not declared in schema".to_owned()),
@@ -100,7 +100,7 @@ impl Check {
         let mut seen = BTreeSet::new();
         for (position, item) in items.iter().enumerate() {
             let step = match of.merge {
-                ListMerge::Atomic => Element::Index(i64::try_from(position).unwrap_or(i64::MAX)),
+                ListMerge::Atomic => PathElement::Index(i64::try_from(position).unwrap_or(i64::MAX)),
                 _ => match entry(item, of) {
                     Ok(step) => step,
                     Err(what) => {
@@ -119,18 +119,18 @@ impl Check {
     }
 
     fn error(&mut self, what: String) {
-        self.errors.push((FieldPath(self.path.clone()), what));
+        self.errors.push((ElementPath(self.path.clone()), what));
     }
 }
 
 /// The step to an entry of a list that is not atomic.
-pub(super) fn entry(item: &Value, of: &ListType) -> Result<Element, String> {
+pub(super) fn entry(item: &Value, of: &ListType) -> Result<PathElement, String> {
     let ListMerge::Keyed(keys) = &of.merge else {
         return match item {
             Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
             Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
             Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
-            _ => Ok(Element::Value(Literal(item.clone()))),
+            _ => Ok(PathElement::Value(ListKey(item.clone()))),
         };
     };
     let members = match item {
@@ -148,18 +148,18 @@ pub(super) fn entry(item: &Value, of: &ListType) -> Result<Element, String> {
         };
         found.push((name.clone(), value.clone()));
     }
-    Ok(Element::keys(found))
+    Ok(PathElement::keys(found))
 }
 
-/// The steps to all entries of a list; none when the list has to be taken as a whole.
-pub(super) fn entries(items: &[Value], of: &ListType) -> Option<Vec<Element>> {
+/// The steps to all entries of a list; `None` if the list is treated as a whole.
+pub(super) fn entries(items: &[Value], of: &ListType) -> Option<Vec<PathElement>> {
     match of.merge {
         ListMerge::Atomic => None,
         _ => items.iter().map(|item| entry(item, of).ok()).collect(),
     }
 }
 
-/// A value as the messages of a server show it.
+/// A value in messages of a server.
 fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -174,7 +174,7 @@ fn go_value(value: &Value) -> String {
     }
 }
 
-/// A value as Go source has it.
+/// A value in Go syntax.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
@@ -190,7 +190,7 @@ fn go_syntax(value: &Value) -> String {
     }
 }
 
-/// The type of a value as the messages of a server name it.
+/// The type name of a value in messages of a server.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",

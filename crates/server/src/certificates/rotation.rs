@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tls::authority::{Authority, Certificate, Validity, bundle};
-use tls::pair::{Files, Pair, TlsError, Usable};
+use tls::pair::{CertificateFiles, CertificatePair, LoadedPair, TlsError};
 
 /// How many authorities are trusted besides the present one; there is never a need for more than one or two.
 const MOST_FORMER: usize = 4;
@@ -94,20 +94,25 @@ impl Content {
     }
 
     /// The serving certificate with its key.
-    pub fn pair(&self) -> Pair {
-        Pair { certificate: self.certificate.clone().into_bytes(), key: self.key.clone().into_bytes() }
+    pub fn pair(&self) -> CertificatePair {
+        CertificatePair { certificate: self.certificate.clone().into_bytes(), key: self.key.clone().into_bytes() }
     }
 
     /// The pair to serve with, if an authority of the Secret vouches for it.
     ///
     /// # Errors
     /// When the pair cannot serve, or those who trust the Secret would not accept it.
-    pub fn serving(&self, files: &Files, names: &[String], now: SystemTime) -> Result<Pair, TlsError> {
-        Usable::check(&self.pair(), files, now)?;
+    pub fn serving(
+        &self,
+        files: &CertificateFiles,
+        names: &[String],
+        now: SystemTime,
+    ) -> Result<CertificatePair, TlsError> {
+        LoadedPair::check(&self.pair(), files, now)?;
         let chain = Certificate::read_all(&self.certificate);
         let mut trusted = Certificate::read_all(&self.authority);
         trusted.extend(Certificate::read_all(&self.former));
-        match trusted.iter().any(|authority| authority.vouches_for(&chain, names, now)) {
+        match trusted.iter().any(|authority| authority.verifies(&chain, names, now)) {
             true => Ok(self.pair()),
             false => Err(TlsError::Untrusted(files.certificate.clone())),
         }
@@ -174,7 +179,7 @@ pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> R
     // A certificate that is not valid yet says that our clock is wrong. Others may have the right time, and trust it.
     let unexpired = |pem: &str| Certificate::read_all(pem).into_iter().filter(|one| now < one.validity().ends);
     let authority = Authority::read(&content.authority, &content.authority_key).ok();
-    let present = authority.map(|authority| authority.certificate().clone()).filter(|one| one.validity().has(now));
+    let present = authority.map(|authority| authority.certificate().clone()).filter(|one| one.validity().contains(now));
     let known: Vec<_> = unexpired(&content.authority).chain(unexpired(&content.former)).collect();
     let trusted: Vec<_> = live.bundles.iter().flat_map(|bundle| unexpired(bundle)).collect();
     let leaf = Leaf::find(&content, known.iter().chain(&trusted), policy, now);
@@ -209,10 +214,10 @@ impl Leaf {
         policy: &Policy,
         now: SystemTime,
     ) -> Option<Leaf> {
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-        Usable::check(&content.pair(), &files, now).ok()?;
+        let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+        LoadedPair::check(&content.pair(), &files, now).ok()?;
         let chain = Certificate::read_all(&content.certificate);
-        let issuer = candidates.find(|candidate| candidate.vouches_for(&chain, &policy.names, now))?;
+        let issuer = candidates.find(|candidate| candidate.verifies(&chain, &policy.names, now))?;
         Some(Leaf { issuer: issuer.clone(), validity: chain.first()?.validity() })
     }
 }
@@ -315,7 +320,7 @@ pub(super) fn perform(
             let authority = Authority::read(&content.authority, &content.authority_key)?;
             let issued = issue(&authority, content, policy, now)?;
             let chain = Certificate::read_all(&issued.certificate);
-            if authority.certificate().vouches_for(&chain, &policy.names, now) {
+            if authority.certificate().verifies(&chain, &policy.names, now) {
                 return Ok(Some(issued));
             }
             // The Secret holds a CA that may not issue this; without this check it would be retried endlessly.
@@ -335,7 +340,7 @@ fn make(
 ) -> Result<Content, TlsError> {
     // Authorities with different keys have different names, or verifiers would take one for the other.
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let authority = Authority::make(&format!("topologist {seconds}"), policy.validity(policy.authority, now))?;
+    let authority = Authority::generate(&format!("topologist {seconds}"), policy.validity(policy.authority, now))?;
     let content = Content {
         authority: bundle([authority.certificate()]),
         authority_key: authority.key(),
@@ -346,7 +351,8 @@ fn make(
 }
 
 fn issue(authority: &Authority, content: &Content, policy: &Policy, now: SystemTime) -> Result<Content, TlsError> {
-    let Pair { certificate, key } = authority.issue(&policy.names, policy.validity(policy.certificate, now))?;
+    let CertificatePair { certificate, key } =
+        authority.issue(&policy.names, policy.validity(policy.certificate, now))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok(Content { certificate: text(certificate), key: text(key), ..content.clone() })
 }

@@ -31,8 +31,8 @@ use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::{Selection, describe};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{ObjectKey, ObjectRef};
-use tls::identity::Identity;
-use tls::pair::{Files, Pair};
+use tls::identity::ServerIdentity;
+use tls::pair::{CertificateFiles, CertificatePair};
 
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "topologist";
@@ -88,7 +88,7 @@ pub struct SelfManaged {
     client: kube::Client,
     names: Names,
     policy: Policy,
-    identity: Arc<Identity>,
+    identity: Arc<ServerIdentity>,
     metrics: Arc<Metrics>,
     /// The Secret as it was last seen; `None` before that.
     seen: watch::Sender<Option<Seen>>,
@@ -105,7 +105,7 @@ struct Seen {
 /// What this replica shows, and why not something else.
 #[derive(Debug)]
 struct Shown {
-    pair: Option<Pair>,
+    pair: Option<CertificatePair>,
     obstacle: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl SelfManaged {
         client: kube::Client,
         names: Names,
         policy: Policy,
-        identity: Arc<Identity>,
+        identity: Arc<ServerIdentity>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let obstacle = Some(format!("{} has not been read yet", names.secret_name()));
@@ -202,10 +202,12 @@ impl SelfManaged {
     }
 
     /// The pair of the Secret, taken on if it is not `present`; or what is wrong with it.
-    fn usable(&self, stored: &Stored, present: Option<&Pair>) -> Result<Pair, String> {
+    fn usable(&self, stored: &Stored, present: Option<&CertificatePair>) -> Result<CertificatePair, String> {
         let name = self.names.secret_name();
-        let files =
-            Files { certificate: format!("tls.crt of {name}").into(), key: format!("tls.key of {name}").into() };
+        let files = CertificateFiles {
+            certificate: format!("tls.crt of {name}").into(),
+            key: format!("tls.key of {name}").into(),
+        };
         let content = match stored {
             Stored::Absent => return Err(format!("{name} does not exist; the leader creates it")),
             Stored::Foreign => return Err(format!("{name} does not have the label {LABEL}")),
@@ -214,7 +216,7 @@ impl SelfManaged {
         let pair = content.serving(&files, &self.policy.names, SystemTime::now());
         let pair = pair.map_err(|error| error.to_string())?;
         if present != Some(&pair) {
-            self.identity.take_on(&pair, &files).map_err(|error| error.to_string())?;
+            self.identity.install(&pair, &files).map_err(|error| error.to_string())?;
         }
         Ok(pair)
     }

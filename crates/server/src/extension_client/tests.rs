@@ -25,15 +25,15 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use engine::extensions::{Address, Registration};
-use tls::authority::Issued;
+use tls::authority::IssuedCertificate;
 use tls::callers::{CallerSource, Callers};
-use tls::identity::Identity;
-use tls::pair::Files;
+use tls::identity::ServerIdentity;
+use tls::pair::CertificateFiles;
 
 /// An extension that does what the first segment of the path says.
 struct Server {
     port: u16,
-    issued: Issued,
+    issued: IssuedCertificate,
     connections: Arc<AtomicUsize>,
 }
 
@@ -46,10 +46,10 @@ impl Server {
     async fn start_for(callers: Option<Callers>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
-        let identity = Identity::new(callers.map(Arc::new), Arc::new(()));
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-        identity.take_on(&issued.pair(), &files).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
+        let identity = ServerIdentity::new(callers.map(Arc::new), Arc::new(()));
+        let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+        identity.install(&issued.pair(), &files).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         tokio::spawn(accept(listener, TlsAcceptor::from(identity.config().unwrap()), connections.clone()));
         Server { port, issued, connections }
@@ -164,7 +164,7 @@ async fn a_call_ends_with_its_timeout() {
 async fn a_server_must_show_a_certificate_of_the_authority_for_its_name() {
     // RH-4.7
     let server = Server::start().await;
-    let other = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+    let other = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
     let target = server.address("echo").discovery();
     let stranger = Client::trusting(Some(other.authority.as_bytes())).unwrap();
     let of_system = Client::trusting(None).unwrap();
@@ -261,7 +261,7 @@ async fn a_certificate_of_the_bundle_is_valid_for_its_names_time_and_usage_only(
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+    let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
     let client = Client::trusting(Some(issued.authority.as_bytes())).unwrap();
     let target = Address::parse(&format!("https://{free}")).unwrap().discovery();
     let error = client.call(&target, String::new()).await.unwrap_err().to_string();

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use model::world::{Changed, Facts};
+use model::world::{FactChanges, Facts};
 
 /// How the watch of a kind is doing.
 #[derive(Debug, Default)]
@@ -33,16 +33,16 @@ pub struct Follower(Arc<Pending>);
 
 #[derive(Debug, Default)]
 struct Pending {
-    changed: Mutex<Changed>,
+    changed: Mutex<FactChanges>,
     arrived: Notify,
 }
 
 impl Follower {
     /// What has changed since the last call; waits until anything has.
-    pub async fn next(&mut self) -> Changed {
+    pub async fn next(&mut self) -> FactChanges {
         loop {
             let changed = std::mem::take(&mut *self.0.changed.lock().unwrap_or_else(PoisonError::into_inner));
-            if changed != Changed::default() {
+            if changed != FactChanges::default() {
                 return changed;
             }
             self.0.arrived.notified().await;
@@ -71,7 +71,7 @@ impl Cache {
     pub fn update(&self, change: impl FnOnce(&mut Facts)) {
         {
             let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut facts = Facts::clone(&self.facts.load()).noting_changes();
+            let mut facts = Facts::clone(&self.facts.load()).tracking_changes();
             change(&mut facts);
             let changed = facts.take_changes();
             self.facts.store(Arc::new(facts));
@@ -81,7 +81,7 @@ impl Cache {
     }
 
     /// Tells those who follow what has changed; those that are gone are forgotten.
-    fn tell(&self, changed: &Changed) {
+    fn tell(&self, changed: &FactChanges) {
         self.followers.lock().unwrap_or_else(PoisonError::into_inner).retain(|follower| {
             let Some(pending) = follower.upgrade() else { return false };
             let mut all = pending.changed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,12 +173,12 @@ mod tests {
         put("a");
         cache.update(|facts| facts.remove_cluster(&key("before")));
         cache.update(|facts| facts.put_class(key("c"), Record::Readable(Arc::default())));
-        let want = Changed { classes: [key("c")].into(), clusters: [key("a"), key("before")].into() };
+        let want = FactChanges { classes: [key("c")].into(), clusters: [key("a"), key("before")].into() };
         assert_eq!(one.next().now_or_never(), Some(want.clone()));
         assert_eq!(one.next().now_or_never(), None);
         drop(one);
         put("b");
-        let both = Changed { clusters: [key("a"), key("b"), key("before")].into(), ..want };
+        let both = FactChanges { clusters: [key("a"), key("b"), key("before")].into(), ..want };
         assert_eq!(other.next().now_or_never(), Some(both));
         assert_eq!(cache.followers.lock().unwrap().len(), 1, "who is gone is forgotten");
     }

@@ -29,7 +29,7 @@ use crate::telemetry::metrics::{Controller, Metrics};
 use engine::topology::plan::MANAGER;
 use model::hub::{Object, ObjectRef, WrongType, annotation};
 use model::world::{Answer, Ask, DryRun, DryRunCall, Found};
-use schema::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
+use schema::ssa::{ElementPath, FieldSet, InvalidManagedFields, ManagedFields, SENT, reduce, with_managers};
 
 /// How long "nothing changes" is remembered since it was last asked for (PERF-01).
 const MEMORY: Duration = Duration::from_mins(30);
@@ -64,7 +64,7 @@ pub enum DryRunError {
     #[error(transparent)]
     WrongType(#[from] WrongType),
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] InvalidManagedFields),
     #[error("the object to compare is not a JSON object")]
     NoObject,
 }
@@ -193,8 +193,8 @@ fn marked(object: &Object) -> Result<Object, DryRunError> {
 fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, DryRunError> {
     /// The annotations that are not compared, as fields.
     static FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
-        let paths = UNCOMPARED.map(|name| FieldPath::of(&["metadata", "annotations", name]));
-        FieldSet::of(paths.iter().map(|path| path.0.as_slice()))
+        let paths = UNCOMPARED.map(|name| ElementPath::from_fields(&["metadata", "annotations", name]));
+        FieldSet::from_paths(paths.iter().map(|path| path.0.as_slice()))
     });
     let annotations = answer.members_mut_at("metadata.annotations")?;
     UNCOMPARED.iter().for_each(|name| drop(annotations.remove(*name)));

@@ -32,7 +32,7 @@ use engine::extensions::{
     first_value, told,
 };
 use model::hub::{Hook, ObjectKey};
-use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
 
 /// How long an answer that blocks is remembered at most (RH-9.3, PERF-03).
 const BLOCKING: Duration = Duration::from_hours(24);
@@ -60,7 +60,7 @@ pub struct Extensions {
     blocking: Kept<(Hook, ObjectKey), Wait>,
     /// The answers of handlers to hooks of which not all handlers have answered.
     begun: Kept<(ObjectKey, Key), Retry>,
-    plans: Kept<(String, String), UpgradePlan>,
+    plans: Kept<(String, String), PlannedVersions>,
     patches: Kept<Key, PatchAnswer>,
     variables: Kept<Key, Arc<[Value]>>,
     namespaces: NamespaceLabels,
@@ -348,7 +348,7 @@ impl Extensions {
     }
 
     /// The plan of an extension, remembered by the versions that it leads from and to (RH-9.5, PERF-04, RH-21.3).
-    async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<UpgradePlan>, ExtensionError> {
+    async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<PlannedVersions>, ExtensionError> {
         const HOOK: &str = "GenerateUpgradePlan";
         let PlanCall { extension, cluster, request } = call;
         let called = self.one(extension, HOOK, cluster, deadline).await?;

@@ -163,7 +163,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_class_that_arrives_in_time_is_found_at_once() {
         // CL-V-050
-        let gatherer = Arc::new(Gatherer::new(Arc::new(Cache::new(Facts::of([], [])))));
+        let gatherer = Arc::new(Gatherer::new(Arc::new(Cache::new(Facts::complete([], [])))));
         let started = Instant::now();
         let waiting = tokio::spawn({
             let gatherer = gatherer.clone();
@@ -187,7 +187,7 @@ mod tests {
         for name in ["a.b", "c.d", "e.f"] {
             script.get(&format!("{path}{name}"), &[], Said::Silence);
         }
-        let cache = Arc::new(Cache::new(Facts::of([], [])));
+        let cache = Arc::new(Cache::new(Facts::complete([], [])));
         let gatherer = Gatherer::of_cluster(cache, script.client(), Arc::default());
         let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(DefinitionName(name.to_owned())));
         let started = Instant::now();
@@ -201,13 +201,13 @@ mod tests {
     #[tokio::test]
     async fn without_an_api_server_the_cache_is_the_world() {
         // DEC-18
-        assert!(Gatherer::new(Arc::new(Cache::new(Facts::of([], [])))).world().is_closed());
+        assert!(Gatherer::new(Arc::new(Cache::new(Facts::complete([], [])))).world().is_closed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn patience_ends_after_two_seconds_or_before_the_callers() {
         // CL-V-050
-        let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::of([], []))));
+        let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::complete([], []))));
         for (deadline, want) in [(10_000, 2_000), (300, 300), (0, 0)] {
             let started = Instant::now();
             let deadline = started + Duration::from_millis(deadline);

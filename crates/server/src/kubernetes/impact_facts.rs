@@ -19,7 +19,7 @@ use super::schemas::Schemas;
 use crate::telemetry::metrics::Metrics;
 use engine::topology::plan::updater;
 use model::hub::contract::definition_name;
-use model::hub::{Definition, Object, ObjectRef, group_of};
+use model::hub::{Object, ObjectRef, ResourceDefinition, group_of};
 use model::world::{Answer, Ask, DefinitionName, Found, Need};
 
 /// How often it is looked whether everything is known.
@@ -110,11 +110,11 @@ impl Watched {
         }
     }
 
-    fn definition(&self, DefinitionName(name): &DefinitionName) -> Found<Arc<Definition>> {
+    fn definition(&self, DefinitionName(name): &DefinitionName) -> Found<Arc<ResourceDefinition>> {
         match self.definitions.get(name) {
             Ok(Some(found)) => {
                 let labels = found.metadata.labels.clone().unwrap_or_default();
-                Found::Yes(Arc::new(Definition { labels, ..Definition::default() }))
+                Found::Yes(Arc::new(ResourceDefinition { labels, ..ResourceDefinition::default() }))
             }
             Ok(None) => Found::Absent,
             Err(error @ (DefinitionError::NotListed | DefinitionError::Missing(_))) => {
@@ -141,7 +141,7 @@ impl ImpactFacts {
 
     /// What objects of these versions of kinds (`apiVersion` and kind) may hold, by the names of their definitions, as far as that is
     /// known. Nothing else of a definition is given.
-    pub fn schemas(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Arc<Definition>> {
+    pub fn schemas(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Arc<ResourceDefinition>> {
         let shared = |(name, definition)| (name, Arc::new(definition));
         match self {
             ImpactFacts::Complete(cache) => held(cache, kinds).into_iter().map(shared).collect(),
@@ -161,11 +161,13 @@ impl ImpactFacts {
 }
 
 /// The schemas that a cache holds.
-fn held(cache: &Cache, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Definition> {
+fn held(cache: &Cache, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, ResourceDefinition> {
     let facts = cache.facts();
     let names = kinds.iter().map(|(version, kind)| definition_name(group_of(version), kind));
     let found = names.filter_map(|name| match facts.objects()?.definition(&name) {
-        Found::Yes(found) => Some((name, Definition { compiled: found.compiled.clone(), ..Definition::default() })),
+        Found::Yes(found) => {
+            Some((name, ResourceDefinition { compiled: found.compiled.clone(), ..ResourceDefinition::default() }))
+        }
         _ => None,
     });
     found.collect()

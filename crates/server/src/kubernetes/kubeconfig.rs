@@ -149,7 +149,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
-    use tls::authority::Issued;
+    use tls::authority::IssuedCertificate;
 
     /// A kubeconfig that is used, to change it.
     fn good() -> Value {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn make_good() -> Value {
-        let issued = Issued::make(&["localhost".to_owned()], 1).unwrap();
+        let issued = IssuedCertificate::generate(&["localhost".to_owned()], 1).unwrap();
         let user = json!({"client-certificate-data": STANDARD.encode(&issued.certificate), "client-key-data": STANDARD.encode(&issued.key)});
         let authority = STANDARD.encode(&issued.authority);
         json!({

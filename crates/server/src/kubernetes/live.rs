@@ -20,7 +20,7 @@ use super::managed::slim;
 use super::overload::Overload;
 use super::workload::{WorkloadError, Workloads};
 use crate::telemetry::metrics::{self, Metrics};
-use model::hub::{Definition, Hook, Object, ObjectKey, ObjectRef};
+use model::hub::{Hook, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
 /// How long the API server may take for one answer.
@@ -276,12 +276,12 @@ impl Live {
     }
 
     /// The labels of a definition. Nothing else of it is requested (CT-2.2).
-    async fn definition(&self, name: &str) -> Result<Option<Definition>, ReadError> {
+    async fn definition(&self, name: &str) -> Result<Option<ResourceDefinition>, ReadError> {
         let request = Requests::of_cluster::<CustomResourceDefinition>().get_metadata(name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
         let found = address::answered_definition(name, object(found)?)?;
         let labels = found.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
-        Ok(Some(Definition { labels, ..Definition::default() }))
+        Ok(Some(ResourceDefinition { labels, ..ResourceDefinition::default() }))
     }
 
     /// What the API server answers; nothing when it says that there is no such thing.
@@ -517,7 +517,7 @@ mod tests {
         script.get(DEFINITION, &[], Said::ok(partial)).get(DEFINITION, &[], Said::error(404, "NotFound"));
         let need = Need::Definition(DefinitionName("things.example.com".to_owned()));
         let labels = BTreeMap::from([("cluster.x-k8s.io/v1beta2".to_owned(), "v1".to_owned())]);
-        let want = Definition { labels, ..Definition::default() };
+        let want = ResourceDefinition { labels, ..ResourceDefinition::default() };
         assert_eq!(answer(&script, &need).await, Answer::Definition(Found::Yes(Arc::new(want))));
         assert_eq!(answer(&script, &need).await, Answer::Definition(Found::Absent));
     }

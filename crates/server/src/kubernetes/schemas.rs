@@ -26,7 +26,7 @@ use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::class_references::made_kinds;
 use golang::json::{self, in_memory};
 use model::hub::contract::definition_name;
-use model::hub::{ClusterClass, Compiled, Definition, ObjectKey, group_of, version_of};
+use model::hub::{ClusterClass, LazySchema, ObjectKey, ResourceDefinition, group_of, version_of};
 use model::world::Found;
 use schema::openapi::without_descriptions;
 
@@ -62,7 +62,7 @@ pub(super) struct Schemas {
 struct Known {
     stamp: Stamp,
     /// The schemas of the versions that classes name; `None` for one that is not served, or has no schema that can be read.
-    versions: BTreeMap<String, Option<Arc<Compiled>>>,
+    versions: BTreeMap<String, Option<Arc<LazySchema>>>,
     bytes: usize,
 }
 
@@ -99,9 +99,9 @@ impl Schemas {
 
     /// Definitions with nothing but the schemas of these versions of kinds (`apiVersion` and kind), by name: those that are known, and of
     /// the present generation of their definition.
-    pub(super) fn of(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Definition> {
+    pub(super) fn of(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, ResourceDefinition> {
         let known = self.known();
-        let mut found: BTreeMap<String, Definition> = BTreeMap::new();
+        let mut found: BTreeMap<String, ResourceDefinition> = BTreeMap::new();
         for (api_version, kind) in kinds.iter().take(MOST_KINDS_OF_CLUSTER) {
             let (name, version) = key(api_version, kind);
             let of_now = known.get(&name).filter(|known| self.stamp(&name).as_ref() == Some(&known.stamp));
@@ -269,8 +269,8 @@ fn compiled(definition: &Value, versions: &BTreeSet<String>) -> Known {
         let found = stored.into_iter().flatten().find(is_it);
         let schema = found.and_then(|one| one.pointer("/schema/openAPIV3Schema")).map(without_descriptions);
         known.bytes += schema.as_ref().map_or(0, |schema| in_memory(schema).saturating_mul(COMPILED));
-        let schema = schema.map(|schema| Compiled::of(&Arc::new(schema)));
-        let mut compiled = Definition::default();
+        let schema = schema.map(|schema| LazySchema::new(&Arc::new(schema)));
+        let mut compiled = ResourceDefinition::default();
         compiled.compiled.extend(schema.clone().map(|schema| (version.clone(), schema)));
         // The result stays with the schema.
         let _ = compiled.resource_schema(version);

@@ -15,7 +15,7 @@ use super::written::Written;
 use crate::telemetry::metrics::Metrics;
 use golang::json::StringMap;
 use model::hub::{GROUP, ObjectKey, label};
-use model::wire::Version;
+use model::wire::WireVersion;
 use model::world::{WorkerSet, WorkerState};
 
 const KIND: &str = "MachineDeployment";
@@ -33,7 +33,7 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
 
 /// Applies what the watch shows to the cache, until nothing serves the kind.
 async fn follow(client: kube::Client, cache: &Cache, metrics: Arc<Metrics>) {
-    let resource = Resource::known(GROUP, Version::V1Beta2.name(), KIND);
+    let resource = Resource::known(GROUP, WireVersion::V1Beta2.name(), KIND);
     let api = resource.in_scope::<Written>(client, cache.facts().scope());
     let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
     let own = WatchedKind::own(KIND, &resource.as_api().api_version);

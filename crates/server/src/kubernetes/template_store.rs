@@ -15,7 +15,7 @@ use super::follow::Observation;
 use super::templates::ObjectKind;
 use super::written::Written;
 use engine::admission::Oversize;
-use golang::json::{self, Size};
+use golang::json::{self, JsonSize};
 use model::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
 use model::world::Found;
 
@@ -81,7 +81,7 @@ pub(super) struct Template {
 
 impl Template {
     fn new(written: Written) -> Arc<Self> {
-        let bytes = written.text().len() + Size::decoded(written.text());
+        let bytes = written.text().len() + JsonSize::decoded_bytes(written.text());
         Arc::new(Template { written, decoded: OnceLock::new(), bytes })
     }
 

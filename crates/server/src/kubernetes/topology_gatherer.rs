@@ -15,7 +15,7 @@ use super::managed::Managed;
 use super::overload::Overload;
 use super::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
-use model::hub::{Definition, GROUP, Object, ObjectKey, ObjectRef};
+use model::hub::{GROUP, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::world::{Answer, Ask, Found, Need};
 
 /// What answers.
@@ -143,7 +143,7 @@ impl TopologyGatherer {
             Need::Object(reference) => reference.answer(self.object(reference, deadline).await?),
             Need::List(selection) => selection.answer(self.managed.list(selection, deadline).await?),
             Need::Definition(name) => name.answer(match self.definitions.labels(&name.0, deadline).await {
-                Ok(labels) => Found::Yes(Arc::new(Definition { labels, ..Definition::default() })),
+                Ok(labels) => Found::Yes(Arc::new(ResourceDefinition { labels, ..ResourceDefinition::default() })),
                 Err(DefinitionError::Missing(_)) => Found::Absent,
                 Err(DefinitionError::NotListed) => return Err(Unlisted::Definitions.into()),
             }),

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::address::{self, One};
 use super::describe;
 use model::hub::contract::{definition_name, newest_version};
-use model::wire::conversion::{GroupKind, Versions};
+use model::wire::conversion::{KindKey, KindVersions};
 
 /// How long an answer counts. A new version of a provider serves the former ones as well.
 const FRESH: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct ApiVersions {
     client: kube::Client,
     /// Kinds that have a version, and those that have none: who asks for the latter does not displace the former.
-    known: Mutex<[LruCache<GroupKind, Known>; 2]>,
+    known: Mutex<[LruCache<KindKey, Known>; 2]>,
     /// Turns at the API server, for kinds that had a version and for others.
     turns: [Semaphore; 2],
 }
@@ -61,8 +61,8 @@ impl ApiVersions {
     }
 
     /// The version of each kind, or why there is none.
-    pub async fn find(&self, kinds: Vec<GroupKind>) -> Versions {
-        let mut all = Versions::new();
+    pub async fn find(&self, kinds: Vec<KindKey>) -> KindVersions {
+        let mut all = KindVersions::new();
         for kind in kinds {
             let version = self.version(&kind).await;
             all.insert(kind, version);
@@ -70,7 +70,7 @@ impl ApiVersions {
         all
     }
 
-    async fn version(&self, kind: &GroupKind) -> Result<String, String> {
+    async fn version(&self, kind: &KindKey) -> Result<String, String> {
         if kind.1.is_empty() {
             return Err("the reference has no kind".to_owned());
         }
@@ -103,7 +103,7 @@ impl ApiVersions {
         version
     }
 
-    fn known(&self) -> MutexGuard<'_, [LruCache<GroupKind, Known>; 2]> {
+    fn known(&self) -> MutexGuard<'_, [LruCache<KindKey, Known>; 2]> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::scripted::{Answer, Script};
 
-    fn kind(kind: &str) -> GroupKind {
+    fn kind(kind: &str) -> KindKey {
         ("infrastructure.cluster.x-k8s.io".to_owned(), kind.to_owned())
     }
 

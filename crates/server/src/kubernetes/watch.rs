@@ -18,7 +18,7 @@ use super::{Selection, follow};
 use crate::telemetry::metrics::{self, Metrics};
 use engine::admission::Oversize;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
-use model::wire::{Decode, Version};
+use model::wire::{Decode, WireVersion};
 use model::world::{CLASSES, CLUSTERS, Class, Facts, Record, Scope};
 
 /// The kinds that are watched, as facts and probes name them.
@@ -143,7 +143,7 @@ fn text_at(object: &str, path: &[&str]) -> Option<String> {
 
 /// Applies what one watch shows to the cache, for ever.
 async fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
-    let resource = Resource::known(GROUP, Version::V1Beta2.name(), T::KIND.name());
+    let resource = Resource::known(GROUP, WireVersion::V1Beta2.name(), T::KIND.name());
     let api = resource.in_scope::<Written>(client, cache.facts().scope());
     let watched = WatchedKind::own(T::KIND.name(), &resource.as_api().api_version);
     let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
@@ -222,7 +222,7 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
         let reason = format!("its {} {}", oversize.part, oversize.reason()).into();
         return Record::Unreadable { reason, class: T::class_of(object.text()) };
     }
-    let prepare = || T::decode(Version::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
+    let prepare = || T::decode(WireVersion::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
     let prepared = AssertUnwindSafe(prepare);
     match catch_unwind(prepared).unwrap_or_else(|_| Err("panicked while decoding".to_owned())) {
         Ok(prepared) => prepared,

@@ -363,9 +363,9 @@ mod tests {
     use crate::telemetry::metrics::Metrics;
     use crate::webhook::server::{Limits, Server};
     use testing::Lines;
-    use tls::authority::Issued;
-    use tls::identity::Identity;
-    use tls::pair::Files;
+    use tls::authority::IssuedCertificate;
+    use tls::identity::ServerIdentity;
+    use tls::pair::CertificateFiles;
 
     const TOKEN: &str = "s3cret-t0ken";
     const SECRET: &str = "/api/v1/namespaces/ns/secrets/one-kubeconfig";
@@ -380,11 +380,11 @@ mod tests {
 
     impl Workload {
         async fn start() -> Self {
-            let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+            let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
             let metrics = Arc::new(Metrics::default());
-            let identity = Arc::new(Identity::new(None, metrics.clone()));
-            let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-            identity.take_on(&issued.pair(), &files).unwrap();
+            let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
+            let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+            identity.install(&issued.pair(), &files).unwrap();
             let any = "127.0.0.1:0".parse().unwrap();
             let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
             let url = format!("https://{}", server.local_address().unwrap());
@@ -468,7 +468,7 @@ mod tests {
                 metadata: model::hub::Metadata { namespace: "ns".into(), name: (*name).into(), ..Default::default() },
                 ..Default::default()
             };
-            model::world::Facts::of(names.iter().map(cluster), [])
+            model::world::Facts::complete(names.iter().map(cluster), [])
         };
         let cache = Arc::new(crate::kubernetes::cache::Cache::new(facts(&["one", "two"])));
         let gatherer = crate::kubernetes::gather::Gatherer::of_cluster(cache.clone(), script.client(), Arc::default());
@@ -577,7 +577,7 @@ mod tests {
                 open.push(stream);
             }
         });
-        let authority = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap().authority;
+        let authority = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap().authority;
         let script = Script::default();
         let workloads = Workloads::new(script.client());
         let timed_out = Err("it did not answer in time".to_owned());

@@ -34,7 +34,7 @@ use engine::topology::class_references::{Outdated, ReferenceError, group_version
 use engine::topology::class_status::{self, References};
 use engine::topology::class_variables::{Discovered, Variables};
 use model::hub::{ClusterClass, GROUP, Kind, ObjectKey, ObjectRef, TemplateRef, contract};
-use model::wire::{Decode, Version};
+use model::wire::{Decode, WireVersion};
 use model::world::{Facts, Found, Record, World};
 use schema::budget::Stop;
 use schema::field::{a_few, counted, shortened};
@@ -323,7 +323,7 @@ impl Reconciler {
             return Vec::new();
         }
         let text = json!({"status": {"variables": list}}).to_string();
-        let Ok(after) = ClusterClass::decode(Version::V1Beta2, &text) else { return Vec::new() };
+        let Ok(after) = ClusterClass::decode(WireVersion::V1Beta2, &text) else { return Vec::new() };
         let (facts, key) = (self.cache.facts(), hub.metadata.key());
         let clusters = facts.user_keys(&key).filter_map(|key| match facts.cluster(key) {
             Found::Yes(cluster) => Some(cluster),
@@ -401,7 +401,7 @@ async fn with_variables(class: &RawClass, variables: &[Value]) -> Option<String>
     let mut value = class.value.clone();
     let status = value.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
     status.as_object_mut()?.insert("variables".to_owned(), Value::Array(variables.to_vec()));
-    match ClusterClass::decode(Version::V1Beta2, &value.to_string()) {
+    match ClusterClass::decode(WireVersion::V1Beta2, &value.to_string()) {
         Ok(class) => excess(&Arc::new(class)).await,
         Err(reason) => Some(reason),
     }
@@ -420,14 +420,14 @@ async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
 
 /// A class as events refer to it.
 fn reference(class: &RawClass) -> (ObjectRef, String) {
-    let object = ObjectRef::new(format!("{GROUP}/{}", Version::V1Beta2), Kind::ClusterClass.name(), class.key());
+    let object = ObjectRef::new(format!("{GROUP}/{}", WireVersion::V1Beta2), Kind::ClusterClass.name(), class.key());
     (object, class.metadata().uid.clone().unwrap_or_default())
 }
 
 fn owner(class: &RawClass) -> OwnerReference {
     let metadata = class.metadata();
     OwnerReference {
-        api_version: format!("{GROUP}/{}", Version::V1Beta2),
+        api_version: format!("{GROUP}/{}", WireVersion::V1Beta2),
         kind: Kind::ClusterClass.name().to_owned(),
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),

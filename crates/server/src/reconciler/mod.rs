@@ -32,7 +32,7 @@ macro_rules! resource {
             }
 
             fn version((): &()) -> std::borrow::Cow<'_, str> {
-                model::wire::Version::V1Beta2.name().into()
+                model::wire::WireVersion::V1Beta2.name().into()
             }
 
             fn plural((): &()) -> std::borrow::Cow<'_, str> {

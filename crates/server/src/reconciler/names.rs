@@ -7,7 +7,7 @@
 
 use ring::digest::{SHA256, digest};
 
-use model::hub::names::{Names, end_of};
+use model::hub::names::{Names, suffix_from_hash};
 use model::hub::{Cluster, ClusterClass, ObjectKey};
 
 /// Ends for one run.
@@ -27,10 +27,10 @@ impl LiveNames {
 }
 
 impl Names for LiveNames {
-    fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String {
+    fn suffix(&mut self, cluster: &ObjectKey, slot: &str) -> String {
         let hash = digest(&SHA256, format!("{}/{cluster}/{slot}", self.seed).as_bytes());
         let (start, _) = hash.as_ref().split_at(8);
-        end_of(start.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte)))
+        suffix_from_hash(start.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte)))
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     }
 
     fn end(cluster: &Cluster, class: &ClusterClass, slot: &str) -> String {
-        LiveNames::of(cluster, class).end(&ObjectKey::new("ns", "blue"), slot)
+        LiveNames::of(cluster, class).suffix(&ObjectKey::new("ns", "blue"), slot)
     }
 
     #[test]

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::kubernetes::follow::key_of;
 use engine::admission::Oversize;
-use golang::json::Plain;
+use golang::json::PlainValue;
 use model::hub::{ClusterClass, Kind, Metadata, ObjectKey};
-use model::wire::{Decode, Version};
+use model::wire::{Decode, WireVersion};
 
 /// A ClusterClass: everything that was written, to the letter, and what it means.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl RawClass {
 
 impl<'de> Deserialize<'de> for RawClass {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Plain(mut value) = Deserialize::deserialize(deserializer)?;
+        let PlainValue(mut value) = Deserialize::deserialize(deserializer)?;
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
         let metadata = metadata.ok_or_else(|| D::Error::custom("the object has no metadata"))?;
         metadata.remove("managedFields");
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for RawClass {
 fn read(text: &str) -> Result<ClusterClass, String> {
     match Oversize::of(text) {
         Some(oversize) => Err(format!("its {} {}", oversize.part, oversize.reason())),
-        None => ClusterClass::decode(Version::V1Beta2, text),
+        None => ClusterClass::decode(WireVersion::V1Beta2, text),
     }
 }
 

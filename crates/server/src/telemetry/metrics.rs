@@ -199,6 +199,11 @@ impl Default for Metrics {
     }
 }
 
+/// The buckets of the duration of a review, from 20 µs to 10 s.
+fn review_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_02, 2.0, 20))
+}
+
 /// Metrics are rendered in the order in which they are made.
 fn registered_in(mut registry: Registry) -> Metrics {
     let mut new = Made(registry.sub_registry_with_prefix("topologist"));
@@ -208,12 +213,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
             "admission_would_be_denials",
             "Reviews that were allowed because denials are only warned about",
         ),
-        // From 20 µs to 10 s.
-        admission_duration: new.timed(
-            "admission_duration",
-            "Time from the last byte of a review to its answer",
-            Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
-        ),
+        admission_duration: new.timed("admission_duration", "Time from the last byte of a review to its answer", review_buckets()),
         rule_rejections: new.metric("rule_rejections", "Errors found, by rule"),
         announced_machines: new.metric(
             "announced_machines",
@@ -231,7 +231,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
         conversion_duration: new.timed(
             "conversion_duration",
             "Time from the last byte of a conversion review to its answer",
-            Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
+            review_buckets(),
         ),
         refused_requests: new.metric("refused_requests", "Requests rejected before their body was read"),
         panics: new.metric("panics", "Requests that ended in a panic"),

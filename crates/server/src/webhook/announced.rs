@@ -14,7 +14,7 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use engine::impact::Impact;
 use model::hub::{ClusterClass, GROUP, Kind, ObjectRef};
-use model::wire::Version;
+use model::wire::WireVersion;
 use model::world::Found;
 
 /// Who reports the events.
@@ -92,7 +92,7 @@ impl Announcer {
 }
 
 fn event(class: &ClusterClass, Announcement { message, breaks }: Announcement) -> QueuedEvent {
-    let api_version = format!("{GROUP}/{}", Version::V1Beta2.name());
+    let api_version = format!("{GROUP}/{}", WireVersion::V1Beta2.name());
     let object = ObjectRef::new(api_version, Kind::ClusterClass.name(), class.metadata.key());
     QueuedEvent::now(&object, &class.metadata.uid, if breaks { BREAKS } else { REPLACES }, message)
 }

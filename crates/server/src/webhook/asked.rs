@@ -9,7 +9,7 @@ use super::limits::INLINE;
 use engine::admission::{EndPoint, Operation, Question, Request, Verdict};
 use golang::json;
 use model::hub::{GROUP, Kind, Metadata};
-use model::wire::Version;
+use model::wire::WireVersion;
 use model::wire::review::AdmissionRequest;
 use model::world::Scope;
 
@@ -23,7 +23,7 @@ pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> b
     if !scope.has_namespace(namespace) {
         return false;
     }
-    if !scope.looks_at_labels() {
+    if !scope.filters_labels() {
         return true;
     }
     let mut objects = [review.object, review.old_object].into_iter().flatten();
@@ -60,7 +60,7 @@ impl Put {
 /// The question that a review puts to an end point. The version of the end point does not matter: the review has group, version and kind.
 pub(super) struct Asked {
     end_point: EndPoint,
-    version: Version,
+    version: WireVersion,
     operation: Operation,
     name: String,
     /// The objects, as parts of the body.

@@ -28,11 +28,11 @@ use super::limits::{Gone, patience};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
-use golang::json::{self, Size};
+use golang::json::{self, JsonSize};
 use model::hub::{GROUP, Kind};
-use model::wire::Version;
+use model::wire::WireVersion;
 use model::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
-use model::wire::conversion::{self, ConversionError, GroupKind, Versions, extension_config};
+use model::wire::conversion::{self, ConversionError, KindKey, KindVersions, extension_config};
 use model::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 use schema::budget::Stop;
 
@@ -68,7 +68,7 @@ impl Default for Limits {
 const LARGEST: usize = 3 * 1024 * 1024;
 
 /// How much the text of an object may hold: an object becomes some 650 bytes, another value some 60.
-const MOST: Size = Size { objects: 50_000, values: 400_000 };
+const MOST: JsonSize = JsonSize { objects: 50_000, values: 400_000 };
 
 /// Objects with more than this part of that are converted one at a time.
 const PART: usize = 10;
@@ -223,7 +223,7 @@ impl Converter {
         &self,
         text: &str,
         to: Target<'_>,
-        kinds: &mut BTreeSet<GroupKind>,
+        kinds: &mut BTreeSet<KindKey>,
     ) -> (Option<&'static str>, Result<Box<RawValue>, String>) {
         let extent = Extent::of(text);
         if let Some(reason) = extent.excess() {
@@ -257,7 +257,7 @@ impl Converter {
 /// The version in which objects are wanted.
 #[derive(Clone, Copy, Debug)]
 enum Target<'a> {
-    ClusterApi(Version),
+    ClusterApi(WireVersion),
     Embedded(EmbeddedVersion),
     ExtensionConfig(&'a str),
 }
@@ -267,7 +267,7 @@ impl<'a> Target<'a> {
         let embedded = || EmbeddedVersion::from_api_version(api_version).map(Target::Embedded);
         let of_extensions =
             || extension_config::is_version(api_version).then_some(Target::ExtensionConfig(api_version));
-        Version::from_api_version(api_version).map(Target::ClusterApi).or_else(embedded).or_else(of_extensions)
+        WireVersion::from_api_version(api_version).map(Target::ClusterApi).or_else(embedded).or_else(of_extensions)
     }
 }
 
@@ -284,7 +284,7 @@ impl fmt::Display for Target<'_> {
 /// What becomes of one object.
 #[derive(Clone, Copy, Debug)]
 enum Conversion<'a> {
-    ClusterApi(Kind, Version),
+    ClusterApi(Kind, WireVersion),
     Embedded(&'static EmbeddedKind, EmbeddedVersion),
     ExtensionConfig(&'a str),
 }
@@ -296,7 +296,7 @@ impl<'a> Conversion<'a> {
             Target::ClusterApi(version) => kind_of(object)
                 .map(|kind| Conversion::ClusterApi(kind, version))
                 .ok_or_else(|| format!("Cluster and ClusterClass of {GROUP}")),
-            Target::Embedded(version) => EmbeddedKind::of(object)
+            Target::Embedded(version) => EmbeddedKind::for_object(object)
                 .map(|kind| Conversion::Embedded(kind, version))
                 .ok_or_else(|| "kinds of the embedded provider".to_owned()),
             Target::ExtensionConfig(version) => match object["apiVersion"].as_str() {
@@ -314,7 +314,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn versions_needed(self, object: &Value) -> Vec<GroupKind> {
+    fn versions_needed(self, object: &Value) -> Vec<KindKey> {
         match self {
             Conversion::ClusterApi(kind, to) => conversion::versions_needed(kind, object, to),
             Conversion::Embedded(_, to) => conversion::embedded::versions_needed(object, to),
@@ -322,7 +322,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn run(self, object: &mut Value, versions: &Versions) -> Result<(), ConversionError> {
+    fn run(self, object: &mut Value, versions: &KindVersions) -> Result<(), ConversionError> {
         match self {
             Conversion::ClusterApi(kind, to) => conversion::convert(kind, object, to, versions),
             Conversion::Embedded(kind, to) => conversion::embedded::convert(kind, object, to, versions),
@@ -361,7 +361,7 @@ impl fmt::Display for Failures {
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     bytes: usize,
-    size: Size,
+    size: JsonSize,
 }
 
 impl Extent {
@@ -369,16 +369,16 @@ impl Extent {
         let bytes = text.len();
         // A byte is one value at most, and what is too large needs no count.
         let is_clear = bytes <= MOST.objects / PART || bytes > LARGEST;
-        Extent { bytes, size: if is_clear { Size::default() } else { Size::of(text) } }
+        Extent { bytes, size: if is_clear { JsonSize::default() } else { JsonSize::measure(text) } }
     }
 
     fn is_large(self) -> bool {
-        self.size.exceeds(Size { objects: MOST.objects / PART, values: MOST.values / PART })
+        self.size.exceeds(JsonSize { objects: MOST.objects / PART, values: MOST.values / PART })
     }
 
     /// Why it is not decoded.
     fn excess(self) -> Option<String> {
-        let Extent { bytes, size: Size { objects, values } } = self;
+        let Extent { bytes, size: JsonSize { objects, values } } = self;
         let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
         match () {
             () if bytes > LARGEST => of(bytes, "bytes", LARGEST),
@@ -422,7 +422,7 @@ fn described(kind: &str, namespace: &str, name: &str, version: &str) -> String {
 
 /// The kind of an object, if it is one of ours in a version that we know.
 fn kind_of(object: &Value) -> Option<Kind> {
-    Version::from_api_version(object["apiVersion"].as_str()?)?;
+    WireVersion::from_api_version(object["apiVersion"].as_str()?)?;
     Kind::from_name(object["kind"].as_str()?)
 }
 

@@ -21,8 +21,8 @@ use crate::kubernetes::describe;
 use crate::telemetry::metrics;
 use golang::json;
 use model::hub::{Cluster, ContractRef, GROUP, Kind, Metadata, ObjectKey, annotation, label};
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
-use model::wire::{Decode, Version};
+use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
+use model::wire::{Decode, WireVersion};
 use model::world::Scope;
 
 /// Where deletions of managed objects are reviewed.
@@ -109,7 +109,7 @@ impl Holds {
             Err(_) => return Some(unknown("timed out".to_owned())),
         };
         let text = serde_json::to_string(&found).ok()?;
-        let found = match Cluster::decode(Version::V1Beta2, &text) {
+        let found = match Cluster::decode(WireVersion::V1Beta2, &text) {
             Ok(cluster) => cluster,
             // It can be deleted with all that it has, and no hook is called (DEC-103).
             Err(reason) => {
@@ -152,7 +152,7 @@ fn response<'a>(denial: Option<Denial>, review: &'a AdmissionRequest<'_>) -> Adm
         AdmissionResponse { uid: &review.uid, allowed: denial.is_none(), ..AdmissionResponse::default() };
     if let Some(denial) = denial {
         let (code, reason, _, message) = denial.parts();
-        let mut status = Status::failure(code, reason, message);
+        let mut status = AdmissionStatus::failure(code, reason, message);
         status.details = Some(StatusDetails::from(review));
         response.status = Some(status);
     }

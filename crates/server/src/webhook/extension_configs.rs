@@ -22,7 +22,9 @@ use engine::extensions::ExtensionConfig;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, SERVICE_PORT, Selector};
 use golang::json;
 use model::hub::Object;
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
+use model::wire::review::{
+    API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusCause, StatusDetails,
+};
 use schema::field::RuleId;
 
 /// Where ExtensionConfigs are reviewed. The versions have the same spec, and the review says which one it is about.
@@ -204,7 +206,7 @@ fn response<'a>(
             response.warnings.push(format!("would be denied: {}", denial.message));
         }
         Err(denial) => {
-            let mut status = Status::failure(denial.code, denial.reason, denial.message);
+            let mut status = AdmissionStatus::failure(denial.code, denial.reason, denial.message);
             status.details = Some(StatusDetails {
                 name: review.name.as_deref().unwrap_or_default(),
                 group: CONFIG_GROUP,

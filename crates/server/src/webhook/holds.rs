@@ -29,7 +29,7 @@ use golang::json;
 use model::hub::deletion_hold::lacks_hold;
 use model::hub::{Cluster, DeletionHold, GROUP, Kind, Metadata, ObjectKey, annotation};
 use model::wire::review::AdmissionRequest;
-use model::wire::{Decode, Version};
+use model::wire::{Decode, WireVersion};
 
 /// How often a hold is written again after a conflict: controllers write the status of a Cluster at any time.
 const ATTEMPTS: usize = 8;
@@ -172,7 +172,7 @@ fn leaving(review: &AdmissionRequest<'_>) -> Option<(Cluster, bool)> {
     if !old.get().contains("deletionTimestamp") {
         return None;
     }
-    let version = Version::from_name(&review.kind.version)?;
+    let version = WireVersion::from_name(&review.kind.version)?;
     let decoded = |text: &RawValue| Cluster::decode(version, text.get()).ok();
     let (old, mut cluster) = (decoded(old)?, decoded(new)?);
     if !old.metadata.is_being_deleted() {

@@ -131,7 +131,7 @@ impl Assessor {
     /// The same, whose computations share this memory.
     #[must_use]
     pub(super) fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
-        let options = self.options.within(self.options.limit.of_memory(memory.most()));
+        let options = self.options.within(self.options.limit.of_memory(memory.capacity()));
         Assessor { options, memory, ..self }
     }
 

@@ -196,7 +196,7 @@ mod tests {
     async fn the_memory_of_computations_is_reported_as_it_is_now() {
         // DEC-58
         let memory = Arc::new(MemoryPool::new(1_600));
-        let cache = Arc::new(Cache::new(Facts::of([], [])));
+        let cache = Arc::new(Cache::new(Facts::complete([], [])));
         let health = Health::new(cache, Arc::new(Metrics::default())).with_memory(memory.clone());
         let reported = |used: usize, refusals: u64| {
             let text = health.metrics();
@@ -218,7 +218,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_main_runtime_that_does_not_run_for_30_seconds_is_not_healthy() {
-        let health = Arc::new(Health::new(Arc::new(Cache::new(Facts::of([], []))), Arc::new(Metrics::default())));
+        let health = Arc::new(Health::new(Arc::new(Cache::new(Facts::complete([], []))), Arc::new(Metrics::default())));
         health.set_serving(true);
         let beat = tokio::spawn(health.clone().beat());
         tokio::time::sleep(Duration::from_mins(5)).await;
@@ -240,7 +240,7 @@ mod tests {
         // Two real runtimes: the one thread of the main one is blocked, as by a computation that does not end.
         let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (main, probes) = (runtime(), runtime());
-        let mut health = Health::new(Arc::new(Cache::new(Facts::of([], []))), Arc::new(Metrics::default()));
+        let mut health = Health::new(Arc::new(Cache::new(Facts::complete([], []))), Arc::new(Metrics::default()));
         health.standstill = Duration::from_millis(1500);
         let health = Arc::new(health);
         main.spawn(health.clone().beat());

@@ -32,8 +32,8 @@ use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use engine::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
 use model::hub::{GROUP, Kind};
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
-use model::world::{Computed, Unsettled, World, settle};
+use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
+use model::world::{ComputeResult, Unsettled, World, settle};
 use schema::budget::{MemoryPool, Stop};
 
 /// The function that answers a question. It is a field of the handler so that a test can replace it by one that fails.
@@ -267,7 +267,7 @@ impl Handler {
         mut world: World,
         mut put: Put,
         mut work: Work<'a>,
-    ) -> Computed<(Verdict, Arc<Question>), (Put, Work<'a>), Ended> {
+    ) -> ComputeResult<(Verdict, Arc<Question>), (Put, Work<'a>), Ended> {
         loop {
             let (evaluate, settings, is_blocking) = (self.evaluate, self.settings.clone(), work.pool == Pool::Blocking);
             let round = move |stop| {
@@ -409,7 +409,7 @@ fn overload<'a>(
         // A retry would take as long again, so there is no hint. A timeout is not a verdict, so the object is not called invalid (DEC-44).
         Shed::Unfinished => (500, "InternalError", None),
     };
-    let mut status = Status::failure(code, reason, message);
+    let mut status = AdmissionStatus::failure(code, reason, message);
     status.details = Some(StatusDetails {
         name: review.name.as_deref().unwrap_or_default(),
         group: GROUP,

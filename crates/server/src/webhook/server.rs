@@ -31,7 +31,7 @@ use super::connection::{Activity, Answering, Watched};
 use super::places::{ConnectionSlot, ConnectionSlots, Counted};
 use super::warned::Warned;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
-use tls::identity::Identity;
+use tls::identity::ServerIdentity;
 
 /// Bounds of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Limits {
 pub struct Server {
     listener: TcpListener,
     /// What it shows in handshakes; without one it speaks plain HTTP.
-    identity: Option<Arc<Identity>>,
+    identity: Option<Arc<ServerIdentity>>,
     asks_callers: bool,
     reads_headers: bool,
     limits: Limits,
@@ -93,7 +93,7 @@ impl Server {
     /// When the address cannot be bound.
     pub async fn bind(
         address: SocketAddr,
-        identity: Option<Arc<Identity>>,
+        identity: Option<Arc<ServerIdentity>>,
         limits: Limits,
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
@@ -203,7 +203,7 @@ const FAREWELL: Duration = Duration::from_millis(50);
 /// What all connections of a server share.
 struct Shared {
     router: Router,
-    identity: Option<Arc<Identity>>,
+    identity: Option<Arc<ServerIdentity>>,
     asks_callers: bool,
     reads_headers: bool,
     limits: Limits,
@@ -218,7 +218,7 @@ impl Shared {
         let _counted = Raised::new(&self.metrics.connections);
         let _ = stream.set_nodelay(true);
         let Some(identity) = &self.identity else { return self.speak(stream, false, activity, place).await };
-        let config = if self.asks_callers { identity.config() } else { identity.config_for_anyone() };
+        let config = if self.asks_callers { identity.config() } else { identity.config_without_client_auth() };
         let Some(config) = config else {
             debug!("No serving certificate yet");
             return self.count("no_certificate");

@@ -12,7 +12,7 @@ use super::refusal::{Refusal, request_of};
 use super::review::{Handler, operation_label};
 use crate::telemetry::metrics;
 use engine::admission::Enforce;
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
+use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
 
 /// Where deletions of templates are reviewed.
 pub const PATH: &str = "/validate-template-deletions";
@@ -57,7 +57,7 @@ fn response<'a>(denial: Option<String>, is_enforced: bool, review: &'a Admission
         None => {}
         Some(message) if !is_enforced => response.warnings.push(format!("would be denied: {message}")),
         Some(message) => {
-            let mut status = Status::failure(403, "Forbidden", message);
+            let mut status = AdmissionStatus::failure(403, "Forbidden", message);
             status.details = Some(StatusDetails::from(review));
             (response.allowed, response.status) = (false, Some(status));
         }

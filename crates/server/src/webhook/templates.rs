@@ -20,7 +20,9 @@ use engine::admission::Enforce;
 use engine::impact::{Edit, SizeVerdict, endless_template, is_of_a_class};
 use golang::json;
 use model::hub::{Object, ObjectKey};
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusCause, StatusDetails};
+use model::wire::review::{
+    API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusCause, StatusDetails,
+};
 use schema::field::FieldError;
 
 /// Where new and edited templates are reviewed.
@@ -126,7 +128,7 @@ fn response<'a>(assessment: Assessment, review: &'a AdmissionRequest<'_>, enforc
             let message = format!("{kind}.{} {name:?} is invalid: {error}", review.kind.group);
             let cause =
                 StatusCause { reason: error.kind.reason(), message: error.message(), field: error.path.to_string() };
-            let mut status = Status::failure(422, "Invalid", message);
+            let mut status = AdmissionStatus::failure(422, "Invalid", message);
             status.details = Some(StatusDetails {
                 name,
                 group: &review.kind.group,

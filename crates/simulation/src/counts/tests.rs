@@ -1,5 +1,5 @@
-//! The machines that plans count are those that rollouts then replace, remove and add: on edits that chance puts together, and on those
-//! in which they once differed (ROLL-1 to ROLL-18, DEC-42).
+//! Comparison of the machine counts in plans with the machines that rollouts replace, remove and add: for generated
+//! edits, and for edits with former differences (ROLL-1 to ROLL-18, DEC-42).
 
 use std::fs;
 
@@ -12,10 +12,10 @@ use engine::topology::testing::Scene;
 use machines::lifecycle::settings::Timings;
 
 const BEGIN: &str = "2030-01-01T00:00:00Z";
-/// When the edit is made; the times of `rollout.after` are before and after it.
+/// Time of the edit; the times of `rollout.after` are before and after it.
 const NOW: &str = "2030-02-01T00:00:00Z";
 const MONTH: Duration = Duration::from_hours(31 * 24);
-/// How much time a rollout has.
+/// Maximum duration of a rollout.
 const HOUR: Duration = Duration::from_hours(1);
 const PASSED: &str = "2030-01-31T00:00:00Z";
 const FUTURE: &str = "2030-06-01T00:00:00Z";
@@ -23,13 +23,13 @@ const VERSIONS: [&str; 5] = ["v1.31.0", "v1.31.4", "v1.32.1", "v1.33.0", "v1.34.
 const SMITH: &str = "ForgeMachineTemplate smith";
 const CONFIG: &str = "/spec/template/spec/kubeadmConfigSpec";
 
-/// Machines of one part that are replaced, removed, added, and outdated until they are deleted.
+/// Machines per part: replaced, removed, added, and outdated until deleted.
 type Counts = BTreeMap<String, [i64; 4]>;
 
-/// What is set in a document: which one, where, and to what.
-type Setting = (&'static str, String, Value);
+/// A change of a document: which document, path, and new value.
+type DocumentChange = (&'static str, String, Value);
 
-fn with(scene: Scene, settings: &[Setting]) -> Scene {
+fn with(scene: Scene, settings: &[DocumentChange]) -> Scene {
     settings.iter().fold(scene, |scene, (which, at, value)| scene.at(which, at, value.clone()))
 }
 
@@ -56,21 +56,21 @@ fn planned(before: &Scene, after: &Scene) -> Vec<Roll> {
     rollout.rounds.into_iter().flat_map(|round| round.rolls).collect()
 }
 
-/// A rollout on a virtual clock, at rest before the edit.
-struct World {
+/// A rollout on a virtual clock, settled before the edit.
+struct RolloutScenario {
     simulation: Simulation,
     key: ObjectKey,
-    /// Machines that were deleted as a user does, since they were outdated.
+    /// Machines deleted by the user because they were outdated.
     deleted: BTreeMap<String, i64>,
 }
 
-impl World {
-    fn of(scene: &Scene) -> Self {
-        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
+impl RolloutScenario {
+    fn for_scene(scene: &Scene) -> Self {
+        let settings = MachineSettings { timings: Timings::NONE, runtime_hooks: false, ..MachineSettings::default() };
         let cluster = cluster_of(scene);
-        let mut simulation = Simulation::new(topologies(scene), settings, Moment::read(BEGIN).unwrap());
+        let mut simulation = Simulation::new(topologies(scene), settings, Moment::parse(BEGIN).unwrap());
         simulation.put_cluster(&cluster).unwrap();
-        let mut world = World { simulation, key: cluster.key(), deleted: BTreeMap::new() };
+        let mut world = RolloutScenario { simulation, key: cluster.key(), deleted: BTreeMap::new() };
         world.run();
         world.simulation.machines.pass(MONTH);
         world.run();
@@ -83,7 +83,7 @@ impl World {
         assert_eq!(end, End::Converged, "{:#?}", self.simulation.timeline.clusters[&self.key].events);
     }
 
-    /// Makes the edit, as `kubectl apply` of all files does.
+    /// Makes the edit, like `kubectl apply` of all files.
     fn edit(&mut self, before: &Scene, after: &Scene) {
         for document in after.documents().iter().filter(|document| !before.documents().contains(document)) {
             if document["kind"] != "Cluster" && document["kind"] != "ClusterClass" {
@@ -99,7 +99,7 @@ impl World {
         self.simulation.put_cluster(&cluster_of(after)).unwrap();
     }
 
-    /// Runs to the end, and deletes what stays outdated until then.
+    /// Runs to the end, and deletes machines that are still outdated.
     fn finish(&mut self) -> Counts {
         const TIMES: usize = 10;
         for _ in 0..TIMES {
@@ -131,7 +131,7 @@ impl World {
         let outdated = machines.iter().filter(|machine| conditions::is_false(machine, "UpToDate"));
         let of_part = outdated.filter_map(|machine| {
             let name = machine.label(model::hub::label::DEPLOYMENT_NAME).filter(|name| is_on_delete(name))?;
-            Some((ObjectId::of(machine), format!("MachineDeployment/{name}")))
+            Some((ObjectId::for_object(machine), format!("MachineDeployment/{name}")))
         });
         of_part.collect()
     }
@@ -143,7 +143,7 @@ impl World {
         self.counts()
     }
 
-    /// The machines that go with their Cluster: as many as each object asks for, which is what plans say (ROLL-16).
+    /// The machines deleted with their Cluster: the desired number of each object, as in plans (ROLL-16).
     fn asked_for(&self) -> Counts {
         let all = self.simulation.objects().everything_of(&self.key);
         let part = |object: &Object| match object.kind() {
@@ -156,7 +156,7 @@ impl World {
         all.iter().filter_map(|object| Some((part(object)?, [0, number(object)?, 0, 0]))).collect()
     }
 
-    /// What became of Machines since the edit.
+    /// Counts of Machines since the edit.
     fn counts(&self) -> Counts {
         let mut events: BTreeMap<String, (i64, i64)> = BTreeMap::new();
         for machine in self.simulation.timeline.clusters[&self.key].machines.values() {
@@ -177,8 +177,9 @@ impl World {
     }
 }
 
-/// The numbers of a plan; what it does not know is taken from what happened, if that is not less than it says and it says why.
-fn told(rolls: &[Roll], happened: &Counts) -> Counts {
+/// The numbers of a plan; unknown ones are taken from the actual counts, if those are not lower and the plan gives a
+/// reason.
+fn reported_counts(rolls: &[Roll], happened: &Counts) -> Counts {
     let mut told = Counts::new();
     let is_counted =
         |roll: &&Roll| matches!(roll.part, Part::ControlPlane | Part::Worker(_, _)) && roll.kind != "MachinePool";
@@ -186,7 +187,7 @@ fn told(rolls: &[Roll], happened: &Counts) -> Counts {
         let part = roll.part.to_string();
         let machines = roll.machines;
         let known = happened.get(&part).copied().unwrap_or_default();
-        // A time in the future is after the end of these rollouts.
+        // Times in the future are after the end of these rollouts.
         let replaced = if roll.from.is_none() { machines.replaced } else { Some(0) };
         let numbers = [replaced, machines.removed, machines.added, machines.outdated_until_deleted];
         let sums = told.entry(part.clone()).or_default();
@@ -202,44 +203,48 @@ fn told(rolls: &[Roll], happened: &Counts) -> Counts {
     told
 }
 
-/// What a plan says and what happens.
+/// Planned and actual counts.
 fn compared(before: &Scene, after: &Scene) -> (Counts, Counts, Vec<Roll>) {
     let rolls = planned(before, after);
-    let mut world = World::of(before);
+    let mut world = RolloutScenario::for_scene(before);
     world.edit(before, after);
     let happened = world.finish();
-    (told(&rolls, &happened), happened, rolls)
+    (reported_counts(&rolls, &happened), happened, rolls)
 }
 
-/// What comes with an edit.
+/// Circumstances of an edit.
 #[derive(Clone, Copy, Debug)]
 enum Circumstance {
     None,
-    /// The Cluster is paused together with the edit, and goes on later (ROLL-18).
+    /// The Cluster is paused with the edit, and resumed later (ROLL-18).
     Paused,
     /// The Cluster is deleted instead (ROLL-16).
     Deleted,
 }
 
-/// What a plan says and what happens, in the circumstances of an edit.
+/// Planned and actual counts of an edit in a circumstance.
 fn compared_in(circumstance: Circumstance, before: &Scene, after: &Scene) -> (Counts, Counts, Vec<Roll>) {
     match circumstance {
         Circumstance::None => compared(before, after),
         Circumstance::Paused => {
             let paused = after.clone().at("Cluster", "/spec/paused", json!(true));
-            let mut world = World::of(before);
+            let mut world = RolloutScenario::for_scene(before);
             world.edit(before, &paused);
             world.simulation.run(HOUR, |_| ());
             let nothing = Counts::new();
-            assert_eq!(told(&planned(before, &paused), &nothing), nothing, "the plan of a pause replaces nothing");
+            assert_eq!(
+                reported_counts(&planned(before, &paused), &nothing),
+                nothing,
+                "the plan of a pause replaces nothing"
+            );
             assert_eq!(world.counts(), nothing, "nothing happens during a pause");
             let rolls = planned(before, after);
             world.edit(&paused, after);
             let happened = world.finish();
-            (told(&rolls, &happened), happened, rolls)
+            (reported_counts(&rolls, &happened), happened, rolls)
         }
         Circumstance::Deleted => {
-            let mut world = World::of(before);
+            let mut world = RolloutScenario::for_scene(before);
             let told = world.asked_for();
             (told, world.delete_cluster(), Vec::new())
         }
@@ -256,7 +261,7 @@ fn circumstances() -> impl Strategy<Value = Circumstance> {
     ])
 }
 
-/// What both say of an edit.
+/// Equal planned and actual counts of an edit.
 fn of_edit(before: &Scene, after: &Scene) -> Counts {
     let (told, happened, rolls) = compared(before, after);
     assert_eq!(told, happened, "{rolls:#?}");
@@ -286,14 +291,14 @@ fn forge() -> Scene {
     )
 }
 
-/// The same with a control plane of another kind: one whose provider is known, and one of which nothing is known (ROLL-14).
+/// A scene with another kind of control plane: a known provider, or an unknown one (ROLL-14).
 fn with_control_plane(scene: &Scene, kind: &str) -> Scene {
     let template = json!(format!("{kind}Template"));
     let scene = scene.clone().at("ClusterClass", "/spec/controlPlane/templateRef/kind", template.clone());
     scene.at("KubeadmControlPlaneTemplate", "/kind", template)
 }
 
-/// A patch that writes the version of the topology into the configuration of workers.
+/// A patch that writes the topology version into the configuration of workers.
 fn versioned_configuration() -> Value {
     patch(
         "KubeadmConfigTemplate",
@@ -321,7 +326,7 @@ fn a_change_of_workers_that_comes_with_an_upgrade_replaces_their_machines_once()
     let mut want = of_part(MD, [2, 0, 0, 0]);
     want.insert("controlPlane".to_owned(), [6, 0, 0, 0]);
     assert_eq!(of_edit(&before, &after), want);
-    // Workers that are added meanwhile have the new version from the beginning.
+    // Workers added meanwhile start with the new version.
     let after = after.at("Cluster", "/spec/topology/workers/machineDeployments/0/replicas", json!(4));
     want.insert(MD.to_owned(), [2, 0, 2, 0]);
     assert_eq!(of_edit(&before, &after), want);
@@ -384,7 +389,7 @@ fn what_machines_join_with_does_not_concern_the_one_that_was_initialized() {
     };
     let joins = at(forge(), "joinConfiguration", "preflight");
     assert_eq!(of_edit(&forge(), &joins), of_part("controlPlane", [2, 0, 0, 0]));
-    // The machine that was initialized is then what a machine would be that joins.
+    // The machine that ran `kubeadm init` then equals one that joins.
     let both = at(at(forge(), "initConfiguration", "preflight"), "joinConfiguration", "addon");
     let as_joined = at(at(forge(), "initConfiguration", "addon"), "joinConfiguration", "preflight");
     assert_eq!(of_edit(&both, &as_joined), of_part("controlPlane", [2, 0, 0, 0]));
@@ -414,12 +419,12 @@ fn a_time_that_has_passed_replaces_machines_and_one_in_the_future_does_not() {
             assert_eq!(of_edit(&forge(), &after), want, "{part} {time}");
         }
     }
-    // The machine that was initialized is still what a machine would be that joins: nothing is replaced before the time.
+    // The machine that ran `kubeadm init` still equals one that joins: nothing is replaced before the time.
     let template = "KubeadmControlPlaneTemplate";
     let after = forge().at(template, &format!("{CONFIG}/initConfiguration"), json!({"skipPhases": ["addon/coredns"]}));
     let timed = |scene: Scene| scene.at("Cluster", "/spec/topology/controlPlane/rollout", json!({"after": FUTURE}));
     assert_eq!(of_edit(&forge(), &timed(after)), Counts::new());
-    // The only machine is the one that was initialized, so a change of those that join replaces none of them now.
+    // The only machine ran `kubeadm init`, so a change of joining machines replaces none of them now.
     let single = forge().at("Cluster", "/spec/topology/controlPlane/replicas", json!(1));
     let after =
         single.clone().at(template, &format!("{CONFIG}/joinConfiguration"), json!({"skipPhases": ["preflight"]}));
@@ -477,8 +482,8 @@ fn workers(name: &'static str, class: &'static str) -> impl Strategy<Value = Val
     )
 }
 
-/// What a user sets in a Cluster, and its place in the list of versions.
-fn clusters(class: &'static str, versions: usize) -> impl Strategy<Value = (Vec<Setting>, usize)> {
+/// Changes of a Cluster, and its index in the list of versions.
+fn clusters(class: &'static str, versions: usize) -> impl Strategy<Value = (Vec<DocumentChange>, usize)> {
     let sets = ["md", "more"].map(|name| workers(name, class).boxed()).to_vec();
     let sets = subsequence(vec![0_usize, 1], 1..=2)
         .prop_flat_map(move |chosen| chosen.into_iter().map(|at| sets[at].clone()).collect::<Vec<_>>());
@@ -503,8 +508,8 @@ fn clusters(class: &'static str, versions: usize) -> impl Strategy<Value = (Vec<
     )
 }
 
-/// Patches and fields of templates.
-fn of_forge() -> impl Strategy<Value = Vec<Setting>> {
+/// Changes of patches and template fields.
+fn of_forge() -> impl Strategy<Value = Vec<DocumentChange>> {
     let machine = |builtin: &str| json!({"path": "/spec/template/spec/image", "valueFrom": {"variable": builtin}});
     let workers = json!({"machineDeploymentClass": {"names": ["*"]}});
     let patches = vec![
@@ -518,7 +523,7 @@ fn of_forge() -> impl Strategy<Value = Vec<Setting>> {
         ),
     ];
     let kubeadm = "KubeadmControlPlaneTemplate";
-    let all: Vec<Setting> = vec![
+    let all: Vec<DocumentChange> = vec![
         (SMITH, "/spec/template/spec/size".to_owned(), json!("huge")),
         ("ForgeMachineTemplate brain", "/spec/template/spec/size".to_owned(), json!("huge")),
         ("KubeadmConfigTemplate smith", "/spec/template/spec/files".to_owned(), json!([{"path": "/a"}])),
@@ -536,15 +541,15 @@ fn of_forge() -> impl Strategy<Value = Vec<Setting>> {
     })
 }
 
-/// The same for the embedded provider.
-fn of_embedded() -> impl Strategy<Value = Vec<Setting>> {
+/// Changes for the embedded provider.
+fn of_embedded() -> impl Strategy<Value = Vec<DocumentChange>> {
     let variables = vec![
         json!({"name": "motd", "value": "another"}),
         json!({"name": "workerStartup", "value": "3s"}),
         json!({"name": "kubeletArgs", "value": [{"name": "v", "value": "9"}]}),
     ];
     let startup = "/spec/template/spec/backend/inMemory/vm/provisioning/startupDuration";
-    let all: Vec<Setting> = vec![
+    let all: Vec<DocumentChange> = vec![
         ("EmbeddedMachineTemplate embedded-control-plane-machine", startup.to_owned(), json!("4s")),
         (
             "EmbeddedConfigTemplate embedded-worker-bootstrap",
@@ -558,24 +563,25 @@ fn of_embedded() -> impl Strategy<Value = Vec<Setting>> {
     })
 }
 
-/// What one side of an edit sets: in templates and the class, and in the Cluster, with its place in the list of versions.
-type Side = (Vec<Setting>, (Vec<Setting>, usize));
+/// One side of an edit: changes of templates and the class, changes of the Cluster, and its index in the list of
+/// versions.
+type EditSide = (Vec<DocumentChange>, (Vec<DocumentChange>, usize));
 
-/// A world before and after an edit: versions do not fall.
-fn edit(base: &Scene, [one, other]: [Side; 2], versions: &[&str]) -> (Scene, Scene) {
+/// A scene before and after an edit; versions do not decrease.
+fn edit(base: &Scene, [one, other]: [EditSide; 2], versions: &[&str]) -> (Scene, Scene) {
     let (before, after) = if one.1.1 <= other.1.1 { (one, other) } else { (other, one) };
-    let scene = |(templates, (cluster, version)): Side| {
+    let scene = |(templates, (cluster, version)): EditSide| {
         with(with(base.clone(), &templates), &cluster).at("Cluster", "/spec/topology/version", json!(versions[version]))
     };
     let (templates, (mut cluster, version)) = before;
     for (_, _, value) in &mut cluster {
-        // A time that has passed would have replaced the machine that ran `kubeadm init`, which no file says.
+        // A time that has passed would have replaced the machine that ran `kubeadm init`, which files do not tell.
         *value = serde_json::from_str(&value.to_string().replace(PASSED, FUTURE)).unwrap();
     }
     (scene((templates, (cluster, version))), scene(after))
 }
 
-/// How many edits are made of each provider; `MACHINE_COUNTS` asks for more.
+/// Number of edits for each provider, overridden by `MACHINE_COUNTS`.
 fn cases() -> u32 {
     std::env::var("MACHINE_COUNTS").map_or(40, |text| text.parse().unwrap())
 }
@@ -625,8 +631,8 @@ fn a_run_with_too_many_steps_and_one_that_is_stopped_say_so() {
     let scene = Scene::new();
     let cluster = cluster_of(&scene);
     let run = |limit: StepLimit, stop: Stop| {
-        let settings = Settings { timings: Timings::NONE, runtime_hooks: false, ..Settings::default() };
-        let simulation = Simulation::new(topologies(&scene), settings, Moment::read(BEGIN).unwrap());
+        let settings = MachineSettings { timings: Timings::NONE, runtime_hooks: false, ..MachineSettings::default() };
+        let simulation = Simulation::new(topologies(&scene), settings, Moment::parse(BEGIN).unwrap());
         let mut simulation = simulation.with_step_limit(limit).until(stop);
         simulation.put_cluster(&cluster).unwrap();
         let end = simulation.run(HOUR, |_| ());

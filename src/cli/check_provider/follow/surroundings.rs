@@ -4,15 +4,15 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use machines::lifecycle::wake::is_controlled_by;
-use machines::provider_contract::Role;
-use machines::provider_contract::behavior::{Secret, Surroundings};
-use model::hub::naming::label_value_of;
+use machines::lifecycle::dependents::is_controlled_by;
+use machines::provider_contract::ProviderRole;
+use machines::provider_contract::behavior::{RelatedObjects, Secret};
+use model::hub::naming::to_label_value;
 use model::hub::{GROUP, Object, ObjectKey, label, version_of};
 use server::kubernetes::address::Resource;
 
 /// Reads what is around an object; what cannot be read is not known.
-pub(super) async fn look_around(client: &kube::Client, role: Role, object: &Object) -> Surroundings {
+pub(super) async fn look_around(client: &kube::Client, role: ProviderRole, object: &Object) -> RelatedObjects {
     let namespace = object.namespace();
     let name = object.label(label::CLUSTER_NAME).map(str::to_owned).or_else(|| owner(object, &["Cluster"]));
     let name = name.filter(|name| is_name(client, namespace, name));
@@ -25,20 +25,20 @@ pub(super) async fn look_around(client: &kube::Client, role: Role, object: &Obje
         (None, Some(name)) => get(client, namespace, "MachinePool", &name).await,
         (None, None) => cluster.clone(),
     };
-    let mut around = Surroundings { cluster, owner: of_machine, ..Surroundings::default() };
+    let mut around = RelatedObjects { cluster, owner: of_machine, ..RelatedObjects::default() };
     let Some(name) = name else { return around };
     match role {
-        Role::ControlPlane => {
+        ProviderRole::ControlPlane => {
             around.machines = machines(client, object, &name).await;
             around.secret = kubeconfig(client, namespace, &format!("{name}-kubeconfig")).await;
         }
-        Role::BootstrapConfig => {
+        ProviderRole::BootstrapConfig => {
             if let Some(name) = object.at("status.dataSecretName").and_then(Value::as_str) {
                 around.secret = secret(client, namespace, name).await;
             }
         }
-        Role::InfrastructureMachinePool => around.instances = instances(client, object, &name).await,
-        Role::InfrastructureCluster | Role::InfrastructureMachine => {}
+        ProviderRole::InfrastructureMachinePool => around.instances = instances(client, object, &name).await,
+        ProviderRole::InfrastructureCluster | ProviderRole::InfrastructureMachine => {}
     }
     around
 }
@@ -89,7 +89,7 @@ async fn instances(client: &kube::Client, pool: &Object, cluster: &str) -> Optio
     let resource = Resource::new(pool.group(), version_of(pool.api_version()), kind).ok()?;
     let api: Api<PartialObjectMeta<DynamicObject>> = resource.api(client.clone(), Some(pool.namespace())).ok()?;
     let name = owner(pool, &["MachinePool"])?;
-    let name = label_value_of(&name);
+    let name = to_label_value(&name);
     let labels = format!("{}={cluster},{}={name}", label::CLUSTER_NAME, label::MACHINE_POOL_NAME);
     Some(api.list_metadata(&ListParams::default().labels(&labels)).await.ok()?.items.len())
 }

@@ -12,7 +12,7 @@ use crate::admission::lists::{Values, lists};
 use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use model::hub::{Cluster, Kind, Topology};
-use model::variables::{self, ValueBudget, ValueChange, Variables};
+use model::variables::{self, CompiledVariables, ValueBudget, ValueChange};
 use model::world::{Class, Found, World};
 use schema::field::{Findings, Path};
 
@@ -120,7 +120,7 @@ fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
 fn class_is_named(topology: &Topology, found: &mut Findings) {
     if topology.class_ref.name.is_empty() {
         found.required(
-            Path::of("spec.topology.classRef.name"),
+            Path::new("spec.topology.classRef.name"),
             "name the ClusterClass of this topology (spec.topology.class in v1beta1)",
         );
     }
@@ -147,7 +147,7 @@ fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<O
 fn settle_within_budget(
     topology: &Topology,
     old: Option<&Topology>,
-    variables: &Variables,
+    variables: &CompiledVariables,
     world: &World,
     found: &mut Findings,
 ) -> Edits {
@@ -166,7 +166,7 @@ fn settle_within_budget(
         found.run("DEC-44", |found| {
             found.warn(format!("spec.topology: it {exceeded}, as before; a new Cluster like this one is refused"));
         });
-        return settle_variables(topology, old, variables, &mut ValueBudget::of_each_value(world.stop()), found);
+        return settle_variables(topology, old, variables, &mut ValueBudget::per_value(world.stop()), found);
     }
     patch
 }
@@ -178,7 +178,7 @@ fn settle_within_budget(
 fn settle_variables(
     topology: &Topology,
     old: Option<&Topology>,
-    variables: &Variables,
+    variables: &CompiledVariables,
     budget: &mut ValueBudget,
     found: &mut Findings,
 ) -> Edits {

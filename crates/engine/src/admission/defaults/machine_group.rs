@@ -6,7 +6,7 @@ use super::edits::Edits;
 use super::machine::{label_names_the_cluster, version_starts_with_v};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE, replicas_within};
-use model::hub::naming::{decimal_integer, label_value_of};
+use model::hub::naming::{decimal_integer, to_label_value};
 use model::hub::{Kind, MachineGroup, RollingUpdate, annotation, label};
 use schema::field::{Findings, Path, RuleId};
 
@@ -67,7 +67,7 @@ fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mu
     let [least, most] = [least, most].map(|(name, text)| {
         let number = decimal_integer(text).and_then(|number| i32::try_from(number).ok());
         if number.is_none() {
-            let path = Path::of("metadata.annotations").key(name);
+            let path = Path::new("metadata.annotations").key(name);
             found.invalid(path, text, "must be a number of machines, from which replicas are derived");
         }
         number
@@ -103,7 +103,7 @@ fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut 
         return;
     }
     let key = if kind == Kind::MachineSet { label::SET_NAME } else { label::MACHINE_DEPLOYMENT_NAME };
-    select(key, &label_value_of(name), edits);
+    select(key, &to_label_value(name), edits);
 }
 
 /// A deployment selects machines of its own Cluster.

@@ -13,10 +13,10 @@ use super::shared;
 use crate::admission::Dependents;
 use crate::admission::lists::lists;
 use model::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation};
-use model::variables::{self, ValueBudget, Variables};
+use model::variables::{self, CompiledVariables, ValueBudget};
 use model::world::World;
 use schema::budget::Stop;
-use schema::field::{ErrorKind, FieldError, Findings, Path, Shown, a_few};
+use schema::field::{ErrorKind, ErrorValue, FieldError, Findings, Path, a_few};
 
 /// How many Clusters a message about a removed variable names.
 const NAMED_CLUSTERS: usize = 5;
@@ -114,8 +114,8 @@ impl Breakages {
 struct ChangeOfVariables<'a> {
     world: &'a World,
     before: Vec<StatusVariable>,
-    old: OnceCell<Variables>,
-    new: Variables,
+    old: OnceCell<CompiledVariables>,
+    new: CompiledVariables,
     /// Names that had a definition and lose it.
     removed: BTreeSet<String>,
 }
@@ -179,7 +179,7 @@ impl<'a> ChangeOfVariables<'a> {
         errors
     }
 
-    fn old(&self) -> &Variables {
+    fn old(&self) -> &CompiledVariables {
         let is_judged = |name: &str| self.new.get(name).is_some();
         let compiled = || self.world.variables(&self.before).map(|before| before.only(is_judged));
         // A class that took too much found nothing wrong, and is not kept from becoming smaller.
@@ -212,7 +212,7 @@ fn by_name(status: &[StatusVariable]) -> BTreeMap<&str, &StatusVariable> {
 
 /// What is wrong with the values of a Cluster that have one of these definitions, after their defaults. Values of removed
 /// variables are spoken of by [`removed`].
-fn judge(cluster: &Cluster, variables: &Variables, stop: &Stop) -> Vec<FieldError> {
+fn judge(cluster: &Cluster, variables: &CompiledVariables, stop: &Stop) -> Vec<FieldError> {
     let (mut found, mut budget) = (Findings::default(), ValueBudget::new(stop));
     for list in lists(&cluster.spec.topology) {
         // Transition rules are not run: nothing changes a value here.
@@ -240,8 +240,8 @@ fn removed(name: &str, clusters: &[String]) -> FieldError {
     FieldError {
         rule: "DEC-1",
         kind: ErrorKind::Forbidden,
-        path: Path::of("spec.variables"),
-        value: Shown::NOTHING,
+        path: Path::new("spec.variables"),
+        value: ErrorValue::NOTHING,
         detail,
     }
 }

@@ -15,8 +15,8 @@ use golang::version::{BuildOrder, KubeVersion};
 use model::hub::{ClusterClass, Kind};
 use model::wire::Reference;
 use model::world::World;
-use schema::field::{Findings, Path, RuleId, Shown, a_few};
-use schema::openapi::{Breach, Taken, Violation};
+use schema::field::{ErrorValue, Findings, Path, RuleId, a_few};
+use schema::openapi::{AllowanceUsage, Breach, Violation};
 
 type ClassRule = Rule<fn(&ClassChange<'_>, &mut Findings)>;
 
@@ -128,7 +128,7 @@ fn parts_are_as_small_as_in_v1beta2(sizes: &Sizes, found: &mut Findings) {
         if as_large.is_some() {
             found.warn(format!("{path}: {}, as before; v1beta2 does not allow it", violation.detail));
         } else {
-            found.error(violation.kind, path, Shown::NOTHING, violation.detail.clone());
+            found.error(violation.kind, path, ErrorValue::NOTHING, violation.detail.clone());
         }
     }
 }
@@ -173,7 +173,7 @@ fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, 
 ///
 /// # Errors
 /// The part that exceeds the budget.
-fn cost(change: ClassChange<'_>, found: &mut Findings) -> Result<Taken, Box<Breach>> {
+fn cost(change: ClassChange<'_>, found: &mut Findings) -> Result<AllowanceUsage, Box<Breach>> {
     variable_definitions_are_usable(&change, found);
     patches_are_usable(&change, found);
     let allowance = change.allowance.into_inner();
@@ -207,26 +207,26 @@ fn deletion(old: &ClusterClass, world: &World) -> Outcome {
 /// ClusterClasses are refused while the feature is off (CC-V-001).
 fn classes_are_switched_on(change: &ClassChange<'_>, found: &mut Findings) {
     if !change.settings.gates.cluster_topology {
-        found.forbidden(Path::of("spec"), "ClusterClasses need the feature gate ClusterTopology");
+        found.forbidden(Path::new("spec"), "ClusterClasses need the feature gate ClusterTopology");
     }
 }
 
 /// Every template reference can be followed (CC-V-002).
 fn template_references_are_complete(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = change.spec();
-    shared::template_reference(&spec.infrastructure.template_ref, &Path::of("spec.infrastructure"), found);
-    shared::template_reference(&spec.control_plane.template_ref, &Path::of("spec.controlPlane"), found);
+    shared::template_reference(&spec.infrastructure.template_ref, &Path::new("spec.infrastructure"), found);
+    shared::template_reference(&spec.control_plane.template_ref, &Path::new("spec.controlPlane"), found);
     if spec.has_control_plane_machines() {
-        let path = Path::of("spec.controlPlane.machineInfrastructure");
+        let path = Path::new("spec.controlPlane.machineInfrastructure");
         shared::template_reference(&spec.control_plane.machine_infrastructure.template_ref, &path, found);
     }
     for (i, class) in spec.workers.machine_deployments.iter().enumerate() {
-        let path = Path::of("spec.workers.machineDeployments").index(i).child("template");
+        let path = Path::new("spec.workers.machineDeployments").index(i).child("template");
         shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
         shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
     }
     for (i, class) in spec.workers.machine_pools.iter().enumerate() {
-        let path = Path::of("spec.workers.machinePools").index(i).child("template");
+        let path = Path::new("spec.workers.machinePools").index(i).child("template");
         shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
         shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
     }
@@ -252,13 +252,13 @@ fn references_stay_in_the_namespace_of_the_class(change: &ClassChange<'_>, found
 /// No two machine deployment classes share a name (CC-V-010).
 fn machine_deployment_classes_have_names_of_their_own(change: &ClassChange<'_>, found: &mut Findings) {
     let names = change.spec().workers.machine_deployments.iter().map(|class| &*class.class);
-    unique(names, &Path::of("spec.workers.machineDeployments"), found);
+    unique(names, &Path::new("spec.workers.machineDeployments"), found);
 }
 
 /// No two machine pool classes share a name (CC-V-011).
 fn machine_pool_classes_have_names_of_their_own(change: &ClassChange<'_>, found: &mut Findings) {
     let names = change.spec().workers.machine_pools.iter().map(|class| &*class.class);
-    unique(names, &Path::of("spec.workers.machinePools"), found);
+    unique(names, &Path::new("spec.workers.machinePools"), found);
 }
 
 fn unique<'a>(names: impl Iterator<Item = &'a str>, path: &Path, found: &mut Findings) {
@@ -311,7 +311,7 @@ fn machine_deployment_health_checks_are_usable(change: &ClassChange<'_>, found: 
 /// Taints may be set, with keys that are free (CC-V-050).
 fn taints_may_be_set(change: &ClassChange<'_>, found: &mut Findings) {
     let (spec, settings) = (change.spec(), change.settings);
-    shared::taints(&spec.control_plane.taints, &Path::of("spec.controlPlane.taints"), settings, found);
+    shared::taints(&spec.control_plane.taints, &Path::new("spec.controlPlane.taints"), settings, found);
     for class in &spec.workers.machine_deployments {
         shared::taints(&class.taints, &machine_deployment(&class.class).child("taints"), settings, found);
     }
@@ -323,7 +323,7 @@ fn taints_may_be_set(change: &ClassChange<'_>, found: &mut Findings) {
 /// Labels and annotations of the control plane and of worker classes are well-formed (CC-V-080).
 fn metadata_is_well_formed(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = change.spec();
-    shared::metadata(&spec.control_plane.metadata, &Path::of("spec.controlPlane.metadata"), found);
+    shared::metadata(&spec.control_plane.metadata, &Path::new("spec.controlPlane.metadata"), found);
     for class in &spec.workers.machine_deployments {
         shared::metadata(&class.metadata, &machine_deployment(&class.class).child("template.metadata"), found);
     }
@@ -337,7 +337,7 @@ fn kubernetes_versions_rise_without_gaps(change: &ClassChange<'_>, found: &mut F
     let mut previous: Option<KubeVersion> = None;
     for (i, text) in change.spec().kubernetes_versions.iter().enumerate() {
         // The established path is in the singular (DEC-4).
-        let path = || Path::of("spec.kubernetesVersion").index(i);
+        let path = || Path::new("spec.kubernetesVersion").index(i);
         let version = match KubeVersion::parse_tolerant(text) {
             Ok(version) => version,
             Err(error) => {

@@ -7,7 +7,7 @@ use model::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition};
 use model::wire::Reference;
 use model::world::World;
 use schema::field::Path;
-use schema::openapi::Allowance;
+use schema::openapi::SchemaAllowance;
 
 /// A ClusterClass that is created or updated.
 pub(super) struct ClassChange<'a> {
@@ -20,7 +20,7 @@ pub(super) struct ClassChange<'a> {
     pub world: &'a World,
     pub settings: &'a Settings,
     /// What its variables and patches may still take together (DEC-44).
-    pub allowance: RefCell<Allowance>,
+    pub allowance: RefCell<SchemaAllowance>,
 }
 
 impl<'a> ClassChange<'a> {
@@ -31,7 +31,7 @@ impl<'a> ClassChange<'a> {
         world: &'a World,
         settings: &'a Settings,
     ) -> Self {
-        let allowance = RefCell::new(Allowance::new(world.stop().clone()));
+        let allowance = RefCell::new(SchemaAllowance::new(world.stop().clone()));
         ClassChange { new, old, references, known: None, world, settings, allowance }
     }
 
@@ -54,13 +54,13 @@ impl<'a> ClassChange<'a> {
 }
 
 pub(super) fn control_plane_health_check() -> Path {
-    Path::of("spec.controlPlane.healthCheck")
+    Path::new("spec.controlPlane.healthCheck")
 }
 
 pub(super) fn machine_deployment(class: &str) -> Path {
-    Path::of("spec.workers.machineDeployments").key(class)
+    Path::new("spec.workers.machineDeployments").key(class)
 }
 
 pub(super) fn machine_pool(class: &str) -> Path {
-    Path::of("spec.workers.machinePools").key(class)
+    Path::new("spec.workers.machinePools").key(class)
 }

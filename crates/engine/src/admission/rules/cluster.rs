@@ -67,7 +67,7 @@ fn name_is_a_label_value(change: &ClusterChange<'_>, found: &mut Findings) {
     let name = &change.new.metadata.name;
     for fault in label_value_faults(name) {
         found.invalid(
-            Path::of("metadata.name"),
+            Path::new("metadata.name"),
             &**name,
             format!("the name of a Cluster is a label value, which {fault}"),
         );
@@ -85,7 +85,7 @@ fn infrastructure_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Find
     if change.old.is_some_and(|old| old.spec.infrastructure_ref.is_defined())
         && !change.new.spec.infrastructure_ref.is_defined()
     {
-        found.forbidden(Path::of("spec.infrastructureRef"), "cannot be removed");
+        found.forbidden(Path::new("spec.infrastructureRef"), "cannot be removed");
     }
 }
 
@@ -93,7 +93,7 @@ fn infrastructure_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Find
 fn something_is_asked_for(change: &ClusterChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     if !spec.control_plane_ref.is_defined() && !spec.infrastructure_ref.is_defined() && !spec.topology.is_defined() {
-        found.forbidden(Path::of("spec"), "set at least one of topology, controlPlaneRef, infrastructureRef");
+        found.forbidden(Path::new("spec"), "set at least one of topology, controlPlaneRef, infrastructureRef");
     }
 }
 
@@ -102,24 +102,24 @@ fn control_plane_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Findi
     if change.old.is_some_and(|old| old.spec.control_plane_ref.is_defined())
         && !change.new.spec.control_plane_ref.is_defined()
     {
-        found.forbidden(Path::of("spec.controlPlaneRef"), "cannot be removed");
+        found.forbidden(Path::new("spec.controlPlaneRef"), "cannot be removed");
     }
 }
 
 /// Address ranges of pods are in CIDR notation (CL-V-005).
 fn pod_ranges_are_cidr_blocks(change: &ClusterChange<'_>, found: &mut Findings) {
-    cidr_blocks(&change.new.spec.cluster_network.pods, Path::of("spec.clusterNetwork.pods.cidrBlocks"), found);
+    cidr_blocks(&change.new.spec.cluster_network.pods, Path::new("spec.clusterNetwork.pods.cidrBlocks"), found);
 }
 
 /// Address ranges of services are in CIDR notation (CL-V-006).
 fn service_ranges_are_cidr_blocks(change: &ClusterChange<'_>, found: &mut Findings) {
-    cidr_blocks(&change.new.spec.cluster_network.services, Path::of("spec.clusterNetwork.services.cidrBlocks"), found);
+    cidr_blocks(&change.new.spec.cluster_network.services, Path::new("spec.clusterNetwork.services.cidrBlocks"), found);
 }
 
 /// A topology is never removed, regardless of feature gates (CL-V-007).
 fn topology_stays_defined(change: &ClusterChange<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.topology().is_some()) && change.new.topology().is_none() {
-        found.forbidden(Path::of("spec.topology"), "cannot be removed from an existing Cluster");
+        found.forbidden(Path::new("spec.topology"), "cannot be removed from an existing Cluster");
     }
 }
 

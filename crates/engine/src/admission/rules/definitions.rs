@@ -12,7 +12,7 @@ use golang::json::decode;
 use model::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
 use model::world::World;
 use schema::field::{Findings, Path, join};
-use schema::openapi::{self, Allowance, Breach, Definition};
+use schema::openapi::{self, Breach, SchemaAllowance, SchemaDefinition};
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -108,7 +108,7 @@ fn names_are_unique(variables: &[VariableDefinition], found: &mut Findings) {
     }
 }
 
-fn definition_is_usable(variable: &VariableDefinition, allowance: &mut Allowance, found: &mut Findings) {
+fn definition_is_usable(variable: &VariableDefinition, allowance: &mut SchemaAllowance, found: &mut Findings) {
     let (name, path) = (&*variable.name, path(variable));
     found.run("VAR-S-002", |found| {
         if name.is_empty() {
@@ -134,7 +134,7 @@ fn definition_is_usable(variable: &VariableDefinition, allowance: &mut Allowance
 }
 
 /// Labels and annotations of a node and of the core nodes below it are well-formed (VAR-S-006).
-fn metadata_is_well_formed(node: &Definition, path: &Path, found: &mut Findings) {
+fn metadata_is_well_formed(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     let metadata =
         TopologyMetadata { labels: node.metadata.labels.clone(), annotations: node.metadata.annotations.clone() };
     shared::metadata(&metadata, &path.child("x-metadata"), found);
@@ -156,7 +156,7 @@ pub(super) fn schemas_are_not_nullable(change: &ClassChange<'_>, found: &mut Fin
     }
 }
 
-fn not_nullable(node: &Definition, path: &Path, found: &mut Findings) {
+fn not_nullable(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     if node.nullable.is_set() {
         found.warn(format!("{path}: nullable has no effect; a null value gets the default of its node or is refused"));
     }
@@ -179,5 +179,5 @@ pub(super) fn rules_are_not_at_the_root_of_arrays(change: &ClassChange<'_>, foun
 }
 
 fn path(variable: &VariableDefinition) -> Path {
-    Path::of("spec.variables").key(&variable.name)
+    Path::new("spec.variables").key(&variable.name)
 }

@@ -69,7 +69,7 @@ fn versions_in_use_stay_listed(change: &Dependents<'_>, found: &mut Findings) {
     for cluster in change.clusters.iter().filter(|cluster| !offered.contains(&cluster.spec.topology.version)) {
         let detail =
             format!("must contain {:?}, which Cluster {} uses", cluster.spec.topology.version, cluster.metadata.key());
-        found.forbidden(Path::of("spec.kubernetesVersions"), detail);
+        found.forbidden(Path::new("spec.kubernetesVersions"), detail);
     }
 }
 
@@ -111,7 +111,7 @@ fn classes_in_use_stay(
             for _ in 0..uses(cluster, class) {
                 let detail =
                     format!("class {class:?} cannot be removed because Cluster {} uses it", cluster.metadata.key());
-                found.forbidden(Path::of(path), detail);
+                found.forbidden(Path::new(path), detail);
             }
         }
     }

@@ -7,10 +7,10 @@ use crate::admission::lists::{Values, lists};
 use crate::admission::{Deprecated, Listed};
 use golang::json;
 use model::hub::{Cluster, Kind, Topology, VariableValue};
-use model::variables::Variables;
+use model::variables::CompiledVariables;
 use model::world::Class;
 use schema::field::{Findings, Path, RuleId};
-use schema::openapi::{DeprecatedPart, Effort, Schema};
+use schema::openapi::{DeprecatedPart, Schema, ValidationEffort};
 
 const RULE: RuleId = "VAR-V-040";
 
@@ -36,8 +36,8 @@ pub(super) fn validate(change: &TopologyChange<'_>, class: &Class, found: &mut F
 ///
 /// Values are looked at as they are stored, after defaulting, so a part that is its default counts as not set. Where new uses
 /// are denied, each use of the old Cluster permits one at the same place.
-fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &Variables, found: &mut Findings) {
-    let effort = Effort::of_object(change.world.stop());
+fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &CompiledVariables, found: &mut Findings) {
+    let effort = ValidationEffort::for_object(change.world.stop());
     let is_denied = change.settings.deprecated == Deprecated::Deny;
     let old = change.old.and_then(Cluster::topology).filter(|_| is_denied);
     let mut permitted = old.map(|old| uses(old, variables, change)).unwrap_or_default();
@@ -60,10 +60,10 @@ fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &Variabl
 }
 
 /// How many deprecated parts a topology sets at each place.
-fn uses(topology: &Topology, variables: &Variables, change: &TopologyChange<'_>) -> HashMap<u64, usize> {
+fn uses(topology: &Topology, variables: &CompiledVariables, change: &TopologyChange<'_>) -> HashMap<u64, usize> {
     let mut uses = HashMap::new();
     // What an object set before is not held against it, however much it is.
-    let effort = Effort::unlimited(change.world.stop());
+    let effort = ValidationEffort::unlimited(change.world.stop());
     each_use(topology, variables, &effort, &mut |_, part| *uses.entry(part.identity).or_default() += 1);
     uses
 }
@@ -82,8 +82,8 @@ struct Place<'a> {
 /// Every deprecated part of all lists, in the order of the lists.
 fn each_use(
     topology: &Topology,
-    variables: &Variables,
-    effort: &Effort,
+    variables: &CompiledVariables,
+    effort: &ValidationEffort,
     report: &mut dyn FnMut(&Place<'_>, DeprecatedPart<'_>),
 ) {
     for list in lists(topology) {
@@ -100,7 +100,7 @@ fn each_use(
 }
 
 /// The schema of a variable, if it deprecates something.
-fn deprecating<'a>(name: &str, variables: &'a Variables) -> Option<&'a Schema> {
+fn deprecating<'a>(name: &str, variables: &'a CompiledVariables) -> Option<&'a Schema> {
     variables.get(name)?.schema.as_ref().ok().filter(|schema| schema.has_deprecated())
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::topology_change::ClassifiedChange;
 use crate::admission::Listed;
 use model::hub::{
-    Cluster, ClusterClassSpec, GROUP, HealthCheck, Kind, MachineDeploymentTopology, NameParts, Named, label, name_from,
+    Cluster, ClusterClassSpec, GROUP, HealthCheck, Kind, MachineDeploymentTopology, NameParts, NameSubject, label,
+    name_from,
 };
 use model::world::{Found, Selection, World};
 use schema::field::{Findings, Path, RuleId};
@@ -62,14 +63,14 @@ impl<'a> List<'a> {
         let entries = change.change.topology.workers.machine_deployments.iter();
         let names = entries.filter_map(|entry| {
             let class = change.class.spec.machine_deployment_class(&entry.class)?;
-            let named = Named::MachineDeployment(&entry.name);
+            let named = NameSubject::MachineDeployment(&entry.name);
             Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
         });
         List {
             kind: "MachineDeployments",
             label: label::DEPLOYMENT_NAME,
             variable: "machineDeployment",
-            path: Path::of("spec.topology.workers.machineDeployments"),
+            path: Path::new("spec.topology.workers.machineDeployments"),
             names: names.collect(),
         }
     }
@@ -78,14 +79,14 @@ impl<'a> List<'a> {
         let entries = change.change.topology.workers.machine_pools.iter();
         let names = entries.filter_map(|entry| {
             let class = change.class.spec.machine_pool_class(&entry.class)?;
-            let named = Named::MachinePool(&entry.name);
+            let named = NameSubject::MachinePool(&entry.name);
             Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
         });
         List {
             kind: "MachinePools",
             label: label::POOL_NAME,
             variable: "machinePool",
-            path: Path::of("spec.topology.workers.machinePools"),
+            path: Path::new("spec.topology.workers.machinePools"),
             names: names.collect(),
         }
     }
@@ -93,15 +94,15 @@ impl<'a> List<'a> {
 
 impl<'a> Generated<'a> {
     /// The name that a template gives; `None` for one that is random, or that cannot be rendered (NAM-001).
-    fn new(template: &str, named: Named<'_>, topology_name: &'a str, cluster: &str) -> Option<Self> {
+    fn new(template: &str, named: NameSubject<'_>, topology_name: &'a str, cluster: &str) -> Option<Self> {
         let name = fixed_name(template, named, cluster)?;
         Some(Generated { topology_name, name })
     }
 }
 
 /// The name that a template gives each time.
-fn fixed_name(template: &str, named: Named<'_>, cluster: &str) -> Option<String> {
-    let is_fixed = !template.is_empty() && !NameParts::of(template, named)?.random;
+fn fixed_name(template: &str, named: NameSubject<'_>, cluster: &str) -> Option<String> {
+    let is_fixed = !template.is_empty() && !NameParts::from_template(template, named)?.random;
     is_fixed.then(|| name_from(template, cluster, named, String::new).ok()).flatten()
 }
 
@@ -149,7 +150,7 @@ fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Clus
     let spec: &ClusterClassSpec = &change.class.spec;
     let topology = change.change.topology;
     let cluster = &change.change.new.metadata.name;
-    let Some(name) = fixed_name(&spec.control_plane.naming.template, Named::Cluster, cluster) else { return };
+    let Some(name) = fixed_name(&spec.control_plane.naming.template, NameSubject::Cluster, cluster) else { return };
     let of_control_plane = is_checked(&topology.control_plane.health_check, &spec.control_plane.health_check)
         && spec.has_control_plane_machines();
     let is_new = |entry: &MachineDeploymentTopology| {
@@ -158,10 +159,10 @@ fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Clus
     };
     for entry in topology.workers.machine_deployments.iter().filter(|entry| is_new(entry)) {
         let Some(class) = spec.machine_deployment_class(&entry.class) else { continue };
-        let named = Named::MachineDeployment(&entry.name);
+        let named = NameSubject::MachineDeployment(&entry.name);
         let is_same = fixed_name(&class.naming.template, named, cluster).as_ref() == Some(&name);
         if is_same && (of_control_plane || is_checked(&entry.health_check, &class.health_check)) {
-            let path = Path::of("spec.topology.workers.machineDeployments").key(&entry.name).child("name");
+            let path = Path::new("spec.topology.workers.machineDeployments").key(&entry.name).child("name");
             let detail = format!(
                 "gets the name {name:?}, as the control plane does, so both would have one MachineHealthCheck; change a naming \
                  template of ClusterClass {}",

@@ -49,7 +49,7 @@ fn bootstrap_is_given(change: &MachineChange<'_>, found: &mut Findings) {
     let bootstrap = &change.new.spec.bootstrap;
     let is_of_pool = change.new.metadata.labels.contains_key(label::MACHINE_POOL_NAME);
     if !is_of_pool && !bootstrap.config_ref.is_defined() && bootstrap.data_secret_name.is_empty() {
-        found.required(Path::of("spec.bootstrap"), "set configRef or dataSecretName");
+        found.required(Path::new("spec.bootstrap"), "set configRef or dataSecretName");
     }
 }
 
@@ -59,18 +59,18 @@ fn cluster_name_never_changes(change: &MachineChange<'_>, found: &mut Findings) 
 }
 
 fn version_is_one_of_kubernetes(change: &MachineChange<'_>, found: &mut Findings) {
-    version(&change.new.spec, Path::of("spec.version"), found);
+    version(&change.new.spec, Path::new("spec.version"), found);
 }
 
 fn taints_may_be_set(change: &MachineChange<'_>, found: &mut Findings) {
     let is_of_control_plane = change.new.metadata.labels.contains_key(label::CONTROL_PLANE);
-    taints(&change.new.spec, is_of_control_plane, &Path::of("spec.taints"), change.settings, found);
+    taints(&change.new.spec, is_of_control_plane, &Path::new("spec.taints"), change.settings, found);
 }
 
 /// What belongs to a Cluster belongs to it for good (MA-28.1.5).
 pub(super) fn cluster_name_is_that_of(old: Option<&str>, new: &str, found: &mut Findings) {
     if old.is_some_and(|old| old != new) {
-        found.forbidden(Path::of("spec.clusterName"), "cannot be changed");
+        found.forbidden(Path::new("spec.clusterName"), "cannot be changed");
     }
 }
 

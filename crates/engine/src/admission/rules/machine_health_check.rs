@@ -55,5 +55,5 @@ fn reference_can_be_part_of_a_url(change: &HealthCheckChange<'_>, found: &mut Fi
 fn checks_are_usable(change: &HealthCheckChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     let check = HealthCheck { enabled: None, checks: spec.checks.clone(), remediation: spec.remediation.clone() };
-    shared::health_check(&check, &Path::of("spec"), change.settings, found);
+    shared::health_check(&check, &Path::new("spec"), change.settings, found);
 }

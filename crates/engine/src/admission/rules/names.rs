@@ -6,7 +6,7 @@ use super::hints;
 use crate::admission::Listed;
 use golang::template::{Functions, Template};
 use model::hub::naming::subdomain_faults;
-use model::hub::{Kind, NameParts, Named, name_from};
+use model::hub::{Kind, NameParts, NameSubject, name_from};
 use schema::field::{Findings, Path};
 
 /// What stands for the parts of a name that are not known yet.
@@ -27,41 +27,41 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 /// Naming templates make names (CC-V-040, NAM-07).
 pub(super) fn naming_templates_make_names(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
-    makes_names(&spec.infrastructure.naming.template, Named::Cluster, &Path::of("spec.infrastructure"), found);
-    makes_names(&spec.control_plane.naming.template, Named::Cluster, &Path::of("spec.controlPlane"), found);
+    makes_names(&spec.infrastructure.naming.template, NameSubject::Cluster, &Path::new("spec.infrastructure"), found);
+    makes_names(&spec.control_plane.naming.template, NameSubject::Cluster, &Path::new("spec.controlPlane"), found);
     for class in &spec.workers.machine_deployments {
-        let named = Named::MachineDeployment("mdtopology");
+        let named = NameSubject::MachineDeployment("mdtopology");
         makes_names(&class.naming.template, named, &machine_deployment(&class.class), found);
     }
     for class in &spec.workers.machine_pools {
-        makes_names(&class.naming.template, Named::MachinePool("mptopology"), &machine_pool(&class.class), found);
+        makes_names(&class.naming.template, NameSubject::MachinePool("mptopology"), &machine_pool(&class.class), found);
     }
 }
 
 /// What to write into a naming template.
-fn hint(template: &str, named: Named<'_>) -> String {
+fn hint(template: &str, named: NameSubject<'_>) -> String {
     let parsed = Template::parse("name", template, Functions::Builtin);
     let hint = parsed
         .err()
         .and_then(|error| hints::of_template(&error, template, Functions::Builtin, ["cluster", "random"].into_iter()));
     let of_worker = match named {
-        Named::Cluster => "",
-        Named::MachineDeployment(_) => " and .machineDeployment.topologyName",
-        Named::MachinePool(_) => " and .machinePool.topologyName",
-        Named::Machine(_) => " and .machineSet.name",
-        Named::ControlPlaneMachine(_) => " and .kubeadmControlPlane.name",
+        NameSubject::Cluster => "",
+        NameSubject::MachineDeployment(_) => " and .machineDeployment.topologyName",
+        NameSubject::MachinePool(_) => " and .machinePool.topologyName",
+        NameSubject::Machine(_) => " and .machineSet.name",
+        NameSubject::ControlPlaneMachine(_) => " and .kubeadmControlPlane.name",
     };
     hint.unwrap_or_else(|| format!("this template can use .cluster.name, .random{of_worker}"))
 }
 
 /// A template gives the objects of two users different names (NAM-004). A user is a Cluster or, for workers, an entry of its topology.
-fn makes_different_names(template: &str, named: Named<'_>, path: &Path, found: &mut Findings) {
-    let Some(parts) = NameParts::of(template, named).filter(|parts| !parts.random) else { return };
+fn makes_different_names(template: &str, named: NameSubject<'_>, path: &Path, found: &mut Findings) {
+    let Some(parts) = NameParts::from_template(template, named).filter(|parts| !parts.random) else { return };
     let (kind, variable) = match named {
-        Named::Cluster => ("", ""),
-        Named::MachineDeployment(_) => ("MachineDeployments", ".machineDeployment.topologyName"),
-        Named::MachinePool(_) => ("MachinePools", ".machinePool.topologyName"),
-        Named::Machine(_) | Named::ControlPlaneMachine(_) => return,
+        NameSubject::Cluster => ("", ""),
+        NameSubject::MachineDeployment(_) => ("MachineDeployments", ".machineDeployment.topologyName"),
+        NameSubject::MachinePool(_) => ("MachinePools", ".machinePool.topologyName"),
+        NameSubject::Machine(_) | NameSubject::ControlPlaneMachine(_) => return,
     };
     let (of_clusters, of_workers) = (!parts.cluster, !parts.worker && !kind.is_empty());
     let (what, add) = match (of_clusters, of_workers) {
@@ -79,7 +79,7 @@ fn makes_different_names(template: &str, named: Named<'_>, path: &Path, found: &
 }
 
 /// A template is rendered with an example (NAM-001), and what comes out may be a name (NAM-002).
-fn makes_names(template: &str, named: Named<'_>, owner: &Path, found: &mut Findings) {
+fn makes_names(template: &str, named: NameSubject<'_>, owner: &Path, found: &mut Findings) {
     if template.is_empty() {
         return;
     }

@@ -14,7 +14,7 @@ use model::hub::{
     ClassNames, ClusterClassSpec, JsonPatch, JsonPatchValue, Kind, Patch, PatchDefinition, PatchSelector, TemplateRef,
 };
 use schema::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
-use schema::openapi::Allowance;
+use schema::openapi::SchemaAllowance;
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -55,7 +55,7 @@ pub(super) fn patches_are_usable(change: &ClassChange<'_>, found: &mut Findings)
     let scope = Scope::of(spec, &change.allowance);
     let mut names = BTreeSet::new();
     for (i, entry) in spec.patches.iter().enumerate().filter(|(_, entry)| !change.knows_patch(entry)) {
-        let path = Path::of("spec.patches").index(i);
+        let path = Path::new("spec.patches").index(i);
         name_is_usable(entry, &mut names, &path.child("name"), found);
         if !entry.enabled_if.is_empty() {
             template_is_usable("PAT-004", &entry.enabled_if, &scope, &path.child("enabledIf"), found);
@@ -79,11 +79,11 @@ struct Scope<'a> {
     /// Whether an extension may define others.
     is_open: bool,
     /// What the class may still take (DEC-44).
-    allowance: &'a RefCell<Allowance>,
+    allowance: &'a RefCell<SchemaAllowance>,
 }
 
 impl<'a> Scope<'a> {
-    fn of(spec: &'a ClusterClassSpec, allowance: &'a RefCell<Allowance>) -> Self {
+    fn of(spec: &'a ClusterClassSpec, allowance: &'a RefCell<SchemaAllowance>) -> Self {
         let variables: Vec<&str> = spec.variables.iter().map(|variable| &*variable.name).collect();
         let defined = variables.iter().copied().collect();
         Scope { spec, variables, defined, is_open: spec.discovering_patches().next().is_some(), allowance }

@@ -93,7 +93,7 @@ impl<'a> Parts<'a> {
     }
 
     fn contract(&mut self, reference: &'a ContractRef, path: &'static str) {
-        let at = |field| Path::of(path).child(field);
+        let at = |field| Path::new(path).child(field);
         self.note(Part::Group, &reference.api_group, || at("apiGroup"));
         self.note(Part::Kind, &reference.kind, || at("kind"));
         self.note(Part::Name, &reference.name, || at("name"));
@@ -111,18 +111,18 @@ impl<'a> Parts<'a> {
 /// The references of a class: its templates, and those of remediation.
 pub(super) fn of_class(class: &ClusterClass) -> Vec<Malformed<'_>> {
     let (spec, mut parts) = (&class.spec, Parts::default());
-    parts.template(&spec.infrastructure.template_ref, &Path::of("spec.infrastructure"));
-    parts.template(&spec.control_plane.template_ref, &Path::of("spec.controlPlane"));
+    parts.template(&spec.infrastructure.template_ref, &Path::new("spec.infrastructure"));
+    parts.template(&spec.control_plane.template_ref, &Path::new("spec.controlPlane"));
     let machines = &spec.control_plane.machine_infrastructure.template_ref;
-    parts.template(machines, &Path::of("spec.controlPlane.machineInfrastructure"));
+    parts.template(machines, &Path::new("spec.controlPlane.machineInfrastructure"));
     let workers = &spec.workers;
     for (i, class) in workers.machine_deployments.iter().enumerate() {
-        let path = Path::of("spec.workers.machineDeployments").index(i).child("template");
+        let path = Path::new("spec.workers.machineDeployments").index(i).child("template");
         parts.template(&class.bootstrap.template_ref, &path.child("bootstrap"));
         parts.template(&class.infrastructure.template_ref, &path.child("infrastructure"));
     }
     for (i, class) in workers.machine_pools.iter().enumerate() {
-        let path = Path::of("spec.workers.machinePools").index(i).child("template");
+        let path = Path::new("spec.workers.machinePools").index(i).child("template");
         parts.template(&class.bootstrap.template_ref, &path.child("bootstrap"));
         parts.template(&class.infrastructure.template_ref, &path.child("infrastructure"));
     }
@@ -139,12 +139,12 @@ pub(super) fn of_cluster(cluster: &Cluster) -> Vec<Malformed<'_>> {
     let (spec, topology, mut parts) = (&cluster.spec, &cluster.spec.topology, Parts::default());
     parts.contract(&spec.infrastructure_ref, "spec.infrastructureRef");
     parts.contract(&spec.control_plane_ref, "spec.controlPlaneRef");
-    parts.note(Part::Name, &topology.class_ref.name, || Path::of("spec.topology.classRef.name"));
-    parts.note(Part::Namespace, &topology.class_ref.namespace, || Path::of("spec.topology.classRef.namespace"));
-    let control_plane = || Path::of("spec.topology.controlPlane.healthCheck");
+    parts.note(Part::Name, &topology.class_ref.name, || Path::new("spec.topology.classRef.name"));
+    parts.note(Part::Namespace, &topology.class_ref.namespace, || Path::new("spec.topology.classRef.namespace"));
+    let control_plane = || Path::new("spec.topology.controlPlane.healthCheck");
     parts.remediation(&topology.control_plane.health_check.remediation, control_plane);
     for deployment in &topology.workers.machine_deployments {
-        let path = || Path::of("spec.topology.workers.machineDeployments").key(&deployment.name).child("healthCheck");
+        let path = || Path::new("spec.topology.workers.machineDeployments").key(&deployment.name).child("healthCheck");
         parts.remediation(&deployment.health_check.remediation, path);
     }
     parts.0
@@ -153,7 +153,7 @@ pub(super) fn of_cluster(cluster: &Cluster) -> Vec<Malformed<'_>> {
 /// The reference of a MachineHealthCheck.
 pub(super) fn of_health_check(check: &MachineHealthCheck) -> Vec<Malformed<'_>> {
     let mut parts = Parts::default();
-    parts.remediation(&check.spec.remediation, || Path::of("spec"));
+    parts.remediation(&check.spec.remediation, || Path::new("spec"));
     parts.0
 }
 

@@ -180,7 +180,7 @@ pub(super) fn autoscaled_replicas(
 ) {
     for deployment in &cluster.spec.topology.workers.machine_deployments {
         let Some(replicas) = deployment.replicas else { continue };
-        let path = Path::of("spec.topology.workers.machineDeployments").key(&deployment.name).child("replicas");
+        let path = Path::new("spec.topology.workers.machineDeployments").key(&deployment.name).child("replicas");
         if is_autoscaled(&deployment.metadata) {
             let detail =
                 format!("leave replicas to the autoscaler, whose annotations this machine deployment has{whose}");

@@ -118,7 +118,8 @@ fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut 
         [("spec.infrastructureRef", &spec.infrastructure_ref), ("spec.controlPlaneRef", &spec.control_plane_ref)];
     for (path, _) in references.into_iter().filter(|(_, reference)| reference.is_defined()) {
         if change.settings.refuse_refs_with_topology {
-            found.forbidden(Path::of(path), "cannot be set together with a topology, which creates this object itself");
+            found
+                .forbidden(Path::new(path), "cannot be set together with a topology, which creates this object itself");
         } else {
             found.warn(format!(
                 "{path} is set together with a topology: the topology adopts or replaces the referenced object"
@@ -205,7 +206,7 @@ fn taints_may_be_set(change: &TopologyChange<'_>, found: &mut Findings) {
 fn upgrade_concurrency_is_a_positive_integer(change: &TopologyChange<'_>, found: &mut Findings) {
     let Some(text) = change.new.annotation(annotation::UPGRADE_CONCURRENCY) else { return };
     if decimal_integer(text).is_none_or(|number| number < 1) {
-        let path = Path::of("metadata.annotations").child(annotation::UPGRADE_CONCURRENCY);
+        let path = Path::new("metadata.annotations").child(annotation::UPGRADE_CONCURRENCY);
         found.invalid(path, text, "must be an integer of at least 1");
     }
 }
@@ -282,14 +283,14 @@ fn version_is_offered_by_the_class(change: &ClassifiedChange<'_>, found: &mut Fi
 fn machine_deployments_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_deployments.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_deployments.iter().map(|entry| (&*entry.class, &*entry.name));
-    workers(entries, &Path::of("spec.topology.workers.machineDeployments"), &classes, change.key, found);
+    workers(entries, &Path::new("spec.topology.workers.machineDeployments"), &classes, change.key, found);
 }
 
 /// Each machine pool uses a class that exists and has a name of its own (CL-V-057).
 fn machine_pools_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_pools.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_pools.iter().map(|entry| (&*entry.class, &*entry.name));
-    workers(entries, &Path::of("spec.topology.workers.machinePools"), &classes, change.key, found);
+    workers(entries, &Path::new("spec.topology.workers.machinePools"), &classes, change.key, found);
 }
 
 fn workers<'a>(
@@ -364,17 +365,17 @@ fn machine_deployment_health_checks_can_work(change: &ClassifiedChange<'_>, foun
 }
 
 fn topology() -> Path {
-    Path::of("spec.topology")
+    Path::new("spec.topology")
 }
 
 fn control_plane() -> Path {
-    Path::of("spec.topology.controlPlane")
+    Path::new("spec.topology.controlPlane")
 }
 
 fn machine_deployment(name: &str) -> Path {
-    Path::of("spec.topology.workers.machineDeployments").key(name)
+    Path::new("spec.topology.workers.machineDeployments").key(name)
 }
 
 fn machine_pool(name: &str) -> Path {
-    Path::of("spec.topology.workers.machinePools").key(name)
+    Path::new("spec.topology.workers.machinePools").key(name)
 }

@@ -23,9 +23,9 @@ pub(super) struct ClassifiedChange<'a> {
 
 /// The established path of the class, which is not that of a v1beta2 field (DEC-4).
 pub(super) fn class() -> Path {
-    Path::of("spec.topology.class")
+    Path::new("spec.topology.class")
 }
 
 pub(super) fn version_path() -> Path {
-    Path::of("spec.topology.version")
+    Path::new("spec.topology.version")
 }

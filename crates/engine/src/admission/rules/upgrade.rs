@@ -417,7 +417,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use model::wire::{Decode, Version};
+    use model::wire::{Decode, WireVersion};
     use model::world::{Answer, Facts, Need, settle_at_once};
 
     const OLD: &str = "v1.33.0";
@@ -433,8 +433,9 @@ mod tests {
             "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp"},
             "topology": {"classRef": {"name": "base"}, "version": OLD},
         }});
-        let old = Cluster::decode(Version::V1Beta2, &cluster.to_string()).unwrap();
-        let class = ClusterClass::decode(Version::V1Beta2, r#"{"metadata": {"name": "base"}, "spec": {}}"#).unwrap();
+        let old = Cluster::decode(WireVersion::V1Beta2, &cluster.to_string()).unwrap();
+        let class =
+            ClusterClass::decode(WireVersion::V1Beta2, r#"{"metadata": {"name": "base"}, "spec": {}}"#).unwrap();
         let from = KubeVersion::parse_tolerant(OLD).unwrap();
         let judge = |world: &World| {
             let (mut found, mut not_checked) = (Findings::default(), Vec::new());
@@ -446,7 +447,8 @@ mod tests {
             (errors, warnings, not_checked)
         };
         let labels = BTreeMap::from([("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned())]);
-        let definition = Arc::new(model::hub::Definition { labels, ..model::hub::Definition::default() });
+        let definition =
+            Arc::new(model::hub::ResourceDefinition { labels, ..model::hub::ResourceDefinition::default() });
         let answer = |need: &Need| match need {
             Need::Definition(_) => Answer::Definition(Found::Yes(definition.clone())),
             Need::Object(_) => Answer::Object(Found::Yes(object(json!({

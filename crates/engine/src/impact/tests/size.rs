@@ -125,7 +125,7 @@ fn clusters_wait_for_memory_and_the_others_of_an_edit_are_not_counted() {
     assert_eq!(compared, 1);
     // All memory is used by others until the time is over.
     let memory = Arc::new(MemoryPool::new(64 << 20));
-    let _others = memory.take(memory.most(), &Stop::never()).unwrap();
+    let _others = memory.take(memory.capacity(), &Stop::never()).unwrap();
     let _small: Vec<_> = std::iter::from_fn(|| memory.request(1 << 20).try_take()).collect();
     let looks = AtomicUsize::new(0);
     let stop = Stop::when(move || looks.fetch_add(1, Ordering::Relaxed) > 5);

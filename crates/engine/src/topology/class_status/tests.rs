@@ -15,7 +15,7 @@ fn class(spec: Value, status: Value) -> Value {
 }
 
 fn hub(class: &Value) -> ClusterClass {
-    let version = Version::from_api_version(class["apiVersion"].as_str().unwrap()).unwrap();
+    let version = WireVersion::from_api_version(class["apiVersion"].as_str().unwrap()).unwrap();
     ClusterClass::decode(version, &class.to_string()).unwrap()
 }
 

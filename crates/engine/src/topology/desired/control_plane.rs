@@ -15,7 +15,7 @@ use golang::calendar;
 use model::hub::contract::Contract;
 use model::hub::contract::definition_name;
 use model::hub::names::Names;
-use model::hub::{ControlPlaneClass, ControlPlaneTopology, Named, Object, group_of, version_of};
+use model::hub::{ControlPlaneClass, ControlPlaneTopology, NameSubject, Object, group_of, version_of};
 use model::world::Found;
 
 const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
@@ -69,7 +69,7 @@ fn cloned(
 ) -> Result<DesiredObject, Failure> {
     let current = basis.current.control_plane.object.as_ref();
     let naming = &basis.blueprint.class.spec.control_plane.naming;
-    let generated = naming::templated(&naming.template, Named::Cluster, LAYERS.class_path, basis, names)?;
+    let generated = naming::templated(&naming.template, NameSubject::Cluster, LAYERS.class_path, basis, names)?;
     let name = name_of(current).unwrap_or(generated);
     let mut object = clone::object(&basis.blueprint.control_plane, &name, clone::Extra { labels, annotations }, basis)?;
     object.keep_shim(current, basis)?;
@@ -183,7 +183,7 @@ fn add_fields_of_machines(
 fn timeout(seconds: Option<i32>, contract: Contract) -> Option<Value> {
     match contract {
         Contract::V1Beta2 => seconds.given(),
-        Contract::V1Beta1 => seconds.map(|seconds| calendar::of_seconds(seconds.into()).into()),
+        Contract::V1Beta1 => seconds.map(|seconds| calendar::format_seconds(seconds.into()).into()),
     }
 }
 

@@ -42,7 +42,7 @@ impl DesiredObject {
         let members = self.object.members_mut_at(path)?;
         for Entry { key, value, origin } in entries {
             members.insert((*key).to_owned(), (*value).into());
-            self.origins.mark(Path::of(path).member(key).into_text(), origin.clone());
+            self.origins.mark(Path::new(path).member(key).into_text(), origin.clone());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::topology::Failure;
 use crate::topology::origin::Origin;
 use golang::calendar;
 use golang::json::List;
-use model::hub::{Gate, IntOrString, Taint};
+use model::hub::{IntOrString, MachineGate, Taint};
 
 /// A part of a topology in two layers: what the Cluster says of it lies over what its class says.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ impl Shape for Taint {
     }
 }
 
-impl Shape for Gate {
+impl Shape for MachineGate {
     fn shape(&self) -> Value {
         members([("conditionType", self.condition_type.given()), ("polarity", self.polarity.given())])
     }

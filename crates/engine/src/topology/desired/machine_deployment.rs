@@ -7,7 +7,7 @@ use super::machine_pool::add_timeouts;
 use super::{Basis, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
-use model::hub::{MachineDeploymentClass, MachineDeploymentTopology, Rollout, RolloutStrategy, label};
+use model::hub::{MachineDeploymentClass, MachineDeploymentTopology, RolloutSpec, RolloutStrategy, label};
 
 /// The fields of a machine deployment (DS-26, DS-28). Without `replicas` others decide on them (DS-31, DEC-24).
 pub(super) fn add_fields(
@@ -43,13 +43,13 @@ pub(super) fn add_fields(
 /// The rollout: that of the topology if it says anything at all, or else the strategy of the class (DS-27).
 fn add_rollout(
     worker: &mut DesiredObject,
-    topology: &Rollout,
-    class: &Rollout,
-    of_control_plane: &Rollout,
+    topology: &RolloutSpec,
+    class: &RolloutSpec,
+    of_control_plane: &RolloutSpec,
     layers: Layers<'_>,
 ) -> Result<(), Failure> {
     let nothing = RolloutStrategy::default();
-    let (ours, theirs) = if *topology == Rollout::default() || is_time_of_all(topology, of_control_plane) {
+    let (ours, theirs) = if *topology == RolloutSpec::default() || is_time_of_all(topology, of_control_plane) {
         (&nothing, &class.strategy)
     } else {
         (&topology.strategy, &nothing)
@@ -66,7 +66,7 @@ fn add_rollout(
 
 /// Whether a rollout is nothing but the time that holds for the control plane as well: such is what `topology.rolloutAfter` of
 /// v1beta1 becomes, which leaves the strategy to the class (DEC-21).
-fn is_time_of_all(topology: &Rollout, of_control_plane: &Rollout) -> bool {
+fn is_time_of_all(topology: &RolloutSpec, of_control_plane: &RolloutSpec) -> bool {
     topology.strategy == RolloutStrategy::default() && topology.after == of_control_plane.after
 }
 

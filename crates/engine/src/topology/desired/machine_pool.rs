@@ -3,7 +3,7 @@
 use super::DesiredObject;
 use super::layers::Layers;
 use crate::topology::Failure;
-use model::hub::{Deletion, MachinePoolClass, MachinePoolTopology};
+use model::hub::{MachineDeletion, MachinePoolClass, MachinePoolTopology};
 
 /// The fields of a machine pool (DS-36).
 pub(super) fn add_fields(
@@ -24,8 +24,8 @@ pub(super) fn add_fields(
 /// How long deleting a machine may take, step by step.
 pub(super) fn add_timeouts(
     worker: &mut DesiredObject,
-    topology: &Deletion,
-    class: &Deletion,
+    topology: &MachineDeletion,
+    class: &MachineDeletion,
     layers: Layers<'_>,
 ) -> Result<(), Failure> {
     let (ours, theirs) = (topology.node_drain_timeout_seconds, class.node_drain_timeout_seconds);

@@ -3,28 +3,28 @@
 use super::Basis;
 use crate::topology::Failure;
 use model::hub::names::Names;
-use model::hub::{Named, default_name, name_from, prefixed_name};
+use model::hub::{NameSubject, default_name, name_from, prefixed_name};
 
 /// The name that a naming template of the class gives, or the default one. `path` is where the part stands in the class.
 ///
 /// It is computed for objects that exist as well, so that a template that gives no names shows at once (NAM-01).
 pub(super) fn templated(
     template: &str,
-    part: Named<'_>,
+    part: NameSubject<'_>,
     path: &str,
     basis: Basis<'_>,
     names: &mut dyn Names,
 ) -> Result<String, Failure> {
     let cluster = basis.blueprint.cluster.metadata.key();
     let mut slot = match part {
-        Named::Cluster => path.to_owned(),
-        Named::MachineDeployment(name)
-        | Named::MachinePool(name)
-        | Named::Machine(name)
-        | Named::ControlPlaneMachine(name) => format!("{path}/{name}"),
+        NameSubject::Cluster => path.to_owned(),
+        NameSubject::MachineDeployment(name)
+        | NameSubject::MachinePool(name)
+        | NameSubject::Machine(name)
+        | NameSubject::ControlPlaneMachine(name) => format!("{path}/{name}"),
     };
     let end = || {
-        let end = names.end(&cluster, &slot);
+        let end = names.suffix(&cluster, &slot);
         // A name that has to be cut gets fresh characters (NAM-05).
         slot.push_str("/cut");
         end
@@ -38,7 +38,7 @@ pub(super) fn templated(
 
 /// The name of an object that only its prefix says something of (NAM-06).
 pub(super) fn prefixed(prefix: &str, slot: &str, basis: Basis<'_>, names: &mut dyn Names) -> String {
-    prefixed_name(prefix, &names.end(&basis.blueprint.cluster.metadata.key(), slot))
+    prefixed_name(prefix, &names.suffix(&basis.blueprint.cluster.metadata.key(), slot))
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
     struct Counted(Vec<String>);
 
     impl Names for Counted {
-        fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String {
+        fn suffix(&mut self, cluster: &ObjectKey, slot: &str) -> String {
             assert_eq!(cluster.to_string(), "ns/blade");
             self.0.push(slot.to_owned());
             format!("{:05}", self.0.len())
@@ -139,7 +139,7 @@ mod tests {
     struct Long(usize);
 
     impl Names for Long {
-        fn end(&mut self, _: &ObjectKey, _: &str) -> String {
+        fn suffix(&mut self, _: &ObjectKey, _: &str) -> String {
             self.0 += 1;
             format!("{:05}", self.0)
         }

@@ -10,7 +10,7 @@ use model::hub::names::Names;
 struct Others;
 
 impl Names for Others {
-    fn end(&mut self, _: &ObjectKey, _: &str) -> String {
+    fn suffix(&mut self, _: &ObjectKey, _: &str) -> String {
         "other".to_owned()
     }
 }

@@ -10,10 +10,10 @@ use crate::topology::origin::Origin;
 use crate::topology::upgrade::Decided;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
 use crate::topology::{Failure, Interrupted, field_path};
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::names::Names;
 use model::hub::{
-    MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass, MachinePoolTopology, Named, Object,
+    MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass, MachinePoolTopology, NameSubject, Object,
     TopologyMetadata, annotation,
 };
 
@@ -180,8 +180,8 @@ impl WorkerPlan<'_> {
         names: &mut dyn Names,
     ) -> Result<String, Failure> {
         let part = match self.kind {
-            WorkerKind::MachineDeployment => Named::MachineDeployment(self.entry.name),
-            WorkerKind::MachinePool => Named::MachinePool(self.entry.name),
+            WorkerKind::MachineDeployment => NameSubject::MachineDeployment(self.entry.name),
+            WorkerKind::MachinePool => NameSubject::MachinePool(self.entry.name),
         };
         let generated = naming::templated(self.naming, part, &self.class_path, basis, names)?;
         Ok(name_of(current.map(|worker| &worker.object)).unwrap_or(generated))
@@ -215,7 +215,7 @@ impl WorkerPlan<'_> {
 /// What both kinds have (DS-26, DS-36).
 fn add_common_fields(
     worker: &mut DesiredObject,
-    version: &Written,
+    version: &VersionText,
     bootstrap: &Object,
     infrastructure: &Object,
     basis: Basis<'_>,

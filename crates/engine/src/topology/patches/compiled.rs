@@ -14,7 +14,7 @@ use golang::template::{Functions, Template};
 use model::hub::{
     ClassNames, ClusterClass, ExternalPatch, JsonPatch, Patch, PatchSelector, StatusVariable, TemplateRef,
 };
-use model::variables::{self, INLINE, VariablePath, Variables};
+use model::variables::{self, CompiledVariables, INLINE, VariablePath};
 use schema::openapi::Schema;
 
 /// The patches of a class, ready to be applied to any Cluster.
@@ -120,7 +120,7 @@ const BUILTIN: &str = "builtin";
 
 impl CompiledPatches {
     /// Compiles the patches of a class. What is wrong with a part of them is told when an item needs it.
-    pub(super) fn of(class: &ClusterClass, variables: Option<&Variables>) -> Self {
+    pub(super) fn of(class: &ClusterClass, variables: Option<&CompiledVariables>) -> Self {
         let status = variables::current(class).unwrap_or_default();
         let mut compiler = Compiler { class, status: &status, variables, sources: Vec::new(), expressions: 0 };
         let patches = class.spec.patches.iter().map(|patch| compiler.patch(patch)).collect();
@@ -131,7 +131,7 @@ impl CompiledPatches {
 struct Compiler<'a> {
     class: &'a ClusterClass,
     status: &'a [StatusVariable],
-    variables: Option<&'a Variables>,
+    variables: Option<&'a CompiledVariables>,
     /// The sources of variables so far.
     sources: Vec<(String, Arc<Visible>)>,
     expressions: usize,

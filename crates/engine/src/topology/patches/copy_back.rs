@@ -96,7 +96,7 @@ struct Kept {
 
 impl Kept {
     fn path(&self) -> String {
-        let path = self.map.map_or(Path::of(self.name), |map| Path::of(map).member(self.name));
+        let path = self.map.map_or(Path::new(self.name), |map| Path::new(map).member(self.name));
         path.into_text().into_owned()
     }
 

@@ -168,11 +168,11 @@ impl Document {
 
     /// The weights of what an operation adds and removes.
     fn change_of_weight(&self, pointer: &Pointer, operation: &PatchOperation) -> (Weight, Weight) {
-        let current = || self.value.pointer(pointer.buffer().as_str()).map(Weight::of).unwrap_or_default();
+        let current = || self.value.pointer(pointer.buffer().as_str()).map(Weight::from_value).unwrap_or_default();
         match operation {
             // What it takes the place of, if anything, is not looked up.
-            PatchOperation::Add(AddOperation { value, .. }) => (Weight::of(value), Weight::default()),
-            PatchOperation::Replace(ReplaceOperation { value, .. }) => (Weight::of(value), current()),
+            PatchOperation::Add(AddOperation { value, .. }) => (Weight::from_value(value), Weight::default()),
+            PatchOperation::Replace(ReplaceOperation { value, .. }) => (Weight::from_value(value), current()),
             PatchOperation::Remove(_) => (Weight::default(), current()),
             PatchOperation::Move(_) | PatchOperation::Copy(_) | PatchOperation::Test(_) => {
                 (Weight::default(), Weight::default())
@@ -322,7 +322,7 @@ impl Sent {
             Sent::Merge(patch) => {
                 let mut paths = Vec::new();
                 leaves(&patch, &Path::ROOT, &mut paths);
-                document.grown += Weight::of(&patch);
+                document.grown += Weight::from_value(&patch);
                 json_patch::merge(&mut document.value, &patch);
                 document.is_changed |= !paths.is_empty();
                 paths.into_iter().for_each(|path| document.mark(path, origin));
@@ -425,7 +425,7 @@ fn merge_patch(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, String> 
 
 fn read(patch: &[u8], allowance: &mut Allowance) -> Result<Value, String> {
     let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
-    allowance.take_bytes(json::Size::decoded(text))?;
+    allowance.take_bytes(json::JsonSize::decoded_bytes(text))?;
     json::value(text).map_err(|error| format!("is not JSON: {error}"))
 }
 

@@ -10,7 +10,7 @@ use crate::topology::blueprint::Blueprint;
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredWorker};
 use crate::topology::worker::WorkerKind;
 use golang::json;
-use golang::template::{Limits, Rendered};
+use golang::template::{RenderLimits, Rendered};
 use model::hub::{Cluster, Object, VariableValue, annotation};
 
 /// The variable that holds what the engine itself has to say.
@@ -142,7 +142,7 @@ impl<'a> Scopes<'a> {
     ) -> (Result<Rendered, String>, bool) {
         let compute = || {
             let data = self.merged(scope, visible);
-            expression.template.evaluate(data, Limits::default()).map_err(|error| error.to_string())
+            expression.template.evaluate(data, RenderLimits::default()).map_err(|error| error.to_string())
         };
         let shared = self.shared.get(expression.number).filter(|_| self.is_shared(expression, scope));
         match shared {

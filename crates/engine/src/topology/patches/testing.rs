@@ -12,7 +12,7 @@ use crate::topology::worker::WorkerKind;
 use crate::topology::{Failure, Options};
 use model::hub::contract::Contract;
 use model::hub::{ClusterClass, Object, annotation, label};
-use model::world::{Answer, Facts, Found, Need, Objects, PatchAnswer, World};
+use model::world::{Answer, Facts, Found, Need, ObjectSet, PatchAnswer, World};
 
 /// A class, a Cluster of it, and how they are computed.
 #[derive(Clone)]
@@ -241,8 +241,8 @@ impl Case {
 
     pub(super) fn world(&self) -> World {
         let class: ClusterClass = serde_json::from_value(self.class.clone()).unwrap();
-        let facts = Facts::of([], [class]);
-        World::new(Arc::new(if self.is_offline { facts.with_objects(Objects::default()) } else { facts }))
+        let facts = Facts::complete([], [class]);
+        World::new(Arc::new(if self.is_offline { facts.with_objects(ObjectSet::default()) } else { facts }))
     }
 
     pub(super) fn run(&self) -> Result<Patched, Failure> {

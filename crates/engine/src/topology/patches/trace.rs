@@ -188,7 +188,7 @@ impl fmt::Display for NotAsked {
 impl PatchError {
     /// Where it is in the class.
     fn path(&self) -> Path {
-        let path = Path::of("spec.patches").index(self.position);
+        let path = Path::new("spec.patches").index(self.position);
         match &self.place {
             PatchLocation::Patch => path,
             PatchLocation::EnabledIf => path.child("enabledIf"),

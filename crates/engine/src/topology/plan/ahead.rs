@@ -13,7 +13,7 @@ use crate::topology::current::Current;
 use crate::topology::upgrade::{Tracker, is_deployment_upgrading};
 use crate::topology::worker::WorkerKind;
 use crate::topology::{Computation, Failure, Observed};
-use model::hub::names::Derived;
+use model::hub::names::DeterministicNames;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 use model::world::Found;
 
@@ -64,7 +64,7 @@ impl Fold {
         }
         let Found::Yes(cluster) = self.facts.cluster(key) else { return None };
         let planned = self.settled(|world| {
-            let computation = Computation::ahead(&cluster, world, &mut Derived, self.options)?;
+            let computation = Computation::ahead(&cluster, world, &mut DeterministicNames, self.options)?;
             let plan = self.plan_of(&computation, world)?;
             let Computation { observed, tracker, .. } = computation;
             Ok((observed, tracker, plan))

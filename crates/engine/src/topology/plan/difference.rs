@@ -9,7 +9,7 @@ use crate::topology::refusals::{completed, definition_of};
 use model::hub::contract::definition_name;
 use model::hub::{GROUP, Object, version_of};
 use model::world::{DryRun, DryRunCall, Found, World};
-use schema::ssa::{self, Comparing, FieldPath, ManagedFields, OwnershipChange, Schema};
+use schema::ssa::{self, ComparisonContext, ElementPath, ManagedFields, MergeSchema, OwnershipChange};
 
 /// The time of all writes to facts. It is needed for the order of field managers, and is in no output.
 const NOW: &str = "1970-01-01T00:00:00Z";
@@ -71,7 +71,7 @@ impl Difference {
     fn confirmed(
         current: &Object,
         desired: &Object,
-        schema: &Schema,
+        schema: &MergeSchema,
         origins: &Origins,
         old: Option<&Origins>,
     ) -> Self {
@@ -146,7 +146,7 @@ impl Comparison<'_> {
         current: &Object,
         sent: &Object,
         origins: &Origins,
-        schema: &Schema,
+        schema: &MergeSchema,
         is_tried: bool,
     ) -> Result<Difference, Failure> {
         let before = self.applied.get(&current.reference());
@@ -156,7 +156,7 @@ impl Comparison<'_> {
             return Ok(Difference::none());
         }
         let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
-        let comparing = Comparing { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
+        let comparing = ComparisonContext { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
         let mut found = ssa::difference(&current.to_value(), &sent.to_value(), &comparing);
         if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
             let edits = ssa::changes(&before.object.to_value(), &sent.to_value(), schema, UNCOMPARED);
@@ -181,7 +181,7 @@ impl Comparison<'_> {
         &self,
         current: &Object,
         sent: &Object,
-        schema: &Schema,
+        schema: &MergeSchema,
         managers: &[ManagedFields],
         changes: &mut Vec<ssa::FieldChange>,
     ) {
@@ -219,7 +219,7 @@ fn is_edited(change: &ssa::FieldChange, edits: &[ssa::FieldChange]) -> bool {
 /// Paths that are asked for, and of which the record lists nothing as ours. One without labels, which all objects of a topology
 /// have, was not made by applying them: it stands for a record that was lost (SSA-22).
 fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<String> {
-    let is_applied = |own: &&ManagedFields| own.fields.has_prefix(&FieldPath::of(&["metadata", "labels"]).0);
+    let is_applied = |own: &&ManagedFields| own.fields.has_prefix(&ElementPath::from_fields(&["metadata", "labels"]).0);
     let Some(OwnershipChange::Fields { gained, .. }) = change else { return Vec::new() };
     let Some(own) = own.filter(is_applied) else { return Vec::new() };
     let paths = gained.paths().into_iter().filter(|path| !own.fields.has_prefix(&path.0));
@@ -244,7 +244,7 @@ pub(super) fn owners(
     current: &Object,
     before: Option<&Sent>,
     sent: &Object,
-    schema: &Schema,
+    schema: &MergeSchema,
 ) -> Result<Vec<ManagedFields>, Failure> {
     let mut managers = recorded_in(sent.api_version(), current)?;
     let is_own = |entry: &ManagedFields| entry.is_of_applier(MANAGER);
@@ -279,26 +279,26 @@ pub(super) fn merged(
     live: Option<&Value>,
     managers: &[ManagedFields],
     sent: &Object,
-    schema: &Schema,
+    schema: &MergeSchema,
 ) -> Result<Object, String> {
-    let request = ssa::Request::new(MANAGER, sent.api_version(), NOW, schema);
+    let request = ssa::ApplyRequest::new(MANAGER, sent.api_version(), NOW, schema);
     let applied = ssa::apply(live, managers, &sent.to_value(), &request, true);
-    let ssa::Applied { object, managers, .. } = applied.map_err(|refused| refused.to_string())?;
+    let ssa::AppliedObject { object, managers, .. } = applied.map_err(|refused| refused.to_string())?;
     Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| format!("it is {found}"))
 }
 
 /// How an object is merged. Without a definition that is what the record of its owners shows, and other lists are replaced as a
 /// whole.
-pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -> Result<Schema, Failure> {
+pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -> Result<MergeSchema, Failure> {
     match world.definition(&definition_name(object.group(), object.kind())) {
         Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
         Found::Absent => {
-            let Some(current) = current else { return Ok(Schema::unknown()) };
+            let Some(current) = current else { return Ok(MergeSchema::unknown()) };
             let managers = recorded_in(object.api_version(), current)?;
             let current = current.to_value();
-            let schema = Schema::of_record(&managers, object.api_version(), &current);
+            let schema = MergeSchema::from_managed_fields(&managers, object.api_version(), &current);
             let fits = schema.fits(&current) && schema.fits(&object.to_value());
-            Ok(if fits { schema } else { Schema::unknown() })
+            Ok(if fits { schema } else { MergeSchema::unknown() })
         }
         Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         Found::NotAsked => Err(Failure::NotAsked),

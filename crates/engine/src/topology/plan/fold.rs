@@ -21,11 +21,11 @@ use crate::topology::upgrade::Tracker;
 use crate::topology::{Computation, Failure, Interrupted, Observed, Options};
 use golang::fnv;
 use golang::json::Weight;
-use model::hub::names::Derived;
+use model::hub::names::DeterministicNames;
 use model::hub::{Cluster, Object, ObjectKey, SharedValues, annotation, label};
 use model::world::{
     Answer, Ask, DryRun, DryRunCall, Facts, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall,
-    Record, UpgradePlan, World, settle,
+    PlannedVersions, Record, World, settle,
 };
 use schema::budget::{SharedLease, Stop};
 
@@ -46,7 +46,7 @@ pub trait ExtensionServer: fmt::Debug + Send + Sync {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer>;
 
     /// The plan of an upgrade.
-    fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan>;
+    fn upgrade_plan(&self, call: &PlanCall) -> Found<PlannedVersions>;
 
     /// What all handlers of a lifecycle hook say together; absent if none is called, and the hook then passes.
     fn hook(&self, call: &HookCall) -> Found<HookAnswer>;
@@ -216,7 +216,7 @@ impl Fold {
     /// See [`Computation::of`].
     pub fn compute(&self, cluster: &ObjectKey) -> Result<Computation, Failure> {
         self.settled(|world| match world.cluster(cluster) {
-            Found::Yes(found) => Computation::of(&found, world, &mut Derived, &self.options),
+            Found::Yes(found) => Computation::of(&found, world, &mut DeterministicNames, &self.options),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
             Found::Absent | Found::NotAsked => Err(Failure::NoCluster(cluster.clone())),
         })
@@ -421,7 +421,7 @@ impl Fold {
             outcome.held.extend(self.held_machines(cluster, &found));
             return Ok(None);
         }
-        let computation = Computation::of(&found, world, &mut Derived, &self.options)?;
+        let computation = Computation::of(&found, world, &mut DeterministicNames, &self.options)?;
         let Plan { steps, held, failure, .. } = self.plan_of(&computation, world)?;
         let Computation { observed, trace, warnings, assumes_contract, tracker, .. } = computation;
         outcome.tracker = tracker;
@@ -431,7 +431,7 @@ impl Fold {
     }
 
     pub(super) fn plan_of(&self, computation: &Computation, world: &World) -> Result<Plan, Failure> {
-        let plan = Plan::of(computation, world, &self.applied, &mut Derived)?;
+        let plan = Plan::of(computation, world, &self.applied, &mut DeterministicNames)?;
         if self.server.is_some() && world.has_needs() {
             return Err(Failure::NotAsked);
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Certainty, Part, Roll};
 use crate::topology::worker::WorkerKind;
-use model::world::{Objects, Selection};
+use model::world::{ObjectSet, Selection};
 
 /// The hooks of updates in place.
 const HOOKS: [&str; 3] = ["CanUpdateMachine", "CanUpdateMachineSet", "UpdateMachine"];
@@ -14,7 +14,7 @@ const API_VERSION: &str = "runtime.cluster.x-k8s.io/v1beta2";
 const KIND: &str = "ExtensionConfig";
 
 /// The first ExtensionConfig whose extension has registered a handler of these hooks.
-pub fn updater(objects: &Objects) -> Option<String> {
+pub fn updater(objects: &ObjectSet) -> Option<String> {
     // An object of a file is in a namespace, even if its kind is in none.
     let configs = ["", "default"].map(|namespace| {
         objects.list(&Selection {

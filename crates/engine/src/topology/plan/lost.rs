@@ -5,7 +5,7 @@ use super::{Change, MANAGER};
 use crate::topology::Failure;
 use crate::topology::origin::is_below;
 use model::hub::Object;
-use schema::ssa::{self, Schema};
+use schema::ssa::{self, MergeSchema};
 
 impl Comparison<'_> {
     /// What else an object of a new name lacks in the place of one. It is not computed for a server, because the object is written anyway.
@@ -19,7 +19,7 @@ impl Comparison<'_> {
 
 /// Fields of a template that another field manager has set, and that `sent` lacks: an object of a new name starts without them
 /// (ROT-05). Fields without an owner are defaults, which the new one gets as well.
-fn lost(current: &Object, sent: &Object, schema: &Schema) -> Result<Vec<Change>, Failure> {
+fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<Change>, Failure> {
     let is_other = |entry: &&ssa::ManagedFields| !entry.is_of_applier(MANAGER) && entry.subresource.is_empty();
     let entries = recorded(current)?;
     let theirs: Vec<String> = entries
@@ -68,9 +68,9 @@ mod tests {
             json!({"name": "old", "labels": {"team": "x"}, "managedFields": [ours, entry("another", theirs)]});
         let current = object(metadata, json!({"size": 1, "old": 1, "extra": {"a": 1}, "default": 1}));
         let sent = object(json!({"name": "new"}), json!({"size": 2}));
-        let paths = |schema: &Schema| -> Vec<String> {
+        let paths = |schema: &MergeSchema| -> Vec<String> {
             lost(&current, &sent, schema).unwrap().into_iter().map(|change| change.path).collect()
         };
-        assert_eq!(paths(&Schema::unknown()), ["metadata.labels", "spec.extra"]);
+        assert_eq!(paths(&MergeSchema::unknown()), ["metadata.labels", "spec.extra"]);
     }
 }

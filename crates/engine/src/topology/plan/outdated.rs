@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Action, Part, Step};
 use crate::topology::worker::API_VERSION;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
-use model::rollouts::Owner;
+use model::rollouts::RolloutOwner;
 use model::world::{Found, Selection, World};
 
 /// How long certificates are valid that kubeadm makes, unless its configuration says otherwise.
@@ -79,7 +79,10 @@ fn days_of(object: &Object) -> Option<i64> {
 
 /// Whether the controller of a control plane replaces machines before their certificates expire (ROLL-6).
 fn renews_certificates(control_plane: &Object) -> bool {
-    matches!(Owner::control_plane(control_plane.kind()), Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane)
+    matches!(
+        RolloutOwner::control_plane(control_plane.kind()),
+        RolloutOwner::KubeadmControlPlane | RolloutOwner::EmbeddedControlPlane
+    )
 }
 
 /// The `certificatesExpiryDays` of a control plane whose new certificates are valid for no longer than that, and for how many days they

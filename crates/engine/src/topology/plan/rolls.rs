@@ -16,7 +16,10 @@ use crate::topology::origin::is_below;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, replicas_within};
 use model::hub::{Object, annotation, group_of, label};
-use model::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, is_stricter, row};
+use model::rollouts::{
+    Decider, LeafDifference, RolloutEffect, RolloutOwner, RolloutRule, differences, initialized_as_joined, is_stricter,
+    rule_for,
+};
 use model::world::{Found, Selection, World};
 
 /// What becomes of the machines of a control plane or of workers because of one step.
@@ -152,26 +155,26 @@ pub(super) fn default_replicas(steps: &mut [Step]) {
 }
 
 /// The number of replicas that admission gives an object that asks for none; `had` is what it had.
-pub(super) fn defaulted(owner: Owner, sent: &Object, had: Option<i64>) -> Option<i64> {
+pub(super) fn defaulted(owner: RolloutOwner, sent: &Object, had: Option<i64>) -> Option<i64> {
     match owner {
-        Owner::MachineDeployment | Owner::MachinePool => {
+        RolloutOwner::MachineDeployment | RolloutOwner::MachinePool => {
             let bound = |name: &str| sent.annotation(name).and_then(|text| text.parse::<i64>().ok());
             match (bound(annotation::AUTOSCALER_MIN_SIZE), bound(annotation::AUTOSCALER_MAX_SIZE)) {
                 (Some(least), Some(most)) => Some(replicas_within(had, least, most)),
                 _ => Some(DEFAULT_REPLICAS.into()),
             }
         }
-        Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane => Some(1),
-        Owner::Rke2ControlPlane | Owner::OtherControlPlane => None,
+        RolloutOwner::KubeadmControlPlane | RolloutOwner::EmbeddedControlPlane => Some(1),
+        RolloutOwner::Rke2ControlPlane | RolloutOwner::OtherControlPlane => None,
     }
 }
 
 /// Whose machines a part of a topology is about.
-pub(super) fn owner(part: &Part, kind: &str) -> Option<Owner> {
+pub(super) fn owner(part: &Part, kind: &str) -> Option<RolloutOwner> {
     match part {
-        Part::ControlPlane => Some(Owner::control_plane(kind)),
-        Part::Worker(WorkerKind::MachineDeployment, _) => Some(Owner::MachineDeployment),
-        Part::Worker(WorkerKind::MachinePool, _) => Some(Owner::MachinePool),
+        Part::ControlPlane => Some(RolloutOwner::control_plane(kind)),
+        Part::Worker(WorkerKind::MachineDeployment, _) => Some(RolloutOwner::MachineDeployment),
+        Part::Worker(WorkerKind::MachinePool, _) => Some(RolloutOwner::MachinePool),
         _ => None,
     }
 }
@@ -194,7 +197,7 @@ fn rotated(steps: &[Step]) -> BTreeMap<Option<(WorkerKind, &str)>, Vec<&Step>> {
 }
 
 /// A leaf that differs, with what it does.
-type Decisive<'a> = (Difference<'a>, &'static Row);
+type Decisive<'a> = (LeafDifference<'a>, &'static RolloutRule);
 
 impl Scene<'_> {
     fn roll(&self, step: &Step) -> Option<Roll> {
@@ -227,7 +230,7 @@ impl Scene<'_> {
         }
     }
 
-    fn changed(&self, step: &Step, owner: Owner, before: &Object) -> Roll {
+    fn changed(&self, step: &Step, owner: RolloutOwner, before: &Object) -> Roll {
         let (had, wanted) = scaling(step, owner, before);
         let mut machines = scaled(had, wanted);
         let mut roll = blank(step);
@@ -245,11 +248,11 @@ impl Scene<'_> {
             roll.reason = self.reason(step, &decisive);
             roll.is_upgrade = decisive.iter().any(|(leaf, _)| is_version(&leaf.path));
             roll.from = self.begins_at(step, decisive, before, had.or(wanted));
-            if owner == Owner::MachineDeployment && is_on_delete(step) {
+            if owner == RolloutOwner::MachineDeployment && is_on_delete(step) {
                 machines.outdated_until_deleted = machines.replaced.replace(0);
                 roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
             }
-        } else if owner == Owner::MachineDeployment && begins_to_replace(step, before) {
+        } else if owner == RolloutOwner::MachineDeployment && begins_to_replace(step, before) {
             self.release(step, before, &mut machines, &mut roll);
         }
         Roll { machines, ..roll }
@@ -262,7 +265,7 @@ impl Scene<'_> {
         if outdated > 0 {
             (machines.replaced, machines.at_least) = (Some(outdated), outdated);
             roll.certainty = Certainty::Assumed;
-            roll.at_a_time = at_a_time(step, Owner::MachineDeployment, Some(outdated));
+            roll.at_a_time = at_a_time(step, RolloutOwner::MachineDeployment, Some(outdated));
             roll.reason = "its strategy was OnDelete, and they are outdated already".to_owned();
         }
     }
@@ -275,7 +278,7 @@ impl Scene<'_> {
         before: &Object,
         all: Option<i64>,
     ) -> Option<Timestamp> {
-        let is_timed = |(_, row): &Decisive<'_>| row.effect == Effect::ReplacesAfter;
+        let is_timed = |(_, row): &Decisive<'_>| row.effect == RolloutEffect::ReplacesAfter;
         let (timed, at_once): (Vec<_>, Vec<_>) = decisive.into_iter().partition(is_timed);
         let latest = timed.iter().filter_map(|(leaf, _)| time(leaf.to)).max()?;
         let is_in_future = self.now.is_some_and(|now| latest > now);
@@ -283,29 +286,32 @@ impl Scene<'_> {
     }
 
     /// The leaves that make a controller replace machines.
-    fn decisive<'a>(&self, step: &'a Step, owner: Owner, before: &Object) -> Vec<Decisive<'a>> {
+    fn decisive<'a>(&self, step: &'a Step, owner: RolloutOwner, before: &Object) -> Vec<Decisive<'a>> {
         let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
         let leaves = step
             .changes
             .iter()
             .flat_map(|change| differences(owner, version, &change.path, change.from.as_ref(), change.to.as_ref()));
         leaves
-            .filter_map(|leaf| row(owner, &leaf.path).map(|row| (leaf, row)))
+            .filter_map(|leaf| rule_for(owner, &leaf.path).map(|row| (leaf, row)))
             .filter(|leaf| self.replaces(leaf))
-            .filter(|(_, row)| row.effect != Effect::ReplacesInitialized || !stays_initialized(step, before))
+            .filter(|(_, row)| row.effect != RolloutEffect::ReplacesInitialized || !stays_initialized(step, before))
             .collect()
     }
 
     fn replaces(&self, (leaf, row): &Decisive<'_>) -> bool {
         match row.effect {
-            Effect::Replaces | Effect::ReplacesInitialized | Effect::ReplacesJoined | Effect::ReplacesExpiring => true,
-            Effect::ReplacesByGroup => {
+            RolloutEffect::Replaces
+            | RolloutEffect::ReplacesInitialized
+            | RolloutEffect::ReplacesJoined
+            | RolloutEffect::ReplacesExpiring => true,
+            RolloutEffect::ReplacesByGroup => {
                 let group =
                     |value: Option<&Value>| group_of(value.and_then(Value::as_str).unwrap_or_default()).to_owned();
                 group(leaf.from) != group(leaf.to)
             }
-            Effect::ReplacesAfter => time(leaf.to).is_some() && self.now.is_some(),
-            Effect::Scales | Effect::InPlace | Effect::Nothing => false,
+            RolloutEffect::ReplacesAfter => time(leaf.to).is_some() && self.now.is_some(),
+            RolloutEffect::Scales | RolloutEffect::InPlace | RolloutEffect::Nothing => false,
         }
     }
 
@@ -317,21 +323,24 @@ impl Scene<'_> {
         before: &Object,
         all: Option<i64>,
     ) -> Option<(Option<i64>, bool)> {
-        let has = |effect: Effect| decisive.iter().any(|(_, row)| row.effect == effect);
-        if has(Effect::Replaces) || has(Effect::ReplacesByGroup) {
+        let has = |effect: RolloutEffect| decisive.iter().any(|(_, row)| row.effect == effect);
+        if has(RolloutEffect::Replaces) || has(RolloutEffect::ReplacesByGroup) {
             return Some((all, false));
         }
-        if has(Effect::ReplacesAfter) && was_made_before(decisive, before) {
+        if has(RolloutEffect::ReplacesAfter) && was_made_before(decisive, before) {
             return Some((all, true));
         }
-        if has(Effect::ReplacesExpiring) && step.sent.as_deref().and_then(outlasts_certificates).is_some() {
+        if has(RolloutEffect::ReplacesExpiring) && step.sent.as_deref().and_then(outlasts_certificates).is_some() {
             return Some((all, false));
         }
         let (ran_init, is_guess) = self.ran_init(before);
-        let initialized = if has(Effect::ReplacesInitialized) { ran_init } else { 0 };
-        let joined =
-            if has(Effect::ReplacesJoined) { all.map(|all| all.saturating_sub(ran_init).max(0)) } else { Some(0) };
-        let expiring = if has(Effect::ReplacesExpiring) { self.expiring(decisive, before) } else { 0 };
+        let initialized = if has(RolloutEffect::ReplacesInitialized) { ran_init } else { 0 };
+        let joined = if has(RolloutEffect::ReplacesJoined) {
+            all.map(|all| all.saturating_sub(ran_init).max(0))
+        } else {
+            Some(0)
+        };
+        let expiring = if has(RolloutEffect::ReplacesExpiring) { self.expiring(decisive, before) } else { 0 };
         let number = joined.map(|joined| joined.saturating_add(initialized).max(expiring).min(all.unwrap_or(i64::MAX)));
         (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
     }
@@ -348,7 +357,7 @@ impl Scene<'_> {
 
     /// The known machines whose certificates expire within the configured days (ROLL-6).
     fn expiring(&self, decisive: &[Decisive<'_>], before: &Object) -> i64 {
-        let days = decisive.iter().find(|(_, row)| row.effect == Effect::ReplacesExpiring);
+        let days = decisive.iter().find(|(_, row)| row.effect == RolloutEffect::ReplacesExpiring);
         let (Some(days), Some(now)) = (days.and_then(|(leaf, _)| leaf.to?.as_i64()), self.now) else { return 0 };
         let machines = self.of_control_plane(API_VERSION, "Machine", before);
         let expires = |machine: &Arc<Object>| {
@@ -419,7 +428,7 @@ impl Scene<'_> {
         let reason = of_object(step).filter(|_| is_pool)?;
         let part = Part::Worker(*kind, name.clone());
         let pool = self.object(&part)?;
-        let replaced = replicas(Owner::MachinePool, pool);
+        let replaced = replicas(RolloutOwner::MachinePool, pool);
         let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
         let (kind, name) = (pool.kind().to_owned(), pool.name().to_owned());
         Some(Roll {
@@ -450,7 +459,7 @@ fn was_made_before(decisive: &[Decisive<'_>], before: &Object) -> bool {
     let made = time(before.at("metadata.creationTimestamp"));
     let after = decisive
         .iter()
-        .filter(|(_, row)| row.effect == Effect::ReplacesAfter)
+        .filter(|(_, row)| row.effect == RolloutEffect::ReplacesAfter)
         .filter_map(|(leaf, _)| time(leaf.to))
         .max();
     made.zip(after).is_none_or(|(made, after)| made < after)
@@ -477,19 +486,19 @@ fn blank(step: &Step) -> Roll {
     }
 }
 
-fn added(step: &Step, owner: Owner) -> Roll {
+fn added(step: &Step, owner: RolloutOwner) -> Roll {
     let sent = step.sent.as_deref();
     let added = sent.and_then(|sent| replicas(owner, sent).or_else(|| defaulted(owner, sent, None)));
     Roll { machines: Machines { added, ..Machines::NONE }, ..blank(step) }
 }
 
-fn removed(step: &Step, owner: Owner, before: &Object) -> Roll {
+fn removed(step: &Step, owner: RolloutOwner, before: &Object) -> Roll {
     Roll { machines: Machines { removed: replicas(owner, before), ..Machines::NONE }, ..blank(step) }
 }
 
 /// How many machines an object has: what its spec asks for, else what its status counts, else the default of admission. The number
 /// that an autoscaler sets is known only if the object has it.
-fn replicas(owner: Owner, object: &Object) -> Option<i64> {
+fn replicas(owner: RolloutOwner, object: &Object) -> Option<i64> {
     let number = |path: &str| object.at(path).and_then(Value::as_i64);
     let default = || if is_autoscaled(object) { None } else { defaulted(owner, object, None) };
     number(REPLICAS).or_else(|| number("status.replicas")).or_else(default)
@@ -516,7 +525,7 @@ fn why_unknown(machines: &Machines, step: &Step, before: Option<&Arc<Object>>) -
 }
 
 /// The old and the new number of machines. A number that is not sent does not change.
-fn scaling(step: &Step, owner: Owner, before: &Object) -> (Option<i64>, Option<i64>) {
+fn scaling(step: &Step, owner: RolloutOwner, before: &Object) -> (Option<i64>, Option<i64>) {
     let had = replicas(owner, before);
     let change = step.changes.iter().find(|change| change.path == REPLICAS);
     match change {
@@ -555,16 +564,18 @@ fn certainty(step: &Step, decisive: &[Decisive<'_>], is_estimated: bool) -> Cert
 }
 
 /// How many machines are replaced at a time, at the most (ROLL-8).
-fn at_a_time(step: &Step, owner: Owner, machines: Option<i64>) -> Option<i64> {
+fn at_a_time(step: &Step, owner: RolloutOwner, machines: Option<i64>) -> Option<i64> {
     match owner {
-        Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane | Owner::Rke2ControlPlane => Some(1),
-        Owner::MachineDeployment if !is_on_delete(step) => machines.map(|machines| {
+        RolloutOwner::KubeadmControlPlane | RolloutOwner::EmbeddedControlPlane | RolloutOwner::Rke2ControlPlane => {
+            Some(1)
+        }
+        RolloutOwner::MachineDeployment if !is_on_delete(step) => machines.map(|machines| {
             let surge = share(strategy(step, "rollingUpdate.maxSurge"), MAX_SURGE.into(), machines, true);
             let unavailable =
                 share(strategy(step, "rollingUpdate.maxUnavailable"), MAX_UNAVAILABLE.into(), machines, false);
             surge.saturating_add(unavailable).clamp(1, machines.max(1))
         }),
-        Owner::MachineDeployment | Owner::MachinePool | Owner::OtherControlPlane => None,
+        RolloutOwner::MachineDeployment | RolloutOwner::MachinePool | RolloutOwner::OtherControlPlane => None,
     }
 }
 

@@ -176,7 +176,7 @@ impl Planner<'_> {
 
     /// The name of the template that takes the place of another.
     fn successor(&mut self, part: &Part, old: &str) -> String {
-        let end = self.names.end(&self.cluster.metadata.key(), &format!("{part}/{old}"));
+        let end = self.names.suffix(&self.cluster.metadata.key(), &format!("{part}/{old}"));
         prefixed(&prefix(&self.cluster.metadata.name, part), &end)
     }
 

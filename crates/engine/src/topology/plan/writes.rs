@@ -13,7 +13,7 @@ use crate::topology::worker::{API_VERSION, WorkerKind};
 use golang::json::StringMap;
 use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 use model::hub::{Cluster, Object, ObjectKey, ObjectRef, label};
-use model::rollouts::Owner;
+use model::rollouts::RolloutOwner;
 use model::world::{Found, Record, Selection, World};
 use schema::ssa;
 
@@ -62,7 +62,7 @@ impl Fold {
         let merged = self.merged(reference, sent);
         match merged {
             Err(Failure::Unreadable(_)) if definition_of(sent, &world).is_some() => {
-                self.merged_by(reference, sent, &world, &ssa::Schema::unknown())
+                self.merged_by(reference, sent, &world, &ssa::MergeSchema::unknown())
             }
             merged => merged,
         }
@@ -80,7 +80,7 @@ impl Fold {
         reference: &ObjectRef,
         sent: &Object,
         world: &World,
-        schema: &ssa::Schema,
+        schema: &ssa::MergeSchema,
     ) -> Result<Object, Failure> {
         let before = world.object(reference);
         let (live, managers) = match &before {
@@ -99,7 +99,7 @@ impl Fold {
         };
         let mut object = Object::clone(&written);
         keep_replicas(&mut object, owner, step);
-        if owner == Owner::MachineDeployment {
+        if owner == RolloutOwner::MachineDeployment {
             complete_strategy(&mut object);
             self.replace_machines(&written);
         }
@@ -112,7 +112,9 @@ impl Fold {
     /// Adds what admission adds to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
     pub fn admit(&mut self, step: &Step) {
         let owner = owner(&step.part, &step.object.kind);
-        let Some(owner) = owner.filter(|owner| matches!(owner, Owner::MachineDeployment | Owner::MachinePool)) else {
+        let Some(owner) =
+            owner.filter(|owner| matches!(owner, RolloutOwner::MachineDeployment | RolloutOwner::MachinePool))
+        else {
             return;
         };
         let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
@@ -125,7 +127,7 @@ impl Fold {
             // `spec` holds other fields.
             let _ = object.set("spec.replicas", replicas.into());
         }
-        if owner == Owner::MachineDeployment {
+        if owner == RolloutOwner::MachineDeployment {
             complete_strategy(&mut object);
         }
         if let Some(objects) = self.facts.objects_mut() {
@@ -204,7 +206,7 @@ fn had_replicas(step: &Step) -> Option<i64> {
 }
 
 /// Sets the default of admission for replicas that were removed (ROLL-13).
-fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
+fn keep_replicas(object: &mut Object, owner: RolloutOwner, step: &Step) {
     let Some(had) = had_replicas(step) else { return };
     if object.at("spec.replicas").is_none()
         && let Some(replicas) = defaulted(owner, object, Some(had))

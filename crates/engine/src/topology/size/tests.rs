@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::topology::testing::Scene;
 use crate::topology::{Failure, Interrupted};
-use model::wire::{Decode, Version};
+use model::wire::{Decode, WireVersion};
 use schema::budget::{MemoryPool, SharedLease, Stop};
 
 fn worker_sets(count: usize) -> Value {
@@ -66,7 +66,8 @@ fn what_each_worker_set_gets_besides_its_templates_counts() {
         let sizes = [1, 101].map(|sets| {
             let scene =
                 scene(sets).at("ClusterClass", "/spec/patches", patches.clone()).at(object, path, value.clone());
-            let class = ClusterClass::decode(Version::V1Beta2, &scene.document("ClusterClass").to_string()).unwrap();
+            let class =
+                ClusterClass::decode(WireVersion::V1Beta2, &scene.document("ClusterClass").to_string()).unwrap();
             let cluster = scene.cluster();
             ClassSize::of_edited(&class, |_| Weight::default()).topology(&cluster)
         });

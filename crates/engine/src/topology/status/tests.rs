@@ -29,8 +29,8 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn plan(versions: &[&str]) -> Vec<Written> {
-    versions.iter().map(|version| Written::lenient(version)).collect()
+fn plan(versions: &[&str]) -> Vec<VersionText> {
+    versions.iter().map(|version| VersionText::lenient(version)).collect()
 }
 
 /// Trackers with a hook that blocks.
@@ -173,7 +173,7 @@ fn an_upgrade_is_reported_line_by_line() {
             is_upgrading: true,
             plan: plan(&["v1.33.0", "v1.34.0"]),
             kind: "ExampleControlPlane".to_owned(),
-            version: Written::lenient("v1.32.0"),
+            version: VersionText::lenient("v1.32.0"),
             ..ControlPlaneTracker::default()
         },
         ..Tracker::default()

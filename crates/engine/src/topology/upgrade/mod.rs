@@ -31,8 +31,8 @@ use super::held::Hold;
 use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
 use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
-use golang::version::{BuildOrder, Written};
-use model::hub::control_plane::{is_upgrading, running_versions, written_at};
+use golang::version::{BuildOrder, VersionText};
+use model::hub::control_plane::{is_upgrading, running_versions, version_text_at};
 use model::hub::{Cluster, Hook, Object, Topology, annotation};
 use model::world::{Found, PlanCall, World};
 
@@ -49,7 +49,7 @@ pub(crate) struct ControlPlaneDecided<'a>(State<'a>);
 pub struct Decided<'a> {
     state: State<'a>,
     /// By kind and position in the topology.
-    workers: BTreeMap<(WorkerKind, usize), Written>,
+    workers: BTreeMap<(WorkerKind, usize), VersionText>,
 }
 
 /// What all stages look at, and what they have noted.
@@ -68,11 +68,11 @@ struct State<'a> {
 #[derive(Debug, Default)]
 struct Versions<'a> {
     /// Of the topology.
-    target: Written,
+    target: VersionText,
     /// `None` while there is no control plane.
-    control_plane: Option<Written>,
+    control_plane: Option<VersionText>,
     /// By kind and name in the topology, of the workers that have one.
-    workers: BTreeMap<(WorkerKind, &'a str), Written>,
+    workers: BTreeMap<(WorkerKind, &'a str), VersionText>,
 }
 
 impl<'a> Planned<'a> {
@@ -104,7 +104,7 @@ impl<'a> Planned<'a> {
             (of(WorkerKind::MachineDeployment, deployments?), of(WorkerKind::MachinePool, pools?));
         if versions.control_plane.is_none() {
             // There is nothing to plan, so they may be no versions.
-            versions.workers = workers::versions(current, |_, text| Ok(Written::lenient(text)))?;
+            versions.workers = workers::versions(current, |_, text| Ok(VersionText::lenient(text)))?;
         }
         let object = current.control_plane.object.as_ref();
         let tracker = Tracker {
@@ -139,11 +139,11 @@ impl<'a> Planned<'a> {
         let lowest = tracker.minimum_workers_version.clone();
         for kind in WorkerKind::ALL {
             let tracker = tracker.workers_mut(kind);
-            let is_above = |version: &Written| {
+            let is_above = |version: &VersionText| {
                 let order = lowest.as_ref().map(|lowest| version.version().build_order(lowest.version()));
                 order == Some(BuildOrder::Higher)
             };
-            let is_ordered = |version: &Written| lowest.as_ref() == Some(version) || is_above(version);
+            let is_ordered = |version: &VersionText| lowest.as_ref() == Some(version) || is_above(version);
             let is_certain = tracker.plan.first().is_some_and(is_above) && versions.workers.values().all(is_ordered);
             tracker.is_ahead_over = !is_certain;
         }
@@ -168,7 +168,7 @@ impl<'a> Planned<'a> {
 
 impl<'a> ControlPlaneDecided<'a> {
     /// The version that the control plane takes or keeps.
-    pub(crate) fn version(&self) -> &Written {
+    pub(crate) fn version(&self) -> &VersionText {
         &self.0.tracker.control_plane.version
     }
 
@@ -206,7 +206,7 @@ impl<'a> ControlPlaneDecided<'a> {
 
 impl Decided<'_> {
     /// The version of the worker at `position` of the topology's list.
-    pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &Written {
+    pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &VersionText {
         self.workers.get(&(kind, position)).unwrap_or(&self.state.versions.target)
     }
 
@@ -224,7 +224,7 @@ impl Decided<'_> {
 
 impl State<'_> {
     /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
-    fn worker_version(&mut self, sequence: &Sequence<'_>, position: usize) -> Result<Written, Failure> {
+    fn worker_version(&mut self, sequence: &Sequence<'_>, position: usize) -> Result<VersionText, Failure> {
         let (kind, target) = (sequence.kind, self.versions.target.clone());
         let Some(entry) = sequence.entries.get(position) else { return Ok(target) };
         let Some(worker) = self.current.workers(kind).get(entry.name) else {
@@ -255,7 +255,7 @@ impl State<'_> {
     }
 
     /// The version of a control plane that exists; notes what the later decisions go by (UP-24 to UP-31).
-    fn version_of_existing(&mut self, object: &Object) -> Result<Written, Failure> {
+    fn version_of_existing(&mut self, object: &Object) -> Result<VersionText, Failure> {
         let version = self.versions.control_plane.clone().unwrap_or_default();
         self.tracker.control_plane.is_pending = version != self.versions.target;
         match self.hold_of_control_plane(object, &version)? {
@@ -271,7 +271,7 @@ impl State<'_> {
 
     /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25). Without workers there
     /// are no workers to wait for (UP-49). Hooks come in the order of HK-23.
-    fn hold_of_control_plane(&mut self, object: &Object, version: &Written) -> Result<Option<Hold>, Failure> {
+    fn hold_of_control_plane(&mut self, object: &Object, version: &VersionText) -> Result<Option<Hold>, Failure> {
         if is_provisioning(object)? {
             self.tracker.control_plane.is_provisioning = true;
             return Ok(Some(Hold::StillProvisioning));
@@ -308,7 +308,7 @@ impl State<'_> {
     }
 
     /// Takes the next step of the plan, unless a hook holds it (UP-24, rows 11 to 14).
-    fn start_step(&mut self, object: &Object, version: Written) -> Result<Written, Failure> {
+    fn start_step(&mut self, object: &Object, version: VersionText) -> Result<VersionText, Failure> {
         let (hooks, target) = (self.hooks, self.versions.target.clone());
         if self.ask(|plans, tracker| hooks.before_cluster_upgrade(&version, &target, plans, tracker))? == Gate::Blocked
         {
@@ -342,7 +342,7 @@ impl State<'_> {
 
     /// Marks the hooks that a step of the control plane to `next` brings with it (HK-20); workers that catch up without one bring
     /// none (HK-24).
-    fn mark_step(&mut self, next: &Written) {
+    fn mark_step(&mut self, next: &VersionText) {
         let is_step_of_workers = WorkerKind::ALL
             .iter()
             .any(|kind| self.tracker.workers(*kind).plan.first().is_some_and(|head| head == next));
@@ -378,7 +378,7 @@ impl State<'_> {
     }
 
     /// The workers that are to reach a version and have not, of the kinds whose next step it is.
-    fn workers_not_at(&self, version: &Written) -> Vec<String> {
+    fn workers_not_at(&self, version: &VersionText) -> Vec<String> {
         let mut names = Vec::new();
         for kind in WorkerKind::ALL {
             if self.tracker.workers(kind).plan.first().is_none_or(|head| head != version) {
@@ -413,7 +413,7 @@ impl State<'_> {
         sequence: &Sequence<'_>,
         position: usize,
         worker: &CurrentWorker,
-        version: &Written,
+        version: &VersionText,
     ) -> Result<Option<Hold>, Failure> {
         let (kind, name) = (sequence.kind, worker.object.name());
         if let Some(hold) = sequence.deferral(position).or_else(|| self.worker_hook_hold()) {
@@ -454,7 +454,7 @@ impl State<'_> {
     }
 
     /// Whether a worker certainly takes the same step as those before it, once they are through (see [`Planned::ahead`]).
-    fn goes_along(&self, kind: WorkerKind, worker: &CurrentWorker, version: &Written) -> bool {
+    fn goes_along(&self, kind: WorkerKind, worker: &CurrentWorker, version: &VersionText) -> bool {
         let tracker = self.tracker.workers(kind);
         let is_whole = worker.bootstrap.is_some() && worker.infrastructure.is_some();
         let is_lowest = self.tracker.minimum_workers_version.as_ref().is_some_and(|lowest| lowest == version);
@@ -466,7 +466,7 @@ impl State<'_> {
     }
 
     /// What a worker waits for that waits for the control plane.
-    fn control_plane_first(&self, version: &Written) -> Hold {
+    fn control_plane_first(&self, version: &VersionText) -> Hold {
         match self.tracker.control_plane.is_provisioning {
             true => Hold::StillProvisioning,
             false => Hold::ControlPlaneFirst { version: version.clone() },
@@ -487,19 +487,19 @@ fn planned<'a>(
     current: &'a Current,
     world: &World,
     options: Options,
-) -> Result<(UpgradePlan, Option<Written>, Versions<'a>), Failure> {
+) -> Result<(UpgradePlan, Option<VersionText>, Versions<'a>), Failure> {
     let target = &blueprint.topology().version;
     let Some(object) = &current.control_plane.object else {
-        let versions = Versions { target: Written::lenient(target), ..Versions::default() };
+        let versions = Versions { target: VersionText::lenient(target), ..Versions::default() };
         return Ok((UpgradePlan::default(), None, versions));
     };
     // A value of another type is no unclear version.
     object.text(field_path::VERSION)?;
-    let control_plane = written_at(object, field_path::VERSION)?;
+    let control_plane = version_text_at(object, field_path::VERSION)?;
     let target = plan::written("spec.topology.version", target)?;
-    let workers = workers::versions(current, |worker, _| Ok(written_at(worker, workers::VERSION)?))?;
-    let lowest = plan::lowest(workers.values().map(Written::version).cloned(), control_plane.version());
-    let lowest = lowest.map(Written::from);
+    let workers = workers::versions(current, |worker, _| Ok(version_text_at(worker, workers::VERSION)?))?;
+    let lowest = plan::lowest(workers.values().map(VersionText::version).cloned(), control_plane.version());
+    let lowest = lowest.map(VersionText::from);
     let way = Way { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
     let plan = plan_of(&way, blueprint, world, options)?;
     Ok((plan, lowest, Versions { target, control_plane: Some(control_plane), workers }))
@@ -529,7 +529,7 @@ fn ask_extension(
     cluster: &Cluster,
     world: &World,
     options: Options,
-) -> Result<(Vec<Written>, Vec<Written>), Failure> {
+) -> Result<(Vec<VersionText>, Vec<VersionText>), Failure> {
     let failed = |reason: String| Failure::PlanExtension { extension: extension.to_owned(), reason };
     if !options.runtime_sdk {
         return Err(failed("the feature gate RuntimeSDK is off".to_owned()));
@@ -550,7 +550,7 @@ fn ask_extension(
 }
 
 fn plan_request(way: &Way, cluster: &Cluster, world: &World) -> Result<String, Failure> {
-    let workers = way.workers.as_ref().map(Written::as_str).unwrap_or_default();
+    let workers = way.workers.as_ref().map(VersionText::as_str).unwrap_or_default();
     let members: [(&str, Value); 3] = [
         ("fromControlPlaneKubernetesVersion", json!(way.control_plane.as_str())),
         ("fromWorkersKubernetesVersion", json!(workers)),

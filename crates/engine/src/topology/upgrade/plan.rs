@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use golang::version::{BuildOrder, KubeVersion, VersionError, Written};
+use golang::version::{BuildOrder, KubeVersion, VersionError, VersionText};
 use model::world;
 use schema::field::shortened;
 
@@ -16,28 +16,32 @@ use schema::field::shortened;
 const WORKER_SKEW: u64 = 3;
 
 /// Reads a version; `what` says in an error whose it is.
-pub(super) fn written(what: &str, text: &str) -> Result<Written, PlanError> {
+pub(super) fn written(what: &str, text: &str) -> Result<VersionText, PlanError> {
     // An extension may send anything.
     let text = shortened(text);
-    Written::parse(&text).map_err(|reason| PlanError::NoVersion { what: what.to_owned(), text: text.into(), reason })
+    VersionText::parse(&text).map_err(|reason| PlanError::NoVersion {
+        what: what.to_owned(),
+        text: text.into(),
+        reason,
+    })
 }
 
 /// From where to where an upgrade goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     /// The version that the control plane is to have now.
-    pub(super) control_plane: Written,
+    pub(super) control_plane: VersionText,
     /// The lowest version of current workers; `None` without any (UP-10).
-    pub(super) workers: Option<Written>,
+    pub(super) workers: Option<VersionText>,
     /// The version of the topology.
-    pub(super) target: Written,
+    pub(super) target: VersionText,
 }
 
 /// The versions to come, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UpgradePlan {
-    pub(super) control_plane: Vec<Written>,
-    pub(super) workers: Vec<Written>,
+    pub(super) control_plane: Vec<VersionText>,
+    pub(super) workers: Vec<VersionText>,
 }
 
 /// Why no plan leads to the version of the topology.
@@ -101,7 +105,7 @@ impl fmt::Display for Part {
 ///
 /// # Errors
 /// Why it is not a plan.
-pub fn check(from: &str, to: &str, plan: &world::UpgradePlan) -> Result<(), PlanError> {
+pub fn check(from: &str, to: &str, plan: &world::PlannedVersions) -> Result<(), PlanError> {
     let [start, target] = [from, to].map(|text| written("the version", text));
     let control_plane = start?;
     let way = Way { workers: Some(control_plane.clone()), control_plane, target: target? };
@@ -120,12 +124,12 @@ impl Way {
         self.is_target(&self.control_plane)
     }
 
-    fn is_target(&self, one: &Written) -> bool {
+    fn is_target(&self, one: &VersionText) -> bool {
         one.version() == self.target.version()
     }
 
     /// The plan that goes up one minor version at most (UP-13).
-    pub(super) fn one_minor(&self) -> Result<Vec<Written>, PlanError> {
+    pub(super) fn one_minor(&self) -> Result<Vec<VersionText>, PlanError> {
         match (&self.control_plane, &self.target) {
             _ if self.is_control_plane_there() => Ok(Vec::new()),
             (from, target) if target.minor() > from.minor().saturating_add(1) => {
@@ -136,8 +140,8 @@ impl Way {
     }
 
     /// The plan through versions that a class lists: the newest of each minor version (UP-14).
-    pub(super) fn through(&self, listed: &[String]) -> Result<Vec<Written>, PlanError> {
-        let mut plan: Vec<Written> = Vec::new();
+    pub(super) fn through(&self, listed: &[String]) -> Result<Vec<VersionText>, PlanError> {
+        let mut plan: Vec<VersionText> = Vec::new();
         if self.is_control_plane_there() {
             return Ok(plan);
         }
@@ -168,7 +172,7 @@ impl Way {
     }
 
     /// The plan that an extension gives (UP-15).
-    pub(super) fn given(&self, part: Part, versions: &[String]) -> Result<Vec<Written>, PlanError> {
+    pub(super) fn given(&self, part: Part, versions: &[String]) -> Result<Vec<VersionText>, PlanError> {
         let as_written = |(index, text): (usize, &String)| {
             let one = written(&format!("item {index} of the upgrade plan of the {part}"), text)?;
             Ok(if self.is_target(&one) { self.target.clone() } else { one })
@@ -177,7 +181,11 @@ impl Way {
     }
 
     /// Completes a plan of the control plane, and a plan of the workers if there is one, into a plan that is valid.
-    pub(super) fn plan(&self, control_plane: Vec<Written>, workers: Vec<Written>) -> Result<UpgradePlan, PlanError> {
+    pub(super) fn plan(
+        &self,
+        control_plane: Vec<VersionText>,
+        workers: Vec<VersionText>,
+    ) -> Result<UpgradePlan, PlanError> {
         self.check_control_plane(&control_plane)?;
         let behind = self.workers.as_ref().filter(|workers| !self.is_target(workers));
         let workers = match behind {
@@ -189,7 +197,7 @@ impl Way {
     }
 
     /// What a plan of the control plane must be like (UP-16).
-    fn check_control_plane(&self, plan: &[Written]) -> Result<(), PlanError> {
+    fn check_control_plane(&self, plan: &[VersionText]) -> Result<(), PlanError> {
         let part = Part::ControlPlane;
         if self.is_control_plane_there() {
             let (target, plan_is) = (self.target.to_string(), texts(plan));
@@ -209,7 +217,7 @@ impl Way {
         self.check_end(part, plan)
     }
 
-    fn check_end(&self, part: Part, plan: &[Written]) -> Result<(), PlanError> {
+    fn check_end(&self, part: Part, plan: &[VersionText]) -> Result<(), PlanError> {
         let ends = match plan.last() {
             Some(last) if self.is_target(last) => return Ok(()),
             Some(last) => format!("ends with {last}"),
@@ -219,7 +227,11 @@ impl Way {
     }
 
     /// The plan of workers without an extension: as few steps as their distance from the control plane allows (UP-17).
-    fn default_of_workers(&self, from: &Written, control_plane: &[Written]) -> Result<Vec<Written>, PlanError> {
+    fn default_of_workers(
+        &self,
+        from: &VersionText,
+        control_plane: &[VersionText],
+    ) -> Result<Vec<VersionText>, PlanError> {
         let (lowest, target) = (from.minor(), self.target.minor());
         if target < lowest {
             return Err(PlanError::WorkersAhead { from: from.to_string(), target: self.target.to_string() });
@@ -247,7 +259,7 @@ impl Way {
     }
 
     /// What a plan of the workers must be like (UP-18).
-    fn check_workers(&self, plan: &[Written], control_plane: &[Written]) -> Result<(), PlanError> {
+    fn check_workers(&self, plan: &[VersionText], control_plane: &[VersionText]) -> Result<(), PlanError> {
         let part = Part::Workers;
         let from = match &self.workers {
             Some(from) if !self.is_target(from) => from,
@@ -258,8 +270,8 @@ impl Way {
             None => return Err(PlanError::NoWorkers { plan: texts(plan) }),
         };
         let known: Vec<&KubeVersion> =
-            std::iter::once(&self.control_plane).chain(control_plane).map(Written::version).collect();
-        let stands = |one: &Written| known.iter().position(|known| *known == one.version());
+            std::iter::once(&self.control_plane).chain(control_plane).map(VersionText::version).collect();
+        let stands = |one: &VersionText| known.iter().position(|known| *known == one.version());
         let mut before = from;
         for (index, one) in plan.iter().enumerate() {
             let (version, before_it) = (one.to_string(), before.to_string());
@@ -298,12 +310,12 @@ pub(super) fn lowest(
 }
 
 /// Whether a version is greater, or has no order with the other one (UP-01).
-fn is_above(one: &Written, other: &Written) -> bool {
+fn is_above(one: &VersionText, other: &VersionText) -> bool {
     matches!(one.version().build_order(other.version()), BuildOrder::Higher | BuildOrder::Different)
 }
 
-fn texts(plan: &[Written]) -> String {
-    plan.iter().map(Written::as_str).collect::<Vec<_>>().join(", ")
+fn texts(plan: &[VersionText]) -> String {
+    plan.iter().map(VersionText::as_str).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::topology::status::{Run, TopologyReconciled, topology_reconciled};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Failure, Options};
 use model::hub::{Cluster, ClusterClass, Hook, Object, ObjectKey, annotation, label};
-use model::world::{Answer, Facts, Found, HookAnswer, Need, NodesOf, Objects, UpgradePlan, World};
+use model::world::{Answer, Facts, Found, HookAnswer, Need, NodesOf, ObjectSet, PlannedVersions, World};
 
 pub(in crate::topology) const MD: WorkerKind = WorkerKind::MachineDeployment;
 pub(in crate::topology) const MP: WorkerKind = WorkerKind::MachinePool;
@@ -30,7 +30,7 @@ pub(in crate::topology) struct Fleet {
     pub(in crate::topology) is_offline: bool,
     /// What extensions answer; there are none for the others.
     pub(in crate::topology) extensions: BTreeMap<Hook, HookAnswer>,
-    pub(in crate::topology) planner: Option<UpgradePlan>,
+    pub(in crate::topology) planner: Option<PlannedVersions>,
     pub(in crate::topology) failing: Option<Hook>,
     /// The hooks that were called, with their requests.
     pub(in crate::topology) calls: Vec<(Hook, Value)>,
@@ -169,7 +169,7 @@ impl Fleet {
     pub(in crate::topology) fn decide(&mut self) -> Result<Round, Failure> {
         let class = json!({"metadata": {"namespace": "ns", "name": "class"}, "spec": self.class.clone()});
         let class: ClusterClass = serde_json::from_value(class).unwrap();
-        let facts = Facts::of([], [class]);
+        let facts = Facts::complete([], [class]);
         let Found::Yes(class) = facts.class(&ObjectKey::new("ns", "class")) else { panic!("the class is there") };
         let cluster: Cluster = serde_json::from_value(self.cluster.clone()).unwrap();
         let blueprint = Blueprint {
@@ -303,8 +303,8 @@ impl Fleet {
     }
 
     /// Machines and Nodes.
-    fn objects(&self) -> Objects {
-        let mut objects = Objects::default();
+    fn objects(&self) -> ObjectSet {
+        let mut objects = ObjectSet::default();
         for ((kind, name), worker) in &self.workers {
             for (index, version) in worker.machines.iter().enumerate() {
                 objects.put(object(machine(*kind, name, index, version)));

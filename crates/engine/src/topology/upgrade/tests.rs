@@ -22,8 +22,8 @@ fn row(round: &Round) -> (&str, Vec<&str>, Vec<&str>, Vec<&str>) {
     (
         &round.control_plane,
         round.workers.values().map(String::as_str).collect(),
-        control_plane.plan.iter().map(Written::as_str).collect(),
-        machine_deployments.plan.iter().map(Written::as_str).collect(),
+        control_plane.plan.iter().map(VersionText::as_str).collect(),
+        machine_deployments.plan.iter().map(VersionText::as_str).collect(),
     )
 }
 
@@ -502,7 +502,7 @@ fn an_extension_may_plan_the_upgrade() {
     // UP-12, UP-15
     let plan = |control_plane: &[&str], workers: &[&str]| {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Some(model::world::UpgradePlan { control_plane: texts(control_plane), workers: texts(workers) })
+        Some(model::world::PlannedVersions { control_plane: texts(control_plane), workers: texts(workers) })
     };
     let mut fleet = timeline();
     fleet.class["upgrade"] = json!({"external": {"generateUpgradePlanExtension": "plan.ext"}});
@@ -793,7 +793,7 @@ proptest! {
 fn check_plans(fleet: &Fleet, round: &Round) {
     let plan = &round.tracker.control_plane.plan;
     let mut before = parsed(fleet.version());
-    for one in plan.iter().map(Written::version).cloned() {
+    for one in plan.iter().map(VersionText::version).cloned() {
         assert_eq!(one.build_order(&before), BuildOrder::Higher);
         assert!(one.minor() - before.minor() <= 1, "{plan:?}");
         before = one;

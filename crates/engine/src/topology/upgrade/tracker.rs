@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::topology::held::{Held, HeldReason, Hold};
 use crate::topology::hooks::HookTracker;
 use crate::topology::worker::WorkerKind;
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::Hook;
 
 /// What is known and decided of an upgrade during one computation (UP-04).
@@ -15,7 +15,7 @@ pub struct Tracker {
     pub machine_deployments: WorkerTracker,
     pub machine_pools: WorkerTracker,
     /// The lowest version among current workers; `None` without any.
-    pub minimum_workers_version: Option<Written>,
+    pub minimum_workers_version: Option<VersionText>,
     /// Whether the plans were computed; "nothing to do" counts.
     pub is_planned: bool,
     /// Which hooks are pending on the Cluster after all, and which answers block.
@@ -41,12 +41,12 @@ pub struct ControlPlaneTracker {
     pub is_provisioning: bool,
     pub is_upgrading: bool,
     pub is_starting: bool,
-    pub plan: Vec<Written>,
+    pub plan: Vec<VersionText>,
     /// Kind and name of the object, when there is one.
     pub kind: String,
     pub name: String,
     /// The version that was decided.
-    pub version: Written,
+    pub version: VersionText,
     /// Why it is pending.
     pub hold: Option<Hold>,
 }
@@ -54,7 +54,7 @@ pub struct ControlPlaneTracker {
 /// The workers of a kind in an upgrade.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerTracker {
-    pub plan: Vec<Written>,
+    pub plan: Vec<VersionText>,
     /// Names of objects (UP-23).
     pub upgrading: BTreeSet<String>,
     /// Names of objects.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::topology::Failure;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::{Object, ObjectKey};
 use model::world::{Found, NodesOf, Selection, World};
 
@@ -24,8 +24,8 @@ fn version(worker: &Object) -> Result<Option<&str>, Failure> {
 /// The versions of the workers that have one, as `read` takes them.
 pub(super) fn versions(
     current: &Current,
-    read: impl Fn(&Object, &str) -> Result<Written, Failure>,
-) -> Result<BTreeMap<(WorkerKind, &str), Written>, Failure> {
+    read: impl Fn(&Object, &str) -> Result<VersionText, Failure>,
+) -> Result<BTreeMap<(WorkerKind, &str), VersionText>, Failure> {
     let mut versions = BTreeMap::new();
     for kind in WorkerKind::ALL {
         for (name, worker) in current.workers(kind) {

@@ -1,51 +1,57 @@
 //! Dates from explicit input. What depends on the clock is among the impossible functions.
 
-use super::super::context::Context;
+use super::super::context::RenderContext;
 use super::super::dates::{Time, ZERO};
-use super::super::error::Failure;
-use super::super::value::Value;
+use super::super::error::RenderFailure;
+use super::super::value::TemplateValue;
 use super::Parameter::{self, Any, Text};
-use super::{Arguments, Function};
-use crate::calendar::{go_duration, of_seconds};
+use super::{CallArguments, TemplateFunction};
+use crate::calendar::{format_seconds, go_duration};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("toDate", &[Text, Text], |_, arguments| {
-        Ok(Value::Time(Time::parse(arguments.text(0), arguments.text(1)).unwrap_or(ZERO)))
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("toDate", &[Text, Text], |_, arguments| {
+        Ok(TemplateValue::Time(Time::parse(arguments.text(0), arguments.text(1)).unwrap_or(ZERO)))
     }),
-    Function::new("mustToDate", &[Text, Text], |_, arguments| {
-        Time::parse(arguments.text(0), arguments.text(1)).map(Value::Time).map_err(Failure::new)
+    TemplateFunction::new("mustToDate", &[Text, Text], |_, arguments| {
+        Time::parse(arguments.text(0), arguments.text(1)).map(TemplateValue::Time).map_err(RenderFailure::new)
     }),
-    Function::new("unixEpoch", &[Parameter::Time], |_, arguments| Ok(time(arguments, 0).seconds.to_string().into())),
-    Function::new("must_date_modify", &[Text, Parameter::Time], modify),
-    Function::new("mustDateModify", &[Text, Parameter::Time], modify),
-    Function::new("duration", &[Any], |_, arguments| {
+    TemplateFunction::new("unixEpoch", &[Parameter::Time], |_, arguments| {
+        Ok(time(arguments, 0).seconds.to_string().into())
+    }),
+    TemplateFunction::new("must_date_modify", &[Text, Parameter::Time], modify),
+    TemplateFunction::new("mustDateModify", &[Text, Parameter::Time], modify),
+    TemplateFunction::new("duration", &[Any], |_, arguments| {
         let seconds = match arguments.any(0) {
-            Value::Text(text) => text.parse().unwrap_or(0),
-            Value::Int64(seconds) => *seconds,
+            TemplateValue::Text(text) => text.parse().unwrap_or(0),
+            TemplateValue::Int64(seconds) => *seconds,
             _ => 0,
         };
-        Ok(of_seconds(seconds).into())
+        Ok(format_seconds(seconds).into())
     }),
-    Function::new("durationRound", &[Any], round),
+    TemplateFunction::new("durationRound", &[Any], round),
 ];
 
-fn time(arguments: &Arguments<'_, '_>, index: usize) -> Time {
+fn time(arguments: &CallArguments<'_, '_>, index: usize) -> Time {
     match arguments.any(index) {
-        Value::Time(time) => *time,
+        TemplateValue::Time(time) => *time,
         _ => ZERO,
     }
 }
 
-fn modify<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn modify<'a>(
+    _: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let text = arguments.text(0);
     let shift = go_duration(text);
-    let shift = shift
-        .ok_or_else(|| Failure::new(format!("time: invalid duration {}", super::super::characters::quote(text))))?;
-    Ok(Value::Time(time(arguments, 1).plus(shift)))
+    let shift = shift.ok_or_else(|| {
+        RenderFailure::new(format!("time: invalid duration {}", super::super::characters::quote(text)))
+    })?;
+    Ok(TemplateValue::Time(time(arguments, 1).plus(shift)))
 }
 
 /// The largest unit that a duration exceeds.
-fn round<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn round<'a>(_: &mut RenderContext<'a>, arguments: &CallArguments<'_, 'a>) -> Result<TemplateValue<'a>, RenderFailure> {
     const SECOND: u64 = 1_000_000_000;
     const UNITS: [(&str, u64); 6] = [
         ("y", 365 * 86_400 * SECOND),
@@ -56,9 +62,9 @@ fn round<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value
         ("s", SECOND),
     ];
     let nanoseconds = match arguments.any(0) {
-        Value::Text(text) => go_duration(text).unwrap_or(0),
-        Value::Int64(nanoseconds) => *nanoseconds,
-        Value::Time(_) => return Err(Failure::NotDeterministic("durationRound of a time")),
+        TemplateValue::Text(text) => go_duration(text).unwrap_or(0),
+        TemplateValue::Int64(nanoseconds) => *nanoseconds,
+        TemplateValue::Time(_) => return Err(RenderFailure::NotDeterministic("durationRound of a time")),
         _ => 0,
     };
     let size = nanoseconds.unsigned_abs();

@@ -4,33 +4,35 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{self, Algorithm};
 
-use super::super::context::Context;
-use super::super::error::Failure;
-use super::super::value::Value;
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
+use super::super::value::TemplateValue;
 use super::Parameter::Text;
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("b64enc", &[Text], |context, arguments| context.text(STANDARD.encode(arguments.text(0)))),
-    Function::new("b64dec", &[Text], |context, arguments| {
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("b64enc", &[Text], |context, arguments| context.text(STANDARD.encode(arguments.text(0)))),
+    TemplateFunction::new("b64dec", &[Text], |context, arguments| {
         let text = without_line_breaks(arguments.text(0));
         context.text(match STANDARD.decode(&text) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) => format!("illegal base64 data at input byte {}", fault(&error, text.len())),
         })
     }),
-    Function::new("b32enc", &[Text], |context, arguments| context.text(base32(arguments.text(0).as_bytes()))),
-    Function::new("b32dec", &[Text], |context, arguments| {
+    TemplateFunction::new("b32enc", &[Text], |context, arguments| context.text(base32(arguments.text(0).as_bytes()))),
+    TemplateFunction::new("b32dec", &[Text], |context, arguments| {
         let text = without_line_breaks(arguments.text(0));
         context.text(match from_base32(&text) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(position) => format!("illegal base32 data at input byte {position}"),
         })
     }),
-    Function::new("sha1sum", &[Text], |context, arguments| sum(context, arguments, &digest::SHA1_FOR_LEGACY_USE_ONLY)),
-    Function::new("sha256sum", &[Text], |context, arguments| sum(context, arguments, &digest::SHA256)),
-    Function::new("sha512sum", &[Text], |context, arguments| sum(context, arguments, &digest::SHA512)),
-    Function::new("adler32sum", &[Text], |context, arguments| {
+    TemplateFunction::new("sha1sum", &[Text], |context, arguments| {
+        sum(context, arguments, &digest::SHA1_FOR_LEGACY_USE_ONLY)
+    }),
+    TemplateFunction::new("sha256sum", &[Text], |context, arguments| sum(context, arguments, &digest::SHA256)),
+    TemplateFunction::new("sha512sum", &[Text], |context, arguments| sum(context, arguments, &digest::SHA512)),
+    TemplateFunction::new("adler32sum", &[Text], |context, arguments| {
         context.text(adler32(arguments.text(0).as_bytes()).to_string())
     }),
 ];
@@ -50,10 +52,10 @@ fn fault(error: &base64::DecodeError, length: usize) -> usize {
 }
 
 fn sum<'a>(
-    context: &mut Context<'a>,
-    arguments: &Arguments<'_, 'a>,
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
     algorithm: &'static Algorithm,
-) -> Result<Value<'a>, Failure> {
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let digest = digest::digest(algorithm, arguments.text(0).as_bytes());
     context.text(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -85,7 +87,7 @@ fn base32(bytes: &[u8]) -> String {
     written
 }
 
-/// The bytes, or where the text is wrong.
+/// The bytes, or the position of the error.
 fn from_base32(text: &str) -> Result<Vec<u8>, usize> {
     let digits = text.trim_end_matches('=');
     let padded = text.len().is_multiple_of(8) && text.len() - digits.len() < 8;

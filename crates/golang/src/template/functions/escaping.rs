@@ -1,28 +1,28 @@
 //! `html js urlquery`.
 
 use super::super::characters::is_print;
-use super::super::context::Context;
-use super::super::error::Failure;
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
 use super::super::print::sprint;
-use super::super::value::Value;
+use super::super::value::TemplateValue;
 use super::Parameter::Any;
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::variadic("html", &[], Any, |context, arguments| escape(context, arguments, html)),
-    Function::variadic("js", &[], Any, |context, arguments| escape(context, arguments, js)),
-    Function::variadic("urlquery", &[], Any, |context, arguments| escape(context, arguments, query)),
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::variadic("html", &[], Any, |context, arguments| escape(context, arguments, html)),
+    TemplateFunction::variadic("js", &[], Any, |context, arguments| escape(context, arguments, js)),
+    TemplateFunction::variadic("urlquery", &[], Any, |context, arguments| escape(context, arguments, query)),
 ];
 
 fn escape<'a>(
-    context: &mut Context<'a>,
-    arguments: &Arguments<'_, 'a>,
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
     escaped: fn(&str) -> String,
-) -> Result<Value<'a>, Failure> {
-    let shown: Vec<Value<'a>> = arguments
+) -> Result<TemplateValue<'a>, RenderFailure> {
+    let shown: Vec<TemplateValue<'a>> = arguments
         .from(0)
         .iter()
-        .map(|value| if value.is_nil_interface() { Value::from("<no value>") } else { value.clone() })
+        .map(|value| if value.is_nil_interface() { TemplateValue::from("<no value>") } else { value.clone() })
         .collect();
     let text = sprint(&context.heap, &shown, context.left())?;
     context.work(text.len())?;

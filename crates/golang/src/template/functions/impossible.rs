@@ -1,18 +1,17 @@
-//! Functions whose result differs each time, or that make keys: known when parsing, an error when rendering (DEC-12,
-//! TV-05).
+//! Functions that are not deterministic or generate keys: known to the parser, an error when rendered (DEC-12, TV-05).
 
-use super::super::error::Failure;
+use super::super::error::RenderFailure;
 use super::Parameter::Any;
-use super::{Action, Function};
+use super::{FunctionKind, TemplateFunction};
 
-/// Declares functions that fail by their own name.
+/// Declares functions that fail with their name.
 macro_rules! impossible {
     ($($name:literal;)*) => {
-        pub(super) const FUNCTIONS: &[Function] = &[$(Function {
+        pub(super) const FUNCTIONS: &[TemplateFunction] = &[$(TemplateFunction {
             name: $name,
             parameters: &[],
             further: Some(Any),
-            action: Action::Call(|_, _| Err(Failure::NotDeterministic($name))),
+            action: FunctionKind::Call(|_, _| Err(RenderFailure::NotDeterministic($name))),
         }),*];
     };
 }

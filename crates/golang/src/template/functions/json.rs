@@ -1,25 +1,27 @@
 //! JSON as Go's `encoding/json` writes and reads it.
 
-use super::super::context::Context;
-use super::super::error::Failure;
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
 use super::super::floats;
-use super::super::print::{MAX_DEPTH, Output};
-use super::super::value::{Elements, Heap, Value};
+use super::super::print::{BoundedText, MAX_DEPTH};
+use super::super::value::{ElementType, Heap, TemplateValue};
 use super::Parameter::{Any, Text};
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("toJson", &[Any], |context, arguments| lenient(write(context, arguments, Style::ESCAPED))),
-    Function::new("mustToJson", &[Any], |context, arguments| write(context, arguments, Style::ESCAPED)),
-    Function::new("toPrettyJson", &[Any], |context, arguments| lenient(write(context, arguments, Style::PRETTY))),
-    Function::new("mustToPrettyJson", &[Any], |context, arguments| write(context, arguments, Style::PRETTY)),
-    Function::new("toRawJson", &[Any], |context, arguments| write(context, arguments, Style::RAW)),
-    Function::new("mustToRawJson", &[Any], |context, arguments| write(context, arguments, Style::RAW)),
-    Function::new("fromJson", &[Text], |context, arguments| match read(context, arguments) {
-        Err(Failure::Template(_)) => Ok(Value::Nil),
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("toJson", &[Any], |context, arguments| lenient(write(context, arguments, Style::ESCAPED))),
+    TemplateFunction::new("mustToJson", &[Any], |context, arguments| write(context, arguments, Style::ESCAPED)),
+    TemplateFunction::new("toPrettyJson", &[Any], |context, arguments| {
+        lenient(write(context, arguments, Style::PRETTY))
+    }),
+    TemplateFunction::new("mustToPrettyJson", &[Any], |context, arguments| write(context, arguments, Style::PRETTY)),
+    TemplateFunction::new("toRawJson", &[Any], |context, arguments| write(context, arguments, Style::RAW)),
+    TemplateFunction::new("mustToRawJson", &[Any], |context, arguments| write(context, arguments, Style::RAW)),
+    TemplateFunction::new("fromJson", &[Text], |context, arguments| match read(context, arguments) {
+        Err(RenderFailure::Template(_)) => Ok(TemplateValue::Nil),
         result => result,
     }),
-    Function::new("mustFromJson", &[Text], read),
+    TemplateFunction::new("mustFromJson", &[Text], read),
 ];
 
 #[derive(Clone, Copy)]
@@ -35,85 +37,89 @@ impl Style {
     const RAW: Self = Self { escapes: false, indents: false };
 }
 
-/// Functions without `must` swallow what Go cannot write; limits stay errors.
-fn lenient(result: Result<Value<'_>, Failure>) -> Result<Value<'_>, Failure> {
+/// Functions without `must` ignore values that Go cannot write; limits remain errors.
+fn lenient(result: Result<TemplateValue<'_>, RenderFailure>) -> Result<TemplateValue<'_>, RenderFailure> {
     match result {
-        Err(Failure::Template(_)) => Ok("".into()),
+        Err(RenderFailure::Template(_)) => Ok("".into()),
         result => result,
     }
 }
 
-fn write<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, style: Style) -> Result<Value<'a>, Failure> {
-    let mut writer = Writer { heap: &context.heap, out: Output::new(context.left()), style };
+fn write<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+    style: Style,
+) -> Result<TemplateValue<'a>, RenderFailure> {
+    let mut writer = JsonWriter { heap: &context.heap, out: BoundedText::new(context.left()), style };
     writer.value(arguments.any(0), 0)?;
     let text = writer.out.into_text();
     context.text(text)
 }
 
-struct Writer<'h, 'a> {
+struct JsonWriter<'h, 'a> {
     heap: &'h Heap<'a>,
-    out: Output,
+    out: BoundedText,
     style: Style,
 }
 
-impl<'a> Writer<'_, 'a> {
-    fn value(&mut self, value: &Value<'a>, depth: usize) -> Result<(), Failure> {
+impl<'a> JsonWriter<'_, 'a> {
+    fn value(&mut self, value: &TemplateValue<'a>, depth: usize) -> Result<(), RenderFailure> {
         if depth > MAX_DEPTH {
-            return Err(Failure::Limit { what: "levels of a value to write", limit: MAX_DEPTH });
+            return Err(RenderFailure::Limit { what: "levels of a value to write", limit: MAX_DEPTH });
         }
         match value {
-            Value::Missing | Value::Nil => self.out.push("null"),
-            Value::Bool(truth) => self.out.push(if *truth { "true" } else { "false" }),
-            Value::Int(number) | Value::Int64(number) => self.out.push(&number.to_string()),
-            Value::Uint64(number) => self.out.push(&number.to_string()),
-            Value::Byte(number) => self.out.push(&number.to_string()),
-            Value::Float(number) => match floats::json(*number) {
+            TemplateValue::Missing | TemplateValue::Nil => self.out.push("null"),
+            TemplateValue::Bool(truth) => self.out.push(if *truth { "true" } else { "false" }),
+            TemplateValue::Int(number) | TemplateValue::Int64(number) => self.out.push(&number.to_string()),
+            TemplateValue::Uint64(number) => self.out.push(&number.to_string()),
+            TemplateValue::Byte(number) => self.out.push(&number.to_string()),
+            TemplateValue::Float(number) => match floats::json(*number) {
                 Some(text) => self.out.push(&text),
-                None => Err(Failure::new(format!("json: unsupported value: {}", floats::general(*number, None)))),
+                None => Err(RenderFailure::new(format!("json: unsupported value: {}", floats::general(*number, None)))),
             },
-            Value::Complex(..) => Err(Failure::new("json: unsupported type: complex128")),
-            Value::Text(text) => self.text(text),
-            Value::Version(version) => self.text(&version.to_string()),
-            Value::Time(time) => self.text(&time.rfc3339()),
-            Value::List(list) if self.heap.is_nil_list(*list) => self.out.push("null"),
-            Value::List(list) => {
+            TemplateValue::Complex(..) => Err(RenderFailure::new("json: unsupported type: complex128")),
+            TemplateValue::Text(text) => self.text(text),
+            TemplateValue::Version(version) => self.text(&version.to_string()),
+            TemplateValue::Time(time) => self.text(&time.rfc3339()),
+            TemplateValue::List(list) if self.heap.is_nil_list(*list) => self.out.push("null"),
+            TemplateValue::List(list) => {
                 let length = self.heap.list_len(*list);
                 self.out.push("[")?;
                 for index in 0..length {
                     self.separate(index, depth + 1)?;
-                    self.value(&self.heap.item(*list, index).unwrap_or(Value::Nil), depth + 1)?;
+                    self.value(&self.heap.item(*list, index).unwrap_or(TemplateValue::Nil), depth + 1)?;
                 }
                 self.finish(length, depth, "]")
             }
-            Value::Map(map) => {
+            TemplateValue::Map(map) => {
                 let keys = self.heap.keys(*map);
                 self.out.push("{")?;
                 for (index, key) in keys.iter().enumerate() {
                     self.separate(index, depth + 1)?;
                     self.text(key)?;
                     self.out.push(if self.style.indents { ": " } else { ":" })?;
-                    self.value(&self.heap.get(*map, key).unwrap_or(Value::Nil), depth + 1)?;
+                    self.value(&self.heap.get(*map, key).unwrap_or(TemplateValue::Nil), depth + 1)?;
                 }
                 self.finish(keys.len(), depth, "}")
             }
         }
     }
 
-    fn separate(&mut self, index: usize, depth: usize) -> Result<(), Failure> {
+    fn separate(&mut self, index: usize, depth: usize) -> Result<(), RenderFailure> {
         if index > 0 {
             self.out.push(",")?;
         }
         self.new_line(depth)
     }
 
-    fn finish(&mut self, count: usize, depth: usize, bracket: &str) -> Result<(), Failure> {
+    fn finish(&mut self, count: usize, depth: usize, bracket: &str) -> Result<(), RenderFailure> {
         if count > 0 {
             self.new_line(depth)?;
         }
         self.out.push(bracket)
     }
 
-    fn new_line(&mut self, depth: usize) -> Result<(), Failure> {
+    fn new_line(&mut self, depth: usize) -> Result<(), RenderFailure> {
         if !self.style.indents {
             return Ok(());
         }
@@ -121,7 +127,7 @@ impl<'a> Writer<'_, 'a> {
         self.out.push(&"  ".repeat(depth))
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Failure> {
+    fn text(&mut self, text: &str) -> Result<(), RenderFailure> {
         self.out.push("\"")?;
         for c in text.chars() {
             match c {
@@ -142,30 +148,33 @@ impl<'a> Writer<'_, 'a> {
     }
 }
 
-fn read<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn read<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let text = arguments.text(0);
     context.work(text.len().saturating_mul(16))?;
-    let json = crate::json::value(text).map_err(|error| Failure::new(error.to_string()))?;
+    let json = crate::json::value(text).map_err(|error| RenderFailure::new(error.to_string()))?;
     owned(context, &json)
 }
 
-/// The value on the heap; serde_json has bounded its depth.
-fn owned<'a>(context: &mut Context<'a>, json: &serde_json::Value) -> Result<Value<'a>, Failure> {
+/// The value on the heap; serde_json bounds its depth.
+fn owned<'a>(context: &mut RenderContext<'a>, json: &serde_json::Value) -> Result<TemplateValue<'a>, RenderFailure> {
     Ok(match json {
-        serde_json::Value::Null => Value::Nil,
-        serde_json::Value::Bool(truth) => Value::Bool(*truth),
-        serde_json::Value::Number(number) => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        serde_json::Value::Null => TemplateValue::Nil,
+        serde_json::Value::Bool(truth) => TemplateValue::Bool(*truth),
+        serde_json::Value::Number(number) => TemplateValue::Float(number.as_f64().unwrap_or(f64::NAN)),
         serde_json::Value::String(text) => text.as_str().into(),
         serde_json::Value::Array(items) => {
             let items = items.iter().map(|item| owned(context, item)).collect::<Result<_, _>>()?;
-            context.list(Elements::Any, items)?
+            context.list(ElementType::Any, items)?
         }
         serde_json::Value::Object(members) => {
             let mut made = Vec::new();
             for (key, member) in members {
                 made.push((key.as_str().into(), owned(context, member)?));
             }
-            Value::Map(context.map(made)?)
+            TemplateValue::Map(context.map(made)?)
         }
     })
 }

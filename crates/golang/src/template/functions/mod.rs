@@ -24,16 +24,16 @@ mod versions;
 mod words;
 
 use super::Functions;
-use super::context::Context;
-use super::error::Failure;
-use super::value::{Map, Text, Value};
+use super::context::RenderContext;
+use super::error::RenderFailure;
+use super::value::{MapRef, TemplateValue, TextValue};
 
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parameter {
     /// `interface{}`
     Any,
-    /// `reflect.Value`: tells a missing key from null.
+    /// `reflect.Value`: distinguishes a missing key from null.
     Raw,
     Text,
     Int,
@@ -59,37 +59,42 @@ impl Parameter {
         }
     }
 
-    /// The argument as the parameter takes it, if it does.
-    pub(super) fn accept<'a>(self, value: Value<'a>, context: &Context<'a>) -> Result<Value<'a>, Failure> {
+    /// The argument converted to the parameter's type.
+    pub(super) fn accept<'a>(
+        self,
+        value: TemplateValue<'a>,
+        context: &RenderContext<'a>,
+    ) -> Result<TemplateValue<'a>, RenderFailure> {
         let fits = match (self, &value) {
             (Parameter::Any, _) => return Ok(value.into_interface()),
-            (_, Value::Missing) if !matches!(self, Parameter::Raw | Parameter::Map) => {
-                return Err(Failure::new(format!("invalid value; expected {}", self.name())));
+            (_, TemplateValue::Missing) if !matches!(self, Parameter::Raw | Parameter::Map) => {
+                return Err(RenderFailure::new(format!("invalid value; expected {}", self.name())));
             }
-            (Parameter::Map, Value::Map(map)) => !context.heap.holds_text(*map),
+            (Parameter::Map, TemplateValue::Map(map)) => !context.heap.holds_text(*map),
             (Parameter::Raw, _)
-            | (Parameter::Map, Value::Missing)
-            | (Parameter::Text, Value::Text(_))
-            | (Parameter::Int, Value::Int(_))
-            | (Parameter::Float, Value::Float(_))
-            | (Parameter::Bool, Value::Bool(_))
-            | (Parameter::Time, Value::Time(_)) => true,
+            | (Parameter::Map, TemplateValue::Missing)
+            | (Parameter::Text, TemplateValue::Text(_))
+            | (Parameter::Int, TemplateValue::Int(_))
+            | (Parameter::Float, TemplateValue::Float(_))
+            | (Parameter::Bool, TemplateValue::Bool(_))
+            | (Parameter::Time, TemplateValue::Time(_)) => true,
             _ => false,
         };
         if fits {
             return Ok(value);
         }
-        let given = if matches!(value, Value::Nil) { "interface {}" } else { context.heap.type_name(&value) };
-        Err(Failure::new(format!("wrong type for value; expected {}; got {given}", self.name())))
+        let given = if matches!(value, TemplateValue::Nil) { "interface {}" } else { context.heap.type_name(&value) };
+        Err(RenderFailure::new(format!("wrong type for value; expected {}; got {given}", self.name())))
     }
 }
 
-type Body = for<'a> fn(&mut Context<'a>, &Arguments<'_, 'a>) -> Result<Value<'a>, Failure>;
+type FunctionBody =
+    for<'a> fn(&mut RenderContext<'a>, &CallArguments<'_, 'a>) -> Result<TemplateValue<'a>, RenderFailure>;
 
-/// What calling a function does.
+/// Kinds of functions by how they evaluate their arguments.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Action {
-    Call(Body),
+pub(super) enum FunctionKind {
+    Call(FunctionBody),
     /// `and`: the first false argument, later ones not evaluated.
     And,
     /// `or`: the first true argument, later ones not evaluated.
@@ -98,21 +103,26 @@ pub(super) enum Action {
 
 /// A function that templates can call.
 #[derive(Debug)]
-pub(super) struct Function {
+pub(super) struct TemplateFunction {
     pub(super) name: &'static str,
     pub(super) parameters: &'static [Parameter],
     /// The type of any further arguments.
     pub(super) further: Option<Parameter>,
-    pub(super) action: Action,
+    pub(super) action: FunctionKind,
 }
 
-impl Function {
-    const fn new(name: &'static str, parameters: &'static [Parameter], body: Body) -> Self {
-        Self { name, parameters, further: None, action: Action::Call(body) }
+impl TemplateFunction {
+    const fn new(name: &'static str, parameters: &'static [Parameter], body: FunctionBody) -> Self {
+        Self { name, parameters, further: None, action: FunctionKind::Call(body) }
     }
 
-    const fn variadic(name: &'static str, parameters: &'static [Parameter], further: Parameter, body: Body) -> Self {
-        Self { name, parameters, further: Some(further), action: Action::Call(body) }
+    const fn variadic(
+        name: &'static str,
+        parameters: &'static [Parameter],
+        further: Parameter,
+        body: FunctionBody,
+    ) -> Self {
+        Self { name, parameters, further: Some(further), action: FunctionKind::Call(body) }
     }
 
     /// The type of the argument at `index`.
@@ -122,53 +132,53 @@ impl Function {
 }
 
 /// Checked arguments.
-pub(super) struct Arguments<'v, 'a>(pub(super) &'v [Value<'a>]);
+pub(super) struct CallArguments<'v, 'a>(pub(super) &'v [TemplateValue<'a>]);
 
-impl<'v, 'a> Arguments<'v, 'a> {
-    fn any(&self, index: usize) -> &'v Value<'a> {
-        self.0.get(index).unwrap_or(&Value::Missing)
+impl<'v, 'a> CallArguments<'v, 'a> {
+    fn any(&self, index: usize) -> &'v TemplateValue<'a> {
+        self.0.get(index).unwrap_or(&TemplateValue::Missing)
     }
 
-    fn from(&self, index: usize) -> &'v [Value<'a>] {
+    fn from(&self, index: usize) -> &'v [TemplateValue<'a>] {
         self.0.get(index..).unwrap_or_default()
     }
 
     fn text(&self, index: usize) -> &'v str {
         match self.any(index) {
-            Value::Text(text) => text,
+            TemplateValue::Text(text) => text,
             _ => "",
         }
     }
 
-    fn shared(&self, index: usize) -> Value<'a> {
+    fn shared(&self, index: usize) -> TemplateValue<'a> {
         match self.any(index) {
-            Value::Text(text) => Value::Text(text.clone()),
-            _ => Value::Text(Text::Borrowed("")),
+            TemplateValue::Text(text) => TemplateValue::Text(text.clone()),
+            _ => TemplateValue::Text(TextValue::Borrowed("")),
         }
     }
 
     fn int(&self, index: usize) -> i64 {
         match self.any(index) {
-            Value::Int(number) => *number,
+            TemplateValue::Int(number) => *number,
             _ => 0,
         }
     }
 
     fn bool(&self, index: usize) -> bool {
-        matches!(self.any(index), Value::Bool(true))
+        matches!(self.any(index), TemplateValue::Bool(true))
     }
 
     /// None for Go's nil map.
-    fn map(&self, index: usize) -> Option<Map<'a>> {
+    fn map(&self, index: usize) -> Option<MapRef<'a>> {
         match self.any(index) {
-            Value::Map(map) => Some(*map),
+            TemplateValue::Map(map) => Some(*map),
             _ => None,
         }
     }
 }
 
 /// Sprig's tables; its `slice` replaces Go's.
-const SPRIG: [&[Function]; 15] = [
+const SPRIG: [&[TemplateFunction]; 15] = [
     arithmetic::FUNCTIONS,
     dates::FUNCTIONS,
     defaults::FUNCTIONS,
@@ -186,12 +196,12 @@ const SPRIG: [&[Function]; 15] = [
     words::FUNCTIONS,
 ];
 
-const BUILTIN: [&[Function]; 3] = [builtin::FUNCTIONS, comparison::FUNCTIONS, escaping::FUNCTIONS];
+const BUILTIN: [&[TemplateFunction]; 3] = [builtin::FUNCTIONS, comparison::FUNCTIONS, escaping::FUNCTIONS];
 
 /// The function of that name.
-pub(super) fn find(functions: Functions, name: &str) -> Option<&'static Function> {
-    let tables = |tables: &'static [&'static [Function]]| tables.iter().copied().flatten();
-    let sprig: &'static [&'static [Function]] = match functions {
+pub(super) fn find(functions: Functions, name: &str) -> Option<&'static TemplateFunction> {
+    let tables = |tables: &'static [&'static [TemplateFunction]]| tables.iter().copied().flatten();
+    let sprig: &'static [&'static [TemplateFunction]] = match functions {
         Functions::Builtin => &[],
         Functions::Sprig => &SPRIG,
     };
@@ -200,7 +210,7 @@ pub(super) fn find(functions: Functions, name: &str) -> Option<&'static Function
 
 /// The names of a set of functions, sorted.
 pub(super) fn names(functions: Functions) -> Vec<&'static str> {
-    let sprig: &'static [&'static [Function]] = match functions {
+    let sprig: &'static [&'static [TemplateFunction]] = match functions {
         Functions::Builtin => &[],
         Functions::Sprig => &SPRIG,
     };

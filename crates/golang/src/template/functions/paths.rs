@@ -1,29 +1,29 @@
 //! Paths with slashes: `base dir clean ext isAbs`, and the `os` forms, which are the same on Linux.
 
-use super::super::context::Context;
-use super::super::error::Failure;
-use super::super::value::Value;
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
+use super::super::value::TemplateValue;
 use super::Parameter::Text;
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("base", &[Text], |context, arguments| made(context, arguments, base)),
-    Function::new("osBase", &[Text], |context, arguments| made(context, arguments, base)),
-    Function::new("dir", &[Text], |context, arguments| made(context, arguments, directory)),
-    Function::new("osDir", &[Text], |context, arguments| made(context, arguments, directory)),
-    Function::new("clean", &[Text], |context, arguments| made(context, arguments, clean)),
-    Function::new("osClean", &[Text], |context, arguments| made(context, arguments, clean)),
-    Function::new("ext", &[Text], |context, arguments| made(context, arguments, extension)),
-    Function::new("osExt", &[Text], |context, arguments| made(context, arguments, extension)),
-    Function::new("isAbs", &[Text], |_, arguments| Ok(arguments.text(0).starts_with('/').into())),
-    Function::new("osIsAbs", &[Text], |_, arguments| Ok(arguments.text(0).starts_with('/').into())),
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("base", &[Text], |context, arguments| made(context, arguments, base)),
+    TemplateFunction::new("osBase", &[Text], |context, arguments| made(context, arguments, base)),
+    TemplateFunction::new("dir", &[Text], |context, arguments| made(context, arguments, directory)),
+    TemplateFunction::new("osDir", &[Text], |context, arguments| made(context, arguments, directory)),
+    TemplateFunction::new("clean", &[Text], |context, arguments| made(context, arguments, clean)),
+    TemplateFunction::new("osClean", &[Text], |context, arguments| made(context, arguments, clean)),
+    TemplateFunction::new("ext", &[Text], |context, arguments| made(context, arguments, extension)),
+    TemplateFunction::new("osExt", &[Text], |context, arguments| made(context, arguments, extension)),
+    TemplateFunction::new("isAbs", &[Text], |_, arguments| Ok(arguments.text(0).starts_with('/').into())),
+    TemplateFunction::new("osIsAbs", &[Text], |_, arguments| Ok(arguments.text(0).starts_with('/').into())),
 ];
 
 fn made<'a>(
-    context: &mut Context<'a>,
-    arguments: &Arguments<'_, 'a>,
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
     path: fn(&str) -> String,
-) -> Result<Value<'a>, Failure> {
+) -> Result<TemplateValue<'a>, RenderFailure> {
     context.text(path(arguments.text(0)))
 }
 

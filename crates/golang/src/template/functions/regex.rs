@@ -1,40 +1,44 @@
 //! Regular expressions in Go's syntax, with Go's rules for empty matches and for `$1` in replacements.
 
-use super::super::context::Context;
-use super::super::error::Failure;
-use super::super::value::{Elements, Value};
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
+use super::super::value::{ElementType, TemplateValue};
 use super::Parameter::{Int, Text};
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 use crate::regexp::{Captures, Match, Regex};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("regexMatch", &[Text, Text], |context, arguments| match compiled(context, arguments, 1) {
-        Err(Failure::Template(_)) => Ok(false.into()),
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("regexMatch", &[Text, Text], |context, arguments| match compiled(context, arguments, 1) {
+        Err(RenderFailure::Template(_)) => Ok(false.into()),
         Err(failure) => Err(failure),
         Ok(regex) => Ok(regex.is_match(arguments.text(1)).into()),
     }),
-    Function::new("mustRegexMatch", &[Text, Text], |context, arguments| {
+    TemplateFunction::new("mustRegexMatch", &[Text, Text], |context, arguments| {
         Ok(compiled(context, arguments, 1)?.is_match(arguments.text(1)).into())
     }),
-    Function::new("regexFind", &[Text, Text], |context, arguments| find(context, arguments, ON_PANIC)),
-    Function::new("mustRegexFind", &[Text, Text], |context, arguments| find(context, arguments, PLAIN)),
-    Function::new("regexFindAll", &[Text, Text, Int], |context, arguments| find_all(context, arguments, ON_PANIC)),
-    Function::new("mustRegexFindAll", &[Text, Text, Int], |context, arguments| find_all(context, arguments, PLAIN)),
-    Function::new("regexReplaceAll", &[Text, Text, Text], |context, arguments| {
+    TemplateFunction::new("regexFind", &[Text, Text], |context, arguments| find(context, arguments, ON_PANIC)),
+    TemplateFunction::new("mustRegexFind", &[Text, Text], |context, arguments| find(context, arguments, PLAIN)),
+    TemplateFunction::new("regexFindAll", &[Text, Text, Int], |context, arguments| {
+        find_all(context, arguments, ON_PANIC)
+    }),
+    TemplateFunction::new("mustRegexFindAll", &[Text, Text, Int], |context, arguments| {
+        find_all(context, arguments, PLAIN)
+    }),
+    TemplateFunction::new("regexReplaceAll", &[Text, Text, Text], |context, arguments| {
         replace(context, arguments, ON_PANIC, expand)
     }),
-    Function::new("mustRegexReplaceAll", &[Text, Text, Text], |context, arguments| {
+    TemplateFunction::new("mustRegexReplaceAll", &[Text, Text, Text], |context, arguments| {
         replace(context, arguments, PLAIN, expand)
     }),
-    Function::new("regexReplaceAllLiteral", &[Text, Text, Text], |context, arguments| {
+    TemplateFunction::new("regexReplaceAllLiteral", &[Text, Text, Text], |context, arguments| {
         replace(context, arguments, ON_PANIC, literal)
     }),
-    Function::new("mustRegexReplaceAllLiteral", &[Text, Text, Text], |context, arguments| {
+    TemplateFunction::new("mustRegexReplaceAllLiteral", &[Text, Text, Text], |context, arguments| {
         replace(context, arguments, PLAIN, literal)
     }),
-    Function::new("regexSplit", &[Text, Text, Int], |context, arguments| split(context, arguments, ON_PANIC)),
-    Function::new("mustRegexSplit", &[Text, Text, Int], |context, arguments| split(context, arguments, PLAIN)),
-    Function::new("regexQuoteMeta", &[Text], |context, arguments| {
+    TemplateFunction::new("regexSplit", &[Text, Text, Int], |context, arguments| split(context, arguments, ON_PANIC)),
+    TemplateFunction::new("mustRegexSplit", &[Text, Text, Int], |context, arguments| split(context, arguments, PLAIN)),
+    TemplateFunction::new("regexQuoteMeta", &[Text], |context, arguments| {
         let mut quoted = String::new();
         for c in arguments.text(0).chars() {
             if r"\.+*?()|[]{}^$".contains(c) {
@@ -46,25 +50,33 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// What searching a byte counts, on top of the length of the pattern.
+/// Work counted for each searched byte, on top of the length of the pattern.
 const SEARCH_WORK: usize = 64;
 
-/// Whether a wrong pattern is reported as `regexp.MustCompile` does, which quotes it.
+/// Whether an invalid pattern is reported as by `regexp.MustCompile`, which quotes it.
 type Wording = bool;
 const ON_PANIC: Wording = true;
 const PLAIN: Wording = false;
 
-/// The pattern among the arguments, compiled; searching the text counts as work.
-fn compiled<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, text: usize) -> Result<Regex, Failure> {
-    let regex = context.regex(arguments.text(0))?.map_err(|error| Failure::new(error.to_string()))?;
+/// The compiled pattern argument; searching the text counts as work.
+fn compiled<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+    text: usize,
+) -> Result<Regex, RenderFailure> {
+    let regex = context.regex(arguments.text(0))?.map_err(|error| RenderFailure::new(error.to_string()))?;
     context.work(arguments.text(text).len().saturating_mul(SEARCH_WORK + arguments.text(0).len()))?;
     Ok(regex)
 }
 
-fn worded<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, wording: Wording) -> Result<Regex, Failure> {
+fn worded<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+    wording: Wording,
+) -> Result<Regex, RenderFailure> {
     compiled(context, arguments, 1).map_err(|failure| match failure {
-        Failure::Template(message) if wording == ON_PANIC => {
-            Failure::new(format!("regexp: Compile({}): {message}", pattern_in_quotes(arguments.text(0))))
+        RenderFailure::Template(message) if wording == ON_PANIC => {
+            RenderFailure::new(format!("regexp: Compile({}): {message}", pattern_in_quotes(arguments.text(0))))
         }
         failure => failure,
     })
@@ -77,13 +89,13 @@ fn pattern_in_quotes(pattern: &str) -> String {
     }
 }
 
-/// The matches as Go finds them: an empty one does not count directly behind another match.
+/// The matches in Go's sense: an empty match directly after another match does not count.
 fn matches<'t>(
-    context: &mut Context<'_>,
+    context: &mut RenderContext<'_>,
     regex: &Regex,
     text: &'t str,
     most: usize,
-) -> Result<Vec<Match<'t>>, Failure> {
+) -> Result<Vec<Match<'t>>, RenderFailure> {
     let mut found: Vec<Match<'t>> = Vec::new();
     for next in regex.find_iter(text) {
         let repeats = next.is_empty() && found.last().is_some_and(|last| last.end() == next.start());
@@ -91,7 +103,7 @@ fn matches<'t>(
             break;
         }
         if !repeats {
-            // Every search may look at all that follows.
+            // Every search may read the rest of the text.
             context.work(size_of::<Match<'_>>() + (text.len() - next.start()) / SEARCH_WORK)?;
             found.push(next);
         }
@@ -99,32 +111,40 @@ fn matches<'t>(
     Ok(found)
 }
 
-fn find<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, wording: Wording) -> Result<Value<'a>, Failure> {
+fn find<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+    wording: Wording,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let regex = worded(context, arguments, wording)?;
     let found = regex.find(arguments.text(1)).map_or("", |found| found.as_str());
     context.text(found.to_owned())
 }
 
-/// Negative counts mean all.
-fn count(arguments: &Arguments<'_, '_>) -> usize {
+/// The maximum number of matches; negative numbers mean all.
+fn count(arguments: &CallArguments<'_, '_>) -> usize {
     usize::try_from(arguments.int(2)).unwrap_or(usize::MAX)
 }
 
 fn find_all<'a>(
-    context: &mut Context<'a>,
-    arguments: &Arguments<'_, 'a>,
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
     wording: Wording,
-) -> Result<Value<'a>, Failure> {
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let regex = worded(context, arguments, wording)?;
     let found = matches(context, &regex, arguments.text(1), count(arguments))?;
     context.text_list(found.into_iter().map(|found| found.as_str()))
 }
 
-fn split<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, wording: Wording) -> Result<Value<'a>, Failure> {
+fn split<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+    wording: Wording,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let regex = worded(context, arguments, wording)?;
     let (text, most) = (arguments.text(1), count(arguments));
     if most == 0 {
-        return context.list(Elements::Text, Vec::new());
+        return context.list(ElementType::Text, Vec::new());
     }
     if !arguments.text(0).is_empty() && text.is_empty() {
         return context.text_list([""]);
@@ -150,11 +170,11 @@ fn split<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, wording: 
 type Expansion = for<'t> fn(&Regex, &Captures<'t>, &str, &mut String);
 
 fn replace<'a>(
-    context: &mut Context<'a>,
-    arguments: &Arguments<'_, 'a>,
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
     wording: Wording,
     expansion: Expansion,
-) -> Result<Value<'a>, Failure> {
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let regex = worded(context, arguments, wording)?;
     let (text, replacement) = (arguments.text(1), arguments.text(2));
     let mut written = String::new();

@@ -5,54 +5,60 @@
 use std::rc::Rc;
 
 use super::super::characters::{is_letter, is_number, is_space, lower, quote, upper};
-use super::super::context::Context;
-use super::super::error::Failure;
-use super::super::print::{Output, sprint};
-use super::super::value::Value;
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
+use super::super::print::{BoundedText, sprint};
+use super::super::value::TemplateValue;
 use super::Parameter::{Any, Int, Text};
 use super::builtin::byte_range;
 use super::comparison::to_text;
 use super::lists::texts;
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("trim", &[Text], |context, arguments| context.text(arguments.text(0).trim().to_owned())),
-    Function::new("trimAll", &[Text, Text], trim_all),
-    Function::new("trimall", &[Text, Text], trim_all),
-    Function::new("trimSuffix", &[Text, Text], |context, arguments| {
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("trim", &[Text], |context, arguments| context.text(arguments.text(0).trim().to_owned())),
+    TemplateFunction::new("trimAll", &[Text, Text], trim_all),
+    TemplateFunction::new("trimall", &[Text, Text], trim_all),
+    TemplateFunction::new("trimSuffix", &[Text, Text], |context, arguments| {
         let text = arguments.text(1);
         context.text(text.strip_suffix(arguments.text(0)).unwrap_or(text).to_owned())
     }),
-    Function::new("trimPrefix", &[Text, Text], |context, arguments| {
+    TemplateFunction::new("trimPrefix", &[Text, Text], |context, arguments| {
         let text = arguments.text(1);
         context.text(text.strip_prefix(arguments.text(0)).unwrap_or(text).to_owned())
     }),
-    Function::new("upper", &[Text], |context, arguments| context.text(arguments.text(0).chars().map(upper).collect())),
-    Function::new("lower", &[Text], |context, arguments| context.text(arguments.text(0).chars().map(lower).collect())),
-    Function::new("title", &[Text], |context, arguments| context.text(title(arguments.text(0)))),
-    Function::new("contains", &[Text, Text], |_, arguments| Ok(arguments.text(1).contains(arguments.text(0)).into())),
-    Function::new("hasPrefix", &[Text, Text], |_, arguments| {
+    TemplateFunction::new("upper", &[Text], |context, arguments| {
+        context.text(arguments.text(0).chars().map(upper).collect())
+    }),
+    TemplateFunction::new("lower", &[Text], |context, arguments| {
+        context.text(arguments.text(0).chars().map(lower).collect())
+    }),
+    TemplateFunction::new("title", &[Text], |context, arguments| context.text(title(arguments.text(0)))),
+    TemplateFunction::new("contains", &[Text, Text], |_, arguments| {
+        Ok(arguments.text(1).contains(arguments.text(0)).into())
+    }),
+    TemplateFunction::new("hasPrefix", &[Text, Text], |_, arguments| {
         Ok(arguments.text(1).starts_with(arguments.text(0)).into())
     }),
-    Function::new("hasSuffix", &[Text, Text], |_, arguments| Ok(arguments.text(1).ends_with(arguments.text(0)).into())),
-    Function::new("repeat", &[Int, Text], repeat),
-    Function::new("replace", &[Text, Text, Text], replace),
-    Function::new("indent", &[Int, Text], |context, arguments| {
+    TemplateFunction::new("hasSuffix", &[Text, Text], |_, arguments| {
+        Ok(arguments.text(1).ends_with(arguments.text(0)).into())
+    }),
+    TemplateFunction::new("repeat", &[Int, Text], repeat),
+    TemplateFunction::new("replace", &[Text, Text, Text], replace),
+    TemplateFunction::new("indent", &[Int, Text], |context, arguments| {
         let text = indented(context, arguments)?;
         context.text(text)
     }),
-    Function::new("nindent", &[Int, Text], |context, arguments| {
+    TemplateFunction::new("nindent", &[Int, Text], |context, arguments| {
         let text = indented(context, arguments)?;
         context.text(format!("\n{text}"))
     }),
-    Function::new(
-        "plural",
-        &[Text, Text, Int],
-        |_, arguments| Ok(arguments.shared(usize::from(arguments.int(2) != 1))),
-    ),
-    Function::new("substr", &[Int, Int, Text], substring),
-    Function::new("trunc", &[Int, Text], truncate),
-    Function::variadic("quote", &[], Any, |context, arguments| {
+    TemplateFunction::new("plural", &[Text, Text, Int], |_, arguments| {
+        Ok(arguments.shared(usize::from(arguments.int(2) != 1)))
+    }),
+    TemplateFunction::new("substr", &[Int, Int, Text], substring),
+    TemplateFunction::new("trunc", &[Int, Text], truncate),
+    TemplateFunction::variadic("quote", &[], Any, |context, arguments| {
         let mut quoted = Vec::new();
         for value in arguments.from(0).iter().filter(|value| !value.is_nil_interface()) {
             let text = to_text(context, value)?;
@@ -61,7 +67,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         }
         context.text(quoted.join(" "))
     }),
-    Function::variadic("squote", &[], Any, |context, arguments| {
+    TemplateFunction::variadic("squote", &[], Any, |context, arguments| {
         let mut quoted = Vec::new();
         for value in arguments.from(0).iter().filter(|value| !value.is_nil_interface()) {
             let text = to_text(context, value)?;
@@ -70,7 +76,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         }
         context.text(quoted.join(" "))
     }),
-    Function::variadic("cat", &[], Any, |context, arguments| {
+    TemplateFunction::variadic("cat", &[], Any, |context, arguments| {
         let mut words = Vec::new();
         for value in arguments.from(0).iter().filter(|value| !value.is_nil_interface()) {
             let word = sprint(&context.heap, std::slice::from_ref(value), context.left())?;
@@ -79,34 +85,37 @@ pub(super) const FUNCTIONS: &[Function] = &[
         }
         context.text(words.join(" "))
     }),
-    Function::new("toString", &[Any], |context, arguments| {
+    TemplateFunction::new("toString", &[Any], |context, arguments| {
         let text = to_text(context, arguments.any(0))?;
         context.text(text)
     }),
-    Function::new("toStrings", &[Any], |context, arguments| {
+    TemplateFunction::new("toStrings", &[Any], |context, arguments| {
         let texts = texts(context, arguments.any(0))?;
         context.text_list(texts)
     }),
-    Function::new("join", &[Text, Any], |context, arguments| {
+    TemplateFunction::new("join", &[Text, Any], |context, arguments| {
         let texts = texts(context, arguments.any(1))?;
         context.work(texts.len().saturating_mul(arguments.text(0).len()))?;
         context.text(texts.join(arguments.text(0)))
     }),
-    Function::new("split", &[Text, Text], |context, arguments| {
+    TemplateFunction::new("split", &[Text, Text], |context, arguments| {
         let parts = parts(context, arguments.text(0), arguments.text(1), None)?;
         numbered(context, parts)
     }),
-    Function::new("splitn", &[Text, Int, Text], |context, arguments| {
+    TemplateFunction::new("splitn", &[Text, Int, Text], |context, arguments| {
         let parts = parts(context, arguments.text(0), arguments.text(2), usize::try_from(arguments.int(1)).ok())?;
         numbered(context, parts)
     }),
-    Function::new("splitList", &[Text, Text], |context, arguments| {
+    TemplateFunction::new("splitList", &[Text, Text], |context, arguments| {
         let parts = parts(context, arguments.text(0), arguments.text(1), None)?;
         context.text_list(parts)
     }),
 ];
 
-fn trim_all<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn trim_all<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let (cutset, text) = (arguments.text(0), arguments.text(1));
     context.work(cutset.len().saturating_mul(text.len()) / 8)?;
     context.text(text.trim_matches(|c| cutset.contains(c)).to_owned())
@@ -127,13 +136,19 @@ fn title(text: &str) -> String {
         .collect()
 }
 
-fn repeat<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
-    let count = usize::try_from(arguments.int(0)).map_err(|_| Failure::new("strings: negative Repeat count"))?;
+fn repeat<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
+    let count = usize::try_from(arguments.int(0)).map_err(|_| RenderFailure::new("strings: negative Repeat count"))?;
     context.work(arguments.text(1).len().saturating_mul(count))?;
     Ok(arguments.text(1).repeat(count).into())
 }
 
-fn replace<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn replace<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let (old, new, text) = (arguments.text(0), arguments.text(1), arguments.text(2));
     let most = if old.is_empty() { text.len() + 1 } else { text.len() / old.len() };
     let found = if most.saturating_mul(new.len()) > context.left() { text.matches(old).count() } else { 0 };
@@ -141,9 +156,9 @@ fn replace<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Resu
     context.text(text.replace(old, new))
 }
 
-fn indented<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<String, Failure> {
-    let spaces = usize::try_from(arguments.int(0)).map_err(|_| Failure::new("strings: negative Repeat count"))?;
-    let mut written = Output::new(context.left());
+fn indented<'a>(context: &mut RenderContext<'a>, arguments: &CallArguments<'_, 'a>) -> Result<String, RenderFailure> {
+    let spaces = usize::try_from(arguments.int(0)).map_err(|_| RenderFailure::new("strings: negative Repeat count"))?;
+    let mut written = BoundedText::new(context.left());
     for (index, line) in arguments.text(1).split('\n').enumerate() {
         if index > 0 {
             written.push("\n")?;
@@ -154,7 +169,10 @@ fn indented<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Res
     Ok(written.into_text())
 }
 
-fn substring<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn substring<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let (text, given) = (arguments.text(2), [arguments.int(0), arguments.int(1)]);
     let length = text.len();
     let (start, end) = match given.map(usize::try_from) {
@@ -168,12 +186,15 @@ fn substring<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Re
             [from, to] if from < 0 => format!("[:{to}] with length {length}"),
             _ => format!("[{start}:{end}]"),
         };
-        return Err(Failure::new(format!("runtime error: slice bounds out of range {bounds}")));
+        return Err(RenderFailure::new(format!("runtime error: slice bounds out of range {bounds}")));
     }
     context.text(byte_range(text, start, end))
 }
 
-fn truncate<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn truncate<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let text = arguments.text(1);
     let count = usize::try_from(arguments.int(0).unsigned_abs()).unwrap_or(usize::MAX);
     match arguments.int(0) < 0 {
@@ -184,7 +205,12 @@ fn truncate<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Res
 }
 
 /// Go's `strings.SplitN`: an empty separator splits into characters.
-fn parts(context: &mut Context<'_>, separator: &str, text: &str, most: Option<usize>) -> Result<Vec<String>, Failure> {
+fn parts(
+    context: &mut RenderContext<'_>,
+    separator: &str,
+    text: &str,
+    most: Option<usize>,
+) -> Result<Vec<String>, RenderFailure> {
     let most = most.unwrap_or(usize::MAX);
     let made = if separator.is_empty() { text.len() } else { text.matches(separator).count() + 1 };
     context.work(made.min(most).saturating_mul(64))?;
@@ -203,9 +229,9 @@ fn parts(context: &mut Context<'_>, separator: &str, text: &str, most: Option<us
 }
 
 /// A map from `_0`, `_1` … to the parts.
-fn numbered<'a>(context: &mut Context<'a>, parts: Vec<String>) -> Result<Value<'a>, Failure> {
+fn numbered<'a>(context: &mut RenderContext<'a>, parts: Vec<String>) -> Result<TemplateValue<'a>, RenderFailure> {
     context.work(parts.iter().map(|part| part.len() + 64).sum())?;
     let members = parts.into_iter().enumerate().map(|(index, part)| (Rc::from(format!("_{index}")), part.into()));
-    let members: Vec<(Rc<str>, Value<'a>)> = members.collect();
-    Ok(Value::Map(context.heap.map_of_text(members)))
+    let members: Vec<(Rc<str>, TemplateValue<'a>)> = members.collect();
+    Ok(TemplateValue::Map(context.heap.map_of_text(members)))
 }

@@ -1,18 +1,18 @@
 //! `urlParse` and `urlJoin`, with the parts of Go's `net/url`.
 
 use super::super::characters::quote;
-use super::super::context::Context;
-use super::super::error::Failure;
-use super::super::value::Value;
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
+use super::super::value::TemplateValue;
 use super::Parameter::{self, Text};
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 
-pub(super) const FUNCTIONS: &[Function] =
-    &[Function::new("urlParse", &[Text], parse), Function::new("urlJoin", &[Parameter::Map], join)];
+pub(super) const FUNCTIONS: &[TemplateFunction] =
+    &[TemplateFunction::new("urlParse", &[Text], parse), TemplateFunction::new("urlJoin", &[Parameter::Map], join)];
 
 /// The parts of a URL, escapes resolved where Go resolves them.
 #[derive(Default)]
-struct Url {
+struct ParsedUrl {
     scheme: String,
     opaque: String,
     userinfo: String,
@@ -69,9 +69,9 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-fn parsed(text: &str) -> Result<Url, String> {
+fn parsed(text: &str) -> Result<ParsedUrl, String> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let mut url = Url { fragment: unescaped(fragment)?, ..Url::default() };
+    let mut url = ParsedUrl { fragment: unescaped(fragment)?, ..ParsedUrl::default() };
     if rest.chars().any(|c| c.is_ascii_control()) {
         return Err("net/url: invalid control character in URL".to_owned());
     }
@@ -103,7 +103,7 @@ fn parsed(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-fn authority(text: &str, url: &mut Url) -> Result<(), String> {
+fn authority(text: &str, url: &mut ParsedUrl) -> Result<(), String> {
     let (user, host) = match text.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, text),
@@ -141,10 +141,13 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-fn parse<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn parse<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let text = arguments.text(0);
-    let url =
-        parsed(text).map_err(|error| Failure::new(format!("unable to parse url: parse {}: {error}", quote(text))))?;
+    let url = parsed(text)
+        .map_err(|error| RenderFailure::new(format!("unable to parse url: parse {}: {error}", quote(text))))?;
     context.work(text.len().saturating_mul(3))?;
     let hostname = host_name(&url.host).to_owned();
     let parts = [
@@ -157,16 +160,19 @@ fn parse<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result
         ("fragment", url.fragment),
         ("userinfo", url.userinfo),
     ];
-    context.map(parts.into_iter().map(|(name, part)| (name.into(), part.into())).collect()).map(Value::Map)
+    context.map(parts.into_iter().map(|(name, part)| (name.into(), part.into())).collect()).map(TemplateValue::Map)
 }
 
-fn join<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn join<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     let part = |name: &str| match arguments.map(0).and_then(|map| context.heap.get(map, name)) {
         None => Ok(String::new()),
-        Some(Value::Text(text)) => Ok(text.to_string()),
+        Some(TemplateValue::Text(text)) => Ok(text.to_string()),
         Some(other) => {
             let message = format!("unable to parse {name} key, must be of type string, but {} found", other.kind());
-            Err(Failure::new(message))
+            Err(RenderFailure::new(message))
         }
     };
     let (scheme, host, path, query) = (part("scheme")?, part("host")?, part("path")?, part("query")?);

@@ -2,25 +2,30 @@
 
 use std::rc::Rc;
 
-use super::super::context::Context;
-use super::super::error::Failure;
-use super::super::value::Value;
+use super::super::context::RenderContext;
+use super::super::error::RenderFailure;
+use super::super::value::TemplateValue;
 use super::Parameter::Text;
-use super::{Arguments, Function};
+use super::{CallArguments, TemplateFunction};
 use crate::version::{Constraint, LooseVersion};
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("semver", &[Text], |_, arguments| Ok(Value::Version(Rc::new(parsed(arguments.text(0))?)))),
-    Function::new("semverCompare", &[Text, Text], compare),
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("semver", &[Text], |_, arguments| {
+        Ok(TemplateValue::Version(Rc::new(parsed(arguments.text(0))?)))
+    }),
+    TemplateFunction::new("semverCompare", &[Text, Text], compare),
 ];
 
-fn parsed(text: &str) -> Result<LooseVersion, Failure> {
-    LooseVersion::parse(text).map_err(|error| Failure::new(error.to_string()))
+fn parsed(text: &str) -> Result<LooseVersion, RenderFailure> {
+    LooseVersion::parse(text).map_err(|error| RenderFailure::new(error.to_string()))
 }
 
-fn compare<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn compare<'a>(
+    context: &mut RenderContext<'a>,
+    arguments: &CallArguments<'_, 'a>,
+) -> Result<TemplateValue<'a>, RenderFailure> {
     // Reading one takes quadratic time.
     context.work(arguments.text(0).len().saturating_pow(2) / 16)?;
-    let constraint = Constraint::parse(arguments.text(0)).map_err(|error| Failure::new(error.to_string()))?;
+    let constraint = Constraint::parse(arguments.text(0)).map_err(|error| RenderFailure::new(error.to_string()))?;
     Ok(constraint.matches(&parsed(arguments.text(1))?).into())
 }

@@ -3,22 +3,22 @@
 use super::super::characters::{
     is_letter, is_lower, is_number, is_punctuation, is_space, is_title, is_upper, lower, upper,
 };
-use super::super::error::Failure;
-use super::super::print::Output;
-use super::Function;
+use super::super::error::RenderFailure;
+use super::super::print::BoundedText;
 use super::Parameter::{Int, Text};
+use super::TemplateFunction;
 use super::builtin::byte_range;
 
-pub(super) const FUNCTIONS: &[Function] = &[
-    Function::new("abbrev", &[Int, Text], |context, arguments| {
+pub(super) const FUNCTIONS: &[TemplateFunction] = &[
+    TemplateFunction::new("abbrev", &[Int, Text], |context, arguments| {
         context.text(abbreviated(arguments.text(1), 0, arguments.int(0)))
     }),
-    Function::new("abbrevboth", &[Int, Int, Text], |context, arguments| {
+    TemplateFunction::new("abbrevboth", &[Int, Int, Text], |context, arguments| {
         let (left, right, text) = (arguments.int(0), arguments.int(1), arguments.text(2));
         let too_narrow = right < 4 || left > 0 && right < 7;
         context.text(if too_narrow { text.to_owned() } else { abbreviated(text, left, right) })
     }),
-    Function::new("initials", &[Text], |context, arguments| {
+    TemplateFunction::new("initials", &[Text], |context, arguments| {
         let mut behind_gap = true;
         let text = latin(arguments.text(0)).filter(|c| {
             let starts = behind_gap && !is_space(*c);
@@ -27,15 +27,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
         });
         context.text(text.collect())
     }),
-    Function::new("nospace", &[Text], |context, arguments| {
+    TemplateFunction::new("nospace", &[Text], |context, arguments| {
         let text = arguments.text(0);
         match latin(text).any(is_space) {
             true => context.text(latin(text).filter(|c| !is_space(*c)).collect()),
             false => Ok(arguments.shared(0)),
         }
     }),
-    Function::new("swapcase", &[Text], |context, arguments| context.text(swapped(arguments.text(0)))),
-    Function::new("untitle", &[Text], |context, arguments| {
+    TemplateFunction::new("swapcase", &[Text], |context, arguments| context.text(swapped(arguments.text(0)))),
+    TemplateFunction::new("untitle", &[Text], |context, arguments| {
         let mut behind_gap = true;
         let text = arguments.text(0).chars().map(|c| {
             let starts = behind_gap && !is_space(c);
@@ -44,21 +44,21 @@ pub(super) const FUNCTIONS: &[Function] = &[
         });
         context.text(text.collect())
     }),
-    Function::new("snakecase", &[Text], |context, arguments| context.text(connected(arguments.text(0), '_'))),
-    Function::new("kebabcase", &[Text], |context, arguments| context.text(connected(arguments.text(0), '-'))),
-    Function::new("camelcase", &[Text], |context, arguments| context.text(pascal(arguments.text(0)))),
-    Function::new("wrap", &[Int, Text], |context, arguments| {
+    TemplateFunction::new("snakecase", &[Text], |context, arguments| context.text(connected(arguments.text(0), '_'))),
+    TemplateFunction::new("kebabcase", &[Text], |context, arguments| context.text(connected(arguments.text(0), '-'))),
+    TemplateFunction::new("camelcase", &[Text], |context, arguments| context.text(pascal(arguments.text(0)))),
+    TemplateFunction::new("wrap", &[Int, Text], |context, arguments| {
         let text = wrapped(context.left(), arguments.text(1), arguments.int(0), "\n", false)?;
         context.text(text)
     }),
-    Function::new("wrapWith", &[Int, Text, Text], |context, arguments| {
+    TemplateFunction::new("wrapWith", &[Int, Text, Text], |context, arguments| {
         let separator = if arguments.text(1).is_empty() { "\n" } else { arguments.text(1) };
         let text = wrapped(context.left(), arguments.text(2), arguments.int(0), separator, true)?;
         context.text(text)
     }),
 ];
 
-/// Each byte as a character, which is how goutils reads texts.
+/// Each byte as a character, as goutils reads texts.
 fn latin(text: &str) -> impl Iterator<Item = char> {
     text.bytes().map(char::from)
 }
@@ -70,7 +70,7 @@ fn abbreviated(text: &str, offset: i64, width: i64) -> String {
     if width < 4 || length <= width {
         return text.to_owned();
     }
-    // What is left for the text next to three dots, and where the end of the text begins to fit.
+    // The space for the text next to an ellipsis, and the first offset at which the end of the text fits.
     let room = width - 3;
     let tail = length - room;
     match size(offset).min(tail) {
@@ -81,7 +81,7 @@ fn abbreviated(text: &str, offset: i64, width: i64) -> String {
     }
 }
 
-/// Capitals for small letters, and the other way round.
+/// Upper case for lower case letters, and vice versa.
 fn swapped(text: &str) -> String {
     let swap = |c: char| match c {
         _ if is_lower(c) => upper(c),
@@ -95,14 +95,14 @@ fn is_connector(c: char) -> bool {
     c == '-' || c == '_' || is_space(c)
 }
 
-/// How long the characters at the beginning are for which something holds, in bytes.
+/// The length of the longest prefix whose characters all satisfy `holds`, in bytes.
 fn span(text: &str, holds: impl Fn(char) -> bool) -> usize {
     text.find(|c| !holds(c)).unwrap_or(text.len())
 }
 
-/// Pascal case: words without what connects them, each with a capital.
+/// Pascal case: words without connectors, each capitalised.
 ///
-/// Connectors in front and behind stay, and so do all but one between two words; a text of nothing else gets another one.
+/// Connectors at both ends stay, and so do all but one between two words; a text of connectors alone gets one more.
 fn pascal(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
@@ -121,7 +121,7 @@ fn pascal(text: &str) -> String {
     written
 }
 
-/// A word with a capital; of several capitals in front the others become small.
+/// A word with an initial capital; of several capitals at its start, the others become lower case.
 fn push_capitalised(written: &mut String, word: &str) {
     let capitals = word.chars().take_while(|c| is_upper(*c)).count();
     written.extend(word.chars().enumerate().map(|(at, c)| match at {
@@ -131,12 +131,12 @@ fn push_capitalised(written: &mut String, word: &str) {
     }));
 }
 
-/// What a piece of a text consists of.
+/// Kinds of pieces of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece {
+enum WordPiece {
     Connector,
     Punctuation,
-    /// Capitals, or one with the small letters behind it.
+    /// Capitals, or one capital and the lower case letters after it.
     Capitals,
     Letters,
     Number,
@@ -148,28 +148,28 @@ fn is_cased(c: char) -> bool {
     is_letter(c) && (is_upper(c) || is_lower(c) || is_title(c))
 }
 
-impl Piece {
-    fn beginning_with(c: char) -> Piece {
+impl WordPiece {
+    fn beginning_with(c: char) -> WordPiece {
         match c {
-            _ if is_connector(c) => Piece::Connector,
-            _ if is_punctuation(c) => Piece::Punctuation,
-            _ if is_upper(c) => Piece::Capitals,
-            _ if is_cased(c) => Piece::Letters,
-            _ if is_number(c) => Piece::Number,
-            _ => Piece::Other,
+            _ if is_connector(c) => WordPiece::Connector,
+            _ if is_punctuation(c) => WordPiece::Punctuation,
+            _ if is_upper(c) => WordPiece::Capitals,
+            _ if is_cased(c) => WordPiece::Letters,
+            _ if is_number(c) => WordPiece::Number,
+            _ => WordPiece::Other,
         }
     }
 
-    /// How long the piece at the beginning of `text` is, in bytes.
+    /// The length of the piece at the start of `text`, in bytes.
     fn length(self, text: &str) -> usize {
         let is_small = |c: char| is_cased(c) && !is_upper(c);
         match self {
-            Piece::Connector => span(text, is_connector),
-            Piece::Punctuation => span(text, is_punctuation),
-            Piece::Letters => span(text, is_small),
-            Piece::Number => span(text, is_number),
-            Piece::Other => span(text, |c| Piece::beginning_with(c) == Piece::Other),
-            Piece::Capitals => {
+            WordPiece::Connector => span(text, is_connector),
+            WordPiece::Punctuation => span(text, is_punctuation),
+            WordPiece::Letters => span(text, is_small),
+            WordPiece::Number => span(text, is_number),
+            WordPiece::Other => span(text, |c| WordPiece::beginning_with(c) == WordPiece::Other),
+            WordPiece::Capitals => {
                 let capitals = span(text, is_upper);
                 let last = text[..capitals].chars().next_back().map_or(0, char::len_utf8);
                 match span(&text[capitals..], is_small) {
@@ -182,16 +182,16 @@ impl Piece {
         }
     }
 
-    /// Whether no connector is put next to it.
+    /// Whether connectors beside it are omitted.
     fn is_gap(self) -> bool {
-        matches!(self, Piece::Connector | Piece::Punctuation)
+        matches!(self, WordPiece::Connector | WordPiece::Punctuation)
     }
 }
 
-fn pieces(text: &str) -> Vec<(Piece, &str)> {
+fn pieces(text: &str) -> Vec<(WordPiece, &str)> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some(first) = rest.chars().next() {
-        let piece = Piece::beginning_with(first);
+        let piece = WordPiece::beginning_with(first);
         let (this, after) = rest.split_at(piece.length(rest));
         pieces.push((piece, this));
         rest = after;
@@ -199,32 +199,32 @@ fn pieces(text: &str) -> Vec<(Piece, &str)> {
     pieces
 }
 
-/// Snake and kebab case: words in small letters with connectors between them.
+/// Snake and kebab case: lower case words joined by connectors.
 ///
-/// A number belongs to the word in front of it, unless small letters follow: then it begins a word, which goes on with
-/// letters and numbers.
+/// A number belongs to the word before it, unless lower case letters follow: then it begins a word of letters and
+/// numbers.
 fn connected(text: &str, connector: char) -> String {
     let mut written = String::with_capacity(text.len() + 8);
     let pieces = pieces(text);
-    let (mut before, mut is_numbered) = (None::<Piece>, false);
+    let (mut before, mut is_numbered) = (None::<WordPiece>, false);
     for (at, (piece, word)) in pieces.iter().enumerate() {
         let next = pieces.get(at + 1).map(|(piece, _)| *piece);
-        let is_apart = before.is_none_or(Piece::is_gap) || piece.is_gap();
+        let is_apart = before.is_none_or(WordPiece::is_gap) || piece.is_gap();
         let belongs = match piece {
-            Piece::Letters | Piece::Number if is_numbered => true,
-            Piece::Number => next != Some(Piece::Letters),
+            WordPiece::Letters | WordPiece::Number if is_numbered => true,
+            WordPiece::Number => next != Some(WordPiece::Letters),
             _ => false,
         };
         if !is_apart && !belongs {
             written.push(connector);
         }
         is_numbered = match piece {
-            Piece::Number => is_numbered || is_apart || !belongs,
-            Piece::Letters => is_numbered,
+            WordPiece::Number => is_numbered || is_apart || !belongs,
+            WordPiece::Letters => is_numbered,
             _ => false,
         };
         match piece {
-            Piece::Capitals | Piece::Connector => {
+            WordPiece::Capitals | WordPiece::Connector => {
                 written.extend(word.chars().map(|c| if is_connector(c) { connector } else { lower(c) }));
             }
             _ => written.push_str(word),
@@ -235,9 +235,9 @@ fn connected(text: &str, connector: char) -> String {
 }
 
 /// Lines of at most `width` bytes, broken at blanks, long words only where `breaks_words`.
-fn wrapped(limit: usize, text: &str, width: i64, separator: &str, breaks_words: bool) -> Result<String, Failure> {
+fn wrapped(limit: usize, text: &str, width: i64, separator: &str, breaks_words: bool) -> Result<String, RenderFailure> {
     let width = usize::try_from(width).unwrap_or(1).max(1);
-    let mut written = Output::new(limit);
+    let mut written = BoundedText::new(limit);
     let bytes = text.as_bytes();
     let mut from = 0;
     while let Some(line) = first_line(bytes.get(from..).unwrap_or_default(), width, breaks_words) {
@@ -254,19 +254,19 @@ fn wrapped(limit: usize, text: &str, width: i64, separator: &str, breaks_words: 
     Ok(written.into_text())
 }
 
-/// Where a line begins in what is left of a text, and from there where it ends and where the next one begins.
-struct Line {
+/// The bounds of a line in the rest of a text: its start, its end, and the start of the next line.
+struct LineBounds {
     start: usize,
     broken_at: Option<(usize, usize)>,
 }
 
-/// The first line; `None` behind the end. Blanks in front are left out while more than a line is left.
-fn first_line(text: &[u8], width: usize, breaks_words: bool) -> Option<Line> {
+/// The first line; `None` at the end. Leading blanks are skipped while more than one line remains.
+fn first_line(text: &[u8], width: usize, breaks_words: bool) -> Option<LineBounds> {
     let blanks = text.iter().take_while(|byte| **byte == b' ').count();
     let start = blanks.min(text.len().saturating_sub(width));
     let text = text.get(start..)?;
     if text.len() <= width {
-        return Some(Line { start, broken_at: None });
+        return Some(LineBounds { start, broken_at: None });
     }
     let (line, rest) = text.split_at(width + 1);
     let is_blank = |byte: &u8| *byte == b' ';
@@ -276,5 +276,5 @@ fn first_line(text: &[u8], width: usize, breaks_words: bool) -> Option<Line> {
         None if breaks_words => Some((width, width)),
         None => rest.iter().position(is_blank).map(|behind| at_blank(width + 1 + behind)),
     };
-    Some(Line { start, broken_at })
+    Some(LineBounds { start, broken_at })
 }

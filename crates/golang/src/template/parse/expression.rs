@@ -2,14 +2,14 @@
 
 use super::super::characters::{quote, unquote};
 use super::super::functions;
-use super::super::lexer::{Keyword, Kind, Token};
+use super::super::lexer::{Keyword, Token, TokenKind};
 use super::super::number::Number;
-use super::super::tree::{Command, Operand, Pipeline, Term};
-use super::{Fault, MAX_PARENTHESES, Parser, Result};
+use super::super::tree::{Operand, Pipeline, PipelineCommand, Term};
+use super::{MAX_PARENTHESES, ParseFault, Result, TemplateParser};
 
-impl Parser<'_> {
+impl TemplateParser<'_> {
     /// A pipeline up to `end`, which is read.
-    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipeline> {
+    pub(super) fn pipeline(&mut self, context: &str, end: TokenKind) -> Result<Pipeline> {
         let position = self.peek_position();
         let mut pipeline = Pipeline { position, variables: Vec::new(), assigns: false, commands: Vec::new() };
         self.declarations(&mut pipeline, context)?;
@@ -30,29 +30,30 @@ impl Parser<'_> {
 
     /// `$x :=`, `$x =`, and in a range `$i, $x :=`.
     fn declarations(&mut self, pipeline: &mut Pipeline, context: &str) -> Result<()> {
-        while self.peek_but_space() == Kind::Variable {
+        while self.peek_but_space() == TokenKind::Variable {
             let variable = self.next_but_space();
             let behind = self.next();
-            let next = if behind.kind == Kind::Space { self.next_but_space() } else { behind.clone() };
+            let next = if behind.kind == TokenKind::Space { self.next_but_space() } else { behind.clone() };
             match next.kind {
-                Kind::Assign | Kind::Declare => {
-                    pipeline.assigns = next.kind == Kind::Assign;
+                TokenKind::Assign | TokenKind::Declare => {
+                    pipeline.assigns = next.kind == TokenKind::Assign;
                     self.declare(pipeline, &variable);
                     return Ok(());
                 }
-                Kind::Other if next.text == "," => {
+                TokenKind::Other if next.text == "," => {
                     self.declare(pipeline, &variable);
                     if context != "range" || pipeline.variables.len() > 1 {
                         return self.fault(format!("too many declarations in {context}"));
                     }
                     let follows = self.peek_but_space();
-                    if !matches!(follows, Kind::Variable | Kind::RightDelimiter | Kind::RightParenthesis) {
+                    if !matches!(follows, TokenKind::Variable | TokenKind::RightDelimiter | TokenKind::RightParenthesis)
+                    {
                         return self.fault("range can only initialize variables");
                     }
                 }
                 _ => {
                     self.push_back(next);
-                    if behind.kind == Kind::Space {
+                    if behind.kind == TokenKind::Space {
                         self.push_back(behind);
                     }
                     self.push_back(variable);
@@ -80,37 +81,37 @@ impl Parser<'_> {
         }
     }
 
-    fn command(&mut self) -> Result<Command> {
+    fn command(&mut self) -> Result<PipelineCommand> {
         let position = self.peek_position();
         let mut operands = Vec::new();
         loop {
             operands.extend(self.operand()?);
             let token = self.next();
             match token.kind {
-                Kind::Space => {}
-                Kind::RightDelimiter | Kind::RightParenthesis => {
+                TokenKind::Space => {}
+                TokenKind::RightDelimiter | TokenKind::RightParenthesis => {
                     self.push_back(token);
                     break;
                 }
-                Kind::Pipe => break,
+                TokenKind::Pipe => break,
                 _ => return Self::unexpected(&token, "operand"),
             }
         }
         let mut operands = operands.into_iter();
         match operands.next() {
-            Some(first) => Ok(Command { position, first, arguments: operands.collect() }),
+            Some(first) => Ok(PipelineCommand { position, first, arguments: operands.collect() }),
             None => self.fault("empty command"),
         }
     }
 
     fn operand(&mut self) -> Result<Option<Operand>> {
         let Some(mut operand) = self.term()? else { return Ok(None) };
-        if self.peek().kind != Kind::Field {
+        if self.peek().kind != TokenKind::Field {
             return Ok(Some(operand));
         }
         let position = self.peek().position;
         let mut fields = Vec::new();
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == TokenKind::Field {
             fields.push(self.next().text.trim_start_matches('.').to_owned());
         }
         match &mut operand.term {
@@ -132,25 +133,29 @@ impl Parser<'_> {
         let token = self.next_but_space();
         let text = &*token.text;
         let term = match token.kind {
-            Kind::Identifier => match functions::find(self.functions, text) {
+            TokenKind::Identifier => match functions::find(self.functions, text) {
                 Some(function) => Term::Function(function),
                 None => return self.fault(format!("function {} not defined", quote(text))),
             },
-            Kind::Dot => Term::Dot,
-            Kind::Keyword(Keyword::Nil) => Term::Nil,
-            Kind::Variable if self.body().variables.iter().any(|known| known == text) => {
+            TokenKind::Dot => Term::Dot,
+            TokenKind::Keyword(Keyword::Nil) => Term::Nil,
+            TokenKind::Variable if self.body().variables.iter().any(|known| known == text) => {
                 Term::Variable(text.to_owned(), Vec::new())
             }
-            Kind::Variable => return self.fault(format!("undefined variable {}", quote(text))),
-            Kind::Field => Term::Field(vec![text.trim_start_matches('.').to_owned()]),
-            Kind::Bool => Term::Bool(text == "true"),
-            Kind::Character => Term::Number(Number::character(text).map_err(|error| Fault::at(token.position, error))?),
-            Kind::Number => Term::Number(Number::parse(text).map_err(|error| Fault::at(token.position, error))?),
-            Kind::Quoted => match unquote(text) {
+            TokenKind::Variable => return self.fault(format!("undefined variable {}", quote(text))),
+            TokenKind::Field => Term::Field(vec![text.trim_start_matches('.').to_owned()]),
+            TokenKind::Bool => Term::Bool(text == "true"),
+            TokenKind::Character => {
+                Term::Number(Number::character(text).map_err(|error| ParseFault::at(token.position, error))?)
+            }
+            TokenKind::Number => {
+                Term::Number(Number::parse(text).map_err(|error| ParseFault::at(token.position, error))?)
+            }
+            TokenKind::Quoted => match unquote(text) {
                 Some(unquoted) => Term::Text { quoted: text.to_owned(), text: unquoted },
                 None => return self.fault("invalid syntax"),
             },
-            Kind::LeftParenthesis => return self.parenthesised().map(Some),
+            TokenKind::LeftParenthesis => return self.parenthesised().map(Some),
             _ => {
                 self.push_back(token);
                 return Ok(None);
@@ -165,24 +170,24 @@ impl Parser<'_> {
                 .fault(format!("max expression depth exceeded: parentheses nest deeper than {MAX_PARENTHESES}"));
         }
         self.parentheses += 1;
-        let pipeline = self.pipeline("parenthesized pipeline", Kind::RightParenthesis)?;
+        let pipeline = self.pipeline("parenthesized pipeline", TokenKind::RightParenthesis)?;
         self.parentheses -= 1;
         Ok(Operand { position: pipeline.position, term: Term::Pipeline(Box::new(pipeline)) })
     }
 }
 
-fn starts_operand(kind: Kind) -> bool {
+fn starts_operand(kind: TokenKind) -> bool {
     matches!(
         kind,
-        Kind::Bool
-            | Kind::Character
-            | Kind::Dot
-            | Kind::Field
-            | Kind::Identifier
-            | Kind::Number
-            | Kind::Keyword(Keyword::Nil)
-            | Kind::Quoted
-            | Kind::Variable
-            | Kind::LeftParenthesis
+        TokenKind::Bool
+            | TokenKind::Character
+            | TokenKind::Dot
+            | TokenKind::Field
+            | TokenKind::Identifier
+            | TokenKind::Number
+            | TokenKind::Keyword(Keyword::Nil)
+            | TokenKind::Quoted
+            | TokenKind::Variable
+            | TokenKind::LeftParenthesis
     )
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use super::Functions;
 use super::characters::unquote;
 use super::error::{MAX_MESSAGE, ParseError, line_and_column, shortened};
-use super::lexer::{Keyword, Kind, Lexer, Token};
-use super::tree::{Call, Code, Instruction, Pipeline};
+use super::lexer::{Keyword, Lexer, Token, TokenKind};
+use super::tree::{Code, Instruction, Pipeline, TemplateCall};
 
 /// How deep control structures may be nested; each `else if` nests one level.
 pub(super) const MAX_BLOCKS: usize = 1000;
@@ -34,20 +34,20 @@ pub(super) struct Parsed {
 
 /// Parses `text`.
 pub(super) fn parse(name: &str, text: &str, functions: Functions) -> Result<Parsed, ParseError> {
-    let mut parser = Parser {
+    let mut parser = TemplateParser {
         lexer: Lexer::new(text),
         pushed_back: Vec::new(),
         last: 0,
         functions,
         parentheses: 0,
-        bodies: vec![Body::new(Owner::File)],
+        bodies: vec![OpenBody::new(BodyOwner::File)],
         definitions: BTreeMap::new(),
     };
     let parsed = match text.len() {
         ..=MAX_LENGTH => parser.file(),
-        length => Err(Fault::at(0, format!("template of {length} bytes is longer than {MAX_LENGTH}"))),
+        length => Err(ParseFault::at(0, format!("template of {length} bytes is longer than {MAX_LENGTH}"))),
     };
-    parsed.map_err(|Fault { position, message }| {
+    parsed.map_err(|ParseFault { position, message }| {
         let (line, column) = line_and_column(text, position);
         ParseError { name: name.to_owned(), line, column, message: shortened(message, MAX_MESSAGE) }
     })?;
@@ -55,74 +55,74 @@ pub(super) fn parse(name: &str, text: &str, functions: Functions) -> Result<Pars
     Ok(Parsed { code: Code(code), definitions: parser.definitions })
 }
 
-/// What is wrong, and where.
-pub(super) struct Fault {
+/// An error and its position.
+pub(super) struct ParseFault {
     position: usize,
     message: String,
 }
 
-impl Fault {
+impl ParseFault {
     fn at(position: usize, message: impl Into<String>) -> Self {
         Self { position, message: message.into() }
     }
 }
 
-type Result<T, E = Fault> = std::result::Result<T, E>;
+type Result<T, E = ParseFault> = std::result::Result<T, E>;
 
-struct Parser<'t> {
+struct TemplateParser<'t> {
     lexer: Lexer<'t>,
     /// Tokens to read again, next one last.
     pushed_back: Vec<Token<'t>>,
-    /// Where the token read last starts.
+    /// Start of the last token.
     last: usize,
     functions: Functions,
     parentheses: usize,
     /// Never empty.
-    bodies: Vec<Body>,
+    bodies: Vec<OpenBody>,
     definitions: BTreeMap<String, Code>,
 }
 
-/// Whose body is being read.
-enum Owner {
+/// The owner of an open body.
+enum BodyOwner {
     File,
     Define(String),
-    /// A block is called where it stands.
-    Block(String, Box<Call>),
+    /// A block, called at its position.
+    Block(String, Box<TemplateCall>),
 }
 
-struct Body {
-    owner: Owner,
+struct OpenBody {
+    owner: BodyOwner,
     code: Vec<Instruction>,
     variables: Vec<String>,
-    blocks: Vec<Block>,
+    blocks: Vec<ControlBlock>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Structure {
+enum ControlStructure {
     If,
     With,
     Range,
 }
 
 /// An open `if`, `with` or `range`.
-struct Block {
-    structure: Structure,
-    /// Where its instruction stands.
+struct ControlBlock {
+    structure: ControlStructure,
+    /// Position of its instruction.
     start: usize,
-    /// The jump over the else part, once that began.
+    /// The jump over the else part, once it has begun.
     jump: Option<usize>,
-    /// How many variables there were before.
+    /// Number of variables before it.
     variables: usize,
     /// Opened by `else if` or `else with`: closes together with the block around it.
     implied: bool,
 }
 
-impl Body {
-    fn new(owner: Owner) -> Self {
+impl OpenBody {
+    fn new(owner: BodyOwner) -> Self {
         Self { owner, code: Vec::new(), variables: vec!["$".to_owned()], blocks: Vec::new() }
     }
 
-    /// Whether rendering it does nothing at all; such definitions may be repeated.
+    /// Whether rendering it has no effect; such definitions may be repeated.
     fn is_empty(&self) -> bool {
         let is_blank = |instruction: &Instruction| match instruction {
             Instruction::Text(text) => text.trim().is_empty(),
@@ -132,11 +132,11 @@ impl Body {
     }
 
     fn in_range(&self) -> bool {
-        self.blocks.iter().any(|block| block.structure == Structure::Range && block.jump.is_none())
+        self.blocks.iter().any(|block| block.structure == ControlStructure::Range && block.jump.is_none())
     }
 }
 
-impl<'t> Parser<'t> {
+impl<'t> TemplateParser<'t> {
     fn next(&mut self) -> Token<'t> {
         let token = self.pushed_back.pop().unwrap_or_else(|| self.lexer.next());
         self.last = token.position;
@@ -146,7 +146,7 @@ impl<'t> Parser<'t> {
     fn next_but_space(&mut self) -> Token<'t> {
         loop {
             let token = self.next();
-            if token.kind != Kind::Space {
+            if token.kind != TokenKind::Space {
                 return token;
             }
         }
@@ -162,7 +162,7 @@ impl<'t> Parser<'t> {
         self.pushed_back.last().expect("pushed just now")
     }
 
-    fn peek_but_space(&mut self) -> Kind {
+    fn peek_but_space(&mut self) -> TokenKind {
         let token = self.next_but_space();
         let kind = token.kind;
         self.push_back(token);
@@ -170,23 +170,23 @@ impl<'t> Parser<'t> {
     }
 
     fn fault<T>(&self, message: impl Into<String>) -> Result<T> {
-        Err(Fault::at(self.last, message))
+        Err(ParseFault::at(self.last, message))
     }
 
     fn unexpected<T>(token: &Token<'_>, context: &str) -> Result<T> {
         let message = match token.kind {
-            Kind::Error => token.text.to_string(),
+            TokenKind::Error => token.text.to_string(),
             _ => format!("unexpected {} in {context}", token.described()),
         };
-        Err(Fault::at(token.position, message))
+        Err(ParseFault::at(token.position, message))
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Result<()> {
+    fn expect(&mut self, kind: TokenKind, context: &str) -> Result<()> {
         let token = self.next_but_space();
         if token.kind == kind { Ok(()) } else { Self::unexpected(&token, context) }
     }
 
-    fn body(&mut self) -> &mut Body {
+    fn body(&mut self) -> &mut OpenBody {
         self.bodies.last_mut().expect("the file's body stays to the end")
     }
 
@@ -202,12 +202,12 @@ impl<'t> Parser<'t> {
         loop {
             let token = self.next_but_space();
             match token.kind {
-                Kind::Text => self.emit(Instruction::Text(token.text.into_owned())),
-                Kind::LeftDelimiter => self.action()?,
-                Kind::End if self.bodies.len() > 1 || !self.body().blocks.is_empty() => {
+                TokenKind::Text => self.emit(Instruction::Text(token.text.into_owned())),
+                TokenKind::LeftDelimiter => self.action()?,
+                TokenKind::End if self.bodies.len() > 1 || !self.body().blocks.is_empty() => {
                     return self.fault("unexpected EOF");
                 }
-                Kind::End => return Ok(()),
+                TokenKind::End => return Ok(()),
                 _ => return Self::unexpected(&token, "input"),
             }
         }
@@ -217,19 +217,19 @@ impl<'t> Parser<'t> {
         let token = self.next_but_space();
         let at_top = self.bodies.len() == 1 && self.body().blocks.is_empty();
         match token.kind {
-            Kind::Keyword(Keyword::Block) => self.block(),
-            Kind::Keyword(Keyword::Break) => self.leave_round(Instruction::Break, "{{break}}"),
-            Kind::Keyword(Keyword::Continue) => self.leave_round(Instruction::Continue, "{{continue}}"),
-            Kind::Keyword(Keyword::Define) if at_top => self.define(),
-            Kind::Keyword(Keyword::Else) => self.otherwise(),
-            Kind::Keyword(Keyword::End) => self.end(),
-            Kind::Keyword(Keyword::If) => self.open(Structure::If, false),
-            Kind::Keyword(Keyword::Range) => self.open(Structure::Range, false),
-            Kind::Keyword(Keyword::Template) => self.call(),
-            Kind::Keyword(Keyword::With) => self.open(Structure::With, false),
+            TokenKind::Keyword(Keyword::Block) => self.block(),
+            TokenKind::Keyword(Keyword::Break) => self.leave_round(Instruction::Break, "{{break}}"),
+            TokenKind::Keyword(Keyword::Continue) => self.leave_round(Instruction::Continue, "{{continue}}"),
+            TokenKind::Keyword(Keyword::Define) if at_top => self.define(),
+            TokenKind::Keyword(Keyword::Else) => self.otherwise(),
+            TokenKind::Keyword(Keyword::End) => self.end(),
+            TokenKind::Keyword(Keyword::If) => self.open(ControlStructure::If, false),
+            TokenKind::Keyword(Keyword::Range) => self.open(ControlStructure::Range, false),
+            TokenKind::Keyword(Keyword::Template) => self.call(),
+            TokenKind::Keyword(Keyword::With) => self.open(ControlStructure::With, false),
             _ => {
                 self.push_back(token);
-                let pipeline = self.pipeline("command", Kind::RightDelimiter)?;
+                let pipeline = self.pipeline("command", TokenKind::RightDelimiter)?;
                 self.emit(Instruction::Print(pipeline));
                 Ok(())
             }
@@ -237,7 +237,7 @@ impl<'t> Parser<'t> {
     }
 
     fn leave_round(&mut self, instruction: Instruction, name: &str) -> Result<()> {
-        self.expect(Kind::RightDelimiter, name)?;
+        self.expect(TokenKind::RightDelimiter, name)?;
         if !self.body().in_range() {
             return self.fault(format!("{name} outside {{{{range}}}}"));
         }
@@ -245,32 +245,32 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn open(&mut self, structure: Structure, implied: bool) -> Result<()> {
+    fn open(&mut self, structure: ControlStructure, implied: bool) -> Result<()> {
         if self.bodies.iter().map(|body| body.blocks.len() + 1).sum::<usize>() > MAX_BLOCKS {
             return self.fault(format!("control structures nest deeper than {MAX_BLOCKS}"));
         }
         let (start, variables) = (self.here(), self.body().variables.len());
         let (context, otherwise) = match structure {
-            Structure::If => ("if", 0),
-            Structure::With => ("with", 0),
-            Structure::Range => ("range", 0),
+            ControlStructure::If => ("if", 0),
+            ControlStructure::With => ("with", 0),
+            ControlStructure::Range => ("range", 0),
         };
-        let pipeline = self.pipeline(context, Kind::RightDelimiter)?;
+        let pipeline = self.pipeline(context, TokenKind::RightDelimiter)?;
         self.emit(match structure {
-            Structure::If => Instruction::If { condition: pipeline, otherwise },
-            Structure::With => Instruction::With { value: pipeline, otherwise },
-            Structure::Range => Instruction::Range { over: pipeline, otherwise, next: 0, close: 0 },
+            ControlStructure::If => Instruction::If { condition: pipeline, otherwise },
+            ControlStructure::With => Instruction::With { value: pipeline, otherwise },
+            ControlStructure::Range => Instruction::Range { over: pipeline, otherwise, next: 0, close: 0 },
         });
-        self.body().blocks.push(Block { structure, start, jump: None, variables, implied });
+        self.body().blocks.push(ControlBlock { structure, start, jump: None, variables, implied });
         Ok(())
     }
 
     fn otherwise(&mut self) -> Result<()> {
         let position = self.last;
         let follows = self.peek_but_space();
-        let is_chained = matches!(follows, Kind::Keyword(Keyword::If | Keyword::With));
+        let is_chained = matches!(follows, TokenKind::Keyword(Keyword::If | Keyword::With));
         if !is_chained {
-            self.expect(Kind::RightDelimiter, "else")?;
+            self.expect(TokenKind::RightDelimiter, "else")?;
         }
         self.last = position;
         let Some(mut block) = self.body().blocks.pop() else {
@@ -280,7 +280,7 @@ impl<'t> Parser<'t> {
             return self.fault("expected end; found {{else}}");
         }
         let next = self.here();
-        if block.structure == Structure::Range {
+        if block.structure == ControlStructure::Range {
             self.emit(Instruction::Next { body: block.start + 1 });
         }
         block.jump = Some(self.here());
@@ -290,7 +290,8 @@ impl<'t> Parser<'t> {
         let structure = block.structure;
         self.body().blocks.push(block);
         match (structure, follows) {
-            (Structure::If, Kind::Keyword(Keyword::If)) | (Structure::With, Kind::Keyword(Keyword::With)) => {
+            (ControlStructure::If, TokenKind::Keyword(Keyword::If))
+            | (ControlStructure::With, TokenKind::Keyword(Keyword::With)) => {
                 self.next_but_space();
                 self.open(structure, true)
             }
@@ -298,18 +299,18 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Where the file goes on wrongly: nothing, or the definition it happens in.
+    /// The context in error messages: the file, or the definition being read.
     fn context(&self) -> &'static str {
         match self.bodies.last().map(|body| &body.owner) {
-            Some(Owner::Define(_)) => " in define clause",
-            Some(Owner::Block(..)) => " in block clause",
-            Some(Owner::File) | None => "",
+            Some(BodyOwner::Define(_)) => " in define clause",
+            Some(BodyOwner::Block(..)) => " in block clause",
+            Some(BodyOwner::File) | None => "",
         }
     }
 
     fn end(&mut self) -> Result<()> {
         let position = self.last;
-        self.expect(Kind::RightDelimiter, "end")?;
+        self.expect(TokenKind::RightDelimiter, "end")?;
         loop {
             let Some(block) = self.body().blocks.pop() else {
                 self.last = position;
@@ -322,9 +323,9 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn close(&mut self, block: &Block) {
+    fn close(&mut self, block: &ControlBlock) {
         let next = self.here();
-        if block.jump.is_none() && block.structure == Structure::Range {
+        if block.jump.is_none() && block.structure == ControlStructure::Range {
             self.emit(Instruction::Next { body: block.start + 1 });
         }
         let close = self.here();
@@ -339,7 +340,7 @@ impl<'t> Parser<'t> {
         self.body().variables.truncate(block.variables);
     }
 
-    /// Fills in targets of the instruction at `at`; zero is none.
+    /// Sets the targets of the instruction at `at`; zero means no target.
     fn patch(&mut self, at: usize, target: usize, next_round: usize, end: usize) {
         let fill = |place: &mut usize, value: usize| {
             if value > 0 {
@@ -364,7 +365,7 @@ impl<'t> Parser<'t> {
     fn template_name(&mut self, context: &str) -> Result<String> {
         let token = self.next_but_space();
         match token.kind {
-            Kind::Quoted => unquote(&token.text).map_or_else(|| self.fault("invalid syntax"), Ok),
+            TokenKind::Quoted => unquote(&token.text).map_or_else(|| self.fault("invalid syntax"), Ok),
             _ => Self::unexpected(&token, context),
         }
     }
@@ -375,11 +376,11 @@ impl<'t> Parser<'t> {
         let name = self.template_name(context)?;
         let token = self.next_but_space();
         let mut argument = None;
-        if token.kind != Kind::RightDelimiter {
+        if token.kind != TokenKind::RightDelimiter {
             self.push_back(token);
-            argument = Some(self.pipeline(context, Kind::RightDelimiter)?);
+            argument = Some(self.pipeline(context, TokenKind::RightDelimiter)?);
         }
-        self.emit(Instruction::Call(Call { position, name, argument }));
+        self.emit(Instruction::Call(TemplateCall { position, name, argument }));
         Ok(())
     }
 
@@ -393,8 +394,8 @@ impl<'t> Parser<'t> {
     fn define(&mut self) -> Result<()> {
         let context = "define clause";
         let name = self.template_name(context)?;
-        self.expect(Kind::RightDelimiter, context)?;
-        self.bodies.push(Body::new(Owner::Define(name)));
+        self.expect(TokenKind::RightDelimiter, context)?;
+        self.bodies.push(OpenBody::new(BodyOwner::Define(name)));
         Ok(())
     }
 
@@ -405,9 +406,9 @@ impl<'t> Parser<'t> {
         }
         let position = self.peek_position();
         let name = self.template_name(context)?;
-        let argument: Option<Pipeline> = Some(self.pipeline(context, Kind::RightDelimiter)?);
-        let call = Call { position, name: name.clone(), argument };
-        self.bodies.push(Body::new(Owner::Block(name, Box::new(call))));
+        let argument: Option<Pipeline> = Some(self.pipeline(context, TokenKind::RightDelimiter)?);
+        let call = TemplateCall { position, name: name.clone(), argument };
+        self.bodies.push(OpenBody::new(BodyOwner::Block(name, Box::new(call))));
         Ok(())
     }
 
@@ -418,9 +419,9 @@ impl<'t> Parser<'t> {
         let body = self.bodies.pop().expect("there are two");
         let is_empty = body.is_empty();
         let (name, call) = match body.owner {
-            Owner::Block(name, call) => (name, Some(*call)),
-            Owner::Define(name) => (name, None),
-            Owner::File => return self.fault("unexpected {{end}}"),
+            BodyOwner::Block(name, call) => (name, Some(*call)),
+            BodyOwner::Define(name) => (name, None),
+            BodyOwner::File => return self.fault("unexpected {{end}}"),
         };
         let code = Code(body.code);
         let is_defined = self.definitions.get(&name).is_some_and(|code| !is_blank(code));

@@ -1,4 +1,4 @@
-//! Conditions of a Cluster that sum up those of many objects (MA-27.11).
+//! Conditions of a Cluster that aggregate those of many objects (MA-27.11).
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scene::Scene;
-use crate::lifecycle::conditions::{Condition, Fallback, Reasons, aggregate, is_false, mirror, put, status};
+use super::context::ClusterContext;
+use crate::lifecycle::conditions::{ConditionState, Fallback, Reasons, aggregate, is_false, mirror, put, status};
 use crate::lifecycle::fields::{created, remaining};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
 
-/// How long a machine may be without the condition `UpToDate`.
+/// Maximum age of a machine without the condition `UpToDate`.
 const YOUNG: Duration = Duration::from_secs(10);
 
-/// Writes all of them.
-pub(super) fn write(scene: &Scene<'_>, after: &mut Object, step: &mut Step) {
-    let now = scene.context.now;
-    put(after, "WorkersAvailable", &workers_available(scene), now);
+/// Writes all aggregated conditions.
+pub(super) fn write(ctx: &ClusterContext<'_>, after: &mut Object, step: &mut Reconciliation) {
+    let now = ctx.context.now;
+    put(after, "WorkersAvailable", &workers_available(ctx), now);
     for (ready, up_to_date, machines) in [
-        ("ControlPlaneMachinesReady", "ControlPlaneMachinesUpToDate", &scene.control_plane_machines),
-        ("WorkerMachinesReady", "WorkerMachinesUpToDate", &scene.worker_machines),
+        ("ControlPlaneMachinesReady", "ControlPlaneMachinesUpToDate", &ctx.control_plane_machines),
+        ("WorkerMachinesReady", "WorkerMachinesUpToDate", &ctx.worker_machines),
     ] {
         put(after, ready, &of_machines(refs(machines), "Ready", ["NotReady", "ReadyUnknown", "Ready"]), now);
-        let grown = machines.iter().filter(|machine| counts(scene, machine, step)).map(|machine| &**machine);
+        let grown = machines.iter().filter(|machine| counts(ctx, machine, step)).map(|machine| &**machine);
         let reasons = ["NotUpToDate", "UpToDateUnknown", "UpToDate"];
         put(after, up_to_date, &of_machines(grown, "UpToDate", reasons), now);
     }
-    put(after, "RollingOut", &progress(scene, "RollingOut", ["RollingOut", "RollingOutUnknown", "NotRollingOut"]), now);
-    put(after, "ScalingUp", &progress(scene, "ScalingUp", ["ScalingUp", "ScalingUpUnknown", "NotScalingUp"]), now);
+    put(after, "RollingOut", &progress(ctx, "RollingOut", ["RollingOut", "RollingOutUnknown", "NotRollingOut"]), now);
+    put(after, "ScalingUp", &progress(ctx, "ScalingUp", ["ScalingUp", "ScalingUpUnknown", "NotScalingUp"]), now);
     let reasons = ["ScalingDown", "ScalingDownUnknown", "NotScalingDown"];
-    put(after, "ScalingDown", &progress(scene, "ScalingDown", reasons), now);
-    put(after, "Remediating", &remediating(scene), now);
+    put(after, "ScalingDown", &progress(ctx, "ScalingDown", reasons), now);
+    put(after, "Remediating", &remediating(ctx), now);
 }
 
 fn refs(objects: &[Arc<Object>]) -> impl Iterator<Item = &Object> {
@@ -40,54 +40,55 @@ fn refs(objects: &[Arc<Object>]) -> impl Iterator<Item = &Object> {
 }
 
 /// Whether workers are available: deployments, and pools that report it.
-fn workers_available(scene: &Scene<'_>) -> Condition {
-    let pools = refs(&scene.pools).filter(|pool| status(pool, "Available").is_some());
-    let mut workers = refs(&scene.deployments).chain(pools).peekable();
+fn workers_available(ctx: &ClusterContext<'_>) -> ConditionState {
+    let pools = refs(&ctx.pools).filter(|pool| status(pool, "Available").is_some());
+    let mut workers = refs(&ctx.deployments).chain(pools).peekable();
     if workers.peek().is_none() {
-        return Condition::new(true, "NoWorkers", "");
+        return ConditionState::new(true, "NoWorkers", "");
     }
     aggregate(workers, "Available", false, ["NotAvailable", "AvailableUnknown", "Available"])
 }
 
-fn of_machines<'a>(machines: impl Iterator<Item = &'a Object>, source: &str, reasons: Reasons<'_>) -> Condition {
+fn of_machines<'a>(machines: impl Iterator<Item = &'a Object>, source: &str, reasons: Reasons<'_>) -> ConditionState {
     let mut machines = machines.peekable();
     if machines.peek().is_none() {
-        return Condition::new(true, "NoReplicas", "");
+        return ConditionState::new(true, "NoReplicas", "");
     }
     aggregate(machines, source, false, reasons)
 }
 
-/// Whether a machine has the condition `UpToDate`, or has had the time to get it.
-fn counts(scene: &Scene<'_>, machine: &Object, step: &mut Step) -> bool {
+/// Whether a machine has the condition `UpToDate`, or should have it by now.
+fn counts(ctx: &ClusterContext<'_>, machine: &Object, step: &mut Reconciliation) -> bool {
     if status(machine, "UpToDate").is_some() {
         return true;
     }
-    let left = created(machine).and_then(|created| remaining(created, YOUNG, scene.context.now));
+    let left = created(machine).and_then(|created| remaining(created, YOUNG, ctx.context.now));
     if let Some(left) = left {
-        step.look_again(left);
+        step.requeue_after(left);
     }
     left.is_none()
 }
 
-/// Whether something rolls out or scales: the control plane if it says so, deployments, and, for scaling, sets that belong to none.
-fn progress(scene: &Scene<'_>, name: &str, reasons: Reasons<'_>) -> Condition {
-    let control_plane = scene.control_plane.found.as_ref().and_then(|object| excerpt(object, name));
-    let sets = scene.stand_alone_sets().filter(|_| name != "RollingOut").map(|set| &**set);
-    let pools = refs(&scene.pools).filter(|pool| status(pool, name).is_some());
-    let mut all = control_plane.iter().chain(pools).chain(refs(&scene.deployments)).chain(sets).peekable();
+/// Whether anything rolls out or scales: the control plane if it reports the condition, deployments, and, for scaling,
+/// stand-alone sets.
+fn progress(ctx: &ClusterContext<'_>, name: &str, reasons: Reasons<'_>) -> ConditionState {
+    let control_plane = ctx.control_plane.found.as_ref().and_then(|object| excerpt(object, name));
+    let sets = ctx.stand_alone_sets().filter(|_| name != "RollingOut").map(|set| &**set);
+    let pools = refs(&ctx.pools).filter(|pool| status(pool, name).is_some());
+    let mut all = control_plane.iter().chain(pools).chain(refs(&ctx.deployments)).chain(sets).peekable();
     if all.peek().is_none() {
-        return Condition::new(false, reasons[2], "");
+        return ConditionState::new(false, reasons[2], "");
     }
     aggregate(all, name, true, reasons)
 }
 
-/// An object of a provider with only its name and one condition, which may be in either of two places (CT-15.9); `None` when it
-/// does not report the condition.
+/// A provider object reduced to its name and one condition, from either of two places (CT-15.9); `None` without the
+/// condition.
 fn excerpt(object: &Object, name: &str) -> Option<Object> {
     let list = object.at("status.v1beta2.conditions").or_else(|| object.at("status.conditions"))?.as_array()?;
     list.iter().find(|entry| entry.get("type").is_some_and(|it| it == name))?;
     let found = mirror(object, name, Fallback { flag: false, path: "", reasons: (name, name) });
-    let Condition { status, reason, message, since } = found;
+    let ConditionState { status, reason, message, since } = found;
     let condition = json!({
         "type": name, "status": status.name(), "reason": reason, "message": message, "lastTransitionTime": since,
     });
@@ -103,9 +104,9 @@ fn excerpt(object: &Object, name: &str) -> Option<Object> {
     }
 }
 
-/// Whether machines are being remediated, and what their owners say about it.
-fn remediating(scene: &Scene<'_>) -> Condition {
-    let all = refs(&scene.control_plane_machines).chain(refs(&scene.worker_machines));
+/// Whether machines are being remediated, with the messages of their owners.
+fn remediating(ctx: &ClusterContext<'_>) -> ConditionState {
+    let all = refs(&ctx.control_plane_machines).chain(refs(&ctx.worker_machines));
     let (chosen, unhealthy): (Vec<&Object>, Vec<&Object>) = all
         .filter(|machine| is_false(machine, "HealthCheckSucceeded"))
         .partition(|machine| is_false(machine, "OwnerRemediated"));
@@ -115,10 +116,10 @@ fn remediating(scene: &Scene<'_>) -> Condition {
             1 => "1 unhealthy Machine is not to be remediated by its owner".to_owned(),
             many => format!("{many} unhealthy Machines are not to be remediated by their owners"),
         };
-        return Condition::new(false, "NotRemediating", message);
+        return ConditionState::new(false, "NotRemediating", message);
     }
     let merged = aggregate(chosen, "OwnerRemediated", false, ["", "", ""]);
-    Condition::new(true, "Remediating", merged.message)
+    ConditionState::new(true, "Remediating", merged.message)
 }
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::testing::*;
-    use crate::lifecycle::conditions::{Status, get};
+    use crate::lifecycle::conditions::{ConditionStatus, get};
     use crate::lifecycle::fields::set;
     use crate::lifecycle::testing::{CLUSTER, core};
     use model::hub::Object;
@@ -148,7 +149,7 @@ mod tests {
         with(set, "metadata.ownerReferences", json!([owner]))
     }
 
-    type Case = (&'static str, &'static str, Vec<Object>, (Status, String));
+    type AggregateCase = (&'static str, &'static str, Vec<Object>, (ConditionStatus, String));
 
     #[test]
     fn conditions_of_many_objects_become_one_of_the_cluster() {
@@ -161,7 +162,7 @@ mod tests {
             |kind: &str| part(kind, "r", &[("ScalingUp", "False"), ("ScalingDown", "False"), ("RollingOut", "False")]);
         let remediated = part("Machine", "m", &[("HealthCheckSucceeded", "False"), ("OwnerRemediated", "False")]);
         let unhealthy = part("Machine", "m", &[("HealthCheckSucceeded", "False")]);
-        let cases: Vec<Case> = vec![
+        let cases: Vec<AggregateCase> = vec![
             ("no workers", "WorkersAvailable", vec![], yes("NoWorkers")),
             ("good", "WorkersAvailable", vec![good("MachineDeployment")], yes("Available")),
             ("bad", "WorkersAvailable", vec![good("MachineDeployment"), bad("MachineDeployment")], no("NotAvailable")),
@@ -187,9 +188,9 @@ mod tests {
             ("remediated", "Remediating", vec![remediated], yes("Remediating")),
         ];
         for (case, name, objects, want) in cases {
-            let mut fold = cluster(json!({}));
-            objects.into_iter().for_each(|object| drop(fold.make(object)));
-            assert_eq!(condition(&settled(&mut fold), name), want, "{case}: {name}");
+            let mut simulator = cluster(json!({}));
+            objects.into_iter().for_each(|object| drop(simulator.make(object)));
+            assert_eq!(condition(&settled(&mut simulator), name), want, "{case}: {name}");
         }
     }
 
@@ -202,27 +203,27 @@ mod tests {
             (conditions(&[("RollingOut", "True")]), yes("RollingOut")),
             (older("Unknown"), unknown("RollingOutUnknown")),
         ] {
-            let mut fold = cluster(references());
-            fold.make(control_plane(json!({}), status.clone()));
-            fold.run(core::time::Duration::from_secs(30));
-            assert_eq!(condition(&settled(&mut fold), "RollingOut"), want, "{status}");
+            let mut simulator = cluster(references());
+            simulator.make(control_plane(json!({}), status.clone()));
+            simulator.run(core::time::Duration::from_secs(30));
+            assert_eq!(condition(&settled(&mut simulator), "RollingOut"), want, "{status}");
         }
     }
 
     #[test]
     fn a_new_machine_has_ten_seconds_to_say_whether_it_is_up_to_date() {
         // MA-27.11
-        let mut fold = cluster(json!({}));
-        fold.make(part("Machine", "m", &[]));
-        assert_eq!(condition(&settled(&mut fold), "WorkerMachinesUpToDate"), yes("NoReplicas"));
-        fold.run(core::time::Duration::from_secs(11));
-        assert_eq!(condition(&settled(&mut fold), "WorkerMachinesUpToDate"), unknown("UpToDateUnknown"));
+        let mut simulator = cluster(json!({}));
+        simulator.make(part("Machine", "m", &[]));
+        assert_eq!(condition(&settled(&mut simulator), "WorkerMachinesUpToDate"), yes("NoReplicas"));
+        simulator.run(core::time::Duration::from_secs(11));
+        assert_eq!(condition(&settled(&mut simulator), "WorkerMachinesUpToDate"), unknown("UpToDateUnknown"));
     }
 
-    /// A Cluster with a topology that is fine except for what a case changes; `gates` are those of its class.
-    fn available(gates: &Value, changes: &[(&str, Value)]) -> (Status, String) {
-        let mut fold = alone();
-        fold.make(core("ClusterClass", "k", json!({"availabilityGates": gates})));
+    /// A Cluster with a healthy topology apart from the changes of a case; `gates` are those of its class.
+    fn available(gates: &Value, changes: &[(&str, Value)]) -> (ConditionStatus, String) {
+        let mut simulator = alone();
+        simulator.make(core("ClusterClass", "k", json!({"availabilityGates": gates})));
         let mut spec = references();
         spec["topology"] = json!({"classRef": {"name": "k"}});
         let found = conditions(&[("TopologyReconciled", "True"), ("Gate", "True"), ("Other", "True")]);
@@ -239,11 +240,11 @@ mod tests {
                 }
             }
         }
-        fold.objects.workload_mut(&crate::lifecycle::testing::cluster_key()).is_reachable = true;
-        fold.make(GOOD_INFRA());
-        fold.make(GOOD_CONTROL_PLANE());
-        fold.make(made);
-        condition(&settled(&mut fold), "Available")
+        simulator.objects.workload_mut(&crate::lifecycle::testing::cluster_key()).is_reachable = true;
+        simulator.make(GOOD_INFRA());
+        simulator.make(GOOD_CONTROL_PLANE());
+        simulator.make(made);
+        condition(&settled(&mut simulator), "Available")
     }
 
     #[test]
@@ -285,10 +286,10 @@ mod tests {
     #[test]
     fn a_missing_topology_condition_says_nothing_without_a_topology() {
         // MA-27.13
-        let mut fold = cluster(json!({}));
-        fold.objects.workload_mut(&crate::lifecycle::testing::cluster_key()).is_reachable = true;
-        fold.take(&crate::lifecycle::ObjectId::core("Cluster", "ns", CLUSTER));
-        let cluster = settled(&mut fold);
+        let mut simulator = cluster(json!({}));
+        simulator.objects.workload_mut(&crate::lifecycle::testing::cluster_key()).is_reachable = true;
+        simulator.take(&crate::lifecycle::ObjectId::core("Cluster", "ns", CLUSTER));
+        let cluster = settled(&mut simulator);
         assert_eq!(condition(&cluster, "Available"), yes("Available"));
         assert!(get(&cluster, "TopologyReconciled").is_none());
     }

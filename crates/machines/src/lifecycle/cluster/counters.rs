@@ -1,23 +1,23 @@
-//! How many machines a Cluster has, and how many of them are as they should be (MA-27.14).
+//! Machine counters of a Cluster (MA-27.14).
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::scene::Scene;
+use super::context::ClusterContext;
 use crate::lifecycle::conditions::is_true;
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{controller, number, set};
 use model::hub::Object;
 use model::hub::contract::Contract;
 
-/// The counters in the status of the Cluster.
+/// Names of the counters in the status of the Cluster.
 const NAMES: [&str; 5] = ["desiredReplicas", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas"];
-/// Where workers have theirs.
+/// Paths of the counters of workers.
 const OF_WORKERS: [&str; 5] =
     ["spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas", "status.upToDateReplicas"];
 
-/// A number for each name; `None` where it is not known.
+/// A number for each name; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counters([Option<i64>; 5]);
 
@@ -26,8 +26,8 @@ impl Counters {
         Counters(paths.map(|path| number(object, path)))
     }
 
-    /// Of machines, one by one.
-    fn of_machines<'m>(machines: impl Iterator<Item = &'m Arc<Object>>) -> Self {
+    /// Counts single machines.
+    fn count_machines<'m>(machines: impl Iterator<Item = &'m Arc<Object>>) -> Self {
         machines.fold(Counters::default(), |sum, machine| {
             let counts = |name: &str| Some(i64::from(is_true(machine, name)));
             sum.plus(Counters([Some(1), Some(1), counts("Ready"), counts("Available"), counts("UpToDate")]))
@@ -45,7 +45,7 @@ impl Counters {
         Counters(sum)
     }
 
-    /// Writes the counters below a path, and leaves what else is there alone (the upgrade plan of the topology).
+    /// Writes the counters below a path, and keeps other members (the upgrade plan of the topology).
     fn write(self, after: &mut Object, path: &str) {
         for (name, number) in NAMES.into_iter().zip(self.0) {
             let path = format!("{path}.{name}");
@@ -63,21 +63,21 @@ impl Counters {
 ///
 /// # Errors
 /// When a counter of the control plane is not a number.
-pub(super) fn write(scene: &Scene<'_>, after: &mut Object) -> Result<(), Fault> {
-    of_workers(scene).write(after, "status.workers");
-    of_control_plane(scene)?.write(after, "status.controlPlane");
+pub(super) fn write(ctx: &ClusterContext<'_>, after: &mut Object) -> Result<(), StepError> {
+    of_workers(ctx).write(after, "status.workers");
+    of_control_plane(ctx)?.write(after, "status.controlPlane");
     Ok(())
 }
 
-/// What the control plane reports, or its machines where there is no such object.
-fn of_control_plane(scene: &Scene<'_>) -> Result<Counters, Fault> {
-    if !scene.control_plane.is_set() {
-        return Ok(Counters::of_machines(scene.control_plane_machines.iter()));
+/// The counters of the control plane object, or of its machines if there is no such object.
+fn of_control_plane(ctx: &ClusterContext<'_>) -> Result<Counters, StepError> {
+    if !ctx.control_plane.is_set() {
+        return Ok(Counters::count_machines(ctx.control_plane_machines.iter()));
     }
-    let Some(object) = &scene.control_plane.found else { return Ok(Counters::default()) };
+    let Some(object) = &ctx.control_plane.found else { return Ok(Counters::default()) };
     let [desired, replicas, ready, _, _] = OF_WORKERS;
     let desired = object.integer(desired)?;
-    let (available, up_to_date) = match scene.context.contract(object) {
+    let (available, up_to_date) = match ctx.context.contract(object) {
         Contract::V1Beta2 => (object.integer("status.availableReplicas")?, "status.upToDateReplicas"),
         Contract::V1Beta1 => {
             let unavailable = object.integer("status.unavailableReplicas")?.unwrap_or_default();
@@ -87,11 +87,11 @@ fn of_control_plane(scene: &Scene<'_>) -> Result<Counters, Fault> {
     Ok(Counters([desired, object.integer(replicas)?, object.integer(ready)?, available, object.integer(up_to_date)?]))
 }
 
-/// Pools, deployments, and sets and machines that belong to none of them.
-fn of_workers(scene: &Scene<'_>) -> Counters {
-    let groups = scene.pools.iter().chain(&scene.deployments).chain(scene.stand_alone_sets());
+/// The counters of pools, deployments, stand-alone sets and stand-alone machines.
+fn of_workers(ctx: &ClusterContext<'_>) -> Counters {
+    let groups = ctx.pools.iter().chain(&ctx.deployments).chain(ctx.stand_alone_sets());
     let groups = groups.fold(Counters::default(), |sum, group| sum.plus(Counters::read(group, OF_WORKERS)));
-    groups.plus(Counters::of_machines(scene.worker_machines.iter().filter(|machine| controller(machine).is_none())))
+    groups.plus(Counters::count_machines(ctx.worker_machines.iter().filter(|machine| controller(machine).is_none())))
 }
 
 #[cfg(test)]
@@ -119,22 +119,22 @@ mod tests {
     #[test]
     fn machines_are_counted_once() {
         // MA-27.14
-        let mut fold = cluster(json!({}));
+        let mut simulator = cluster(json!({}));
         let owned_by = |owner: &Object| {
             json!([{
                 "apiVersion": owner.api_version(), "kind": owner.kind(), "name": owner.name(), "uid": owner.uid(),
                 "controller": true,
             }])
         };
-        let cluster = fold.core("Cluster", CLUSTER);
-        fold.make(group("MachinePool", "p", 1, &Value::Null));
-        let deployment = fold.make(group("MachineDeployment", "d", 10, &Value::Null));
-        let set = fold.make(group("MachineSet", "owned", 100, &owned_by(&deployment)));
-        fold.make(group("MachineSet", "alone", 1000, &owned_by(&cluster)));
-        fold.make(machine("owned", &Value::Null, &owned_by(&set)));
-        fold.make(machine("alone", &Value::Null, &Value::Null));
-        fold.make(machine("cp", &json!(""), &Value::Null));
-        let cluster = settled(&mut fold);
+        let cluster = simulator.core("Cluster", CLUSTER);
+        simulator.make(group("MachinePool", "p", 1, &Value::Null));
+        let deployment = simulator.make(group("MachineDeployment", "d", 10, &Value::Null));
+        let set = simulator.make(group("MachineSet", "owned", 100, &owned_by(&deployment)));
+        simulator.make(group("MachineSet", "alone", 1000, &owned_by(&cluster)));
+        simulator.make(machine("owned", &Value::Null, &owned_by(&set)));
+        simulator.make(machine("alone", &Value::Null, &Value::Null));
+        simulator.make(machine("cp", &json!(""), &Value::Null));
+        let cluster = settled(&mut simulator);
         let want = json!({
             "desiredReplicas": 1012, "replicas": 7, "readyReplicas": 4, "availableReplicas": 3, "upToDateReplicas": 7,
         });
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn counters_of_the_control_plane_go_with_it_and_upgrade_plans_stay() {
         // MA-27.14
-        let mut fold = cluster(references());
+        let mut simulator = cluster(references());
         let counted = json!({"replicas": 3, "readyReplicas": 2, "availableReplicas": 1, "upToDateReplicas": 0});
-        let made = fold.make(control_plane(json!({"replicas": 3}), counted));
-        fold.edit(&fold.core("Cluster", CLUSTER), |cluster| {
+        let made = simulator.make(control_plane(json!({"replicas": 3}), counted));
+        simulator.edit(&simulator.core("Cluster", CLUSTER), |cluster| {
             set(cluster, "status.controlPlane", json!({"upgradePlan": [{"version": "v1.35.0"}]}));
             set(cluster, "status.workers", json!({"upgradePlan": []}));
         });
@@ -159,11 +159,11 @@ mod tests {
             "desiredReplicas": 3, "replicas": 3, "readyReplicas": 2, "availableReplicas": 1, "upToDateReplicas": 0,
             "upgradePlan": [{"version": "v1.35.0"}],
         });
-        let cluster = settled(&mut fold);
+        let cluster = settled(&mut simulator);
         assert_eq!(cluster.at("status.controlPlane"), Some(&want));
         assert_eq!(cluster.at("status.workers"), Some(&json!({"upgradePlan": []})));
-        fold.delete(&crate::lifecycle::ObjectId::of(&made));
+        simulator.delete(&crate::lifecycle::ObjectId::for_object(&made));
         let left = json!({"upgradePlan": [{"version": "v1.35.0"}]});
-        assert_eq!(settled(&mut fold).at("status.controlPlane"), Some(&left));
+        assert_eq!(settled(&mut simulator).at("status.controlPlane"), Some(&left));
     }
 }

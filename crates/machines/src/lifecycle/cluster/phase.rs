@@ -1,15 +1,15 @@
-//! The phase of a Cluster (MA-27.8, DEC-6). No controller reads it; it follows from the rest.
+//! The phase of a Cluster (MA-27.8, DEC-6). It is derived, and no controller reads it.
 
 use serde_json::json;
 
+use super::context::ClusterContext;
 use super::references::{PROVISIONED, has_endpoint};
-use super::scene::Scene;
 use crate::lifecycle::contract::has_failed;
 use crate::lifecycle::fields::{flag, reference, set, text};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
 
-/// How the phase of a Cluster changes: from, to, and when. An empty phase is that of a new Cluster.
+/// Transitions of the phase: from, to, and condition. The phase of a new Cluster is empty.
 pub const CLUSTER_TRANSITIONS: &[(&str, &str, &str)] = &[
     ("", "Pending", "neither spec.infrastructureRef nor spec.controlPlaneRef is set"),
     ("", "Provisioning", "one of the references is set"),
@@ -28,20 +28,19 @@ pub const CLUSTER_TRANSITIONS: &[(&str, &str, &str)] = &[
     ("Failed", "Deleting", "the Cluster is deleted"),
 ];
 
-/// Writes the phase and tells when it changes.
-pub(super) fn write(scene: Option<&Scene<'_>>, after: &mut Object, step: &mut Step) {
-    let parts =
-        scene.into_iter().flat_map(|scene| [&scene.infrastructure, &scene.control_plane].map(|part| (scene, part)));
-    let mut found = parts.filter_map(|(scene, part)| Some((scene, part.found.as_ref()?)));
-    let phase = of(after, found.any(|(scene, part)| has_failed(scene.context, part)));
+/// Writes the phase, and emits an event on a change.
+pub(super) fn write(ctx: Option<&ClusterContext<'_>>, after: &mut Object, step: &mut Reconciliation) {
+    let parts = ctx.into_iter().flat_map(|ctx| [&ctx.infrastructure, &ctx.control_plane].map(|part| (ctx, part)));
+    let mut found = parts.filter_map(|(ctx, part)| Some((ctx, part.found.as_ref()?)));
+    let phase = compute_phase(after, found.any(|(ctx, part)| has_failed(ctx.context, part)));
     if text(after, "status.phase") != phase {
         set(after, "status.phase", json!(phase));
-        step.tell(phase, format!("The Cluster is now {phase}"));
+        step.event(phase, format!("The Cluster is now {phase}"));
     }
 }
 
-/// The phase: the last of these that holds. A failure stays, also when the provider takes it back.
-fn of(cluster: &Object, has_failed: bool) -> &'static str {
+/// The phase: the last of these that holds. A failure is permanent, even if the provider withdraws it.
+fn compute_phase(cluster: &Object, has_failed: bool) -> &'static str {
     let is_set = |path: &str| reference(cluster, path).is_defined();
     let steps = [
         ("Provisioning", is_set("spec.infrastructureRef") || is_set("spec.controlPlaneRef")),
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
     use crate::lifecycle::testing::core;
 
-    /// A Cluster with some of the facts from which the phase follows, one bit for each.
+    /// A Cluster with some of the facts that determine the phase, one bit each.
     fn cluster(facts: u8) -> Object {
         let mut cluster = core("Cluster", "demo", json!({}));
         let reference = json!({"apiGroup": "g.io", "kind": "FooCluster", "name": "x"});
@@ -95,8 +94,12 @@ mod tests {
             (0b11111, "Deleting"),
             (0b10000, "Deleting"),
         ] {
-            assert_eq!(of(&cluster(facts), false), want, "{facts:05b}");
-            assert_eq!(of(&cluster(facts & 0b10111), facts & 0b01000 > 0), want, "{facts:05b}, when it fails");
+            assert_eq!(compute_phase(&cluster(facts), false), want, "{facts:05b}");
+            assert_eq!(
+                compute_phase(&cluster(facts & 0b10111), facts & 0b01000 > 0),
+                want,
+                "{facts:05b}, when it fails"
+            );
         }
     }
 
@@ -105,9 +108,9 @@ mod tests {
         // Facts are only added, and a failure needs a reference.
         let good = |facts: u8| facts & 0b01000 == 0 || facts & 1 == 1;
         let mut seen: BTreeSet<(&str, &str)> =
-            (0..32).filter(|to| good(*to)).map(|to| ("", of(&cluster(to), false))).collect();
+            (0..32).filter(|to| good(*to)).map(|to| ("", compute_phase(&cluster(to), false))).collect();
         for (from, to) in (0..32).flat_map(|from| (0..32).map(move |to| (from, to))) {
-            let (before, after) = (of(&cluster(from), false), of(&cluster(to), false));
+            let (before, after) = (compute_phase(&cluster(from), false), compute_phase(&cluster(to), false));
             if from & to == from && good(from) && good(to) && before != after {
                 seen.insert((before, after));
             }

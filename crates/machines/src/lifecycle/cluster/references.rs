@@ -7,44 +7,48 @@ use core::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::scene::{Referenced, Scene};
-use crate::lifecycle::context::Fault;
+use super::context::{ClusterContext, ReferencedObject};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::{Flag, terminal_failure};
 use crate::lifecycle::fields::{controller, flag, is_to, owner, owners, set, set_label, set_owner, text};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::contract::Contract;
 use model::hub::{Object, label};
 
-/// Where the Cluster notes that its infrastructure is provisioned.
+/// Path of the flag that the infrastructure is provisioned.
 pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";
-/// Where the Cluster notes that its control plane answers.
+/// Path of the flag that the control plane is initialized.
 pub(super) const INITIALIZED: &str = "status.initialization.controlPlaneInitialized";
-/// Where the Cluster keeps terminal failures.
+/// Paths of terminal failures.
 pub(super) const FAILURE: [&str; 2] =
     ["status.deprecated.v1beta1.failureReason", "status.deprecated.v1beta1.failureMessage"];
 const ENDPOINT: &str = "spec.controlPlaneEndpoint";
-/// How soon a missing object is looked for again.
+/// Requeue interval for missing objects.
 const MISSING: Duration = Duration::from_secs(30);
 
 /// Infrastructure (MA-27.2, MA-27.3).
 ///
 /// # Errors
-/// When the object is controlled by another one, is gone although it was provisioned, or has fields of a wrong type.
-pub(super) fn infrastructure(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
-    let part = &scene.infrastructure;
+/// When the object has another controller, is gone although it was provisioned, or has fields of a wrong type.
+pub(super) fn infrastructure(
+    ctx: &ClusterContext<'_>,
+    after: &mut Object,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
+    let part = &ctx.infrastructure;
     if !part.is_set() {
-        // Clusters without an infrastructure object may go on; with a topology the reference is still to come.
-        if !scene.has_topology && !scene.cluster.is_being_deleted() {
+        // Clusters without an infrastructure object are not blocked; with a topology the reference is yet to be set.
+        if !ctx.has_topology && !ctx.cluster.is_being_deleted() {
             set(after, PROVISIONED, json!(true));
         }
         return Ok(());
     }
-    let Some(found) = connect(scene, part, PROVISIONED, after, step)? else { return Ok(()) };
-    if !Flag::Provisioned.read(scene.context, found)? && !flag(after, PROVISIONED) {
+    let Some(found) = connect(ctx, part, PROVISIONED, after, step)? else { return Ok(()) };
+    if !Flag::Provisioned.read(ctx.context, found)? && !flag(after, PROVISIONED) {
         return Ok(());
     }
     copy_endpoint(found, after)?;
-    copy_failure_domains(scene, found, after)?;
+    copy_failure_domains(ctx, found, after)?;
     raise(after, PROVISIONED, step, "InfrastructureProvisioned", "The infrastructure is provisioned");
     Ok(())
 }
@@ -53,18 +57,22 @@ pub(super) fn infrastructure(scene: &Scene<'_>, after: &mut Object, step: &mut S
 ///
 /// # Errors
 /// As for the infrastructure.
-pub(super) fn control_plane(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+pub(super) fn control_plane(
+    ctx: &ClusterContext<'_>,
+    after: &mut Object,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     const MESSAGE: &str = "The API server of the control plane can be reached";
-    let part = &scene.control_plane;
+    let part = &ctx.control_plane;
     if !part.is_set() {
         let has_node = |machine: &Arc<Object>| !text(machine, "status.nodeRef.name").is_empty();
-        if !scene.has_topology && scene.control_plane_machines.iter().any(has_node) {
+        if !ctx.has_topology && ctx.control_plane_machines.iter().any(has_node) {
             raise(after, INITIALIZED, step, "ControlPlaneInitialized", MESSAGE);
         }
         return Ok(());
     }
-    let Some(found) = connect(scene, part, INITIALIZED, after, step)? else { return Ok(()) };
-    if !Flag::ControlPlaneInitialized.read(scene.context, found)? && !flag(after, INITIALIZED) {
+    let Some(found) = connect(ctx, part, INITIALIZED, after, step)? else { return Ok(()) };
+    if !Flag::ControlPlaneInitialized.read(ctx.context, found)? && !flag(after, INITIALIZED) {
         return Ok(());
     }
     copy_endpoint(found, after)?;
@@ -72,47 +80,53 @@ pub(super) fn control_plane(scene: &Scene<'_>, after: &mut Object, step: &mut St
     Ok(())
 }
 
-/// The object of a reference, made the Cluster's own; `None` when it is missing or goes away, and nothing is copied.
+/// The referenced object, owned by the Cluster; `None` if it is missing or being deleted, in which case nothing is
+/// copied.
 fn connect<'s>(
-    scene: &Scene<'_>,
-    part: &'s Referenced,
+    ctx: &ClusterContext<'_>,
+    part: &'s ReferencedObject,
     done: &str,
     after: &mut Object,
-    step: &mut Step,
-) -> Result<Option<&'s Arc<Object>>, Fault> {
+    step: &mut Reconciliation,
+) -> Result<Option<&'s Arc<Object>>, StepError> {
     let Some(found) = &part.found else {
-        return missing(scene, part, flag(after, done), step).map(|()| None);
+        return missing(ctx, part, flag(after, done), step).map(|()| None);
     };
-    adopt(scene, found, step)?;
+    adopt(ctx, found, step)?;
     copy_failure(found, after, step);
     Ok((!found.is_being_deleted()).then_some(found))
 }
 
-fn missing(scene: &Scene<'_>, part: &Referenced, was_there: bool, step: &mut Step) -> Result<(), Fault> {
-    if scene.cluster.is_being_deleted() {
+fn missing(
+    ctx: &ClusterContext<'_>,
+    part: &ReferencedObject,
+    was_there: bool,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
+    if ctx.cluster.is_being_deleted() {
         return Ok(());
     }
     if was_there {
         let (kind, name) = (&part.reference.kind, &part.reference.name);
-        return Err(Fault::because(format!("{kind} {name} is missing although the Cluster has used it")));
+        return Err(StepError::failed(format!("{kind} {name} is missing although the Cluster has used it")));
     }
-    step.look_again(MISSING);
+    step.requeue_after(MISSING);
     Ok(())
 }
 
-/// Makes the Cluster an owner, and its controller with a topology; sets the label (CT-15.1).
-fn adopt(scene: &Scene<'_>, found: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
-    let cluster = scene.cluster;
-    let wanted = owner(cluster, scene.has_topology);
+/// Makes the Cluster an owner, with a topology its controller, and sets the label (CT-15.1).
+fn adopt(ctx: &ClusterContext<'_>, found: &Arc<Object>, step: &mut Reconciliation) -> Result<(), StepError> {
+    let cluster = ctx.cluster;
+    let wanted = owner(cluster, ctx.has_topology);
     if found.label(label::CLUSTER_NAME) == Some(cluster.name()) && owners(found).iter().any(|it| is_same(it, &wanted)) {
         return Ok(());
     }
-    if scene.has_topology
+    if ctx.has_topology
         && let Some(other) = controller(found)
         && !is_to(other, cluster)
     {
         let other = other.get("name").and_then(Value::as_str).unwrap_or_default();
-        return Err(Fault::because(format!("{} {} is already controlled by {other}", found.kind(), found.name())));
+        return Err(StepError::failed(format!("{} {} is already controlled by {other}", found.kind(), found.name())));
     }
     let mut owned = (**found).clone();
     set_owner(&mut owned, wanted, cluster);
@@ -121,15 +135,15 @@ fn adopt(scene: &Scene<'_>, found: &Arc<Object>, step: &mut Step) -> Result<(), 
     Ok(())
 }
 
-/// Whether an owner reference has what core looks at like another one.
+/// Whether an owner reference equals another one in the members that core compares.
 fn is_same(owner: &Value, wanted: &Value) -> bool {
     let is_controller = |owner: &Value| owner.get("controller") == Some(&Value::Bool(true));
     ["apiVersion", "kind", "name", "uid"].iter().all(|name| owner.get(name) == wanted.get(name))
         && is_controller(owner) == is_controller(wanted)
 }
 
-/// Copies what the provider does not recover from, in either contract; it stays for ever (MA-27.5, CT-5.5, CT-6.7).
-fn copy_failure(found: &Object, after: &mut Object, step: &mut Step) {
+/// Copies a terminal failure of either contract; it is permanent (MA-27.5, CT-5.5, CT-6.7).
+fn copy_failure(found: &Object, after: &mut Object, step: &mut Reconciliation) {
     let Some((reason, message)) = terminal_failure(found) else { return };
     let message = match &*message {
         "" => String::new(),
@@ -147,23 +161,23 @@ fn copy_failure(found: &Object, after: &mut Object, step: &mut Step) {
     }
 }
 
-/// Whether clients can reach an endpoint (CT-6.4).
+/// Whether a Cluster has a valid endpoint (CT-6.4).
 pub(super) fn has_endpoint(cluster: &Object) -> bool {
     let port = cluster.at("spec.controlPlaneEndpoint.port").and_then(Value::as_i64).unwrap_or_default();
     !text(cluster, "spec.controlPlaneEndpoint.host").is_empty() && port != 0
 }
 
-/// Takes the endpoint over unless the Cluster has a valid one (CT-6.3); zero values count as absent (CT-5.13).
+/// Copies the endpoint unless the Cluster has a valid one (CT-6.3); zero values count as absent (CT-5.13).
 ///
 /// # Errors
-/// When the host is none, or the port is out of range: what the Cluster has stays, and others build URLs from it.
-fn copy_endpoint(found: &Object, after: &mut Object) -> Result<(), Fault> {
+/// When the host is invalid or the port out of range: the endpoint is permanent, and URLs are built from it.
+fn copy_endpoint(found: &Object, after: &mut Object) -> Result<(), StepError> {
     if has_endpoint(after) {
         return Ok(());
     }
     let wrong = |field: &str, wanted: &str| {
         let (kind, name) = (found.kind(), found.name());
-        Fault::because(format!("{ENDPOINT}.{field} of {kind} {name} is not taken over: it is not {wanted}"))
+        StepError::failed(format!("{ENDPOINT}.{field} of {kind} {name} is not taken over: it is not {wanted}"))
     };
     let mut endpoint = Map::new();
     if let Some(host) = found.text("spec.controlPlaneEndpoint.host")?.filter(|host| !host.is_empty()) {
@@ -182,8 +196,8 @@ fn copy_endpoint(found: &Object, after: &mut Object) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a text is an IP address or a DNS name. Names with capital letters, underscores or a dot at the end exist. A name whose last
-/// label is a number would be read as an IPv4 address, which it is not (RFC 1123).
+/// Whether a text is an IP address or a DNS name. Upper case letters, underscores and a final dot are allowed. A name
+/// whose last label is a number would be parsed as an IPv4 address (RFC 1123).
 fn is_host(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let is_label = |label: &str| {
@@ -201,10 +215,10 @@ fn is_host(text: &str) -> bool {
     is_name || text.parse::<IpAddr>().is_ok()
 }
 
-/// Copies the failure domains of now, sorted by name; none leave none (CT-6.6).
-fn copy_failure_domains(scene: &Scene<'_>, found: &Object, after: &mut Object) -> Result<(), Fault> {
+/// Copies the current failure domains, sorted by name; removes the list if there are none (CT-6.6).
+fn copy_failure_domains(ctx: &ClusterContext<'_>, found: &Object, after: &mut Object) -> Result<(), StepError> {
     const PATH: &str = "status.failureDomains";
-    let mut domains: Vec<(String, Value)> = match scene.context.contract(found) {
+    let mut domains: Vec<(String, Value)> = match ctx.context.contract(found) {
         Contract::V1Beta1 => {
             found.members_at(PATH)?.into_iter().flatten().map(|(name, it)| (name.clone(), domain(name, it))).collect()
         }
@@ -229,11 +243,11 @@ fn domain(name: &str, value: &Value) -> Value {
     domain
 }
 
-/// Sets a flag that stays.
-fn raise(after: &mut Object, path: &str, step: &mut Step, reason: &'static str, message: &str) {
+/// Sets a permanent flag.
+fn raise(after: &mut Object, path: &str, step: &mut Reconciliation, reason: &'static str, message: &str) {
     if !flag(after, path) {
         set(after, path, json!(true));
-        step.tell(reason, message);
+        step.event(reason, message);
     }
 }
 
@@ -252,7 +266,7 @@ mod tests {
         let too_long = vec!["a"; 128].join(".");
         let strange =
             ["", ".", "a b", "a\n", "\u{1b}[2J", "a..b", "-a", "a-", "[::1]", "a:1", "a/b", "a@b", "é", "\u{202e}a"];
-        // RFC 1123, and the URL standard: what ends in a number is an IPv4 address or nothing.
+        // RFC 1123 and the URL standard: a host that ends in a number is an IPv4 address or invalid.
         let numbers = ["1.2.3.999", "1.2.3", "10.0.0.1.", "1", "01.2.3.4", "a.1", "1.2.3.0x7f", "0x", "a.0XFF."];
         for host in strange.into_iter().chain(numbers).chain([&*long, &*too_long]) {
             assert!(!is_host(host), "{host:?}");

@@ -1,33 +1,33 @@
-//! Scenes of Clusters for tests.
+//! Clusters for tests.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::conditions::{Condition, Status, get};
+use crate::lifecycle::conditions::{ConditionState, ConditionStatus, get};
 use crate::lifecycle::fields::set;
-use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::ObjectId;
-use crate::lifecycle::settings::{Provides, Settings};
+use crate::lifecycle::settings::{MachineSettings, ProvidedKinds};
+use crate::lifecycle::simulator::MachineSimulator;
 use crate::lifecycle::testing::{CLUSTER, core, fold_with, object};
 use model::hub::Object;
 
 pub(super) const INFRA: &str = "infra.example.com";
 pub(super) const CONTROL_PLANES: &str = "cp.example.com";
 
-/// A fold in which only the Cluster has a controller.
-pub(super) fn alone() -> Fold {
+/// A simulator in which only Clusters have a controller.
+pub(super) fn alone() -> MachineSimulator {
     let external = ["Machine", "MachineSet", "MachineDeployment", "MachinePool", "MachineHealthCheck"];
     let external = external.into_iter().map(str::to_owned).collect();
-    fold_with(Settings { provides: Provides::Embedded, external, ..Settings::default() })
+    fold_with(MachineSettings { provides: ProvidedKinds::Embedded, external, ..MachineSettings::default() })
 }
 
 /// A Cluster with a spec, after its first steps.
-pub(super) fn cluster(spec: Value) -> Fold {
-    let mut fold = alone();
-    fold.make(core("Cluster", CLUSTER, spec));
-    fold.settle(50);
-    fold
+pub(super) fn cluster(spec: Value) -> MachineSimulator {
+    let mut simulator = alone();
+    simulator.make(core("Cluster", CLUSTER, spec));
+    simulator.settle(50);
+    simulator
 }
 
 /// References to infrastructure and control plane.
@@ -56,30 +56,30 @@ pub(super) fn with(mut object: Object, path: &str, value: Value) -> Object {
     object
 }
 
-/// The Cluster as it is after all steps; one more step must not change it.
-pub(super) fn settled(fold: &mut Fold) -> Arc<Object> {
-    assert!(fold.settle(200), "the Cluster does not come to rest");
-    let cluster = fold.core("Cluster", CLUSTER);
-    fold.take(&ObjectId::of(&cluster));
-    assert_eq!(fold.core("Cluster", CLUSTER), cluster, "a step that has nothing to do writes");
+/// The Cluster after all steps; checks that one more step changes nothing.
+pub(super) fn settled(simulator: &mut MachineSimulator) -> Arc<Object> {
+    assert!(simulator.settle(200), "the Cluster does not settle");
+    let cluster = simulator.core("Cluster", CLUSTER);
+    simulator.take(&ObjectId::for_object(&cluster));
+    assert_eq!(simulator.core("Cluster", CLUSTER), cluster, "a step that has nothing to do writes");
     cluster
 }
 
-pub(super) fn condition(object: &Object, name: &str) -> (Status, String) {
-    let Condition { status, reason, .. } = get(object, name).unwrap_or_else(|| panic!("no {name}"));
+pub(super) fn condition(object: &Object, name: &str) -> (ConditionStatus, String) {
+    let ConditionState { status, reason, .. } = get(object, name).unwrap_or_else(|| panic!("no {name}"));
     (status, reason)
 }
 
-pub(super) fn yes(reason: &str) -> (Status, String) {
-    (Status::True, reason.to_owned())
+pub(super) fn yes(reason: &str) -> (ConditionStatus, String) {
+    (ConditionStatus::True, reason.to_owned())
 }
 
-pub(super) fn no(reason: &str) -> (Status, String) {
-    (Status::False, reason.to_owned())
+pub(super) fn no(reason: &str) -> (ConditionStatus, String) {
+    (ConditionStatus::False, reason.to_owned())
 }
 
-pub(super) fn unknown(reason: &str) -> (Status, String) {
-    (Status::Unknown, reason.to_owned())
+pub(super) fn unknown(reason: &str) -> (ConditionStatus, String) {
+    (ConditionStatus::Unknown, reason.to_owned())
 }
 
 pub(super) fn conditions(list: &[(&str, &str)]) -> Value {
@@ -90,8 +90,8 @@ pub(super) fn conditions(list: &[(&str, &str)]) -> Value {
     json!({"conditions": list.iter().map(one).collect::<Vec<_>>()})
 }
 
-pub(super) fn reasons(fold: &Fold) -> Vec<&'static str> {
-    fold.events.iter().map(|(_, _, event)| event.reason).collect()
+pub(super) fn reasons(simulator: &MachineSimulator) -> Vec<&'static str> {
+    simulator.events.iter().map(|(_, _, event)| event.reason).collect()
 }
 
 pub(super) const GOOD_INFRA: fn() -> Object = || {

@@ -1,4 +1,4 @@
-//! Conditions on their own.
+//! Conditions in isolation.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::lifecycle::testing::core;
 
 fn at(text: &str) -> Moment {
-    Moment::read(text).unwrap()
+    Moment::parse(text).unwrap()
 }
 
 fn now() -> Moment {
@@ -29,15 +29,16 @@ fn a_condition_keeps_its_time_while_its_status_stays() {
     let mut object = core("Machine", "m", json!({}));
     set(&mut object, "metadata.generation", json!(7));
     let time = |object: &Object| items(object, "status.conditions")[0]["lastTransitionTime"].clone();
-    put(&mut object, "Ready", &Condition::new(false, "A", ""), now());
+    put(&mut object, "Ready", &ConditionState::new(false, "A", ""), now());
     assert_eq!(time(&object), "2030-01-01T00:00:00Z");
     assert_eq!(items(&object, "status.conditions")[0]["observedGeneration"], 7);
     let later = at("2030-01-02T00:00:00Z");
-    put(&mut object, "Ready", &Condition::new(false, "B", "new"), later);
+    put(&mut object, "Ready", &ConditionState::new(false, "B", "new"), later);
     assert_eq!((time(&object), reason(&object, "Ready")), (json!("2030-01-01T00:00:00Z"), "B".to_owned()));
-    put(&mut object, "Ready", &Condition::new(true, "C", ""), later);
+    put(&mut object, "Ready", &ConditionState::new(true, "C", ""), later);
     assert_eq!(time(&object), "2030-01-02T00:00:00Z");
-    let given = Condition { since: Some("2029-05-05T05:05:05.5Z".to_owned()), ..Condition::new(false, "D", "") };
+    let given =
+        ConditionState { since: Some("2029-05-05T05:05:05.5Z".to_owned()), ..ConditionState::new(false, "D", "") };
     put(&mut object, "Ready", &given, later);
     assert_eq!(time(&object), "2029-05-05T05:05:05Z");
 }
@@ -47,7 +48,7 @@ fn conditions_stand_in_a_fixed_order() {
     // MA-13.2
     let mut object = core("Machine", "m", json!({}));
     for name in ["Deleting", "Zeta", "Paused", "MachinesReady", "Alpha", "Ready", "Available", "NodeHealthy"] {
-        put(&mut object, name, &Condition::new(true, "Test", ""), now());
+        put(&mut object, name, &ConditionState::new(true, "Test", ""), now());
     }
     let names: Vec<&str> =
         items(&object, "status.conditions").iter().map(|entry| entry["type"].as_str().unwrap()).collect();
@@ -116,7 +117,12 @@ fn a_condition_of_another_object_is_mirrored() {
 #[test]
 fn a_summary_is_as_bad_as_its_worst_part() {
     // MA-14.1, MA-14.2, MA-14.3, MA-14.4
-    let parts = [Part::negative("Deleting"), Part::positive("A"), Part::positive("B"), Part::positive("C").ignorable()];
+    let parts = [
+        SummaryPart::negative("Deleting"),
+        SummaryPart::positive("A"),
+        SummaryPart::positive("B"),
+        SummaryPart::positive("C").ignorable(),
+    ];
     let good = || {
         vec![
             entry("Deleting", "False", "NotDeleting", ""),
@@ -165,7 +171,7 @@ fn a_summary_is_as_bad_as_its_worst_part() {
             *priority = Priority::Info;
         }
     });
-    assert_eq!((changed.status, &*changed.reason), (Status::True, "InfoReported"));
+    assert_eq!((changed.status, &*changed.reason), (ConditionStatus::True, "InfoReported"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! The step of a MachineHealthCheck (MA-19.1 to MA-19.9): it says which machines are healthy, and asks for the remediation of the
-//! others while there are not too many of them.
+//! The step of a MachineHealthCheck (MA-19.1 to MA-19.9): determines which machines are healthy, and requests the
+//! remediation of the others unless there are too many.
 //!
 //! ```text
-//! scope.rs: which machines ─► verdict.rs: how each one is ─► trigger.rs: whether to act ─► mark.rs: conditions, requests
+//! scope.rs: selected machines ─► health.rs: health of each ─► trigger.rs: limits ─► mark.rs: conditions, requests
 //! ```
 
 mod mark;
@@ -10,7 +10,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 mod trigger;
-mod verdict;
+mod health;
 
 use std::sync::Arc;
 
@@ -18,40 +18,44 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::health::{HealthEvaluator, MachineHealth};
 use self::mark::Marker;
-use self::scope::Scope;
+use self::scope::CheckScope;
 use self::trigger::Trigger;
-use self::verdict::{Judge, Verdict};
-use super::conditions::{Condition, is_false, observe_generation, put, put_paused};
-use super::context::{Context, Fault};
+use super::conditions::{ConditionState, is_false, observe_generation, put, put_paused};
+use super::context::{StepContext, StepError};
 use super::fields::{cluster_of, owner, owners, paused, set, set_label, set_owner};
-use super::step::Step;
+use super::step::Reconciliation;
 use model::hub::{Object, annotation, label};
 
-/// When to look for a Cluster that does not exist again.
+/// Requeue interval while the Cluster does not exist.
 const AGAIN: Duration = Duration::from_secs(30);
-/// How many machines the status names.
+/// Maximum number of machine names in the status.
 const MOST_TARGETS: usize = 10_000;
 
 /// The next step.
 ///
 /// # Errors
 /// When a kind is not listed yet, or the spec cannot be used.
-pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+pub(super) fn step(
+    context: &StepContext<'_>,
+    object: &Arc<Object>,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     if object.is_being_deleted() {
         return Ok(());
     }
     let Some(cluster) = cluster_of(context, object)? else {
-        // The Cluster is gone and takes the check along, or it is still to come.
-        step.look_again(AGAIN);
+        // The Cluster is gone, and the check will be deleted with it, or is yet to be created.
+        step.requeue_after(AGAIN);
         return Ok(());
     };
-    let scope = Scope::gather(context, object, cluster)?;
+    let scope = CheckScope::gather(context, object, cluster)?;
     let mut after = (**object).clone();
     belong_to(&scope.cluster, &mut after);
     let cause = paused(&scope.cluster, object);
     let has_changed = put_paused(&mut after, cause.as_deref(), context.now);
-    // Machines of a paused Cluster are still checked, and not remediated (MA-19.9).
+    // Machines of a paused Cluster are checked, and not remediated (MA-19.9).
     if !has_changed && object.annotation(annotation::PAUSED).is_none() {
         check(context, &scope, cause.is_none(), &mut after, step)?;
     }
@@ -74,24 +78,24 @@ fn belong_to(cluster: &Object, after: &mut Object) {
 }
 
 fn check(
-    context: &Context<'_>,
-    scope: &Scope,
+    context: &StepContext<'_>,
+    scope: &CheckScope,
     may_remediate: bool,
     after: &mut Object,
-    step: &mut Step,
-) -> Result<(), Fault> {
-    let judge = Judge::new(context, scope);
-    let verdicts: Vec<Verdict> = scope.machines.iter().map(|machine| judge.verdict(machine)).collect();
-    let healthy = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Healthy)).count();
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
+    let judge = HealthEvaluator::new(context, scope);
+    let verdicts: Vec<MachineHealth> = scope.machines.iter().map(|machine| judge.verdict(machine)).collect();
+    let healthy = verdicts.iter().filter(|verdict| matches!(verdict, MachineHealth::Healthy)).count();
     let trigger = Trigger::evaluate(&scope.remediation.trigger_if, verdicts.len(), verdicts.len() - healthy)?;
     write_status(context, scope, healthy, &trigger, after, step);
     let marker = Marker { context, scope, acts: may_remediate && trigger.is_allowed };
     for (machine, verdict) in scope.machines.iter().zip(&verdicts) {
-        // MA-19.8: a machine that cannot be marked does not stop the others.
+        // MA-19.8: a machine that cannot be updated does not stop the others.
         let result = marker.mark(machine, verdict, step);
-        step.keep(result)?;
-        if let Verdict::Pending(Some(again)) = verdict {
-            step.look_again(*again);
+        step.collect_error(result)?;
+        if let MachineHealth::Pending(Some(again)) = verdict {
+            step.requeue_after(*again);
         }
     }
     Ok(())
@@ -99,12 +103,12 @@ fn check(
 
 /// The counters, the names and the condition (MA-19.6, MA-19.7).
 fn write_status(
-    context: &Context<'_>,
-    scope: &Scope,
+    context: &StepContext<'_>,
+    scope: &CheckScope,
     healthy: usize,
     trigger: &Trigger,
     after: &mut Object,
-    step: &mut Step,
+    step: &mut Reconciliation,
 ) {
     let names: Vec<&str> = scope.machines.iter().take(MOST_TARGETS).map(|machine| machine.name()).collect();
     set(after, "status.expectedMachines", json!(scope.machines.len()));
@@ -112,9 +116,9 @@ fn write_status(
     set(after, "status.remediationsAllowed", json!(trigger.remaining));
     set(after, "status.targets", if names.is_empty() { Value::Null } else { json!(names) });
     let condition = if trigger.is_allowed {
-        Condition::new(true, "RemediationAllowed", "")
+        ConditionState::new(true, "RemediationAllowed", "")
     } else {
-        Condition::new(false, "TooManyUnhealthy", &*trigger.message)
+        ConditionState::new(false, "TooManyUnhealthy", &*trigger.message)
     };
     if !trigger.is_allowed && !is_false(after, "RemediationAllowed") {
         step.warn("RemediationRestricted", &*trigger.message);

@@ -1,19 +1,19 @@
-//! Which machines a MachineHealthCheck is about (MA-19.1).
+//! Machines selected by a MachineHealthCheck (MA-19.1).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::objects::GroupKind;
 use golang::json::StringMap;
 use model::hub::{HealthChecks, LabelSelector, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation};
 
-/// On a Machine: it is not checked, so it is never remediated.
+/// On a Machine: excludes it from checks and remediation.
 const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
 
-/// A health check, its Cluster and its machines, by name.
-pub(super) struct Scope {
+/// A health check with its Cluster and its machines, sorted by name.
+pub(super) struct CheckScope {
     pub cluster: Arc<Object>,
     pub key: ObjectKey,
     pub checks: HealthChecks,
@@ -21,12 +21,12 @@ pub(super) struct Scope {
     pub machines: Vec<Arc<Object>>,
 }
 
-impl Scope {
-    /// What the check is about.
+impl CheckScope {
+    /// Collects the machines of a health check.
     ///
     /// # Errors
     /// When a kind is not listed yet, or the spec cannot be read.
-    pub(super) fn gather(context: &Context<'_>, object: &Object, cluster: Arc<Object>) -> Result<Self, Fault> {
+    pub(super) fn gather(context: &StepContext<'_>, object: &Object, cluster: Arc<Object>) -> Result<Self, StepError> {
         let spec = object.at("spec").unwrap_or(&Value::Null);
         let MachineHealthCheckSpec { checks, remediation, .. } = read(spec)?;
         let key = cluster.key();
@@ -38,16 +38,16 @@ impl Scope {
                 machines.push(machine);
             }
         }
-        Ok(Scope { cluster, key, checks, remediation, machines })
+        Ok(CheckScope { cluster, key, checks, remediation, machines })
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Fault> {
-    T::deserialize(value).map_err(|error| Fault::because(format!("cannot read the spec: {error}")))
+fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, StepError> {
+    T::deserialize(value).map_err(|error| StepError::failed(format!("cannot read the spec: {error}")))
 }
 
-fn matches(selector: &LabelSelector, machine: &Object) -> Result<bool, Fault> {
+fn matches(selector: &LabelSelector, machine: &Object) -> Result<bool, StepError> {
     let labels = machine.at("metadata.labels").unwrap_or(&Value::Null);
     let labels: StringMap = read(labels)?;
-    selector.matches(&labels).map_err(|error| Fault::because(format!("cannot use the selector: {error}")))
+    selector.matches(&labels).map_err(|error| StepError::failed(format!("cannot use the selector: {error}")))
 }

@@ -1,24 +1,24 @@
-//! Whether there are few enough unhealthy machines for remediation (MA-19.7).
+//! Limits on the number of unhealthy machines for remediation (MA-19.7).
 
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::context::StepError;
 use model::hub::{IntOrString, RemediationTrigger};
 
-/// Whether to act, and on how many machines more.
+/// Whether remediation is allowed, and for how many more machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trigger {
     pub is_allowed: bool,
-    /// How many more machines may become unhealthy.
+    /// The number of further machines that may become unhealthy.
     pub remaining: usize,
-    /// Why it is not allowed; empty when it is.
+    /// The reason why remediation is not allowed; empty if it is.
     pub message: String,
 }
 
 impl Trigger {
-    /// Compares the number of unhealthy machines with a range, or else with a limit.
+    /// Compares the number of unhealthy machines with a range, or with a limit.
     ///
     /// # Errors
     /// When the range or the limit cannot be read.
-    pub(super) fn evaluate(wanted: &RemediationTrigger, expected: usize, unhealthy: usize) -> Result<Self, Fault> {
+    pub(super) fn evaluate(wanted: &RemediationTrigger, expected: usize, unhealthy: usize) -> Result<Self, StepError> {
         let (least, most, bound) = match &*wanted.unhealthy_in_range {
             "" => {
                 let default = IntOrString::String("100%".to_owned());
@@ -41,8 +41,8 @@ impl Trigger {
     }
 }
 
-/// A number, or a percentage of what is expected, rounded down.
-fn scaled(value: &IntOrString, of: usize) -> Result<usize, Fault> {
+/// A number, or a percentage of the expected machines, rounded down.
+fn scaled(value: &IntOrString, of: usize) -> Result<usize, StepError> {
     let number = match value {
         IntOrString::Int(number) => usize::try_from(*number).ok(),
         IntOrString::String(text) => {
@@ -50,17 +50,17 @@ fn scaled(value: &IntOrString, of: usize) -> Result<usize, Fault> {
             percent.and_then(|percent| percent.checked_mul(of)).map(|product| product / 100)
         }
     };
-    number.ok_or_else(|| Fault::because("unhealthyLessThanOrEqualTo is neither a number nor a percentage"))
+    number.ok_or_else(|| StepError::failed("unhealthyLessThanOrEqualTo is neither a number nor a percentage"))
 }
 
 /// The bounds of `[a-b]`.
-fn read_range(text: &str) -> Result<(usize, usize), Fault> {
+fn read_range(text: &str) -> Result<(usize, usize), StepError> {
     let bounds = || {
         let (least, most) = text.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
         let (least, most) = (least.parse().ok()?, most.parse().ok()?);
         (least <= most).then_some((least, most))
     };
-    bounds().ok_or_else(|| Fault::because(format!("unhealthyInRange {text} is not a range such as [1-3]")))
+    bounds().ok_or_else(|| StepError::failed(format!("unhealthyInRange {text} is not a range such as [1-3]")))
 }
 
 #[cfg(test)]

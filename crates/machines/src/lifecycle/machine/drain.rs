@@ -8,53 +8,53 @@ use serde_json::json;
 use super::drain_rules;
 use super::guards::{PASS, is_left_out};
 use super::node_fields::is_unreachable;
-use super::pods::{Circumstances, Drained, Fate, judge, on_node};
-use super::work::{Stage, Work};
-use crate::lifecycle::context::Fault;
+use super::pods::{DrainContext, DrainedPod, PodAction, decide, on_node};
+use super::reconcile::{DeletionWait, MachineReconcile};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{flag, remaining, set, stamp, text, time};
-use crate::lifecycle::objects::Workload;
-use crate::lifecycle::step::Write;
+use crate::lifecycle::objects::WorkloadObjects;
+use crate::lifecycle::step::ObjectWrite;
 use model::hub::Object;
 
 const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 const START: &str = "status.deletion.nodeDrainStartTime";
 const REASON: &str = "DrainingNode";
-/// How many seconds the Pods of an unreachable Node have to end: no kubelet can end them (MA-10.2).
+/// Grace period in seconds for Pods of an unreachable Node, where no kubelet can stop them (MA-10.2).
 const GRACE_OF_THE_LOST: u32 = 1;
-/// How many names a line shows (MA-10.8).
+/// Maximum number of names in a line (MA-10.8).
 const NAMES: usize = 3;
-/// How many reasons of refused evictions a message has (MA-10.8).
+/// Maximum number of reasons of refused evictions in a message (MA-10.8).
 const REFUSALS: usize = 5;
 
-/// Drains the Node; `None` when nothing is left to be drained, or the drain is left out.
-pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>, Fault> {
+/// Drains the Node; `None` when the drain is complete or skipped.
+pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<Option<DeletionWait>, StepError> {
     if is_left_out(work, EXCLUDED, "nodeDrainTimeoutSeconds", START) {
         return Ok(None);
     }
-    // It is stored before the drain begins, so that its progress can be seen.
+    // Stored before the drain begins, so that its progress is visible.
     if work.machine.at(START).is_none() {
         set(&mut work.machine, START, stamp(work.context.now));
-        return Ok(Some(Stage::new(REASON, format!("Drain of Node {name} begins"))));
+        return Ok(Some(DeletionWait::new(REASON, format!("Drain of Node {name} begins"))));
     }
     let Some(workload) = work.workload() else {
-        return Err(Fault::because(format!("Node {name} cannot be drained: its cluster is not connected")));
+        return Err(StepError::failed(format!("Node {name} cannot be drained: its cluster is not connected")));
     };
     let Some(node) = workload.node(name).cloned() else {
         return Ok(None);
     };
     cordon(work, &node);
     let pods = judged(work, workload, &node)?;
-    let pass = Pass::among(&pods);
+    let pass = DrainPass::among(&pods);
     evict(work, &pass, is_unreachable(&node).then_some(GRACE_OF_THE_LOST));
     if pass.is_over() && !is_short(work) {
         return Ok(None);
     }
-    work.step.look_again(PASS);
-    Ok(Some(Stage::new(REASON, pass.message(work, name))))
+    work.step.requeue_after(PASS);
+    Ok(Some(DeletionWait::new(REASON, pass.message(work, name))))
 }
 
-/// Marks the Node as unschedulable (MA-10.1), together with what else changes of it.
-fn cordon(work: &mut Work<'_, '_>, node: &Arc<Object>) {
+/// Cordons the Node (MA-10.1), together with its other changes.
+fn cordon(work: &mut MachineReconcile<'_, '_>, node: &Arc<Object>) {
     if flag(node, "spec.unschedulable") {
         return;
     }
@@ -65,72 +65,76 @@ fn cordon(work: &mut Work<'_, '_>, node: &Arc<Object>) {
     }
     let mut after = (**node).clone();
     unschedulable(&mut after);
-    work.step.writes.push(Write::Update { workload: Some(work.cluster.key()), before: node.clone(), after });
+    work.step.writes.push(ObjectWrite::Update { workload: Some(work.cluster.key()), before: node.clone(), after });
 }
 
-/// Whether the drain has not yet taken as long as it is said to take.
-fn is_short(work: &mut Work<'_, '_>) -> bool {
+/// Whether the configured drain time has not passed yet.
+fn is_short(work: &mut MachineReconcile<'_, '_>) -> bool {
     let Some(begun) = time(&work.machine, START) else { return false };
     let left = remaining(begun, work.context.settings.timings.drain, work.context.now);
-    left.into_iter().for_each(|left| work.step.look_again(left));
+    left.into_iter().for_each(|left| work.step.requeue_after(left));
     left.is_some()
 }
 
-/// What happens to each Pod of the Node that is not skipped.
-fn judged(work: &Work<'_, '_>, workload: &Workload, node: &Object) -> Result<Vec<Drained>, Fault> {
+/// The action for each Pod of the Node that is not skipped.
+fn judged(
+    work: &MachineReconcile<'_, '_>,
+    workload: &WorkloadObjects,
+    node: &Object,
+) -> Result<Vec<DrainedPod>, StepError> {
     let pods = on_node(workload, node.name());
     if pods.is_empty() {
         return Ok(Vec::new());
     }
     let rules = drain_rules::applicable(work)?;
-    let around = Circumstances { workload, rules: &rules, is_unreachable: is_unreachable(node), now: work.context.now };
-    let mut judged = pods.iter().map(|pod| judge(pod, &around)).collect::<Result<Vec<Drained>, Fault>>()?;
-    judged.retain(|drained| drained.fate != Fate::Skipped);
+    let around = DrainContext { workload, rules: &rules, is_unreachable: is_unreachable(node), now: work.context.now };
+    let mut judged = pods.iter().map(|pod| decide(pod, &around)).collect::<Result<Vec<DrainedPod>, StepError>>()?;
+    judged.retain(|drained| drained.fate != PodAction::Skipped);
     Ok(judged)
 }
 
-fn evict(work: &mut Work<'_, '_>, pass: &Pass<'_>, grace: Option<u32>) {
-    if pass.of(Fate::Evicted).next().is_none() {
+fn evict(work: &mut MachineReconcile<'_, '_>, pass: &DrainPass<'_>, grace: Option<u32>) {
+    if pass.with_fate(PodAction::Evicted).next().is_none() {
         return;
     }
-    // No Pod may come back to a Node that is being drained.
+    // No Pod may be scheduled to a Node that is being drained.
     work.write_node();
-    for drained in pass.of(Fate::Evicted) {
+    for drained in pass.with_fate(PodAction::Evicted) {
         let pod = &drained.pod;
         let message = format!("Evicting Pod {}", pod.key());
         match drained.warning {
             Some(warning) => work.step.warn("EvictingPod", format!("{message}: {warning}")),
-            None => work.step.tell("EvictingPod", message),
+            None => work.step.event("EvictingPod", message),
         }
-        work.step.writes.push(Write::Evict { workload: work.cluster.key(), pod: pod.clone(), grace });
+        work.step.writes.push(ObjectWrite::Evict { workload: work.cluster.key(), pod: pod.clone(), grace });
     }
 }
 
-/// The Pods of the lowest order, which are drained now, and those that come later (MA-10.5).
+/// The Pods of the lowest order, which are drained now, and those of later orders (MA-10.5).
 #[derive(Debug)]
-struct Pass<'a> {
-    now: Vec<&'a Drained>,
-    later: Vec<&'a Drained>,
+struct DrainPass<'a> {
+    now: Vec<&'a DrainedPod>,
+    later: Vec<&'a DrainedPod>,
 }
 
-impl<'a> Pass<'a> {
-    fn among(pods: &'a [Drained]) -> Self {
+impl<'a> DrainPass<'a> {
+    fn among(pods: &'a [DrainedPod]) -> Self {
         let lowest = pods.iter().map(|drained| drained.order).min().unwrap_or_default();
         let (now, later) = pods.iter().partition(|drained| drained.order == lowest);
-        Pass { now, later }
+        DrainPass { now, later }
     }
 
-    fn of(&self, fate: Fate) -> impl Iterator<Item = &&'a Drained> {
+    fn with_fate(&self, fate: PodAction) -> impl Iterator<Item = &&'a DrainedPod> {
         self.now.iter().filter(move |drained| drained.fate == fate)
     }
 
-    /// Whether nothing is left to be evicted, waited for or terminating (MA-10.7).
+    /// Whether no Pods remain to be evicted, awaited or terminated (MA-10.7).
     fn is_over(&self) -> bool {
         self.now.is_empty() && self.later.is_empty()
     }
 
     /// One line for each group of Pods (MA-10.8).
-    fn message(&self, work: &Work<'_, '_>, node: &str) -> String {
+    fn message(&self, work: &MachineReconcile<'_, '_>, node: &str) -> String {
         let since = text(&work.machine, START);
         let mut lines = vec![format!("Drain of Node {node} is not complete yet (begun at {since})")];
         let mut tell = |names: &[String], what: &str| {
@@ -138,17 +142,17 @@ impl<'a> Pass<'a> {
                 lines.push(format!("* {}: {what}", listed(names)));
             }
         };
-        let names = |fate| self.of(fate).map(|drained| drained.pod.key().to_string()).collect::<Vec<_>>();
-        tell(&names(Fate::Terminating), "deletionTimestamp set, but still on the Node");
+        let names = |fate| self.with_fate(fate).map(|drained| drained.pod.key().to_string()).collect::<Vec<_>>();
+        tell(&names(PodAction::Terminating), "deletionTimestamp set, but still on the Node");
         let mut evicted: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
-        for drained in self.of(Fate::Evicted) {
+        for drained in self.with_fate(PodAction::Evicted) {
             evicted.entry(drained.refusal.as_deref()).or_default().push(drained.pod.key().to_string());
         }
         tell(&evicted.remove(&None).unwrap_or_default(), "being evicted");
         for (refusal, names) in evicted.iter().take(REFUSALS) {
             tell(names, &format!("cannot be evicted yet: {}", refusal.unwrap_or_default()));
         }
-        tell(&names(Fate::Awaited), "waiting until they complete");
+        tell(&names(PodAction::Awaited), "waiting until they complete");
         let mut orders: Vec<i64> = self.later.iter().map(|drained| drained.order).collect();
         orders.sort_unstable();
         for group in orders.chunk_by(|a, b| a == b) {

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::work::Work;
-use crate::lifecycle::context::Fault;
+use super::reconcile::MachineReconcile;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{items, number, text};
-use crate::lifecycle::objects::{GroupKind, Workload};
+use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
 use model::hub::{LabelSelector, Object, ObjectKey};
 
-/// What a rule says about the Pods that it selects.
+/// The behavior of a rule for the selected Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behavior {
     Drain { order: i64 },
@@ -18,15 +18,15 @@ pub(super) enum Behavior {
 
 /// A rule that applies to the Machine.
 #[derive(Clone, Debug)]
-pub(super) struct Rule {
+pub(super) struct DrainRule {
     pub(super) behavior: Behavior,
     name: String,
-    /// Pairs of selectors of Pods and of their namespaces; any will do, and no pair selects all Pods.
+    /// Pairs of Pod and namespace selectors, any of which may match; no pairs select all Pods.
     pods: Vec<Value>,
 }
 
-/// The rules of the namespace that apply to the Machine, by name.
-pub(super) fn applicable(work: &Work<'_, '_>) -> Result<Vec<Rule>, Fault> {
+/// The rules of the namespace that apply to the Machine, sorted by name.
+pub(super) fn applicable(work: &MachineReconcile<'_, '_>) -> Result<Vec<DrainRule>, StepError> {
     let objects = work.context.in_namespace(&GroupKind::core("MachineDrainRule"), work.machine.namespace())?;
     let mut rules = Vec::new();
     for object in &objects {
@@ -38,20 +38,20 @@ pub(super) fn applicable(work: &Work<'_, '_>) -> Result<Vec<Rule>, Fault> {
     Ok(rules)
 }
 
-fn read(object: &Object) -> Result<Rule, Fault> {
+fn read(object: &Object) -> Result<DrainRule, StepError> {
     let behavior = match text(object, "spec.drain.behavior") {
         "Drain" => Behavior::Drain { order: number(object, "spec.drain.order").unwrap_or_default() },
         "Skip" => Behavior::Skip,
         "WaitCompleted" => Behavior::WaitCompleted,
         other => {
-            return Err(Fault::because(format!("MachineDrainRule {}: unknown behavior {other:?}", object.key())));
+            return Err(StepError::failed(format!("MachineDrainRule {}: unknown behavior {other:?}", object.key())));
         }
     };
-    Ok(Rule { behavior, name: object.name().to_owned(), pods: items(object, "spec.pods").to_vec() })
+    Ok(DrainRule { behavior, name: object.name().to_owned(), pods: items(object, "spec.pods").to_vec() })
 }
 
-/// Whether any pair of selectors of Machines and of Clusters matches; no pair matches all.
-fn applies(work: &Work<'_, '_>, rule: &Object) -> Result<bool, Fault> {
+/// Whether any pair of Machine and Cluster selectors matches; no pairs match all.
+fn applies(work: &MachineReconcile<'_, '_>, rule: &Object) -> Result<bool, StepError> {
     let pairs = items(rule, "spec.machines");
     for pair in pairs {
         if matches(rule.name(), pair.get("selector"), &work.machine)?
@@ -63,9 +63,9 @@ fn applies(work: &Work<'_, '_>, rule: &Object) -> Result<bool, Fault> {
     Ok(pairs.is_empty())
 }
 
-impl Rule {
-    /// Whether the rule decides about a Pod.
-    pub(super) fn selects(&self, pod: &Object, workload: &Workload) -> Result<bool, Fault> {
+impl DrainRule {
+    /// Whether the rule selects a Pod.
+    pub(super) fn selects(&self, pod: &Object, workload: &WorkloadObjects) -> Result<bool, StepError> {
         for pair in &self.pods {
             if matches(&self.name, pair.get("selector"), pod)? && self.selects_namespace(pair, pod, workload)? {
                 return Ok(true);
@@ -74,19 +74,19 @@ impl Rule {
         Ok(self.pods.is_empty())
     }
 
-    fn selects_namespace(&self, pair: &Value, pod: &Object, workload: &Workload) -> Result<bool, Fault> {
+    fn selects_namespace(&self, pair: &Value, pod: &Object, workload: &WorkloadObjects) -> Result<bool, StepError> {
         let Some(selector) = pair.get("namespaceSelector") else { return Ok(true) };
         let kind = GroupKind::new("", "Namespace");
         let Some(namespace) = workload.get(&kind, &ObjectKey::new("", pod.namespace())) else {
-            return Err(Fault::because(format!("Namespace {} of Pod {} is not known", pod.namespace(), pod.name())));
+            return Err(StepError::failed(format!("Namespace {} of Pod {} is not known", pod.namespace(), pod.name())));
         };
         matches(&self.name, Some(selector), namespace)
     }
 }
 
-/// Whether a selector matches the labels of an object; one that is missing matches all.
-fn matches(rule: &str, selector: Option<&Value>, object: &Object) -> Result<bool, Fault> {
-    let invalid = |why: String| Fault::because(format!("MachineDrainRule {rule} has an invalid selector: {why}"));
+/// Whether a selector matches the labels of an object; a missing selector matches all.
+fn matches(rule: &str, selector: Option<&Value>, object: &Object) -> Result<bool, StepError> {
+    let invalid = |why: String| StepError::failed(format!("MachineDrainRule {rule} has an invalid selector: {why}"));
     let Some(selector) = selector else { return Ok(true) };
     let selector: LabelSelector =
         serde_json::from_value(selector.clone()).map_err(|error| invalid(error.to_string()))?;

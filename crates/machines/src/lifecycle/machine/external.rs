@@ -1,11 +1,11 @@
-//! The objects that a Machine refers to: its bootstrap configuration and its infrastructure (MA-5.3, MA-5.4).
+//! Referenced objects of a Machine: bootstrap configuration and infrastructure (MA-5.3, MA-5.4).
 
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::work::{External, Work};
-use crate::lifecycle::context::Fault;
+use super::reconcile::{ExternalObject, MachineReconcile};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::terminal_failure;
 use crate::lifecycle::fields::{
     controller, is_of_kind, is_to, list_mut, owner, owners, reference, set, set_label, set_owner, text,
@@ -13,25 +13,27 @@ use crate::lifecycle::fields::{
 use crate::lifecycle::objects::GroupKind;
 use model::hub::{ContractRef, Object, label};
 
-/// Looks an object up, becomes its controller, and copies the failure that it reports.
-pub(super) fn look_up(work: &mut Work<'_, '_>, to: &ContractRef) -> Result<External, Fault> {
+/// Looks up an object, becomes its controller, and copies its failure.
+pub(super) fn look_up(work: &mut MachineReconcile<'_, '_>, to: &ContractRef) -> Result<ExternalObject, StepError> {
     if !to.is_defined() {
-        return Ok(External::NoReference);
+        return Ok(ExternalObject::NoReference);
     }
-    let Some(object) = work.context.referenced(to, work.machine.namespace())? else { return Ok(External::Missing) };
+    let Some(object) = work.context.referenced(to, work.machine.namespace())? else {
+        return Ok(ExternalObject::Missing);
+    };
     copy_failure(work, &object);
     let adopted = adopted(work, &object)?;
     work.step.update(&object, adopted);
-    Ok(External::Found(object))
+    Ok(ExternalObject::Found(object))
 }
 
-/// The object with this Machine as its controller, without the owners that it had when it was made, and with the label of the
-/// Cluster (MA-5.3, CT-15.3).
-fn adopted(work: &Work<'_, '_>, object: &Object) -> Result<Object, Fault> {
+/// The object controlled by this Machine, without the owners from its creation, and with the label of the Cluster
+/// (MA-5.3, CT-15.3).
+fn adopted(work: &MachineReconcile<'_, '_>, object: &Object) -> Result<Object, StepError> {
     let mut after = object.clone();
     let set = GroupKind::core("MachineSet");
     let control_plane =
-        work.is_control_plane().then(|| GroupKind::to(&reference(&work.cluster, "spec.controlPlaneRef")));
+        work.is_control_plane().then(|| GroupKind::for_reference(&reference(&work.cluster, "spec.controlPlaneRef")));
     let is_first = |entry: &serde_json::Value| {
         is_of_kind(entry, &set) || control_plane.as_ref().is_some_and(|kind| is_of_kind(entry, kind))
     };
@@ -42,7 +44,7 @@ fn adopted(work: &Work<'_, '_>, object: &Object) -> Result<Object, Fault> {
         let name = |key: &str| other.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
         let (kind, key) = (object.kind(), object.key());
         let (owner, its) = (name("kind"), name("name"));
-        return Err(Fault::because(format!("{kind} {key} has another controller: {owner} {its}")));
+        return Err(StepError::failed(format!("{kind} {key} has another controller: {owner} {its}")));
     }
     set_owner(&mut after, owner(&work.before, true), &work.before);
     let cluster = work.cluster.name();
@@ -52,16 +54,16 @@ fn adopted(work: &Work<'_, '_>, object: &Object) -> Result<Object, Fault> {
     Ok(after)
 }
 
-/// Copies a failure from which a provider does not recover; it stays when the provider takes it back (MA-5.4, CT-5.5).
-fn copy_failure(work: &mut Work<'_, '_>, object: &Arc<Object>) {
+/// Copies a terminal failure; it is permanent, even if the provider withdraws it (MA-5.4, CT-5.5).
+fn copy_failure(work: &mut MachineReconcile<'_, '_>, object: &Arc<Object>) {
     let Some((reason, message)) = terminal_failure(object) else { return };
     let text = if message.is_empty() { &reason } else { &message };
     let message = format!("{} {} failed: {text}", object.kind(), object.name());
     fail(work, &reason, &message);
 }
 
-/// Notes a failure from which the Machine does not recover; the first one stays.
-pub(super) fn fail(work: &mut Work<'_, '_>, reason: &str, message: &str) {
+/// Records a terminal failure of the Machine; the first one is kept.
+pub(super) fn fail(work: &mut MachineReconcile<'_, '_>, reason: &str, message: &str) {
     const MESSAGE: &str = "status.deprecated.v1beta1.failureMessage";
     if !text(&work.machine, MESSAGE).is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The infrastructure of a Machine (MA-7). One that is being deleted gives nothing any more (MA-7.2).
+//! Infrastructure of a Machine (MA-7). Nothing is copied from one that is being deleted (MA-7.2).
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::bootstrap::MISSING;
 use super::external::{fail, look_up};
-use super::work::{External, Work};
-use crate::lifecycle::context::Fault;
+use super::reconcile::{ExternalObject, MachineReconcile};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{flag, reference, set};
 use model::hub::Object;
 
-/// What is copied as it is, each only if it is there (MA-7.5).
+/// Fields copied unchanged if present (MA-7.5).
 const COPIED: [(&str, &str); 3] = [
     ("status.addresses", "status.addresses"),
     ("spec.failureDomain", "spec.failureDomain"),
@@ -20,35 +20,35 @@ const COPIED: [(&str, &str); 3] = [
 ];
 pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";
 
-/// Takes over the provider id, addresses and failure domain of the infrastructure once it is provisioned.
-pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+/// Copies provider ID, addresses and failure domain of provisioned infrastructure.
+pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
     let to = reference(&work.machine, "spec.infrastructureRef");
     work.infrastructure = look_up(work, &to)?;
     match work.infrastructure.clone() {
-        External::Found(object) if !object.is_being_deleted() => take(work, &object),
-        External::Missing if !work.is_deleting() => missing(work, &to.kind, &to.name),
+        ExternalObject::Found(object) if !object.is_being_deleted() => take(work, &object),
+        ExternalObject::Missing if !work.is_deleting() => missing(work, &to.kind, &to.name),
         _ => Ok(()),
     }
 }
 
-/// Infrastructure that is not there (yet), or not any more (MA-7.1).
-fn missing(work: &mut Work<'_, '_>, kind: &str, name: &str) -> Result<(), Fault> {
+/// Infrastructure that does not exist yet, or no longer exists (MA-7.1).
+fn missing(work: &mut MachineReconcile<'_, '_>, kind: &str, name: &str) -> Result<(), StepError> {
     if !flag(&work.machine, PROVISIONED) {
-        work.step.look_again(MISSING);
+        work.step.requeue_after(MISSING);
         return Ok(());
     }
     let message = format!("{kind} {name} was provisioned and does not exist any more");
     fail(work, "InvalidConfiguration", &message);
-    Err(Fault::because(message))
+    Err(StepError::failed(message))
 }
 
-/// Copies what the provider reports, every time: the provider id follows it (MA-7.6).
-fn take(work: &mut Work<'_, '_>, object: &Arc<Object>) -> Result<(), Fault> {
-    // Once it was provisioned, the flag of the provider is not asked again (MA-7.3, CT-8.6).
+/// Copies the fields reported by the provider on every step: the provider ID follows it (MA-7.6).
+fn take(work: &mut MachineReconcile<'_, '_>, object: &Arc<Object>) -> Result<(), StepError> {
+    // The flag of the provider is ignored once it was provisioned (MA-7.3, CT-8.6).
     if !flag(&work.machine, PROVISIONED) && !Flag::Provisioned.read(work.context, object)? {
         return Ok(());
     }
-    // The provider sets it some time, which is an event (MA-7.4).
+    // The provider sets it later, which is an event (MA-7.4).
     let Some(id) = object.text("spec.providerID")?.filter(|id| !id.is_empty()) else { return Ok(()) };
     for (from, to) in COPIED {
         if let Some(value) = object.read(from)? {
@@ -56,7 +56,7 @@ fn take(work: &mut Work<'_, '_>, object: &Arc<Object>) -> Result<(), Fault> {
         }
     }
     if !flag(&work.machine, PROVISIONED) {
-        work.step.tell("InfrastructureProvisioned", format!("{} {} is provisioned", object.kind(), object.name()));
+        work.step.event("InfrastructureProvisioned", format!("{} {} is provisioned", object.kind(), object.name()));
     }
     set(&mut work.machine, "spec.providerID", json!(id));
     set(&mut work.machine, PROVISIONED, json!(true));

@@ -1,4 +1,4 @@
-//! Machines: from their bootstrap data and infrastructure to a Node, and back (MA-3 to MA-11, MA-13).
+//! Machines: from bootstrap data and infrastructure to a Node, and their deletion (MA-3 to MA-11, MA-13).
 //!
 //! ```text
 //! owner and labels ─► bootstrap.rs ─► infrastructure.rs ─► node.rs ─► delete.rs ─► status.rs ─► one update
@@ -7,18 +7,19 @@
 //!                                                  node_fields.rs    drain.rs, volumes.rs (pods.rs, drain_rules.rs)
 //! ```
 //!
-//! Every part runs in every step, and the failure of one does not stop the others (MA-4.3). What a part finds is in `work.rs`.
+//! Every part runs in every step, and a failure does not stop the others (MA-4.3). The results of the parts are in
+//! `reconcile.rs`.
 
 use std::sync::Arc;
 
-use self::work::{External, NodeState, Stage, Work};
+use self::reconcile::{DeletionWait, ExternalObject, MachineReconcile, NodeState};
 use super::begin::begin;
 use super::conditions::observe_generation;
-use super::context::{Context, Fault};
+use super::context::{StepContext, StepError};
 use super::fields::{
     cluster_of, controller, owner, owner_name, owners, remove_finalizer, set, set_label, set_owner, stamp, text,
 };
-use super::step::Step;
+use super::step::Reconciliation;
 use golang::calendar::Moment;
 use model::hub::{Object, label};
 
@@ -37,9 +38,9 @@ mod pods;
 mod status;
 mod up_to_date;
 mod volumes;
-mod work;
+mod reconcile;
 
-pub use self::phase::{Phase, TRANSITIONS};
+pub use self::phase::{MachinePhase, TRANSITIONS};
 
 const FINALIZER: &str = "machine.cluster.x-k8s.io";
 const CERTIFICATES_EXPIRY: &str = "machine.cluster.x-k8s.io/certificates-expiry";
@@ -48,15 +49,19 @@ const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
 /// The next step of a Machine (MA-4).
 ///
 /// # Errors
-/// When a kind is not listed yet, or there is no Cluster or owner to go by.
-pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+/// When a kind is not listed yet, or the Cluster or owner does not exist.
+pub(super) fn step(
+    context: &StepContext<'_>,
+    object: &Arc<Object>,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     let Some(cluster) = cluster_of(context, object)? else {
         let cluster = text(object, "spec.clusterName");
-        return Err(Fault::because(format!("Cluster {cluster} of Machine {} does not exist", object.key())));
+        return Err(StepError::failed(format!("Cluster {cluster} of Machine {} does not exist", object.key())));
     };
     let Some(after) = begin(context, Some(&cluster), object, FINALIZER, step) else { return Ok(()) };
     let (set, deployment) = owning_set(context, object)?;
-    let mut work = Work {
+    let mut work = MachineReconcile {
         context,
         step,
         cluster,
@@ -64,8 +69,8 @@ pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step)
         machine: after,
         set,
         deployment,
-        bootstrap: External::Unread,
-        infrastructure: External::Unread,
+        bootstrap: ExternalObject::Unread,
+        infrastructure: ExternalObject::Unread,
         node: NodeState::NotAsked,
         node_after: None,
         deletion: None,
@@ -75,17 +80,18 @@ pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step)
     Ok(())
 }
 
-/// An owner, if there is one.
-type Owner = Option<Arc<Object>>;
+/// An owner, if it exists.
+type OwnerObject = Option<Arc<Object>>;
 
-/// The MachineSet that owns the Machine, and the MachineDeployment of that (MA-4.2). A Machine that is being deleted can do without.
-fn owning_set(context: &Context<'_>, object: &Object) -> Result<(Owner, Owner), Fault> {
+/// The MachineSet that owns the Machine, and its MachineDeployment (MA-4.2). Not required for a Machine that is being
+/// deleted.
+fn owning_set(context: &StepContext<'_>, object: &Object) -> Result<(OwnerObject, OwnerObject), StepError> {
     let find = |kind: &str, name: Option<&str>| {
         let Some(name) = name else { return Ok(None) };
         match context.core(kind, object.namespace(), name)? {
             None if !object.is_being_deleted() => {
                 let machine = object.key();
-                Err(Fault::because(format!("{kind} {name} of Machine {machine} does not exist")))
+                Err(StepError::failed(format!("{kind} {name} of Machine {machine} does not exist")))
             }
             found => Ok(found),
         }
@@ -96,23 +102,23 @@ fn owning_set(context: &Context<'_>, object: &Object) -> Result<(Owner, Owner), 
     Ok((set, deployment))
 }
 
-fn run(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+fn run(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
     own(work);
     for part in [bootstrap::reconcile, infrastructure::reconcile, node::reconcile, certificates] {
         let outcome = part(work);
-        work.step.keep(outcome)?;
+        work.step.collect_error(outcome)?;
     }
     if work.is_deleting() {
         let outcome = delete::reconcile(work);
-        work.step.keep(outcome)?;
+        work.step.collect_error(outcome)?;
     }
     Ok(())
 }
 
-/// Writes what has changed, also after a failure (MA-4.4). The status says that the deletion is complete before the finalizer
-/// goes, so that it can be seen (MA-9.13, DEC-6).
-fn finish(mut work: Work<'_, '_>) {
-    let is_complete = work.deletion.as_ref().is_some_and(Stage::is_completed);
+/// Writes the changes, also after a failure (MA-4.4). The status reports the completed deletion before the finalizer is
+/// removed, so that it is visible (MA-9.13, DEC-6).
+fn finish(mut work: MachineReconcile<'_, '_>) {
+    let is_complete = work.deletion.as_ref().is_some_and(DeletionWait::is_completed);
     work.write_node();
     if is_complete && delete::says_complete(&work) {
         let mut last = (*work.before).clone();
@@ -127,8 +133,8 @@ fn finish(mut work: Work<'_, '_>) {
     work.step.update(&work.before, work.machine);
 }
 
-/// The Cluster owns a Machine that has no other owner to come (MA-5.1, MA-5.2).
-fn own(work: &mut Work<'_, '_>) {
+/// Makes the Cluster the owner of a stand-alone Machine (MA-5.1, MA-5.2).
+fn own(work: &mut MachineReconcile<'_, '_>) {
     let machine = &mut work.machine;
     let will_be_owned = [label::SET_NAME, label::MACHINE_POOL_NAME, CONTROL_PLANE_NAME];
     let has_owner = controller(machine).is_some()
@@ -141,18 +147,20 @@ fn own(work: &mut Work<'_, '_>) {
     }
 }
 
-/// When the certificates of a control plane machine expire (MA-4.5).
-fn certificates(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+/// Expiry of the certificates of a control plane machine (MA-4.5).
+fn certificates(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
     const EXPIRY: &str = "status.certificatesExpiryDate";
     if !work.is_control_plane() {
         return Ok(());
     }
     let config = work.bootstrap.found().and_then(|config| config.annotation(CERTIFICATES_EXPIRY));
     let text = work.machine.annotation(CERTIFICATES_EXPIRY).or(config).map(str::to_owned);
-    match text.as_deref().map(|text| Moment::read(text).ok_or(text)) {
+    match text.as_deref().map(|text| Moment::parse(text).ok_or(text)) {
         Some(Ok(time)) => set(&mut work.machine, EXPIRY, stamp(time)),
         Some(Err(text)) => {
-            return Err(Fault::because(format!("annotation {CERTIFICATES_EXPIRY} is {text:?}, which is not a time")));
+            return Err(StepError::failed(format!(
+                "annotation {CERTIFICATES_EXPIRY} is {text:?}, which is not a time"
+            )));
         }
         None => set(&mut work.machine, EXPIRY, serde_json::Value::Null),
     }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::node_fields;
-use super::work::{NodeState, Work};
+use super::reconcile::{MachineReconcile, NodeState};
 use crate::lifecycle::conditions;
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{set, text};
 use model::hub::{NODE_INFO, Object};
 
 pub(super) const NODE_REF: &str = "status.nodeRef.name";
 
-/// Finds the Node by its provider id, notes it, and keeps what it has of the Machine in step.
-pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+/// Finds the Node by provider ID, records it, and synchronises the fields that it has from the Machine.
+pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
     let id = text(&work.machine, "spec.providerID").to_owned();
     if id.is_empty() {
         return Ok(());
@@ -31,13 +31,13 @@ pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
         _ => {
             work.node = NodeState::Ambiguous;
             let names: Vec<&str> = nodes.iter().map(|node| node.name()).collect();
-            Err(Fault::because(format!("several Nodes have the provider ID {id}: {}", names.join(", "))))
+            Err(StepError::failed(format!("several Nodes have the provider ID {id}: {}", names.join(", "))))
         }
     }
 }
 
-/// That there is no connection is an error only where there should be one (MA-8.1, MA-8.2).
-fn not_connected(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+/// A missing connection is an error only if the control plane is initialized (MA-8.1, MA-8.2).
+fn not_connected(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
     work.node = NodeState::NotConnected;
     let is_expected = conditions::is_true(&work.cluster, "ControlPlaneInitialized") && !work.cluster.is_being_deleted();
     if !is_expected {
@@ -45,24 +45,24 @@ fn not_connected(work: &mut Work<'_, '_>) -> Result<(), Fault> {
     }
     let key = work.cluster.key();
     let problem = work.context.problem(&key).map(|problem| format!(": {problem}")).unwrap_or_default();
-    Err(Fault::because(format!("workload cluster {key} is not connected{problem}")))
+    Err(StepError::failed(format!("workload cluster {key} is not connected{problem}")))
 }
 
-fn missing(work: &mut Work<'_, '_>) -> Result<(), Fault> {
+fn missing(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
     work.node = NodeState::Missing;
     let known = text(&work.machine, NODE_REF);
     if known.is_empty() || work.is_deleting() {
         return Ok(());
     }
-    Err(Fault::because(format!("Node {known} of Machine {} does not exist any more", work.machine.key())))
+    Err(StepError::failed(format!("Node {known} of Machine {} does not exist any more", work.machine.key())))
 }
 
-/// Notes the name of the Node once, and what the Node says about itself each time (MA-8.4).
-fn found(work: &mut Work<'_, '_>, node: &Arc<Object>) {
+/// Records the name of the Node once, and its node info on every step (MA-8.4).
+fn found(work: &mut MachineReconcile<'_, '_>, node: &Arc<Object>) {
     work.node = NodeState::Found(node.clone());
     if text(&work.machine, NODE_REF).is_empty() {
         set(&mut work.machine, NODE_REF, json!(node.name()));
-        work.step.tell("NodeFound", format!("Node {} has the provider ID of the Machine", node.name()));
+        work.step.event("NodeFound", format!("Node {} has the provider ID of the Machine", node.name()));
     }
     let info = node.at("status.nodeInfo").and_then(Value::as_object);
     let known = |name: &str| Some((name.to_owned(), info?.get(name)?.clone()));

@@ -1,12 +1,12 @@
-//! What a Node has of its Machine: annotations, labels and taints (MA-8.5 to MA-8.9).
+//! Fields of a Node that follow its Machine: annotations, labels and taints (MA-8.5 to MA-8.9).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::work::Work;
-use crate::lifecycle::conditions::{Status, status};
-use crate::lifecycle::fields::{controller, flag, items, map_mut, set, set_annotation, texts};
+use super::reconcile::MachineReconcile;
+use crate::lifecycle::conditions::{ConditionStatus, status};
+use crate::lifecycle::fields::{TextMap, controller, flag, items, map_mut, set, set_annotation, texts};
 use model::hub::Object;
 
 const LABELS_FROM_MACHINE: &str = "cluster.x-k8s.io/labels-from-machine";
@@ -14,19 +14,17 @@ const ANNOTATIONS_FROM_MACHINE: &str = "cluster.x-k8s.io/annotations-from-machin
 const TAINTS_FROM_MACHINE: &str = "cluster.x-k8s.io/taints-from-machine";
 const INTERRUPTIBLE: &str = "cluster.x-k8s.io/interruptible";
 const REVISION: &str = "machinedeployment.clusters.x-k8s.io/revision";
-/// Domains whose labels and annotations go from Machines to Nodes.
+/// Domains of labels and annotations that are copied from Machines to Nodes.
 const OF_NODES: &str = "node.cluster.x-k8s.io";
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 const ROLE: &str = "node-role.kubernetes.io";
-/// On a Node that has not got anything of its Machine yet (CT-12.6).
+/// Taint of a Node before its first synchronisation (CT-12.6).
 const UNINITIALIZED: (&str, &str) = ("node.cluster.x-k8s.io/uninitialized", "NoSchedule");
-/// On a Node whose Machine is of an older revision.
+/// Taint of a Node whose Machine has an older revision.
 const OUTDATED: (&str, &str) = ("node.cluster.x-k8s.io/outdated-revision", "PreferNoSchedule");
 
-type Texts = BTreeMap<String, String>;
-
-/// Brings the Node in step with its Machine; it is written once, with everything else that changes of it (MA-8.10).
-pub(super) fn keep_in_step(work: &mut Work<'_, '_>) {
+/// Synchronises the Node with its Machine; written once, with all other changes of the Node (MA-8.10).
+pub(super) fn keep_in_step(work: &mut MachineReconcile<'_, '_>) {
     let owners = owner_annotations(work);
     let annotations = of_domain(&texts(&work.machine, "metadata.annotations"), is_annotation_of_nodes);
     let labels = labels(work);
@@ -41,10 +39,10 @@ pub(super) fn keep_in_step(work: &mut Work<'_, '_>) {
     set_taints(node, &taints, is_outdated);
 }
 
-/// Where the Machine of the Node is, and who controls that (MA-8.5).
-fn owner_annotations(work: &Work<'_, '_>) -> Texts {
+/// Annotations with the Machine of the Node, and its owner (MA-8.5).
+fn owner_annotations(work: &MachineReconcile<'_, '_>) -> TextMap {
     let machine = &work.machine;
-    let mut all = Texts::from([
+    let mut all = TextMap::from([
         ("cluster.x-k8s.io/cluster-name".to_owned(), work.cluster.name().to_owned()),
         ("cluster.x-k8s.io/cluster-namespace".to_owned(), machine.namespace().to_owned()),
         ("cluster.x-k8s.io/machine".to_owned(), machine.name().to_owned()),
@@ -61,7 +59,7 @@ fn domain(key: &str) -> &str {
     key.split_once('/').map_or("", |(domain, _)| domain)
 }
 
-/// Whether a domain is this one, or below it.
+/// Whether a domain equals another or is below it.
 fn is_within(domain: &str, base: &str) -> bool {
     domain.strip_suffix(base).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
@@ -74,13 +72,13 @@ fn is_label_of_nodes(domain: &str) -> bool {
     domain == ROLE || is_within(domain, RESTRICTED) || is_within(domain, OF_NODES)
 }
 
-fn of_domain(all: &Texts, is_meant: fn(&str) -> bool) -> Texts {
+fn of_domain(all: &TextMap, is_meant: fn(&str) -> bool) -> TextMap {
     let is_meant = |(key, _): &(&String, &String)| is_meant(domain(key));
     all.iter().filter(is_meant).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The labels of the Machine that are for its Node, and one for a machine that can be taken away any time (MA-8.6, CT-8.5).
-fn labels(work: &Work<'_, '_>) -> Texts {
+/// Labels of the Machine for its Node, and one for interruptible machines (MA-8.6, CT-8.5).
+fn labels(work: &MachineReconcile<'_, '_>) -> TextMap {
     let mut labels = of_domain(&texts(&work.machine, "metadata.labels"), is_label_of_nodes);
     if work.infrastructure.found().is_some_and(|object| flag(object, "status.interruptible")) {
         labels.insert(INTERRUPTIBLE.to_owned(), String::new());
@@ -88,9 +86,9 @@ fn labels(work: &Work<'_, '_>) -> Texts {
     labels
 }
 
-/// Sets entries of a map of the Node, takes those away that were set earlier and are not wanted any more, and notes which they are
+/// Sets entries of a map of the Node, removes those set earlier that are no longer wanted, and records their names
 /// (MA-8.7).
-fn follow(node: &mut Object, path: &str, tracking: &str, wanted: &Texts) {
+fn follow(node: &mut Object, path: &str, tracking: &str, wanted: &TextMap) {
     let set_earlier = node.annotation(tracking).unwrap_or_default().to_owned();
     for key in set_earlier.split(',').filter(|key| !wanted.contains_key(*key)) {
         map_mut(node, path).remove(key);
@@ -102,8 +100,8 @@ fn follow(node: &mut Object, path: &str, tracking: &str, wanted: &Texts) {
     set_annotation(node, tracking, &keys.join(","));
 }
 
-/// Whether the Machine is of an older revision than its MachineDeployment (MA-8.9).
-fn is_outdated(work: &Work<'_, '_>) -> bool {
+/// Whether the Machine has an older revision than its MachineDeployment (MA-8.9).
+fn is_outdated(work: &MachineReconcile<'_, '_>) -> bool {
     let (Some(set), Some(deployment)) = (&work.set, &work.deployment) else { return false };
     let revision = |object: &Object| object.annotation(REVISION)?.parse::<u64>().ok();
     matches!((revision(set), revision(deployment)), (Some(its), Some(latest)) if its < latest)
@@ -117,7 +115,7 @@ fn identity(taint: &Value) -> String {
     format!("{}:{}", member(taint, "key"), member(taint, "effect"))
 }
 
-/// The taints of the Node (MA-8.8, MA-8.9).
+/// Sets the taints of the Node (MA-8.8, MA-8.9).
 fn set_taints(node: &mut Object, of_machine: &[Value], is_outdated: bool) {
     let before = items(node, "spec.taints").to_vec();
     let mut taints = before.clone();
@@ -147,7 +145,7 @@ fn remove(taints: &mut Vec<Value>, (key, effect): (&str, &str)) {
     taints.retain(|taint| (member(taint, "key"), member(taint, "effect")) != (key, effect));
 }
 
-/// Puts a taint with its value, in the place of one with the same key and effect.
+/// Adds a taint, or replaces the one with the same key and effect.
 fn ensure(taints: &mut Vec<Value>, wanted: &Value) {
     let mut taint = json!({"key": member(wanted, "key"), "effect": member(wanted, "effect")});
     if !member(wanted, "value").is_empty() {
@@ -160,7 +158,7 @@ fn ensure(taints: &mut Vec<Value>, wanted: &Value) {
     }
 }
 
-/// Whether a Node cannot be reached: nothing has been heard of it (MA-10.2).
+/// Whether a Node is unreachable: its status is unknown (MA-10.2).
 pub(super) fn is_unreachable(node: &Object) -> bool {
-    status(node, "Ready") == Some(Status::Unknown)
+    status(node, "Ready") == Some(ConditionStatus::Unknown)
 }

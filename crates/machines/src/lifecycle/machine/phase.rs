@@ -1,34 +1,34 @@
-//! The phase of a Machine, which people read and no controller decides by (MA-2.5, MA-3, DEC-6).
+//! The phase of a Machine, for display only; no controller reads it (MA-2.5, MA-3, DEC-6).
 
 use std::fmt;
 
 use serde_json::json;
 
-use super::work::{External, Stage, Work};
+use super::reconcile::{DeletionWait, ExternalObject, MachineReconcile};
 use crate::lifecycle::conditions;
 use crate::lifecycle::contract::has_failed;
 use crate::lifecycle::fields::{flag, set, stamp, text};
 
 /// `status.phase` of a Machine (MA-3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum MachinePhase {
     Pending,
     Provisioning,
     Provisioned,
     Running,
-    /// Defined for in-place updates, and never set.
+    /// Reserved for in-place updates, and never set.
     Updating,
     Failed,
     Deleting,
     Deleted,
-    /// What cannot be read.
+    /// An unknown phase.
     Unknown,
 }
 
-use Phase::{Deleted, Deleting, Failed, Pending, Provisioned, Provisioning, Running, Unknown, Updating};
+use MachinePhase::{Deleted, Deleting, Failed, Pending, Provisioned, Provisioning, Running, Unknown, Updating};
 
-/// From which phase a Machine goes to which, and when (DEC-6). A new Machine is `Pending`.
-pub const TRANSITIONS: &[(Phase, Phase, &str)] = &[
+/// Transitions of the phase: from, to, and condition (DEC-6). A new Machine is `Pending`.
+pub const TRANSITIONS: &[(MachinePhase, MachinePhase, &str)] = &[
     (Pending, Provisioning, "bootstrap data is available"),
     (Pending, Provisioned, "the provider ID is set and there is no bootstrap data"),
     (Provisioning, Provisioned, "the provider ID is set"),
@@ -45,10 +45,11 @@ pub const TRANSITIONS: &[(Phase, Phase, &str)] = &[
     (Deleting, Deleted, "infrastructure, bootstrap configuration and Node are gone"),
 ];
 
-impl Phase {
-    const ALL: [Phase; 9] = [Pending, Provisioning, Provisioned, Running, Updating, Failed, Deleting, Deleted, Unknown];
+impl MachinePhase {
+    const ALL: [MachinePhase; 9] =
+        [Pending, Provisioning, Provisioned, Running, Updating, Failed, Deleting, Deleted, Unknown];
 
-    /// As the status has it.
+    /// The value in the status.
     pub const fn name(self) -> &'static str {
         match self {
             Pending => "Pending",
@@ -63,25 +64,25 @@ impl Phase {
         }
     }
 
-    /// Reads a phase in upper or lower case (MA-3.5); nothing for the empty text.
-    pub fn read(text: &str) -> Option<Phase> {
-        let named = |phase: &Phase| phase.name().eq_ignore_ascii_case(text);
-        (!text.is_empty()).then(|| Phase::ALL.into_iter().find(named).unwrap_or(Unknown))
+    /// Parses a phase, ignoring case (MA-3.5); `None` for an empty text.
+    pub fn parse(text: &str) -> Option<MachinePhase> {
+        let named = |phase: &MachinePhase| phase.name().eq_ignore_ascii_case(text);
+        (!text.is_empty()).then(|| MachinePhase::ALL.into_iter().find(named).unwrap_or(Unknown))
     }
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for MachinePhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// What the phase depends on besides the one before.
+/// The facts that determine the phase, besides the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Facts {
+struct PhaseFacts {
     has_data: bool,
     has_provider_id: bool,
-    /// The infrastructure is provisioned, and the Node is there and ready.
+    /// The infrastructure is provisioned, and the Node is ready.
     has_ready_node: bool,
     /// A provider of the contract v1beta1 reports a failure.
     has_failed: bool,
@@ -89,8 +90,8 @@ struct Facts {
     is_deletion_complete: bool,
 }
 
-/// The phase that follows; one step goes at most one transition, so that no phase is passed unseen (MA-3.2, DEC-6, DEC-7).
-fn following(stored: Option<Phase>, facts: Facts) -> Phase {
+/// The next phase; one step makes at most one transition, so that no phase is skipped (MA-3.2, DEC-6, DEC-7).
+fn following(stored: Option<MachinePhase>, facts: PhaseFacts) -> MachinePhase {
     if facts.is_deleting {
         return if facts.is_deletion_complete && stored == Some(Deleting) { Deleted } else { Deleting };
     }
@@ -105,25 +106,25 @@ fn following(stored: Option<Phase>, facts: Facts) -> Phase {
     }
 }
 
-fn facts(work: &Work<'_, '_>) -> Facts {
+fn facts(work: &MachineReconcile<'_, '_>) -> PhaseFacts {
     let machine = &work.machine;
     let is_ready = work.node.found().is_some_and(|node| conditions::is_true(node, "Ready"));
     let is_provisioned = flag(machine, "status.initialization.infrastructureProvisioned");
     let has_node = !text(machine, "status.nodeRef.name").is_empty();
     let parts = [&work.bootstrap, &work.infrastructure];
-    Facts {
+    PhaseFacts {
         has_data: flag(machine, "status.initialization.bootstrapDataSecretCreated"),
         has_provider_id: !text(machine, "spec.providerID").is_empty(),
         has_ready_node: is_provisioned && has_node && is_ready,
-        has_failed: parts.into_iter().filter_map(External::found).any(|part| has_failed(work.context, part)),
+        has_failed: parts.into_iter().filter_map(ExternalObject::found).any(|part| has_failed(work.context, part)),
         is_deleting: work.is_deleting(),
-        is_deletion_complete: work.deletion.as_ref().is_some_and(Stage::is_completed),
+        is_deletion_complete: work.deletion.as_ref().is_some_and(DeletionWait::is_completed),
     }
 }
 
-/// Sets the phase, the time of its change and an event about it (MA-3.2).
-pub(super) fn set_phase(work: &mut Work<'_, '_>) {
-    let stored = Phase::read(text(&work.machine, "status.phase"));
+/// Sets the phase, the time of its change, and an event (MA-3.2).
+pub(super) fn set_phase(work: &mut MachineReconcile<'_, '_>) {
+    let stored = MachinePhase::parse(text(&work.machine, "status.phase"));
     let phase = following(stored, facts(work));
     if text(&work.machine, "status.phase") == phase.name() {
         return;
@@ -134,7 +135,7 @@ pub(super) fn set_phase(work: &mut Work<'_, '_>) {
     let message = format!("Machine is {phase}{}", why.map_or(String::new(), |(_, _, why)| format!(": {why}")));
     match phase {
         Failed => work.step.warn(phase.name(), message),
-        _ => work.step.tell(phase.name(), message),
+        _ => work.step.event(phase.name(), message),
     }
 }
 
@@ -142,9 +143,9 @@ pub(super) fn set_phase(work: &mut Work<'_, '_>) {
 mod tests {
     use super::*;
 
-    /// All facts there can be.
-    fn all_facts() -> impl Iterator<Item = Facts> {
-        (0..64_u8).map(|bits| Facts {
+    /// All combinations of facts.
+    fn all_facts() -> impl Iterator<Item = PhaseFacts> {
+        (0..64_u8).map(|bits| PhaseFacts {
             has_data: bits & 1 > 0,
             has_provider_id: bits & 2 > 0,
             has_ready_node: bits & 4 > 0,
@@ -157,13 +158,13 @@ mod tests {
     #[test]
     fn phases_follow_from_facts() {
         // MA-3.1, MA-3.2, MA-3.4, DEC-6, DEC-7
-        let none = Facts::default();
-        let data = Facts { has_data: true, ..none };
-        let provided = Facts { has_provider_id: true, ..data };
-        let ready = Facts { has_ready_node: true, ..provided };
-        let failed = Facts { has_failed: true, ..provided };
-        let deleting = Facts { is_deleting: true, ..ready };
-        let complete = Facts { is_deletion_complete: true, ..deleting };
+        let none = PhaseFacts::default();
+        let data = PhaseFacts { has_data: true, ..none };
+        let provided = PhaseFacts { has_provider_id: true, ..data };
+        let ready = PhaseFacts { has_ready_node: true, ..provided };
+        let failed = PhaseFacts { has_failed: true, ..provided };
+        let deleting = PhaseFacts { is_deleting: true, ..ready };
+        let complete = PhaseFacts { is_deletion_complete: true, ..deleting };
         for (case, stored, facts, want) in [
             ("new", None, none, Pending),
             ("new, with everything there", None, ready, Pending),
@@ -172,13 +173,13 @@ mod tests {
             ("passes Provisioning", Some(Pending), ready, Provisioning),
             ("waits for infrastructure", Some(Provisioning), data, Provisioning),
             ("has infrastructure", Some(Provisioning), provided, Provisioned),
-            ("a machine of a pool", Some(Pending), Facts { has_data: false, ..provided }, Provisioned),
+            ("a machine of a pool", Some(Pending), PhaseFacts { has_data: false, ..provided }, Provisioned),
             ("its Node is not ready", Some(Provisioned), provided, Provisioned),
             ("its Node is ready", Some(Provisioned), ready, Running),
             ("its Node is not ready any more", Some(Running), provided, Running),
             ("a provider fails", Some(Running), failed, Failed),
             ("a failure stays", Some(Failed), ready, Failed),
-            ("deleted at once", None, Facts { is_deleting: true, ..none }, Deleting),
+            ("deleted at once", None, PhaseFacts { is_deleting: true, ..none }, Deleting),
             ("deleted after a failure", Some(Failed), deleting, Deleting),
             ("deletion shows before it is complete", Some(Running), complete, Deleting),
             ("gone", Some(Deleting), complete, Deleted),
@@ -192,7 +193,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         let known = [Pending, Provisioning, Provisioned, Running, Failed, Deleting];
         for (stored, facts) in known.into_iter().flat_map(|stored| all_facts().map(move |facts| (stored, facts))) {
-            // A deletion does not end.
+            // A deletion cannot be undone.
             let is_possible = facts.is_deleting || stored != Deleting;
             let next = following(Some(stored), facts);
             if is_possible && next != stored {
@@ -208,7 +209,7 @@ mod tests {
         // MA-3.5
         for (text, want) in [("", None), ("running", Some(Running)), ("FAILED", Some(Failed)), ("lost", Some(Unknown))]
         {
-            assert_eq!(Phase::read(text), want, "{text}");
+            assert_eq!(MachinePhase::parse(text), want, "{text}");
         }
     }
 }

@@ -1,102 +1,102 @@
-//! What a drain does with each Pod of a Node (MA-10.3, MA-10.4).
+//! Action of a drain for each Pod of a Node (MA-10.3, MA-10.4).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::drain_rules::{Behavior, Rule};
-use crate::lifecycle::context::Fault;
+use super::drain_rules::{Behavior, DrainRule};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{controller, items, text, time};
-use crate::lifecycle::objects::{GroupKind, Workload};
+use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
 use golang::calendar::{Moment, SECOND};
 use model::hub::{Object, ObjectKey};
 
-/// On a Pod: what a drain does with it, before all rules.
+/// On a Pod: the action of a drain, with precedence over all rules.
 const DRAIN: &str = "cluster.x-k8s.io/drain";
-/// On a Pod that stands for one that the kubelet runs by itself.
+/// On mirror Pods of static Pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// What happens to a Pod.
+/// The action for a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It stays, and the drain does not wait for it.
+pub(super) enum PodAction {
+    /// Not evicted, and not waited for.
     Skipped,
     Evicted,
-    /// It ends by itself, and the drain waits for that.
+    /// Not evicted, and waited for.
     Awaited,
-    /// It is about to go.
+    /// Already terminating.
     Terminating,
 }
 
-/// A Pod, what happens to it, and when.
+/// A Pod with its action and order.
 #[derive(Clone, Debug)]
-pub(super) struct Drained {
+pub(super) struct DrainedPod {
     pub(super) pod: Arc<Object>,
-    pub(super) fate: Fate,
-    /// Pods of lower order go first.
+    pub(super) fate: PodAction,
+    /// Pods of lower order are drained first.
     pub(super) order: i64,
-    /// What is lost with the Pod.
+    /// Data that is lost with the Pod.
     pub(super) warning: Option<&'static str>,
-    /// Why its last eviction was refused (MA-10.6).
+    /// Reason of the last refused eviction (MA-10.6).
     pub(super) refusal: Option<String>,
 }
 
-/// What all Pods are judged by.
+/// Inputs for deciding about Pods.
 #[derive(Debug)]
-pub(super) struct Circumstances<'a> {
-    pub(super) workload: &'a Workload,
-    pub(super) rules: &'a [Rule],
-    /// Nothing is heard of the Node, so its Pods do not end by themselves (MA-10.2).
+pub(super) struct DrainContext<'a> {
+    pub(super) workload: &'a WorkloadObjects,
+    pub(super) rules: &'a [DrainRule],
+    /// The Node is unreachable, so its Pods do not terminate by themselves (MA-10.2).
     pub(super) is_unreachable: bool,
     pub(super) now: Moment,
 }
 
-/// The Pods of a Node, in the order of namespaces and names.
-pub(super) fn on_node(workload: &Workload, node: &str) -> Vec<Arc<Object>> {
+/// The Pods of a Node, sorted by namespace and name.
+pub(super) fn on_node(workload: &WorkloadObjects, node: &str) -> Vec<Arc<Object>> {
     let kind = GroupKind::new("", "Pod");
     let pods = workload.all(&kind);
     pods.filter(|pod| text(pod, "spec.nodeName") == node).cloned().collect()
 }
 
-/// What happens to a Pod; the first filter that says so decides.
-pub(super) fn judge(pod: &Arc<Object>, around: &Circumstances<'_>) -> Result<Drained, Fault> {
+/// The action for a Pod; the first matching filter decides.
+pub(super) fn decide(pod: &Arc<Object>, around: &DrainContext<'_>) -> Result<DrainedPod, StepError> {
     let (fate, order) = fate(pod, around)?;
-    let fate = if fate == Fate::Evicted && pod.is_being_deleted() { Fate::Terminating } else { fate };
-    let refusal = around.workload.refusal(&pod.key()).filter(|_| fate == Fate::Evicted).map(str::to_owned);
-    Ok(Drained { pod: pod.clone(), fate, order, warning: warning(pod), refusal })
+    let fate = if fate == PodAction::Evicted && pod.is_being_deleted() { PodAction::Terminating } else { fate };
+    let refusal = around.workload.refusal(&pod.key()).filter(|_| fate == PodAction::Evicted).map(str::to_owned);
+    Ok(DrainedPod { pod: pod.clone(), fate, order, warning: warning(pod), refusal })
 }
 
-fn fate(pod: &Object, around: &Circumstances<'_>) -> Result<(Fate, i64), Fault> {
+fn fate(pod: &Object, around: &DrainContext<'_>) -> Result<(PodAction, i64), StepError> {
     let is_left = is_left_behind(pod, around);
     if is_left || is_of_daemon_set(pod, around.workload) || pod.annotation(MIRROR).is_some() {
-        return Ok((Fate::Skipped, 0));
+        return Ok((PodAction::Skipped, 0));
     }
     match pod.label(DRAIN).map(|value| value.to_lowercase().replacen('-', "", 1)).as_deref() {
-        Some("skip") => return Ok((Fate::Skipped, 0)),
-        Some("waitcompleted") => return Ok((Fate::Awaited, 0)),
+        Some("skip") => return Ok((PodAction::Skipped, 0)),
+        Some("waitcompleted") => return Ok((PodAction::Awaited, 0)),
         _ => {}
     }
     for rule in around.rules {
         if rule.selects(pod, around.workload)? {
             return Ok(match rule.behavior {
-                Behavior::Drain { order } => (Fate::Evicted, order),
-                Behavior::Skip => (Fate::Skipped, 0),
-                Behavior::WaitCompleted => (Fate::Awaited, 0),
+                Behavior::Drain { order } => (PodAction::Evicted, order),
+                Behavior::Skip => (PodAction::Skipped, 0),
+                Behavior::WaitCompleted => (PodAction::Awaited, 0),
             });
         }
     }
-    Ok((Fate::Evicted, 0))
+    Ok((PodAction::Evicted, 0))
 }
 
 /// Whether a Pod of an unreachable Node has been terminating for more than a second.
-fn is_left_behind(pod: &Object, around: &Circumstances<'_>) -> bool {
+fn is_left_behind(pod: &Object, around: &DrainContext<'_>) -> bool {
     let since = time(pod, "metadata.deletionTimestamp");
     let elapsed = since.and_then(|since| around.now.since(since));
     around.is_unreachable && elapsed.is_some_and(|nanos| nanos > SECOND)
 }
 
-/// Whether a DaemonSet that exists keeps the Pod running.
-fn is_of_daemon_set(pod: &Object, workload: &Workload) -> bool {
+/// Whether an existing DaemonSet controls the Pod.
+fn is_of_daemon_set(pod: &Object, workload: &WorkloadObjects) -> bool {
     let is_finished = ["Succeeded", "Failed"].contains(&text(pod, "status.phase"));
     let owner = controller(pod).filter(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet"));
     let name = owner.and_then(|owner| owner.get("name")).and_then(Value::as_str);

@@ -1,36 +1,38 @@
-//! The status of a Machine: its conditions in the order in which they depend on each other, and its phase (MA-13, MA-3.3).
+//! Status of a Machine: conditions in the order of their dependencies, and the phase (MA-13, MA-3.3).
 
 use core::time::Duration;
 
 use serde_json::Value;
 
 use super::infrastructure::PROVISIONED;
-use super::work::{External, Work};
+use super::reconcile::{ExternalObject, MachineReconcile};
 use super::{node_conditions, phase, up_to_date};
-use crate::lifecycle::conditions::{self, Condition, Fallback, Part, Priority, Status, mirror, put, summary};
+use crate::lifecycle::conditions::{
+    self, ConditionState, ConditionStatus, Fallback, Priority, SummaryPart, mirror, put, summary,
+};
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{flag, items, number, remaining, time};
 use model::hub::contract::Contract;
 
-/// Reasons that are as they should be while a Machine is being deleted.
+/// Reasons that are expected while a Machine is being deleted.
 const EXPECTED_WHILE_DELETING: [&str; 4] = ["ObjectDeleted", "ObjectDoesNotExist", "NodeDeleted", "NodeDoesNotExist"];
-/// Conditions of control plane components whose equal messages are shown once (MA-13.10).
+/// Conditions of control plane components whose equal messages are merged (MA-13.10).
 const COMPONENTS: [&str; 4] =
     ["APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy", "EtcdPodHealthy"];
-/// When the summary says that a deletion takes long, and a drain.
+/// Durations after which the summary reports a long deletion or drain.
 const LONG_DELETION: Duration = Duration::from_mins(15);
 const LONG_DRAIN: Duration = Duration::from_mins(5);
 
 /// Sets every condition and the phase.
-pub(super) fn update(work: &mut Work<'_, '_>) {
+pub(super) fn update(work: &mut MachineReconcile<'_, '_>) {
     let bootstrap = bootstrap_config_ready(work);
     set(work, "BootstrapConfigReady", &bootstrap);
     let infrastructure = infrastructure_ready(work);
     set(work, "InfrastructureReady", &infrastructure);
     node_conditions::update(work);
     set_deleting(work);
-    // MA-13.7: updates in place are not built.
-    set(work, "Updating", &Condition::new(false, "NotUpdating", ""));
+    // MA-13.7: in-place updates are not implemented.
+    set(work, "Updating", &ConditionState::new(false, "NotUpdating", ""));
     up_to_date::update(work);
     let ready = ready(work);
     set(work, "Ready", &ready);
@@ -38,66 +40,72 @@ pub(super) fn update(work: &mut Work<'_, '_>) {
     set_available(work);
 }
 
-fn set(work: &mut Work<'_, '_>, name: &str, condition: &Condition) {
+fn set(work: &mut MachineReconcile<'_, '_>, name: &str, condition: &ConditionState) {
     put(&mut work.machine, name, condition, work.context.now);
 }
 
-/// How the bootstrap configuration is (MA-13.3, CT-15.8).
-fn bootstrap_config_ready(work: &Work<'_, '_>) -> Condition {
+/// State of the bootstrap configuration (MA-13.3, CT-15.8).
+fn bootstrap_config_ready(work: &MachineReconcile<'_, '_>) -> ConditionState {
     const CREATED: &str = "status.initialization.bootstrapDataSecretCreated";
     match &work.bootstrap {
-        External::NoReference => Condition::new(true, "DataSecretProvided", ""),
-        External::Found(config) => mirrored(work, config, Flag::DataSecretCreated),
-        External::Unread => unread("bootstrap configuration"),
-        External::Missing if work.is_deleting() && flag(&work.machine, CREATED) => {
-            Condition::new(false, "ObjectDeleted", "The bootstrap configuration is deleted")
+        ExternalObject::NoReference => ConditionState::new(true, "DataSecretProvided", ""),
+        ExternalObject::Found(config) => mirrored(work, config, Flag::DataSecretCreated),
+        ExternalObject::Unread => unread("bootstrap configuration"),
+        ExternalObject::Missing if work.is_deleting() && flag(&work.machine, CREATED) => {
+            ConditionState::new(false, "ObjectDeleted", "The bootstrap configuration is deleted")
         }
-        External::Missing => Condition::new(false, "ObjectDoesNotExist", "The bootstrap configuration does not exist"),
+        ExternalObject::Missing => {
+            ConditionState::new(false, "ObjectDoesNotExist", "The bootstrap configuration does not exist")
+        }
     }
 }
 
-/// How the infrastructure is (MA-13.4, CT-15.8).
-fn infrastructure_ready(work: &Work<'_, '_>) -> Condition {
+/// State of the infrastructure (MA-13.4, CT-15.8).
+fn infrastructure_ready(work: &MachineReconcile<'_, '_>) -> ConditionState {
     let was_provisioned = flag(&work.machine, PROVISIONED);
     match &work.infrastructure {
-        External::Found(object) => mirrored(work, object, Flag::Provisioned),
-        External::Unread => unread("infrastructure"),
+        ExternalObject::Found(object) => mirrored(work, object, Flag::Provisioned),
+        ExternalObject::Unread => unread("infrastructure"),
         _ if was_provisioned && work.is_deleting() => {
-            Condition::new(false, "ObjectDeleted", "The infrastructure is deleted")
+            ConditionState::new(false, "ObjectDeleted", "The infrastructure is deleted")
         }
         _ if was_provisioned => {
             let message = "The infrastructure was deleted while the Machine still exists";
-            Condition::new(false, "ObjectDeleted", message)
+            ConditionState::new(false, "ObjectDeleted", message)
         }
-        _ => Condition::new(false, "ObjectDoesNotExist", "The infrastructure does not exist"),
+        _ => ConditionState::new(false, "ObjectDoesNotExist", "The infrastructure does not exist"),
     }
 }
 
-fn unread(what: &str) -> Condition {
-    Condition::new(Status::Unknown, "InternalError", format!("The {what} cannot be read; see the log for details"))
+fn unread(what: &str) -> ConditionState {
+    ConditionState::new(
+        ConditionStatus::Unknown,
+        "InternalError",
+        format!("The {what} cannot be read; see the log for details"),
+    )
 }
 
-fn mirrored(work: &Work<'_, '_>, object: &model::hub::Object, of: Flag) -> Condition {
+fn mirrored(work: &MachineReconcile<'_, '_>, object: &model::hub::Object, of: Flag) -> ConditionState {
     let Ok(flag) = of.read(work.context, object) else { return unread(object.kind()) };
     mirror(object, "Ready", Fallback { flag, path: of.path(Contract::V1Beta2), reasons: ("Ready", "NotReady") })
 }
 
-/// How far the deletion is (MA-13.6).
-fn set_deleting(work: &mut Work<'_, '_>) {
+/// Stage of the deletion (MA-13.6).
+fn set_deleting(work: &mut MachineReconcile<'_, '_>) {
     let condition = match &work.deletion {
-        None => Condition::new(false, "NotDeleting", ""),
-        Some(stage) => Condition::new(true, stage.reason, stage.message.clone()),
+        None => ConditionState::new(false, "NotDeleting", ""),
+        Some(stage) => ConditionState::new(true, stage.reason, stage.message.clone()),
     };
     if let Some(stage) = &work.deletion
         && conditions::reason(&work.before, "Deleting") != stage.reason
     {
-        work.step.tell(stage.reason, stage.message.clone());
+        work.step.event(stage.reason, stage.message.clone());
     }
     set(work, "Deleting", &condition);
 }
 
 /// Whether the Machine is ready (MA-13.9).
-fn ready(work: &mut Work<'_, '_>) -> Condition {
+fn ready(work: &mut MachineReconcile<'_, '_>) -> ConditionState {
     let stage = work.is_deleting().then(|| deleting_in_short(work));
     let gates = items(&work.machine, "spec.readinessGates");
     let gate = |gate: &'_ Value| -> Option<(String, bool)> {
@@ -106,16 +114,16 @@ fn ready(work: &mut Work<'_, '_>) -> Condition {
     };
     let gates: Vec<(String, bool)> = gates.iter().filter_map(gate).collect();
     let mut parts = vec![
-        Part::negative("Deleting"),
-        Part::negative("Updating"),
-        Part::positive("BootstrapConfigReady"),
-        Part::positive("InfrastructureReady"),
-        Part::positive("NodeHealthy"),
-        Part::positive("HealthCheckSucceeded").ignorable(),
+        SummaryPart::negative("Deleting"),
+        SummaryPart::negative("Updating"),
+        SummaryPart::positive("BootstrapConfigReady"),
+        SummaryPart::positive("InfrastructureReady"),
+        SummaryPart::positive("NodeHealthy"),
+        SummaryPart::positive("HealthCheckSucceeded").ignorable(),
     ];
     parts.extend(gates.iter().map(|(name, is_negative)| match is_negative {
-        true => Part::negative(name),
-        false => Part::positive(name),
+        true => SummaryPart::negative(name),
+        false => SummaryPart::positive(name),
     }));
     let reasons = ["NotReady", "ReadyUnknown", "Ready"];
     let mut condition = summary(&work.machine, &parts, reasons, |name, condition, priority| {
@@ -130,8 +138,8 @@ fn ready(work: &mut Work<'_, '_>) -> Condition {
     condition
 }
 
-/// The stage of the deletion, and hints once it takes long (MA-13.9).
-fn deleting_in_short(work: &mut Work<'_, '_>) -> String {
+/// Stage of the deletion, with hints when it takes long (MA-13.9).
+fn deleting_in_short(work: &mut MachineReconcile<'_, '_>) -> String {
     let stage = work.deletion.as_ref().map_or("Deleting", |stage| stage.reason);
     let mut text = format!("Machine deletion in progress, stage: {stage}");
     if is_over(work, "metadata.deletionTimestamp", LONG_DELETION) {
@@ -143,19 +151,19 @@ fn deleting_in_short(work: &mut Work<'_, '_>) -> String {
     text
 }
 
-/// Whether so much time has passed since the time at a path; otherwise the Machine is looked at again then.
-fn is_over(work: &mut Work<'_, '_>, path: &str, lasts: Duration) -> bool {
+/// Whether a period has passed since the time at a path; otherwise requeues the Machine for then.
+fn is_over(work: &mut MachineReconcile<'_, '_>, path: &str, lasts: Duration) -> bool {
     let Some(begun) = time(&work.machine, path) else { return false };
     match remaining(begun, lasts, work.context.now) {
         None => true,
         Some(left) => {
-            work.step.look_again(left);
+            work.step.requeue_after(left);
             false
         }
     }
 }
 
-/// One line for control plane components that say the same (MA-13.10).
+/// Merges control plane components with equal messages into one line (MA-13.10).
 fn join_components(message: &str) -> String {
     let text_of = |line: &str| -> Option<String> {
         let (name, text) = line.strip_prefix("* ")?.split_once(": ")?;
@@ -173,21 +181,21 @@ fn join_components(message: &str) -> String {
     lines.join("\n")
 }
 
-/// Whether the Machine has been ready for long enough (MA-13.11).
-fn set_available(work: &mut Work<'_, '_>) {
+/// Whether the Machine has been ready for the minimum time (MA-13.11).
+fn set_available(work: &mut MachineReconcile<'_, '_>) {
     let condition = available(work);
     set(work, "Available", &condition);
 }
 
-fn available(work: &mut Work<'_, '_>) -> Condition {
+fn available(work: &mut MachineReconcile<'_, '_>) -> ConditionState {
     let since = conditions::since(&work.machine, "Ready").filter(|_| conditions::is_true(&work.machine, "Ready"));
-    let Some(since) = since else { return Condition::new(false, "NotReady", "") };
+    let Some(since) = since else { return ConditionState::new(false, "NotReady", "") };
     let seconds = number(&work.machine, "spec.minReadySeconds").and_then(|seconds| u64::try_from(seconds).ok());
     match remaining(since, Duration::from_secs(seconds.unwrap_or_default()), work.context.now) {
-        None => Condition::new(true, "Available", ""),
+        None => ConditionState::new(true, "Available", ""),
         Some(left) => {
-            work.step.look_again(left);
-            Condition::new(false, "WaitingForMinReadySeconds", "")
+            work.step.requeue_after(left);
+            ConditionState::new(false, "WaitingForMinReadySeconds", "")
         }
     }
 }

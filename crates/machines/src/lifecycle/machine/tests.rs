@@ -4,11 +4,11 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::conditions::{self, Status};
+use crate::lifecycle::conditions::{self, ConditionStatus};
 use crate::lifecycle::fields::{self, items, set, text};
-use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
-use crate::lifecycle::settings::{Provides, Settings, Timings};
+use crate::lifecycle::settings::{MachineSettings, ProvidedKinds, Timings};
+use crate::lifecycle::simulator::MachineSimulator;
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey};
@@ -22,30 +22,30 @@ const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io/v1beta2";
 const ID: &str = "test://m1";
 
-/// A fold with a Cluster that is up, and nothing else in it.
-fn scene() -> Fold {
+/// A simulator with a running Cluster, and nothing else.
+fn setup() -> MachineSimulator {
     timings(Timings::NONE)
 }
 
-fn with_cluster(mut fold: Fold) -> Fold {
-    let cluster = fold.make(core("Cluster", CLUSTER, json!({})));
-    fold.edit(&cluster, |cluster| {
+fn with_cluster(mut simulator: MachineSimulator) -> MachineSimulator {
+    let cluster = simulator.make(core("Cluster", CLUSTER, json!({})));
+    simulator.edit(&cluster, |cluster| {
         set(cluster, "status.initialization.infrastructureProvisioned", json!(true));
         put(cluster, "ControlPlaneInitialized", "True");
     });
-    fold.objects.workload_mut(&cluster_key()).is_reachable = true;
-    fold
+    simulator.objects.workload_mut(&cluster_key()).is_reachable = true;
+    simulator
 }
 
-/// Sets a condition as another controller would.
+/// Sets a condition like another controller.
 fn put(object: &mut Object, name: &str, status: &str) {
     let status = match status {
-        "True" => Status::True,
-        "False" => Status::False,
-        _ => Status::Unknown,
+        "True" => ConditionStatus::True,
+        "False" => ConditionStatus::False,
+        _ => ConditionStatus::Unknown,
     };
-    let now = golang::calendar::Moment::read("2030-01-01T00:00:00Z").unwrap();
-    conditions::put(object, name, &conditions::Condition::new(status, "Test", ""), now);
+    let now = golang::calendar::Moment::parse("2030-01-01T00:00:00Z").unwrap();
+    conditions::put(object, name, &conditions::ConditionState::new(status, "Test", ""), now);
 }
 
 fn machine(name: &str) -> Object {
@@ -61,11 +61,11 @@ fn machine(name: &str) -> Object {
     )
 }
 
-/// An object without the label of the Cluster, as a provider's template gives it.
+/// An object without the label of the Cluster, as cloned from a provider's template.
 fn external(api_version: &str, kind: &str, name: &str) -> Object {
     let mut made = object(api_version, kind, name, json!({}));
     made.remove("metadata.labels");
-    // What its provider cleans up.
+    // The provider removes it after its cleanup.
     set(&mut made, "metadata.finalizers", json!(["test/finalizer"]));
     made
 }
@@ -97,113 +97,118 @@ fn node_id(name: &str) -> ObjectId {
     ObjectId { workload: Some(cluster_key()), kind: GroupKind::new("", "Node"), key: ObjectKey::new("", name) }
 }
 
-fn node_now(fold: &Fold, name: &str) -> Option<std::sync::Arc<Object>> {
-    fold.objects.get(&node_id(name)).cloned()
+fn node_now(simulator: &MachineSimulator, name: &str) -> Option<std::sync::Arc<Object>> {
+    simulator.objects.get(&node_id(name)).cloned()
 }
 
-fn edit_workload(fold: &mut Fold, id: &ObjectId, change: impl FnOnce(&mut Object)) {
-    let known = fold.objects.get(id).cloned().unwrap();
+fn edit_workload(simulator: &mut MachineSimulator, id: &ObjectId, change: impl FnOnce(&mut Object)) {
+    let known = simulator.objects.get(id).cloned().unwrap();
     let mut after = (*known).clone();
     change(&mut after);
-    fold.update(id.workload.as_ref(), &known, after).unwrap();
+    simulator.update(id.workload.as_ref(), &known, after).unwrap();
 }
 
-fn edit(fold: &mut Fold, kind: &GroupKind, name: &str, change: impl FnOnce(&mut Object)) {
-    let known = fold.find(kind, name).unwrap();
-    fold.edit(&known, change);
+fn edit(simulator: &mut MachineSimulator, kind: &GroupKind, name: &str, change: impl FnOnce(&mut Object)) {
+    let known = simulator.find(kind, name).unwrap();
+    simulator.edit(&known, change);
 }
 
-fn settle(fold: &mut Fold) {
-    assert!(fold.settle(200), "steps go on for ever");
+fn settle(simulator: &mut MachineSimulator) {
+    assert!(simulator.settle(200), "steps go on for ever");
 }
 
-/// Makes a Machine with a configuration and infrastructure that are not ready.
-fn begin(fold: &mut Fold) {
-    fold.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
-    fold.make(external(BOOTSTRAP, "TestConfig", "m1"));
-    fold.make(machine("m1"));
-    settle(fold);
+/// Creates a Machine with a bootstrap configuration and infrastructure that are not ready.
+fn begin(simulator: &mut MachineSimulator) {
+    simulator.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
+    simulator.make(external(BOOTSTRAP, "TestConfig", "m1"));
+    simulator.make(machine("m1"));
+    settle(simulator);
 }
 
-fn bootstrap(fold: &mut Fold) {
-    edit(fold, &config(), "m1", |config| {
+fn bootstrap(simulator: &mut MachineSimulator) {
+    edit(simulator, &config(), "m1", |config| {
         set(config, "status.dataSecretName", json!("m1-data"));
         set(config, "status.initialization.dataSecretCreated", json!(true));
     });
-    settle(fold);
+    settle(simulator);
 }
 
-fn provision(fold: &mut Fold) {
-    edit(fold, &infrastructure(), "m1", |object| {
+fn provision(simulator: &mut MachineSimulator) {
+    edit(simulator, &infrastructure(), "m1", |object| {
         set(object, "spec.providerID", json!(ID));
         set(object, "status.initialization.provisioned", json!(true));
     });
-    settle(fold);
+    settle(simulator);
 }
 
-/// A Machine with a Node that is ready.
-fn running() -> Fold {
-    running_in(scene())
+/// A Machine with a ready Node.
+fn running() -> MachineSimulator {
+    running_in(setup())
 }
 
-fn running_in(mut fold: Fold) -> Fold {
-    begin(&mut fold);
-    bootstrap(&mut fold);
-    provision(&mut fold);
-    fold.create(Some(&cluster_key()), node("n1", ID)).unwrap();
-    settle(&mut fold);
-    fold
+fn running_in(mut simulator: MachineSimulator) -> MachineSimulator {
+    begin(&mut simulator);
+    bootstrap(&mut simulator);
+    provision(&mut simulator);
+    simulator.create(Some(&cluster_key()), node("n1", ID)).unwrap();
+    settle(&mut simulator);
+    simulator
 }
 
-fn field(fold: &Fold, path: &str) -> String {
-    text(&fold.core("Machine", "m1"), path).to_owned()
+fn field(simulator: &MachineSimulator, path: &str) -> String {
+    text(&simulator.core("Machine", "m1"), path).to_owned()
 }
 
-fn phase(fold: &Fold) -> String {
-    field(fold, "status.phase")
+fn phase(simulator: &MachineSimulator) -> String {
+    field(simulator, "status.phase")
 }
 
 /// Status and reason of a condition of the Machine.
-fn condition(fold: &Fold, name: &str) -> (&'static str, String) {
-    let found = conditions::get(&fold.core("Machine", "m1"), name).unwrap_or_else(|| panic!("there is no {name}"));
+fn condition(simulator: &MachineSimulator, name: &str) -> (&'static str, String) {
+    let found = conditions::get(&simulator.core("Machine", "m1"), name).unwrap_or_else(|| panic!("there is no {name}"));
     (found.status.name(), found.reason)
 }
 
-fn message(fold: &Fold, name: &str) -> String {
-    conditions::get(&fold.core("Machine", "m1"), name).unwrap().message
+fn message(simulator: &MachineSimulator, name: &str) -> String {
+    conditions::get(&simulator.core("Machine", "m1"), name).unwrap().message
 }
 
-fn failure(fold: &Fold) -> &str {
-    fold.failure(&ObjectId::core("Machine", NAMESPACE, "m1")).unwrap_or_default()
+fn failure(simulator: &MachineSimulator) -> &str {
+    simulator.failure(&ObjectId::core("Machine", NAMESPACE, "m1")).unwrap_or_default()
 }
 
-fn is_there(fold: &Fold) -> bool {
-    fold.find(&GroupKind::core("Machine"), "m1").is_some()
+fn is_there(simulator: &MachineSimulator) -> bool {
+    simulator.find(&GroupKind::core("Machine"), "m1").is_some()
 }
 
-/// Deletes the Machine, as a user does.
-fn delete(fold: &mut Fold) {
-    fold.delete(&ObjectId::core("Machine", NAMESPACE, "m1"));
-    settle(fold);
+/// Deletes the Machine like a user.
+fn delete(simulator: &mut MachineSimulator) {
+    simulator.delete(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    settle(simulator);
 }
 
-/// What the provider does when its object is deleted.
-fn release(fold: &mut Fold, kind: &GroupKind) {
-    edit(fold, kind, "m1", |object| set(object, "metadata.finalizers", json!([])));
-    settle(fold);
+/// The provider's reaction to the deletion of its object.
+fn release(simulator: &mut MachineSimulator, kind: &GroupKind) {
+    edit(simulator, kind, "m1", |object| set(object, "metadata.finalizers", json!([])));
+    settle(simulator);
 }
 
-fn pass(fold: &mut Fold, seconds: u64) {
-    fold.run(Duration::from_secs(seconds));
+fn pass(simulator: &mut MachineSimulator, seconds: u64) {
+    simulator.run(Duration::from_secs(seconds));
 }
 
-fn annotate(fold: &mut Fold, name: &str, value: &str) {
-    edit(fold, &GroupKind::core("Machine"), "m1", |machine| fields::set_annotation(machine, name, value));
-    settle(fold);
+fn annotate(simulator: &mut MachineSimulator, name: &str, value: &str) {
+    edit(simulator, &GroupKind::core("Machine"), "m1", |machine| fields::set_annotation(machine, name, value));
+    settle(simulator);
 }
 
-/// A fold in which only Machines have a controller, and a Cluster that is up.
-fn timings(timings: Timings) -> Fold {
+/// A simulator in which only Machines have a controller, with a running Cluster.
+fn timings(timings: Timings) -> MachineSimulator {
     let external = ["Cluster", "MachineSet", "MachineDeployment"].into_iter().map(str::to_owned).collect();
-    with_cluster(fold_with(Settings { timings, external, provides: Provides::Embedded, ..Settings::default() }))
+    with_cluster(fold_with(MachineSettings {
+        timings,
+        external,
+        provides: ProvidedKinds::Embedded,
+        ..MachineSettings::default()
+    }))
 }

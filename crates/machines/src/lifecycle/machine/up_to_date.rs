@@ -1,13 +1,13 @@
 //! The condition `UpToDate` (MA-13.8).
 
-use super::work::Work;
-use crate::lifecycle::conditions::{Condition, put};
+use super::reconcile::MachineReconcile;
+use crate::lifecycle::conditions::{ConditionState, put};
 use crate::lifecycle::fields::{created, remaining, text, time};
 use crate::lifecycle::machine_deployment::differences;
 use model::hub::Object;
 
-/// Sets it for machines of MachineDeployments; others have it from who looks after them.
-pub(super) fn update(work: &mut Work<'_, '_>) {
+/// Sets it for machines of MachineDeployments; other owners set it themselves.
+pub(super) fn update(work: &mut MachineReconcile<'_, '_>) {
     let (Some(set), Some(deployment)) = (work.set.clone(), work.deployment.clone()) else { return };
     let mut lines = differences(&set, &deployment);
     if is_rollout_due(work, &set, &deployment) {
@@ -16,29 +16,29 @@ pub(super) fn update(work: &mut Work<'_, '_>) {
     let condition = match lines.is_empty() {
         false => {
             let lines: Vec<String> = lines.iter().map(|line| format!("* {line}")).collect();
-            Condition::new(false, "NotUpToDate", lines.join("\n"))
+            ConditionState::new(false, "NotUpToDate", lines.join("\n"))
         }
         true => of_node(&work.machine),
     };
     put(&mut work.machine, "UpToDate", &condition, work.context.now);
 }
 
-/// A Machine is not up to date while its kubelet has another version.
-fn of_node(machine: &Object) -> Condition {
+/// A Machine is outdated while its kubelet has another version.
+fn of_node(machine: &Object) -> ConditionState {
     let (is, wanted) = (text(machine, "status.nodeInfo.kubeletVersion"), text(machine, "spec.version"));
     match is.is_empty() || is == wanted {
-        true => Condition::new(true, "UpToDate", ""),
-        false => Condition::new(false, "Updating", format!("* Kubelet has version {is}, {wanted} required")),
+        true => ConditionState::new(true, "UpToDate", ""),
+        false => ConditionState::new(false, "Updating", format!("* Kubelet has version {is}, {wanted} required")),
     }
 }
 
-/// Whether machines of an older MachineSet have to be replaced since a time has passed.
-fn is_rollout_due(work: &mut Work<'_, '_>, set: &Object, deployment: &Object) -> bool {
+/// Whether machines of an older MachineSet must be replaced because a time has passed.
+fn is_rollout_due(work: &mut MachineReconcile<'_, '_>, set: &Object, deployment: &Object) -> bool {
     let Some(after) = time(deployment, "spec.rollout.after") else { return false };
     let now = work.context.now;
     if after > now {
         let wait = after.since(now).and_then(|nanos| u64::try_from(nanos).ok());
-        wait.into_iter().for_each(|nanos| work.step.look_again(core::time::Duration::from_nanos(nanos)));
+        wait.into_iter().for_each(|nanos| work.step.requeue_after(core::time::Duration::from_nanos(nanos)));
         return false;
     }
     created(set).is_some_and(|made| remaining(made, core::time::Duration::ZERO, after).is_none() && made < after)

@@ -6,24 +6,24 @@ use std::sync::Arc;
 use super::drain_rules;
 use super::guards::{PASS, is_left_out};
 use super::node_fields::is_unreachable;
-use super::pods::{Circumstances, Fate, judge, on_node};
-use super::work::{Stage, Work};
-use crate::lifecycle::context::Fault;
+use super::pods::{DrainContext, PodAction, decide, on_node};
+use super::reconcile::{DeletionWait, MachineReconcile};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{flag, items, set, stamp, text};
-use crate::lifecycle::objects::{GroupKind, Workload};
+use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
 use model::hub::{Object, ObjectKey};
 
 const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach";
 const START: &str = "status.deletion.waitForNodeVolumeDetachStartTime";
 const REASON: &str = "WaitingForVolumeDetach";
 
-/// Waits while volumes are attached that nothing but the Node can detach.
-pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>, Fault> {
+/// Waits while volumes are attached that only the Node can detach.
+pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<Option<DeletionWait>, StepError> {
     if is_left_out(work, EXCLUDED, "nodeVolumeDetachTimeoutSeconds", START) {
         return Ok(None);
     }
     let Some(workload) = work.workload() else {
-        return Err(Fault::because(format!("volumes of Node {name} are not known: its cluster is not connected")));
+        return Err(StepError::failed(format!("volumes of Node {name} are not known: its cluster is not connected")));
     };
     let node = workload.node(name);
     let Some(node) = node.filter(|node| !is_unreachable(node)) else { return Ok(None) };
@@ -34,13 +34,20 @@ pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>
     if work.machine.at(START).is_none() {
         set(&mut work.machine, START, stamp(work.context.now));
     }
-    work.step.look_again(PASS);
+    work.step.requeue_after(PASS);
     let held: Vec<&str> = held.iter().map(String::as_str).collect();
-    Ok(Some(Stage::new(REASON, format!("Waiting for volumes of Node {name} to be detached: {}", held.join(", ")))))
+    Ok(Some(DeletionWait::new(
+        REASON,
+        format!("Waiting for volumes of Node {name} to be detached: {}", held.join(", ")),
+    )))
 }
 
-/// The attached volumes that the deletion waits for (MA-11.2, MA-11.3).
-fn attached(work: &Work<'_, '_>, workload: &Workload, node: &Object) -> Result<BTreeSet<String>, Fault> {
+/// The attached volumes that block the deletion (MA-11.2, MA-11.3).
+fn attached(
+    work: &MachineReconcile<'_, '_>,
+    workload: &WorkloadObjects,
+    node: &Object,
+) -> Result<BTreeSet<String>, StepError> {
     let of_node = items(node, "status.volumesAttached").iter();
     let handles: Vec<&str> = of_node.filter_map(|volume| volume.get("name")?.as_str()).collect();
     let claimed = attachments(workload, node.name());
@@ -64,14 +71,14 @@ fn find<'a>(volumes: &[&'a Arc<Object>], is_it: impl Fn(&Object) -> bool) -> Opt
 }
 
 /// The names of the volumes that VolumeAttachments attach to the Node.
-fn attachments<'a>(workload: &'a Workload, node: &str) -> Vec<&'a str> {
+fn attachments<'a>(workload: &'a WorkloadObjects, node: &str) -> Vec<&'a str> {
     let kind = GroupKind::new("storage.k8s.io", "VolumeAttachment");
     let all = workload.all(&kind);
     let its = all.filter(|it| text(it, "spec.nodeName") == node && flag(it, "status.attached"));
     its.map(|it| text(it, "spec.source.persistentVolumeName")).filter(|name| !name.is_empty()).collect()
 }
 
-/// Whether a name in the status of a Node means this volume.
+/// Whether a volume name in the status of a Node refers to this volume.
 fn has_handle(volume: &Object, name: &str) -> bool {
     let (driver, handle) = (text(volume, "spec.csi.driver"), text(volume, "spec.csi.volumeHandle"));
     name == volume.name() || (!driver.is_empty() && name == format!("kubernetes.io/csi/{driver}^{handle}"))
@@ -82,13 +89,17 @@ fn claim(volume: &Object) -> Option<ObjectKey> {
     (!name.is_empty()).then(|| ObjectKey::new(text(volume, "spec.claimRef.namespace"), name))
 }
 
-/// The claims of Pods that stay on the Node when it is drained.
-fn ignored_claims(work: &Work<'_, '_>, workload: &Workload, node: &Object) -> Result<BTreeSet<ObjectKey>, Fault> {
+/// Claims of Pods that remain on a drained Node.
+fn ignored_claims(
+    work: &MachineReconcile<'_, '_>,
+    workload: &WorkloadObjects,
+    node: &Object,
+) -> Result<BTreeSet<ObjectKey>, StepError> {
     let rules = drain_rules::applicable(work)?;
-    let around = Circumstances { workload, rules: &rules, is_unreachable: is_unreachable(node), now: work.context.now };
+    let around = DrainContext { workload, rules: &rules, is_unreachable: is_unreachable(node), now: work.context.now };
     let mut claims = BTreeSet::new();
     for pod in on_node(workload, node.name()) {
-        if judge(&pod, &around)?.fate == Fate::Skipped {
+        if decide(&pod, &around)?.fate == PodAction::Skipped {
             let names = items(&pod, "spec.volumes").iter();
             let names = names.filter_map(|volume| volume.get("persistentVolumeClaim")?.get("claimName")?.as_str());
             claims.extend(names.map(|name| ObjectKey::new(pod.namespace(), name)));

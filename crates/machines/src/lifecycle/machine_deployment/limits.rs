@@ -1,50 +1,54 @@
-//! How many machines more or fewer than wanted there may be during a rollout (MA-22.1).
+//! Limits on surplus and unavailable machines during a rollout (MA-22.1).
 
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::machine_set::resolved;
 use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE};
 use model::hub::{IntOrString, Object};
 
-/// What a rollout keeps to.
+/// Limits of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    /// How many machines are wanted.
+pub(super) struct RolloutLimits {
+    /// Desired number of machines.
     pub(super) replicas: i64,
-    /// How many there may be more.
+    /// Maximum number of surplus machines.
     pub(super) surge: i64,
-    /// How many may be unavailable.
+    /// Maximum number of unavailable machines.
     pub(super) unavailable: i64,
 }
 
-impl Limits {
-    /// Limits in numbers: a surge is rounded up, unavailable machines are rounded down; if both are 0, one machine may be unavailable
-    /// (MA-22.1).
+impl RolloutLimits {
+    /// Resolves percentages: surge is rounded up, unavailable machines are rounded down; if both are 0, one machine may
+    /// be unavailable (MA-22.1).
     ///
     /// # Errors
-    /// When one of them is not a number or a percentage.
-    pub(super) fn new(replicas: i64, surge: &IntOrString, unavailable: &IntOrString) -> Result<Limits, Fault> {
+    /// When a limit is neither a number nor a percentage.
+    pub(super) fn new(
+        replicas: i64,
+        surge: &IntOrString,
+        unavailable: &IntOrString,
+    ) -> Result<RolloutLimits, StepError> {
         let surge = resolved(surge, replicas, true)?;
         let unavailable = match resolved(unavailable, replicas, false)? {
             0 if surge == 0 => 1,
             unavailable => unavailable,
         };
-        Ok(Limits { replicas, surge, unavailable: unavailable.min(replicas) })
+        Ok(RolloutLimits { replicas, surge, unavailable: unavailable.min(replicas) })
     }
 
-    /// The limits of a MachineDeployment; 1 and 0 by default.
+    /// The limits of a MachineDeployment, by default 1 and 0.
     ///
     /// # Errors
-    /// When one of them is not a number or a percentage.
-    pub(super) fn of(deployment: &Object, replicas: i64) -> Result<Limits, Fault> {
-        let read = |name: &str, default: i32| -> Result<IntOrString, Fault> {
+    /// When a limit is neither a number nor a percentage.
+    pub(super) fn for_deployment(deployment: &Object, replicas: i64) -> Result<RolloutLimits, StepError> {
+        let read = |name: &str, default: i32| -> Result<IntOrString, StepError> {
             let path = format!("spec.rollout.strategy.rollingUpdate.{name}");
             let Some(value) = deployment.at(&path) else { return Ok(IntOrString::Int(default)) };
-            serde_json::from_value(value.clone()).map_err(|error| Fault::because(format!("{path}: {error}")))
+            serde_json::from_value(value.clone()).map_err(|error| StepError::failed(format!("{path}: {error}")))
         };
-        Limits::new(replicas, &read("maxSurge", MAX_SURGE)?, &read("maxUnavailable", MAX_UNAVAILABLE)?)
+        RolloutLimits::new(replicas, &read("maxSurge", MAX_SURGE)?, &read("maxUnavailable", MAX_UNAVAILABLE)?)
     }
 
-    /// How many machines have to be available.
+    /// Minimum number of available machines.
     pub(super) fn min_available(self) -> i64 {
         (self.replicas - self.unavailable).max(0)
     }
@@ -70,7 +74,7 @@ mod tests {
             (3, percent("x%"), number(0), None),
             (3, percent("1"), number(0), None),
         ] {
-            let limits = Limits::new(replicas, &surge, &unavailable).ok();
+            let limits = RolloutLimits::new(replicas, &surge, &unavailable).ok();
             let case = format!("{replicas} {surge:?} {unavailable:?}");
             assert_eq!(limits.map(|limits| (limits.surge, limits.unavailable)), want, "{case}");
         }

@@ -1,19 +1,19 @@
-//! Scaling a MachineDeployment that is paused: numbers alone (MA-24).
+//! Scaling of a paused MachineDeployment, as a function of numbers (MA-24).
 
-use super::limits::Limits;
-use super::rollout::Numbers;
+use super::limits::RolloutLimits;
+use super::rollout::SetCounts;
 
-/// The numbers of a set, and what its annotations said before this step.
+/// The counts of a set, with those in its annotations before this step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sized {
-    pub(super) numbers: Numbers,
+pub(super) struct PausedSet {
+    pub(super) numbers: SetCounts,
     pub(super) is_new: bool,
     pub(super) desired: Option<i64>,
     pub(super) max: Option<i64>,
 }
 
 /// Scales the sets of a paused deployment; `machines` is the number of machines in its status.
-pub(super) fn scale(sets: &mut [Sized], limits: Limits, is_rolling: bool, machines: i64) {
+pub(super) fn scale(sets: &mut [PausedSet], limits: RolloutLimits, is_rolling: bool, machines: i64) {
     let active: Vec<usize> = (0..).zip(sets.iter()).filter(|(_, set)| set.numbers.spec > 0).map(|(at, _)| at).collect();
     let replicas = limits.replicas;
     if active.len() <= 1 {
@@ -30,22 +30,22 @@ pub(super) fn scale(sets: &mut [Sized], limits: Limits, is_rolling: bool, machin
     }
 }
 
-/// The set that is scaled if none is active: the new one, else the newest (MA-24.2).
-fn inactive(sets: &[Sized]) -> Option<usize> {
+/// The set to scale if none is active: the new one, else the newest (MA-24.2).
+fn inactive(sets: &[PausedSet]) -> Option<usize> {
     let newest = || (0..sets.len()).max_by_key(|at| sets.get(*at).map(|set| (set.numbers.created, &set.numbers.name)));
     sets.iter().position(|set| set.is_new).or_else(newest)
 }
 
-/// Whether the new set has all machines that are wanted (MA-24.3).
-fn is_saturated(set: &Sized, replicas: i64) -> bool {
-    let Numbers { spec, available, .. } = set.numbers;
+/// Whether the new set has all desired machines (MA-24.3).
+fn is_saturated(set: &PausedSet, replicas: i64) -> bool {
+    let SetCounts { spec, available, .. } = set.numbers;
     set.is_new && spec == replicas && available == replicas && set.desired == Some(replicas)
 }
 
-/// Each set grows or shrinks by its part; what is left over goes to the first (MA-24.4). The part is of what there might have been
-/// before the change, as the annotation has it that is about to be renewed (MA-24.5).
-fn in_proportion(sets: &mut [Sized], mut active: Vec<usize>, limits: Limits, machines: i64) {
-    let Limits { replicas, surge, .. } = limits;
+/// Scales each set in proportion; the remainder goes to the first (MA-24.4). The proportion is of the maximum before
+/// the change, as recorded in the annotation (MA-24.5).
+fn in_proportion(sets: &mut [PausedSet], mut active: Vec<usize>, limits: RolloutLimits, machines: i64) {
+    let RolloutLimits { replicas, surge, .. } = limits;
     let allowed = if replicas > 0 { replicas + surge } else { 0 };
     let spec = |at: &usize| sets.get(*at).map_or(0, |set| set.numbers.spec);
     let delta = allowed - active.iter().map(spec).sum::<i64>();
@@ -77,8 +77,8 @@ fn in_proportion(sets: &mut [Sized], mut active: Vec<usize>, limits: Limits, mac
     }
 }
 
-/// By how much a set changes.
-fn part(set: &Sized, limits: Limits, machines: i64) -> i64 {
+/// The proportional change of a set.
+fn part(set: &PausedSet, limits: RolloutLimits, machines: i64) -> i64 {
     let spec = set.numbers.spec;
     let before = set.max.unwrap_or(machines);
     if limits.replicas == 0 {
@@ -87,11 +87,11 @@ fn part(set: &Sized, limits: Limits, machines: i64) -> i64 {
     if before <= 0 {
         return 0;
     }
-    // Half of one is rounded up.
+    // Halves are rounded up.
     (2 * spec * (limits.replicas + limits.surge) + before).div_euclid(2 * before) - spec
 }
 
-fn intend(set: &mut Sized, wanted: i64) {
+fn intend(set: &mut PausedSet, wanted: i64) {
     if wanted != set.numbers.spec {
         set.numbers.intent = Some(wanted);
     }
@@ -102,17 +102,17 @@ mod tests {
     use super::*;
     use golang::calendar::Moment;
 
-    fn set(name: &str, spec: i64, max: Option<i64>) -> Sized {
+    fn set(name: &str, spec: i64, max: Option<i64>) -> PausedSet {
         let day = 1 + name.bytes().next().unwrap_or_default() % 28;
-        let created = Moment::read(&format!("2030-01-{day:02}T00:00:00Z"));
-        let numbers = Numbers { name: name.to_owned(), created, spec, machines: spec, available: spec, intent: None };
-        Sized { numbers, is_new: name == "new", desired: Some(5), max }
+        let created = Moment::parse(&format!("2030-01-{day:02}T00:00:00Z"));
+        let numbers = SetCounts { name: name.to_owned(), created, spec, machines: spec, available: spec, intent: None };
+        PausedSet { numbers, is_new: name == "new", desired: Some(5), max }
     }
 
     #[test]
     fn paused_deployments_scale_in_proportion() {
         // MA-24.1, MA-24.2, MA-24.3, MA-24.4, MA-24.5; a is older than b, b than c
-        let saturated = Sized { desired: Some(4), ..set("new", 4, None) };
+        let saturated = PausedSet { desired: Some(4), ..set("new", 4, None) };
         for (case, replicas, surge, sets, want) in [
             ("one is active", 4, 1, vec![set("a", 0, None), set("b", 2, None)], vec![0, 4]),
             ("none is active, and one is new", 4, 1, vec![set("a", 0, None), set("new", 0, None)], vec![0, 4]),
@@ -129,12 +129,12 @@ mod tests {
             ("as many as there may be", 3, 1, vec![set("a", 2, Some(4)), set("b", 2, Some(4))], vec![2, 2]),
         ] {
             let mut sets = sets;
-            scale(&mut sets, Limits { replicas, surge, unavailable: 0 }, true, 4);
+            scale(&mut sets, RolloutLimits { replicas, surge, unavailable: 0 }, true, 4);
             let wanted: Vec<i64> = sets.iter().map(|set| set.numbers.wanted()).collect();
             assert_eq!(wanted, want, "{case}");
         }
         let mut sets = [set("a", 2, Some(4)), set("b", 2, Some(4))];
-        scale(&mut sets, Limits { replicas: 6, surge: 0, unavailable: 0 }, false, 4);
+        scale(&mut sets, RolloutLimits { replicas: 6, surge: 0, unavailable: 0 }, false, 4);
         assert!(sets.iter().all(|set| set.numbers.intent.is_none()), "only rolling updates scale in proportion");
     }
 }

@@ -1,26 +1,26 @@
-//! How many replicas each set gets in one round of a rollout: pure functions of numbers (MA-22, MA-23).
+//! Replicas of each set in one round of a rollout, as a function of numbers (MA-22, MA-23).
 
 use golang::calendar::Moment;
 
-use super::limits::Limits;
+use super::limits::RolloutLimits;
 
-/// The numbers of a set.
+/// Machine counts of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Numbers {
+pub(super) struct SetCounts {
     pub(super) name: String,
     pub(super) created: Option<Moment>,
-    /// How many machines it asks for.
+    /// Desired machines.
     pub(super) spec: i64,
-    /// How many it has.
+    /// Existing machines.
     pub(super) machines: i64,
-    /// How many of them are available.
+    /// Available machines.
     pub(super) available: i64,
-    /// How many it shall ask for; `None` for as many as before.
+    /// Desired machines after this round; `None` if unchanged.
     pub(super) intent: Option<i64>,
 }
 
-impl Numbers {
-    /// How many machines it asks for after this round.
+impl SetCounts {
+    /// Desired machines after this round.
     pub(super) fn wanted(&self) -> i64 {
         self.intent.unwrap_or(self.spec)
     }
@@ -28,36 +28,36 @@ impl Numbers {
 
 /// The sets of a MachineDeployment in one round of planning (MA-22.2).
 #[derive(Clone, Debug)]
-pub(super) struct Round {
-    pub(super) new: Numbers,
-    /// By creation time, then by name.
-    pub(super) old: Vec<Numbers>,
+pub(super) struct RolloutRound {
+    pub(super) new: SetCounts,
+    /// Sorted by creation time and name.
+    pub(super) old: Vec<SetCounts>,
 }
 
-impl Round {
+impl RolloutRound {
     /// A new set and the old ones.
-    pub(super) fn new(new: Numbers, mut old: Vec<Numbers>) -> Self {
+    pub(super) fn new(new: SetCounts, mut old: Vec<SetCounts>) -> Self {
         old.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
-        Round { new, old }
+        RolloutRound { new, old }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Numbers> {
+    fn all(&self) -> impl Iterator<Item = &SetCounts> {
         [&self.new].into_iter().chain(&self.old)
     }
 
-    fn sum(&self, of: impl Fn(&Numbers) -> i64) -> i64 {
+    fn sum(&self, of: impl Fn(&SetCounts) -> i64) -> i64 {
         self.all().map(of).sum()
     }
 
-    /// One round of a rolling update (MA-22.3). Rounds one after the other give the sequences of MA-22.9; where new machines become
-    /// available later, rounds without a change stand in between (MA-22.10).
-    pub(super) fn roll(&mut self, limits: Limits) {
+    /// One round of a rolling update (MA-22.3). Repeated rounds give the sequences of MA-22.9; if new machines become
+    /// available later, there are rounds without changes in between (MA-22.10).
+    pub(super) fn roll(&mut self, limits: RolloutLimits) {
         self.grow(limits.replicas, limits.surge);
         self.shrink(limits);
         self.break_deadlock();
     }
 
-    /// The new set gets as many replicas as there is room for (MA-22.4).
+    /// Scales up the new set within the surge limit (MA-22.4).
     fn grow(&mut self, replicas: i64, surge: i64) {
         let total = self.sum(|set| set.spec.max(set.machines));
         let room = (replicas + surge - total).min(replicas - self.new.spec);
@@ -68,16 +68,17 @@ impl Round {
         }
     }
 
-    /// The old sets lose as many replicas as may be unavailable, those first that are unavailable already (MA-22.5).
-    fn shrink(&mut self, limits: Limits) {
+    /// Scales down the old sets within the limit of unavailable machines, unavailable ones first (MA-22.5).
+    fn shrink(&mut self, limits: RolloutLimits) {
         if self.old.iter().map(|set| set.spec).sum::<i64>() == 0 {
             return;
         }
         let pending = self.sum(|set| (set.machines - set.spec.min(set.wanted())).max(0));
         let new_unavailable = (self.new.spec - self.new.available).max(0);
         let budget = self.sum(|set| set.spec) - pending - limits.min_available() - new_unavailable;
-        // Deletions of the first pass count again in the second one (MA-22.7).
-        let mut left = Left { budget, available: self.sum(|set| set.available), min_available: limits.min_available() };
+        // Deletions of the first pass count again in the second (MA-22.7).
+        let mut left =
+            ScaleDownBudget { budget, available: self.sum(|set| set.available), min_available: limits.min_available() };
         for set in &mut self.old {
             left.take_from(set, |wanted, available| (wanted - available).max(0));
         }
@@ -86,9 +87,10 @@ impl Round {
         }
     }
 
-    /// Deletes one unavailable old machine if nothing else moves (MA-22.8). This may break the limit of unavailable machines.
+    /// Deletes one unavailable old machine if nothing else progresses (MA-22.8). This may exceed the limit of
+    /// unavailable machines.
     fn break_deadlock(&mut self) {
-        let old = |of: fn(&Numbers) -> i64| self.old.iter().map(of).sum::<i64>();
+        let old = |of: fn(&SetCounts) -> i64| self.old.iter().map(of).sum::<i64>();
         let has_unavailable = old(|set| set.machines) > 0 && old(|set| set.machines) != old(|set| set.available);
         let is_still = self.all().all(|set| set.spec == set.machines && set.intent.is_none());
         if !has_unavailable || !is_still || self.new.available != self.new.machines {
@@ -99,7 +101,7 @@ impl Round {
         }
     }
 
-    /// One round where the user deletes the old machines (MA-23).
+    /// One round in which the user deletes the old machines (MA-23).
     pub(super) fn on_delete(&mut self, replicas: i64) {
         self.grow(replicas, 0);
         let mut excess = (self.old.iter().map(|set| set.spec).sum::<i64>() + self.new.wanted() - replicas).max(0);
@@ -108,7 +110,7 @@ impl Round {
             set.intent = Some(set.machines);
         }
         for set in &mut self.old {
-            // What is wanted already counts the machines that the user has deleted (MA-23.3).
+            // The desired count already includes machines deleted by the user (MA-23.3).
             let down = set.wanted().min(excess);
             if down > 0 {
                 set.intent = Some(set.wanted() - down);
@@ -118,16 +120,16 @@ impl Round {
     }
 }
 
-/// What may still be taken from old sets.
-struct Left {
+/// Remaining budget for scaling down old sets.
+struct ScaleDownBudget {
     budget: i64,
     available: i64,
     min_available: i64,
 }
 
-impl Left {
-    /// Takes from one set, in the worst case available machines (MA-22.6).
-    fn take_from(&mut self, set: &mut Numbers, limit: impl Fn(i64, i64) -> i64) {
+impl ScaleDownBudget {
+    /// Scales down one set, in the worst case by available machines (MA-22.6).
+    fn take_from(&mut self, set: &mut SetCounts, limit: impl Fn(i64, i64) -> i64) {
         let wanted = set.wanted();
         let mut down = limit(wanted, set.available).min(self.budget);
         if wanted <= 0 || down <= 0 {
@@ -157,15 +159,15 @@ mod tests {
     use super::*;
     use model::hub::IntOrString;
 
-    fn set(name: &str, spec: i64, available: i64) -> Numbers {
-        let created = Moment::read(if name == "new" { "2030-01-02T00:00:00Z" } else { "2030-01-01T00:00:00Z" });
-        Numbers { name: name.to_owned(), created, spec, machines: spec, available, intent: None }
+    fn set(name: &str, spec: i64, available: i64) -> SetCounts {
+        let created = Moment::parse(if name == "new" { "2030-01-02T00:00:00Z" } else { "2030-01-01T00:00:00Z" });
+        SetCounts { name: name.to_owned(), created, spec, machines: spec, available, intent: None }
     }
 
-    /// What the sets do between two rounds: they create and delete at once, unavailable machines first; all machines of the new set are
-    /// available in the next round.
-    fn carry_out(round: &mut Round) {
-        let Round { new, old } = round;
+    /// The behavior of sets between two rounds: they create and delete immediately, unavailable machines first; all
+    /// machines of the new set are available in the next round.
+    fn carry_out(round: &mut RolloutRound) {
+        let RolloutRound { new, old } = round;
         for set in old.iter_mut().chain([new]) {
             set.spec = set.wanted();
             set.intent = None;
@@ -175,7 +177,7 @@ mod tests {
         round.new.available = round.new.machines;
     }
 
-    fn rounds(limits: Limits, mut round: Round) -> Vec<String> {
+    fn rounds(limits: RolloutLimits, mut round: RolloutRound) -> Vec<String> {
         let mut all = Vec::new();
         for _ in 0..20 {
             round.roll(limits);
@@ -211,9 +213,9 @@ mod tests {
             ),
         ] {
             let case = format!("{replicas} {surge:?} {unavailable:?} {old:?}");
-            let limits = Limits::new(replicas, &surge, &unavailable).unwrap();
+            let limits = RolloutLimits::new(replicas, &surge, &unavailable).unwrap();
             let old = old.into_iter().map(|(name, spec, available)| set(name, spec, available)).collect();
-            let made = rounds(limits, Round::new(set("new", 0, 0), old));
+            let made = rounds(limits, RolloutRound::new(set("new", 0, 0), old));
             assert_eq!(made.join(" "), want, "{case}");
         }
     }
@@ -221,11 +223,11 @@ mod tests {
     #[test]
     fn a_new_set_that_is_too_large_shrinks_at_once() {
         // MA-22.4
-        let limits = Limits { replicas: 2, surge: 1, unavailable: 0 };
-        let mut round = Round::new(set("new", 5, 0), Vec::new());
+        let limits = RolloutLimits { replicas: 2, surge: 1, unavailable: 0 };
+        let mut round = RolloutRound::new(set("new", 5, 0), Vec::new());
         round.roll(limits);
         assert_eq!(round.new.intent, Some(2));
-        let mut round = Round::new(Numbers { machines: 2, ..set("new", 1, 1) }, vec![set("old", 1, 1)]);
+        let mut round = RolloutRound::new(SetCounts { machines: 2, ..set("new", 1, 1) }, vec![set("old", 1, 1)]);
         round.roll(limits);
         assert_eq!(round.new.intent, None, "machines that are being deleted take room: 2 + 1 = 2 + surge");
     }
@@ -233,9 +235,9 @@ mod tests {
     #[test]
     fn a_new_set_that_is_not_available_holds_the_old_ones() {
         // MA-22.5, MA-22.10
-        let limits = Limits { replicas: 3, surge: 1, unavailable: 0 };
+        let limits = RolloutLimits { replicas: 3, surge: 1, unavailable: 0 };
         for (available, want) in [(0, None), (1, Some(2))] {
-            let mut round = Round::new(set("new", 1, available), vec![set("old", 3, 3)]);
+            let mut round = RolloutRound::new(set("new", 1, available), vec![set("old", 3, 3)]);
             round.roll(limits);
             assert_eq!(round.old[0].intent, want, "{available}");
         }
@@ -244,8 +246,8 @@ mod tests {
     #[test]
     fn a_set_without_available_machines_is_not_limited_by_availability() {
         // MA-22.6
-        let limits = Limits { replicas: 3, surge: 1, unavailable: 1 };
-        let mut round = Round::new(set("new", 1, 1), vec![set("old", 3, 0)]);
+        let limits = RolloutLimits { replicas: 3, surge: 1, unavailable: 1 };
+        let mut round = RolloutRound::new(set("new", 1, 1), vec![set("old", 3, 0)]);
         round.roll(limits);
         assert_eq!(round.old[0].intent, Some(1));
     }
@@ -253,19 +255,20 @@ mod tests {
     #[test]
     fn only_a_rollout_that_stands_still_breaks_the_limit() {
         // MA-22.8
-        let limits = Limits { replicas: 2, surge: 1, unavailable: 0 };
-        let old = || vec![Numbers { created: Moment::read("2030-01-01T00:00:01Z"), ..set("a", 1, 0) }, set("z", 1, 0)];
+        let limits = RolloutLimits { replicas: 2, surge: 1, unavailable: 0 };
+        let old =
+            || vec![SetCounts { created: Moment::parse("2030-01-01T00:00:01Z"), ..set("a", 1, 0) }, set("z", 1, 0)];
         for (case, new, want) in [
             ("stands still", set("new", 1, 1), (None, Some(0))),
             ("a new machine is not available", set("new", 1, 0), (None, None)),
-            ("a set is scaling", Numbers { machines: 2, ..set("new", 1, 2) }, (None, None)),
+            ("a set is scaling", SetCounts { machines: 2, ..set("new", 1, 2) }, (None, None)),
         ] {
-            let mut round = Round::new(new, old());
+            let mut round = RolloutRound::new(new, old());
             round.break_deadlock();
             let intent = |name: &str| round.old.iter().find(|set| set.name == name).unwrap().intent;
             assert_eq!((intent("a"), intent("z")), want, "{case}");
         }
-        let mut round = Round::new(set("new", 1, 1), vec![set("old", 2, 2)]);
+        let mut round = RolloutRound::new(set("new", 1, 1), vec![set("old", 2, 2)]);
         round.break_deadlock();
         assert_eq!(round.old[0].intent, None, "all are available; {limits:?}");
     }
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn machines_that_users_delete_are_made_from_the_new_template() {
         // MA-23.1, MA-23.2, MA-23.3, MA-23.4
-        let numbers = |name, spec, machines| Numbers { machines, ..set(name, spec, machines) };
+        let numbers = |name, spec, machines| SetCounts { machines, ..set(name, spec, machines) };
         for (case, replicas, new, old, want) in [
             ("nothing is deleted", 3, numbers("new", 0, 0), vec![numbers("a", 3, 3)], (None, vec![None])),
             ("one was deleted", 3, numbers("new", 0, 0), vec![numbers("a", 3, 2)], (None, vec![Some(2)])),
@@ -294,7 +297,7 @@ mod tests {
                 (None, vec![Some(1), None]),
             ),
         ] {
-            let mut round = Round::new(new, old);
+            let mut round = RolloutRound::new(new, old);
             round.on_delete(replicas);
             let intents = round.old.iter().map(|set| set.intent).collect();
             assert_eq!((round.new.intent, intents), want, "{case}");
@@ -304,7 +307,7 @@ mod tests {
     proptest! {
         #![proptest_config(testing::cases(512))]
 
-        /// MA-30.5: as many machines stay available as must, and there are never more than may be; the rollout ends.
+        /// MA-30.5: availability never falls below its limit, machines never exceed theirs, and the rollout ends.
         #[test]
         fn rollouts_keep_to_their_limits_and_end(
             olds in prop::collection::vec(0_i64..6, 1..4),
@@ -313,13 +316,13 @@ mod tests {
             delays in prop::collection::vec(0_u8..3, 64),
         ) {
             let replicas: i64 = olds.iter().sum();
-            let limits = Limits::new(replicas, &IntOrString::Int(surge), &IntOrString::Int(unavailable)).unwrap();
+            let limits = RolloutLimits::new(replicas, &IntOrString::Int(surge), &IntOrString::Int(unavailable)).unwrap();
             let old = (0..).zip(&olds).map(|(number, spec)| set(&format!("old-{number}"), *spec, *spec)).collect();
-            let mut round = Round::new(set("new", 0, 0), old);
+            let mut round = RolloutRound::new(set("new", 0, 0), old);
             let mut ended = false;
             for number in 0..200_usize {
                 round.roll(limits);
-                // A round may have nothing to do while machines are still being deleted.
+                // A round may have nothing to do while machines are being deleted.
                 let is_still = round.all().all(|set| set.intent.is_none() && set.machines == set.spec);
                 ended = is_still && round.new.available == replicas;
                 let delay = delays[number % delays.len()];
@@ -335,7 +338,8 @@ mod tests {
             prop_assert!(round.new.spec == replicas && round.old.iter().all(|set| set.spec == 0), "{round:?}");
         }
 
-        /// MA-30.5, with old machines that are unavailable from the start: the rollout ends, and there are never too many machines.
+        /// MA-30.5, with old machines that are unavailable from the start: the rollout ends, and machines never exceed
+        /// their limit.
         #[test]
         fn rollouts_of_unavailable_machines_end(
             olds in prop::collection::vec((1_i64..5, 0_i64..5), 1..4),
@@ -343,9 +347,9 @@ mod tests {
             unavailable in 0_i32..3,
         ) {
             let replicas: i64 = olds.iter().map(|(spec, _)| spec).sum();
-            let limits = Limits::new(replicas, &IntOrString::Int(surge), &IntOrString::Int(unavailable)).unwrap();
+            let limits = RolloutLimits::new(replicas, &IntOrString::Int(surge), &IntOrString::Int(unavailable)).unwrap();
             let old = (0..).zip(&olds).map(|(number, (spec, up))| set(&format!("old-{number}"), *spec, *up.min(spec)));
-            let mut round = Round::new(set("new", 0, 0), old.collect());
+            let mut round = RolloutRound::new(set("new", 0, 0), old.collect());
             for _ in 0..100 {
                 round.roll(limits);
                 act(&mut round, 0);
@@ -355,13 +359,13 @@ mod tests {
         }
     }
 
-    /// What the sets do between two rounds, in the worst case: deleted machines are available ones, they go now or later, and new ones
-    /// become available later.
-    fn act(round: &mut Round, delay: u8) {
+    /// The behavior of sets between two rounds in the worst case: available machines are deleted, now or later, and new
+    /// ones become available later.
+    fn act(round: &mut RolloutRound, delay: u8) {
         let is_slow = delay > 0;
-        let Round { new, old } = round;
+        let RolloutRound { new, old } = round;
         for set in old.iter_mut().chain([&mut *new]) {
-            // Machines beyond the former number are being deleted already, and no longer available.
+            // Machines beyond the former count are being deleted already, and unavailable.
             let deleted = (set.machines.min(set.spec) - set.wanted()).max(0);
             set.spec = set.wanted();
             set.intent = None;

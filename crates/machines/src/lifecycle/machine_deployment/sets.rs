@@ -1,34 +1,34 @@
-//! The MachineSets of a MachineDeployment, and which of them is the new one (MA-20.3, MA-21.3).
+//! MachineSets of a MachineDeployment, and the choice of the new one (MA-20.3, MA-21.3).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::rollout::Numbers;
+use super::rollout::SetCounts;
 use super::template::differences;
-use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::context::{StepContext, StepError};
+use crate::lifecycle::dependents::is_controlled_by;
 use crate::lifecycle::fields::{controller, created, number, owner, set_owner};
 use crate::lifecycle::machine_set::{replicas, selector, selects};
 use crate::lifecycle::objects::GroupKind;
-use crate::lifecycle::wake::is_controlled_by;
 use golang::calendar::Moment;
 use model::hub::{Object, ObjectKey};
 
-/// A set: as it is, unless it is new, and as it shall be.
+/// A set: its current state, unless it is new, and its desired state.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct SetDraft {
     pub(super) before: Option<Arc<Object>>,
     pub(super) after: Object,
 }
 
-impl Draft {
-    /// Its numbers; absent ones of the status are 0 (MA-22.2).
+impl SetDraft {
+    /// Its machine counts; missing ones in the status are 0 (MA-22.2).
     ///
     /// # Errors
-    /// When it has no number of replicas (MA-20.4).
-    pub(super) fn numbers(&self) -> Result<Numbers, Fault> {
+    /// When it has no replicas (MA-20.4).
+    pub(super) fn numbers(&self) -> Result<SetCounts, StepError> {
         let set = &self.after;
-        Ok(Numbers {
+        Ok(SetCounts {
             name: set.name().to_owned(),
             created: created(set),
             spec: replicas(set)?,
@@ -39,16 +39,20 @@ impl Draft {
     }
 }
 
-/// The sets that a deployment selects or controls, by name, without those of other controllers; those without a controller are adopted
-/// (MA-20.3).
+/// The sets that a deployment selects or controls, sorted by name, without those of other controllers; orphans are
+/// adopted (MA-20.3).
 ///
 /// # Errors
-/// When MachineSets are not listed yet, or the selector is empty or makes no sense.
-pub(super) fn sets(context: &Context<'_>, deployment: &Object, cluster: &ObjectKey) -> Result<Vec<Draft>, Fault> {
+/// When MachineSets are not listed yet, or the selector is empty or invalid.
+pub(super) fn sets(
+    context: &StepContext<'_>,
+    deployment: &Object,
+    cluster: &ObjectKey,
+) -> Result<Vec<SetDraft>, StepError> {
     let kind = GroupKind::core("MachineSet");
     let selector = selector(deployment)?;
     let controlled = context.owned(&kind, deployment.uid())?;
-    let mut sets: BTreeMap<String, Draft> = BTreeMap::new();
+    let mut sets: BTreeMap<String, SetDraft> = BTreeMap::new();
     for set in controlled.into_iter().chain(context.of_cluster(&kind, cluster)?) {
         let is_ours = is_controlled_by(&set, deployment);
         if !is_ours && (controller(&set).is_some() || !selects(&selector, &set)?) {
@@ -58,23 +62,23 @@ pub(super) fn sets(context: &Context<'_>, deployment: &Object, cluster: &ObjectK
         if !is_ours && !set.is_being_deleted() && !deployment.is_being_deleted() {
             set_owner(&mut after, owner(deployment, true), deployment);
         }
-        sets.insert(set.name().to_owned(), Draft { before: Some(set), after });
+        sets.insert(set.name().to_owned(), SetDraft { before: Some(set), after });
     }
     Ok(sets.into_values().collect())
 }
 
-/// Takes the new set out of all sets: the largest, then oldest, whose template is equal and which was made at or after
-/// `rollout.after`, once that has passed (MA-21.3). Without one, the reasons why a set has to be made.
+/// Removes the new set from all sets: the largest, then oldest, with an equal template that was created at or after
+/// `rollout.after`, once that has passed (MA-21.3). Without one, returns the reasons for creating a set.
 pub(super) fn choose(
     deployment: &Object,
-    sets: &mut Vec<Draft>,
+    sets: &mut Vec<SetDraft>,
     rollout_after: Option<Moment>,
     now: Moment,
-) -> Result<Draft, String> {
+) -> Result<SetDraft, String> {
     let begun = rollout_after.filter(|after| *after <= now);
     let size = |set: &Object| number(set, "spec.replicas").unwrap_or_default();
     sets.sort_by_key(|set| (Reverse(size(&set.after)), created(&set.after), set.after.name().to_owned()));
-    let is_new = |set: &Draft| {
+    let is_new = |set: &SetDraft| {
         differences(&set.after, deployment).is_empty() && begun.is_none_or(|begun| created(&set.after) >= Some(begun))
     };
     match sets.iter().position(is_new) {
@@ -83,7 +87,7 @@ pub(super) fn choose(
     }
 }
 
-fn reason(deployment: &Object, largest: Option<&Draft>) -> String {
+fn reason(deployment: &Object, largest: Option<&SetDraft>) -> String {
     let Some(largest) = largest else { return "no MachineSets exist for the MachineDeployment".to_owned() };
     match &*differences(&largest.after, deployment) {
         [] => "spec.rollout.after has passed".to_owned(),
@@ -97,19 +101,19 @@ mod tests {
 
     use super::*;
 
-    fn set(name: &str, version: &str, size: i64, day: u8) -> Draft {
+    fn set(name: &str, version: &str, size: i64, day: u8) -> SetDraft {
         let after = Object::try_from(json!({
             "metadata": {"name": name, "creationTimestamp": format!("2030-01-{day:02}T00:00:00Z")},
             "spec": {"replicas": size, "template": {"spec": {"version": version}}},
         }));
-        Draft { before: None, after: after.unwrap() }
+        SetDraft { before: None, after: after.unwrap() }
     }
 
     #[test]
     fn the_new_set_is_the_largest_and_then_the_oldest_of_the_equal_ones() {
         // MA-21.3
         let deployment = Object::try_from(json!({"spec": {"template": {"spec": {"version": "v1"}}}})).unwrap();
-        let day = |day: u8| Moment::read(&format!("2030-01-{day:02}T00:00:00Z"));
+        let day = |day: u8| Moment::parse(&format!("2030-01-{day:02}T00:00:00Z"));
         for (case, sets, after, want) in [
             ("no set", vec![], None, Err("no MachineSets exist for the MachineDeployment")),
             ("none is equal", vec![set("a", "v0", 3, 1)], None, Err("Version v0, v1 required")),

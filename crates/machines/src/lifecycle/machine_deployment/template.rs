@@ -1,11 +1,11 @@
-//! Whether two machine templates make the same machines (MA-21.1).
+//! Comparison of machine templates (MA-21.1).
 
 use serde_json::Value;
 
 use crate::lifecycle::fields::text;
 use model::hub::Object;
 
-/// The fields of a machine template of which a change replaces machines (MA-21.1). They are the rows of the rollout table.
+/// Fields of a machine template whose changes replace machines (MA-21.1), as in the rollout table.
 pub(super) const REPLACING: [&str; 4] = [
     "spec.template.spec.version",
     "spec.template.spec.bootstrap",
@@ -13,8 +13,8 @@ pub(super) const REPLACING: [&str; 4] = [
     "spec.template.spec.failureDomain",
 ];
 
-/// What the machines of a set lack of what its MachineDeployment asks for, one line for each field; none if their templates are equal
-/// for rollouts (MA-21.1, MA-21.2).
+/// Differences between the machines of a set and those desired by its MachineDeployment, one line per field; empty if
+/// their templates are equal for rollouts (MA-21.1, MA-21.2).
 pub(in crate::lifecycle) fn differences(have: &Object, want: &Object) -> Vec<String> {
     REPLACING.iter().filter(|path| is_different(have, want, path)).map(|path| message(have, want, path)).collect()
 }
@@ -71,13 +71,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use model::rollouts::{Effect, Owner, ROWS};
+    use model::rollouts::{ROWS, RolloutEffect, RolloutOwner};
 
     #[test]
     fn the_fields_that_replace_machines_are_those_of_the_rollout_table() {
         // MA-21.1, ROLL-9
-        let replaces = ROWS.iter().filter(|row| row.owners.contains(&Owner::MachineDeployment));
-        let mut paths: Vec<&str> = replaces.filter(|row| row.effect == Effect::Replaces).map(|row| row.path).collect();
+        let replaces = ROWS.iter().filter(|row| row.owners.contains(&RolloutOwner::MachineDeployment));
+        let mut paths: Vec<&str> =
+            replaces.filter(|row| row.effect == RolloutEffect::Replaces).map(|row| row.path).collect();
         let mut ours = REPLACING.to_vec();
         paths.sort_unstable();
         ours.sort_unstable();

@@ -1,30 +1,30 @@
-//! The Nodes of a pool.
+//! Nodes of a pool.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::context::Context;
+use crate::lifecycle::context::StepContext;
 use crate::lifecycle::fields::{items, list_mut, set, set_annotation, text};
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::Object;
 
-/// The taint of Nodes whose pool has not looked at them yet (CT-12.6).
+/// Taint of Nodes before the first synchronisation (CT-12.6).
 const UNINITIALIZED: &str = "node.cluster.x-k8s.io/uninitialized";
 
-/// The Nodes of the workload cluster that are of a pool.
-pub(super) struct Nodes {
-    /// By provider id, in the order of the list.
+/// The Nodes of a pool in the workload cluster.
+pub(super) struct PoolNodes {
+    /// By provider ID, in the order of the list.
     pub(super) ours: Vec<Arc<Object>>,
-    /// Those whose instances are gone.
+    /// Nodes whose instances no longer exist.
     gone: Vec<Arc<Object>>,
 }
 
-impl Nodes {
-    /// The Nodes of the instances of `pool`, and those that are in its status and have no instance any more (CT-13.1).
-    pub(super) fn read(context: &Context<'_>, cluster: &Object, pool: &Object) -> Nodes {
+impl PoolNodes {
+    /// The Nodes of the instances of `pool`, and those in its status without an instance (CT-13.1).
+    pub(super) fn read(context: &StepContext<'_>, cluster: &Object, pool: &Object) -> PoolNodes {
         let Some(workload) = context.workload(&cluster.key()) else {
-            return Nodes { ours: Vec::new(), gone: Vec::new() };
+            return PoolNodes { ours: Vec::new(), gone: Vec::new() };
         };
         let ids = items(pool, "spec.providerIDList");
         let of = |id: &Value| workload.nodes_with_provider_id(id.as_str()?).next().cloned();
@@ -35,14 +35,14 @@ impl Nodes {
             .filter(|node| !ours.iter().any(|our| our.name() == node.name()))
             .cloned()
             .collect();
-        Nodes { ours, gone }
+        PoolNodes { ours, gone }
     }
 
-    /// Nodes of instances that are gone go; the others say whose they are, and lose the taint of new Nodes (MA-8.5, MA-8.8).
-    pub(super) fn keep_in_step(&self, cluster: &Object, pool: &Object, step: &mut Step) {
+    /// Deletes Nodes without an instance; annotates the others and removes their initial taint (MA-8.5, MA-8.8).
+    pub(super) fn keep_in_step(&self, cluster: &Object, pool: &Object, step: &mut Reconciliation) {
         let workload = Some(cluster.key());
         for node in self.gone.iter().filter(|node| !node.is_being_deleted()) {
-            step.writes.push(Write::Delete { workload: workload.clone(), object: node.clone() });
+            step.writes.push(ObjectWrite::Delete { workload: workload.clone(), object: node.clone() });
         }
         for node in &self.ours {
             let mut after = (**node).clone();
@@ -59,20 +59,20 @@ impl Nodes {
                 list_mut(&mut after, "spec", "taints").retain(|taint| !is_new(taint));
             }
             if **node != after {
-                step.writes.push(Write::Update { workload: workload.clone(), before: node.clone(), after });
+                step.writes.push(ObjectWrite::Update { workload: workload.clone(), before: node.clone(), after });
             }
         }
     }
 
-    /// Deletes the Nodes of a pool that is gone.
-    pub(super) fn delete_all(context: &Context<'_>, cluster: &Object, pool: &Object, step: &mut Step) {
-        let Nodes { ours, gone } = Nodes::read(context, cluster, pool);
+    /// Deletes the Nodes of a deleted pool.
+    pub(super) fn delete_all(context: &StepContext<'_>, cluster: &Object, pool: &Object, step: &mut Reconciliation) {
+        let PoolNodes { ours, gone } = PoolNodes::read(context, cluster, pool);
         for node in ours.into_iter().chain(gone).filter(|node| !node.is_being_deleted()) {
-            step.writes.push(Write::Delete { workload: Some(cluster.key()), object: node });
+            step.writes.push(ObjectWrite::Delete { workload: Some(cluster.key()), object: node });
         }
     }
 
-    /// How many of the Nodes are ready.
+    /// Number of ready Nodes.
     pub(super) fn ready(&self) -> usize {
         let is_ready = |node: &&Arc<Object>| {
             let conditions = items(node, "status.conditions");
@@ -83,7 +83,7 @@ impl Nodes {
         self.ours.iter().filter(is_ready).count()
     }
 
-    /// How many of the Nodes run a version.
+    /// Number of Nodes with a version.
     pub(super) fn of_version(&self, version: &str) -> usize {
         let running = |node: &&Arc<Object>| text(node, "status.nodeInfo.kubeletVersion") == version;
         self.ours.iter().filter(|node| version.is_empty() || running(node)).count()

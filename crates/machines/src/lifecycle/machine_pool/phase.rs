@@ -1,15 +1,16 @@
-//! The phase of a pool, for people.
+//! The phase of a pool, for display.
 
 use serde_json::json;
 
-use super::parts::{DATA, PROVISIONED};
+use super::objects::{DATA, PROVISIONED};
 use crate::lifecycle::conditions::phase;
 use crate::lifecycle::fields::{flag, number, set};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
 
-/// Sets the phase and tells when it changes: like that of a Machine (MA-3.2), and whether instances come or go. `Failed` stays (DEC-6).
-pub(super) fn set_phase(after: &mut Object, ready: i64, has_failed: bool, step: &mut Step) {
+/// Sets the phase and emits an event on a change: as for a Machine (MA-3.2), and while instances scale. `Failed` is
+/// permanent (DEC-6).
+pub(super) fn set_phase(after: &mut Object, ready: i64, has_failed: bool, step: &mut Reconciliation) {
     let (wanted, there) = (number(after, "spec.replicas").unwrap_or(1), number(after, "status.replicas").unwrap_or(0));
     let next = if has_failed || phase(after) == "Failed" {
         "Failed"
@@ -27,12 +28,12 @@ pub(super) fn set_phase(after: &mut Object, ready: i64, has_failed: bool, step: 
     write(after, next, step);
 }
 
-/// The phase of a pool that is deleted.
-pub(super) fn deleting(after: &mut Object, step: &mut Step) {
+/// The phase of a pool that is being deleted.
+pub(super) fn deleting(after: &mut Object, step: &mut Reconciliation) {
     write(after, "Deleting", step);
 }
 
-fn write(after: &mut Object, next: &'static str, step: &mut Step) {
+fn write(after: &mut Object, next: &'static str, step: &mut Reconciliation) {
     if phase(after) == next {
         return;
     }
@@ -40,6 +41,6 @@ fn write(after: &mut Object, next: &'static str, step: &mut Step) {
     let message = format!("MachinePool is {next}");
     match next {
         "Failed" => step.warn(next, message),
-        _ => step.tell(next, message),
+        _ => step.event(next, message),
     }
 }

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::nodes::Nodes;
-use super::parts::{DATA, PROVISIONED, Parts};
+use super::nodes::PoolNodes;
+use super::objects::{DATA, PROVISIONED, PoolObjects};
 use super::phase;
-use crate::lifecycle::conditions::{Condition, Fallback, mirror, observe_generation, put};
-use crate::lifecycle::context::Context;
+use crate::lifecycle::conditions::{ConditionState, Fallback, mirror, observe_generation, put};
+use crate::lifecycle::context::StepContext;
 use crate::lifecycle::fields::{flag, number, set, text};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
 
-/// Writes the status. What could not be read stays as it was, and is not observed (MA-1.9).
+/// Writes the status. Unreadable fields keep their values, and the generation is not observed (MA-1.9).
 pub(super) fn report(
-    context: &Context<'_>,
-    parts: &Parts,
-    nodes: &Nodes,
+    context: &StepContext<'_>,
+    parts: &PoolObjects,
+    nodes: &PoolNodes,
     after: &mut Object,
     is_whole: bool,
-    step: &mut Step,
+    step: &mut Reconciliation,
 ) {
     let version = text(after, "spec.template.spec.version").to_owned();
     nodes.write_refs(after);
@@ -37,25 +37,25 @@ pub(super) fn report(
     {
         let reason = if is { name } else { not };
         let message = if is { format!("Scaling from {there} to {wanted} replicas") } else { String::new() };
-        put(after, name, &Condition::new(is, reason, message), context.now);
+        put(after, name, &ConditionState::new(is, reason, message), context.now);
     }
-    put(after, "Deleting", &Condition::new(false, "NotDeleting", ""), context.now);
+    put(after, "Deleting", &ConditionState::new(false, "NotDeleting", ""), context.now);
     phase::set_phase(after, i64::try_from(ready).unwrap_or(i64::MAX), parts.have_failed(context), step);
     if is_whole {
         observe_generation(after);
     }
 }
 
-/// What the parts say of themselves (MA-13.3, MA-13.4).
-fn conditions(context: &Context<'_>, parts: &Parts, after: &mut Object) {
+/// Conditions mirrored from the objects of the pool (MA-13.3, MA-13.4).
+fn conditions(context: &StepContext<'_>, parts: &PoolObjects, after: &mut Object) {
     let of = |part: &Option<Arc<Object>>, path: &str, is_done: bool, missing: &str| match part {
         Some(part) => mirror(part, "Ready", Fallback { flag: is_done, path, reasons: ("Ready", "NotReady") }),
-        None => Condition::new(false, missing, ""),
+        None => ConditionState::new(false, missing, ""),
     };
     let (has_data, is_provisioned) = (flag(after, DATA), flag(after, PROVISIONED));
     let data = match parts.has_config_ref {
         true => of(&parts.config, "status.initialization.dataSecretCreated", has_data, missing(has_data)),
-        false => Condition::new(true, "DataSecretProvided", ""),
+        false => ConditionState::new(true, "DataSecretProvided", ""),
     };
     put(after, "BootstrapConfigReady", &data, context.now);
     let path = "status.initialization.provisioned";

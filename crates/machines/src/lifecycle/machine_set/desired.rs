@@ -1,4 +1,4 @@
-//! The objects of a new machine (MA-15.8 to MA-15.10).
+//! Objects of a new machine (MA-15.8 to MA-15.10).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::members::title;
-use super::templates::{Template, Templates};
-use crate::lifecycle::clone::{Extra, clone};
-use crate::lifecycle::context::{Context, Fault};
+use super::templates::{SetTemplateRef, SetTemplates};
+use crate::lifecycle::clone::{CloneExtras, clone};
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{map_mut, owner, reference_value, set, text, texts};
 use crate::lifecycle::names;
 use model::hub::machine_defaults::NODE_DELETION_TIMEOUT_SECONDS;
-use model::hub::naming::label_value_of;
-use model::hub::{ContractRef, Named, Object, label};
+use model::hub::naming::to_label_value;
+use model::hub::{ContractRef, NameSubject, Object, label};
 
-/// What the Machine controller removes last.
+/// Finalizer that the Machine controller removes last.
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
 /// Fields of the machine template that running machines get too (MA-15.11).
 pub(in crate::lifecycle) const IN_PLACE: [&str; 6] = [
@@ -27,23 +27,23 @@ pub(in crate::lifecycle) const IN_PLACE: [&str; 6] = [
     "taints",
 ];
 
-/// The labels of the objects of a machine (MA-15.10).
+/// Labels of the objects of a machine (MA-15.10).
 pub(super) fn labels(set: &Object) -> BTreeMap<String, String> {
     let mut labels = texts(set, "spec.template.metadata.labels");
     labels.insert(label::CLUSTER_NAME.to_owned(), text(set, "spec.clusterName").to_owned());
-    labels.insert(label::SET_NAME.to_owned(), label_value_of(set.name()).into_owned());
+    labels.insert(label::SET_NAME.to_owned(), to_label_value(set.name()).into_owned());
     if let Some(deployment) = set.label(label::MACHINE_DEPLOYMENT_NAME) {
         labels.insert(label::MACHINE_DEPLOYMENT_NAME.to_owned(), deployment.to_owned());
     }
     labels
 }
 
-/// The annotations of the objects of a machine (MA-15.10).
+/// Annotations of the objects of a machine (MA-15.10).
 pub(super) fn annotations(set: &Object) -> BTreeMap<String, String> {
     texts(set, "spec.template.metadata.annotations")
 }
 
-/// What the machine template of a set says about a field that running machines get too.
+/// The value of an in-place field in the machine template of a set.
 pub(super) fn in_place(set: &Object, field: &str) -> Value {
     let value = set.at(&format!("spec.template.spec.{field}")).cloned().unwrap_or_default();
     match field {
@@ -52,17 +52,17 @@ pub(super) fn in_place(set: &Object, field: &str) -> Value {
     }
 }
 
-/// The objects of a new machine, in the order in which they are created: its bootstrap configuration, its infrastructure machine,
-/// and the Machine (MA-15.8, MA-2.7).
+/// The objects of a new machine in creation order: bootstrap configuration, infrastructure machine, and Machine
+/// (MA-15.8, MA-2.7).
 ///
 /// # Errors
 /// When a template is missing, or the naming template cannot be rendered.
 pub(super) fn machine(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     set: &Object,
-    templates: &Templates,
+    templates: &SetTemplates,
     number: usize,
-) -> Result<Vec<Object>, Fault> {
+) -> Result<Vec<Object>, StepError> {
     let name = name(context, set, number)?;
     let mut machine = bare(set, &name);
     let mut objects = Vec::new();
@@ -83,16 +83,16 @@ pub(super) fn machine(
     Ok(objects)
 }
 
-/// A free name for a machine (MA-15.9).
-fn name(context: &Context<'_>, set: &Object, number: usize) -> Result<String, Fault> {
-    // Each step of a set has ends of its own, also of several at the same time.
+/// An unused name for a machine (MA-15.9).
+fn name(context: &StepContext<'_>, set: &Object, number: usize) -> Result<String, StepError> {
+    // Each step of a set has different suffixes, also for several machines at once.
     let purpose = format!("machine/{}", text(set, "metadata.resourceVersion"));
     let mut count = number * names::ATTEMPTS * 2;
     let end = || {
         count += 1;
-        names::end(set, &purpose, count, context.time_of_names())
+        names::name_suffix(set, &purpose, count, context.time_of_names())
     };
-    names::of_machine(context, set, Named::Machine(set.name()), "spec.machineNaming.template", end)
+    names::machine_name(context, set, NameSubject::Machine(set.name()), "spec.machineNaming.template", end)
 }
 
 /// A Machine without references.
@@ -126,15 +126,15 @@ fn set_all(machine: &mut Object, group: &Object) {
     }
 }
 
-/// The object of a template, under the name of the machine and with the set as its owner for now.
-fn cloned(set: &Object, template: &Template, name: &str) -> Result<Option<Object>, Fault> {
+/// The object cloned from a template, named like the machine and initially owned by the set.
+fn cloned(set: &Object, template: &SetTemplateRef, name: &str) -> Result<Option<Object>, StepError> {
     if !template.reference.is_defined() {
         return Ok(None);
     }
     let Some(object): &Option<Arc<Object>> = &template.object else {
         let ContractRef { kind, name, .. } = &template.reference;
-        return Err(Fault::because(format!("{}: cannot create Machines: {kind} {name} does not exist", title(set))));
+        return Err(StepError::failed(format!("{}: cannot create Machines: {kind} {name} does not exist", title(set))));
     };
-    let extra = Extra { labels: labels(set), annotations: annotations(set), owner: Some(owner(set, false)) };
+    let extra = CloneExtras { labels: labels(set), annotations: annotations(set), owner: Some(owner(set, false)) };
     Ok(Some(clone(object, name, text(set, "spec.clusterName"), extra)))
 }

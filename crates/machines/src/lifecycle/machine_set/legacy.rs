@@ -1,20 +1,20 @@
-//! The counters of earlier API versions, which look at Nodes (MA-18.5).
+//! Counters of earlier API versions, which depend on Nodes (MA-18.5).
 
 use core::time::Duration;
 
 use serde_json::json;
 
 use crate::lifecycle::conditions::{is_true, since};
-use crate::lifecycle::context::Context;
+use crate::lifecycle::context::StepContext;
 use crate::lifecycle::fields::{cluster_key, number, remaining, set, text, texts};
-use crate::lifecycle::objects::Workload;
+use crate::lifecycle::objects::WorkloadObjects;
 use model::hub::Object;
 
-/// Counts the machines of a set by their Nodes and by the labels of its template; after which time one more will have been ready for
-/// long enough.
+/// Counts the machines of a set by their Nodes and template labels; returns when the next machine will have been ready
+/// for the minimum time.
 ///
-/// While the Nodes are unknown, as after a restart, their counters stay as they are.
-pub(super) fn count(context: &Context<'_>, after: &mut Object, machines: &[&Object]) -> Option<Duration> {
+/// While Nodes are unknown, as after a restart, the counters are unchanged.
+pub(super) fn count(context: &StepContext<'_>, after: &mut Object, machines: &[&Object]) -> Option<Duration> {
     let labels = texts(after, "spec.template.metadata.labels");
     let has_labels = |machine: &&&Object| labels.iter().all(|(name, value)| machine.label(name) == Some(value));
     put(after, "fullyLabeledReplicas", machines.iter().filter(has_labels).count());
@@ -34,7 +34,7 @@ fn put(after: &mut Object, name: &str, number: usize) {
     set(after, &format!("status.deprecated.v1beta1.{name}"), json!(number));
 }
 
-fn node<'w>(workload: &'w Workload, machine: &Object) -> Option<&'w Object> {
+fn node<'w>(workload: &'w WorkloadObjects, machine: &Object) -> Option<&'w Object> {
     let name = text(machine, "status.nodeRef.name");
     workload.node(name).map(|node| &**node)
 }

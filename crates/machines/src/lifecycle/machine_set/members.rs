@@ -1,25 +1,25 @@
-//! The machines of a MachineSet (MA-15.4).
+//! Machines of a MachineSet (MA-15.4).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::context::{StepContext, StepError};
+use crate::lifecycle::dependents::is_controlled_by;
 use crate::lifecycle::fields::{controller, owner, set_owner};
 use crate::lifecycle::objects::GroupKind;
-use crate::lifecycle::wake::is_controlled_by;
 use model::hub::{LabelSelector, Object, ObjectKey};
 
-/// A machine of a set: as it is, and as it shall be.
+/// A machine of a set: its current and desired state.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct SetMachine {
     pub(super) before: Arc<Object>,
     pub(super) after: Object,
     /// Whether this step deletes it.
     pub(super) is_doomed: bool,
 }
 
-impl Member {
+impl SetMachine {
     /// Whether it is being deleted, or will be after this step.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_doomed || self.before.is_being_deleted()
@@ -30,12 +30,12 @@ impl Member {
 ///
 /// # Errors
 /// When it is empty, or cannot be read.
-pub(in crate::lifecycle) fn selector(object: &Object) -> Result<LabelSelector, Fault> {
+pub(in crate::lifecycle) fn selector(object: &Object) -> Result<LabelSelector, StepError> {
     let value = object.at("spec.selector").cloned().unwrap_or_default();
     let read = serde_json::from_value::<LabelSelector>(value);
-    let selector = read.map_err(|error| Fault::because(format!("{}: spec.selector: {error}", title(object))))?;
+    let selector = read.map_err(|error| StepError::failed(format!("{}: spec.selector: {error}", title(object))))?;
     if selector.is_empty() {
-        return Err(Fault::because(format!("{}: spec.selector is empty", title(object))));
+        return Err(StepError::failed(format!("{}: spec.selector is empty", title(object))));
     }
     Ok(selector)
 }
@@ -44,7 +44,7 @@ pub(in crate::lifecycle) fn selector(object: &Object) -> Result<LabelSelector, F
 ///
 /// # Errors
 /// When the selector makes no sense.
-pub(in crate::lifecycle) fn selects(selector: &LabelSelector, object: &Object) -> Result<bool, Fault> {
+pub(in crate::lifecycle) fn selects(selector: &LabelSelector, object: &Object) -> Result<bool, StepError> {
     if !selector.match_labels.iter().all(|(name, value)| object.label(name) == Some(value)) {
         return Ok(false);
     }
@@ -52,8 +52,8 @@ pub(in crate::lifecycle) fn selects(selector: &LabelSelector, object: &Object) -
         return Ok(true);
     }
     let labels = object.at("metadata.labels").cloned().unwrap_or_default();
-    let labels = serde_json::from_value(labels).map_err(|error| Fault::because(error.to_string()))?;
-    selector.matches(&labels).map_err(Fault::because)
+    let labels = serde_json::from_value(labels).map_err(|error| StepError::failed(error.to_string()))?;
+    selector.matches(&labels).map_err(StepError::failed)
 }
 
 /// Kind and name of an object.
@@ -61,12 +61,15 @@ pub(in crate::lifecycle) fn title(object: &Object) -> String {
     format!("{} {}", object.kind(), object.key())
 }
 
-/// The machines of a set by name: those that it selects, without those of other controllers; those without a controller are
-/// adopted (MA-15.4).
+/// The selected machines of a set, sorted by name, without those of other controllers; orphans are adopted (MA-15.4).
 ///
 /// # Errors
-/// When Machines are not listed yet, or the selector makes no sense; no step may go on without the list (MA-15.5).
-pub(super) fn members(context: &Context<'_>, set: &Object, cluster: &ObjectKey) -> Result<Vec<Member>, Fault> {
+/// When Machines are not listed yet, or the selector is invalid; no step continues without the list (MA-15.5).
+pub(super) fn members(
+    context: &StepContext<'_>,
+    set: &Object,
+    cluster: &ObjectKey,
+) -> Result<Vec<SetMachine>, StepError> {
     let selector = selector(set)?;
     let mut members = Vec::new();
     for machine in context.of_cluster(&GroupKind::core("Machine"), cluster)? {
@@ -78,7 +81,7 @@ pub(super) fn members(context: &Context<'_>, set: &Object, cluster: &ObjectKey) 
         if is_free && !machine.is_being_deleted() && !set.is_being_deleted() {
             set_owner(&mut after, owner(set, true), set);
         }
-        members.push(Member { before: machine, after, is_doomed: false });
+        members.push(SetMachine { before: machine, after, is_doomed: false });
     }
     Ok(members)
 }
@@ -86,8 +89,8 @@ pub(super) fn members(context: &Context<'_>, set: &Object, cluster: &ObjectKey) 
 /// `spec.replicas`.
 ///
 /// # Errors
-/// When there is no number (MA-20.4).
-pub(in crate::lifecycle) fn replicas(object: &Object) -> Result<i64, Fault> {
+/// When it is missing (MA-20.4).
+pub(in crate::lifecycle) fn replicas(object: &Object) -> Result<i64, StepError> {
     let number = object.at("spec.replicas").and_then(Value::as_i64);
-    number.ok_or_else(|| Fault::because(format!("{}: spec.replicas is not set", title(object))))
+    number.ok_or_else(|| StepError::failed(format!("{}: spec.replicas is not set", title(object))))
 }

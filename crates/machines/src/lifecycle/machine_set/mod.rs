@@ -1,14 +1,14 @@
-//! The step of a MachineSet, which keeps a number of Machines made from one template (MA-15).
+//! The step of a MachineSet, which maintains a number of Machines from one template (MA-15).
 //!
 //! ```text
-//! members.rs: which machines are its own ─► remediation.rs ─► sync.rs (fields in place) ─► scale.rs ─► status.rs
+//! members.rs: the machines of the set ─────► remediation.rs ─► sync.rs (fields in place) ─► scale.rs ─► status.rs
 //!                                               │                                           │
 //!                                               └──────────────── preflight.rs ─────────────┤
 //!                                                                     order.rs, desired.rs ─┘
 //! ```
 
 mod desired;
-mod handed_down;
+mod propagation;
 mod legacy;
 mod members;
 mod order;
@@ -24,29 +24,29 @@ pub(super) mod testing;
 use std::sync::Arc;
 
 pub(super) use self::desired::IN_PLACE;
-pub(super) use self::handed_down::{HandedDown, RECORD};
 pub(super) use self::members::{replicas, selector, selects, title};
 pub use self::preflight::CHECK_FAILED;
+pub(super) use self::propagation::{PropagatedMetadata, RECORD};
 pub(super) use self::remediation::{REVISION, resolved};
 pub(super) use self::scale::DISABLE_CREATE;
 pub(super) use self::status::{
-    COUNTERS, Scale, names, observe, put_deleting, put_machines, put_scaling, put_versions, selector_text,
+    COUNTERS, ReplicaCount, names, observe, put_deleting, put_machines, put_scaling, put_versions, selector_text,
 };
-pub(super) use self::templates::Templates;
+pub(super) use self::templates::SetTemplates;
 
 use serde_json::json;
 
-use self::members::{Member, members};
+use self::members::{SetMachine, members};
 use self::scale::Scaling;
 use super::begin::begin;
-use super::context::{Context, Fault};
+use super::context::{StepContext, StepError};
 use super::fields::{
     cluster_key, cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, set_text,
 };
-use super::step::Step;
+use super::step::Reconciliation;
 use model::hub::{Object, ObjectKey, label};
 
-/// What keeps a set until its machines are gone (MA-1.7). The finalizer for the templates of topologies is that of other
+/// Finalizer of a set until its machines are gone (MA-1.7). The finalizer for templates of topologies belongs to other
 /// controllers, which add it themselves.
 const FINALIZER: &str = "cluster.x-k8s.io/machineset";
 
@@ -54,10 +54,14 @@ const FINALIZER: &str = "cluster.x-k8s.io/machineset";
 ///
 /// # Errors
 /// When a kind is not listed yet, or nothing can be done at all.
-pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+pub(super) fn step(
+    context: &StepContext<'_>,
+    object: &Arc<Object>,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     let cluster = cluster_of(context, object)?;
     let Some(mut after) = begin(context, cluster.as_deref(), object, FINALIZER, step) else { return Ok(()) };
-    let no_cluster = || Fault::because(format!("{} has no Cluster", title(object)));
+    let no_cluster = || StepError::failed(format!("{} has no Cluster", title(object)));
     let key = cluster_key(object).ok_or_else(no_cluster)?;
     if object.is_being_deleted() {
         return leave(context, object, after, &key, step);
@@ -67,14 +71,14 @@ pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step)
     live(context, object, after, &cluster, step)
 }
 
-/// Deletes the machines of a set that is being deleted, and lets it go when none is left (MA-15.6).
+/// Deletes the machines of a set that is being deleted, and removes the finalizer when none is left (MA-15.6).
 fn leave(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     object: &Arc<Object>,
     mut after: Object,
     cluster: &ObjectKey,
-    step: &mut Step,
-) -> Result<(), Fault> {
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     let members = members(context, object, cluster)?;
     let machines: Vec<&Object> = members.iter().map(|member| &*member.before).collect();
     if machines.is_empty() {
@@ -89,7 +93,7 @@ fn leave(
     observe(&mut after, &step.errors);
     step.update(object, after);
     for member in members.iter().filter(|member| !member.is_leaving()) {
-        step.tell("SuccessfulDelete", format!("Deleted Machine {}", member.before.name()));
+        step.event("SuccessfulDelete", format!("Deleted Machine {}", member.before.name()));
         step.delete(&member.before);
     }
     Ok(())
@@ -107,16 +111,16 @@ fn own_labels(after: &mut Object, cluster: &Object) {
     }
 }
 
-/// The machines of a set that stays: their number, their fields, and its status (MA-15.1).
+/// Reconciles number and fields of the machines of a set, and its status (MA-15.1).
 fn live(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     object: &Arc<Object>,
     mut after: Object,
     cluster: &Object,
-    step: &mut Step,
-) -> Result<(), Fault> {
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     let deployment = deployment(context, object)?;
-    let templates = Templates::of(context, &after)?;
+    let templates = SetTemplates::for_object(context, &after)?;
     templates.own(cluster, step);
     if let Some(missing) = templates.missing().filter(|_| is_current(&after, deployment.as_deref())) {
         step.errors.push(format!("{}: {missing}", title(object)));
@@ -124,10 +128,10 @@ fn live(
     let mut members = members(context, &after, &cluster.key())?;
     let pair = (&after, deployment.as_deref());
     let remediated = remediation::remediate(context, cluster, pair, &templates, &mut members, step);
-    let mut late = step.keep(remediated)?.unwrap_or_default();
+    let mut late = step.collect_error(remediated)?.unwrap_or_default();
     sync::machines(context, &mut after, &mut members, step)?;
     let scaling = scale::replicas_of(context, cluster, &after, &templates, &members, step);
-    let Scaling { writes, mut held } = step.keep(scaling)?.unwrap_or_default();
+    let Scaling { writes, mut held } = step.collect_error(scaling)?.unwrap_or_default();
     late.extend(writes);
     held.extend(templates.missing());
     report(context, object, after, &members, &held, step)?;
@@ -135,20 +139,20 @@ fn live(
     Ok(())
 }
 
-/// Writes the machines that changed, and then the set with its status.
+/// Writes the changed machines, then the set with its status.
 fn report(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     object: &Arc<Object>,
     mut after: Object,
-    members: &[Member],
+    members: &[SetMachine],
     held: &[String],
-    step: &mut Step,
-) -> Result<(), Fault> {
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     for member in members {
         step.update(&member.before, member.after.clone());
     }
     let machines: Vec<&Object> = members.iter().map(|member| &member.after).collect();
-    let wanted = step.keep(replicas(&after))?.unwrap_or_default();
+    let wanted = step.collect_error(replicas(&after))?.unwrap_or_default();
     put_status(context, &mut after, &machines, wanted, held, step);
     put_deleting(&mut after, "", context.now);
     observe(&mut after, &step.errors);
@@ -156,39 +160,39 @@ fn report(
     Ok(())
 }
 
-/// Counters, versions and conditions (MA-18). Each change of a Machine wakes its set, so that the status needs no further looks
+/// Counters, versions and conditions (MA-18). Each change of a Machine triggers its set, so no polling is needed
 /// (MA-18.3).
 fn put_status(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     after: &mut Object,
     machines: &[&Object],
     wanted: i64,
     held: &[String],
-    step: &mut Step,
+    step: &mut Reconciliation,
 ) {
     if let Ok(selector) = selector(after) {
         set(after, "status.selector", json!(selector_text(&selector)));
     }
     status::count(after, machines);
     if let Some(again) = legacy::count(context, after, machines) {
-        step.look_again(again);
+        step.requeue_after(again);
     }
     put_versions(after, status::versions(machines));
     let there = i64::try_from(machines.len()).unwrap_or(i64::MAX);
-    put_scaling(after, Scale { wanted, there }, held, context.now);
+    put_scaling(after, ReplicaCount { wanted, there }, held, context.now);
     if let Some(again) = put_machines(after, machines, context.now) {
-        step.look_again(again);
+        step.requeue_after(again);
     }
 }
 
-/// The MachineDeployment that a set belongs to by its label (MA-15.1).
-fn deployment(context: &Context<'_>, set: &Object) -> Result<Option<Arc<Object>>, Fault> {
+/// The MachineDeployment of a set, by its label (MA-15.1).
+fn deployment(context: &StepContext<'_>, set: &Object) -> Result<Option<Arc<Object>>, StepError> {
     let Some(name) = set.label(label::MACHINE_DEPLOYMENT_NAME) else { return Ok(None) };
     let found = context.core("MachineDeployment", set.namespace(), name)?;
-    found.map(Some).ok_or_else(|| Fault::because(format!("{}: MachineDeployment {name} does not exist", title(set))))
+    found.map(Some).ok_or_else(|| StepError::failed(format!("{}: MachineDeployment {name} does not exist", title(set))))
 }
 
-/// Whether a set needs its templates: sets of former revisions no longer do (MA-15.3).
+/// Whether a set needs its templates: sets of former revisions do not (MA-15.3).
 fn is_current(set: &Object, deployment: Option<&Object>) -> bool {
     let revision = |object: &Object| object.annotation(REVISION).map(str::to_owned);
     deployment.is_none_or(|deployment| revision(deployment) == revision(set))

@@ -1,9 +1,9 @@
-//! Which machine is deleted first (MA-16).
+//! Deletion order of machines (MA-16).
 
 use std::cmp::Ordering;
 
 use crate::lifecycle::conditions::is_false;
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{created, text};
 use golang::calendar::Moment;
 use model::hub::Object;
@@ -13,30 +13,30 @@ const DELETE_FIRST: &str = "cluster.x-k8s.io/delete-machine";
 
 /// `spec.deletion.order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// By name, in fact (MA-16.2).
+pub(super) enum DeletionOrder {
+    /// By name (MA-16.2).
     Random,
     Oldest,
     Newest,
 }
 
-impl Order {
-    /// The order that a text names.
+impl DeletionOrder {
+    /// Parses an order.
     ///
     /// # Errors
-    /// When there is no such order (MA-16.4).
-    pub(super) fn read(text: &str) -> Result<Order, Fault> {
+    /// When the order is unknown (MA-16.4).
+    pub(super) fn read(text: &str) -> Result<DeletionOrder, StepError> {
         match text {
-            "" | "Random" => Ok(Order::Random),
-            "Oldest" => Ok(Order::Oldest),
-            "Newest" => Ok(Order::Newest),
-            other => Err(Fault::because(format!("spec.deletion.order {other:?} is not Random, Newest or Oldest"))),
+            "" | "Random" => Ok(DeletionOrder::Random),
+            "Oldest" => Ok(DeletionOrder::Oldest),
+            "Newest" => Ok(DeletionOrder::Newest),
+            other => Err(StepError::failed(format!("spec.deletion.order {other:?} is not Random, Newest or Oldest"))),
         }
     }
 }
 
-/// How soon a machine is deleted: the higher, the sooner (MA-16.1). Ages count by a function that keeps their order (MA-16.5).
-pub(super) fn priority(machine: &Object, is_leaving: bool, order: Order, now: Moment) -> f64 {
+/// Deletion priority of a machine, highest first (MA-16.1). Ages map to priorities monotonically (MA-16.5).
+pub(super) fn priority(machine: &Object, is_leaving: bool, order: DeletionOrder, now: Moment) -> f64 {
     if is_leaving {
         return 100.0;
     }
@@ -47,24 +47,24 @@ pub(super) fn priority(machine: &Object, is_leaving: bool, order: Order, now: Mo
         return 50.0;
     }
     match order {
-        Order::Random => 20.0,
-        Order::Oldest => by_age(machine, now),
-        // One that was made just now ties with an unhealthy one (MA-16.3).
-        Order::Newest => 50.0 - by_age(machine, now),
+        DeletionOrder::Random => 20.0,
+        DeletionOrder::Oldest => by_age(machine, now),
+        // A machine created just now ties with an unhealthy one (MA-16.3).
+        DeletionOrder::Newest => 50.0 - by_age(machine, now),
     }
 }
 
-/// Whether a machine counts as unhealthy when machines are chosen.
+/// Whether a machine counts as unhealthy for deletion.
 pub(super) fn is_unhealthy(machine: &Object) -> bool {
     text(machine, "status.nodeRef.name").is_empty()
         || ["NodeHealthy", "HealthCheckSucceeded"].iter().any(|name| is_false(machine, name))
 }
 
-/// From 0 for a machine that was made just now towards 50.
+/// From 0 for a machine created just now towards 50.
 fn by_age(machine: &Object, now: Moment) -> f64 {
     const TEN_DAYS: f64 = 864_000.0;
     let age = created(machine).and_then(|created| now.since(created));
-    // Machines are younger than a century, whose nanoseconds are exact enough here.
+    // Ages below a century in nanoseconds are exact enough as floats.
     #[allow(clippy::cast_precision_loss)]
     let seconds = age.filter(|age| *age > 0).map_or(0.0, |nanos| nanos as f64 / 1e9);
     50.0 * (1.0 - (-seconds / TEN_DAYS).exp())
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn machine(name: &str, age_in_days: i64, change: Value) -> Object {
-        let now = Moment::read("2030-01-01T00:00:00Z").unwrap();
+        let now = Moment::parse("2030-01-01T00:00:00Z").unwrap();
         let born = now.plus(-age_in_days * 86_400 * golang::calendar::SECOND).unwrap();
         let mut object = json!({
             "kind": "Machine", "metadata": {"name": name, "creationTimestamp": born.to_string()},
@@ -96,8 +96,8 @@ mod tests {
         Object::try_from(object).unwrap()
     }
 
-    fn sorted(order: Order, machines: &[Object]) -> Vec<&str> {
-        let now = Moment::read("2030-01-01T00:00:00Z").unwrap();
+    fn sorted(order: DeletionOrder, machines: &[Object]) -> Vec<&str> {
+        let now = Moment::parse("2030-01-01T00:00:00Z").unwrap();
         let mut all: Vec<(f64, &Object)> =
             machines.iter().map(|one| (priority(one, one.is_being_deleted(), order, now), one)).collect();
         all.sort_by(|a, b| sooner(*a, *b));
@@ -120,34 +120,43 @@ mod tests {
         ];
         let first = ["z-leaving", "y-named"];
         let sick = ["b-sick", "c-checked", "d-no-node"];
-        assert_eq!(sorted(Order::Random, &machines), [&first[..], &sick, &["a-new", "e-old", "f-young"]].concat());
-        assert_eq!(sorted(Order::Oldest, &machines), [&first[..], &sick, &["e-old", "f-young", "a-new"]].concat());
-        assert_eq!(sorted(Order::Newest, &machines), [&first[..], &["a-new"], &sick, &["f-young", "e-old"]].concat());
+        assert_eq!(
+            sorted(DeletionOrder::Random, &machines),
+            [&first[..], &sick, &["a-new", "e-old", "f-young"]].concat()
+        );
+        assert_eq!(
+            sorted(DeletionOrder::Oldest, &machines),
+            [&first[..], &sick, &["e-old", "f-young", "a-new"]].concat()
+        );
+        assert_eq!(
+            sorted(DeletionOrder::Newest, &machines),
+            [&first[..], &["a-new"], &sick, &["f-young", "e-old"]].concat()
+        );
     }
 
     #[test]
     fn the_age_counts_by_an_exponential() {
         // MA-16.1, MA-16.5: the results are ordered by age alone
-        let now = Moment::read("2030-01-01T00:00:00Z").unwrap();
+        let now = Moment::parse("2030-01-01T00:00:00Z").unwrap();
         let at = |days: i64, order| priority(&machine("m", days, json!({})), false, order, now);
-        assert!((at(10, Order::Oldest) - 50.0 * (1.0 - (-1.0_f64).exp())).abs() < 1e-9);
-        assert!(at(-1, Order::Oldest).abs() < 1e-9, "a machine of the future has no age");
-        assert!((at(0, Order::Newest) - 50.0).abs() < 1e-9);
-        assert!((1..20).all(|days| at(days, Order::Oldest) > at(days - 1, Order::Oldest)));
-        assert!((1..20).all(|days| at(days, Order::Newest) < at(days - 1, Order::Newest)));
+        assert!((at(10, DeletionOrder::Oldest) - 50.0 * (1.0 - (-1.0_f64).exp())).abs() < 1e-9);
+        assert!(at(-1, DeletionOrder::Oldest).abs() < 1e-9, "a machine of the future has no age");
+        assert!((at(0, DeletionOrder::Newest) - 50.0).abs() < 1e-9);
+        assert!((1..20).all(|days| at(days, DeletionOrder::Oldest) > at(days - 1, DeletionOrder::Oldest)));
+        assert!((1..20).all(|days| at(days, DeletionOrder::Newest) < at(days - 1, DeletionOrder::Newest)));
     }
 
     #[test]
     fn an_order_has_one_of_three_names() {
         // MA-16.4
         for (text, want) in [
-            ("", Some(Order::Random)),
-            ("Random", Some(Order::Random)),
-            ("Oldest", Some(Order::Oldest)),
-            ("Newest", Some(Order::Newest)),
+            ("", Some(DeletionOrder::Random)),
+            ("Random", Some(DeletionOrder::Random)),
+            ("Oldest", Some(DeletionOrder::Oldest)),
+            ("Newest", Some(DeletionOrder::Newest)),
             ("newest", None),
         ] {
-            assert_eq!(Order::read(text).ok(), want, "{text}");
+            assert_eq!(DeletionOrder::read(text).ok(), want, "{text}");
         }
     }
 }

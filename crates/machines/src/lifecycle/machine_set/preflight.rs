@@ -1,74 +1,74 @@
-//! Checks before machines are created or remediated (MA-17).
+//! Preflight checks before machines are created or remediated (MA-17).
 
 use core::time::Duration;
 
 use super::members::title;
-use super::templates::Templates;
-use crate::lifecycle::context::{Context, Fault};
+use super::templates::SetTemplates;
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{reference, text};
 use golang::version::KubeVersion;
 use model::hub::control_plane::{is_upgrading, running_versions, version_at};
 use model::hub::{Object, annotation};
 
-/// How long until failing checks are made again (MA-17.7).
+/// Interval between failing checks (MA-17.7).
 pub(super) const AGAIN: Duration = Duration::from_secs(15);
 /// The end of the message of a check that fails, in the condition `ScalingUp` of a MachineSet (MA-17.2 to MA-17.5).
 pub const CHECK_FAILED: &str = "preflight check failed)";
 /// How many minor versions machines may be behind their control plane.
 const MOST_BEHIND: u64 = 3;
 
-/// What the checks compare.
-struct Facts<'a> {
+/// The inputs of the checks.
+struct PreflightFacts<'a> {
     cluster: &'a Object,
     control_plane: &'a Object,
     wanted: KubeVersion,
     running: Vec<KubeVersion>,
-    /// As the control plane has it.
+    /// Text of the version of the control plane.
     wanted_text: &'a str,
     is_kubeadm: bool,
 }
 
-/// A check by its name.
-type Check = (&'static str, fn(&Facts<'_>, Option<(&str, &KubeVersion)>) -> Option<String>);
+/// A check with its name.
+type PreflightCheck = (&'static str, fn(&PreflightFacts<'_>, Option<(&str, &KubeVersion)>) -> Option<String>);
 
 /// All checks, in the order of their messages.
-const CHECKS: [Check; 4] = [
+const CHECKS: [PreflightCheck; 4] = [
     ("ControlPlaneIsStable", is_stable),
     ("KubernetesVersionSkew", has_kubernetes_skew),
     ("KubeadmVersionSkew", has_kubeadm_skew),
     ("ControlPlaneVersionSkew", has_control_plane_skew),
 ];
 
-/// The messages of the checks that fail; none when no check applies (MA-17.1).
+/// Messages of failed checks; empty if no check applies (MA-17.1).
 ///
 /// # Errors
 /// When the control plane or a version cannot be read.
 pub(super) fn failures(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     cluster: &Object,
     set: &Object,
-    templates: &Templates,
-) -> Result<Vec<String>, Fault> {
+    templates: &SetTemplates,
+) -> Result<Vec<String>, StepError> {
     let to = reference(cluster, "spec.controlPlaneRef");
     if !to.is_defined() {
         return Ok(Vec::new());
     }
     let skipped = skipped(set, templates);
     let is_active = |name: &str| !skipped.iter().any(|one| one == name || one == "All");
-    let active: Vec<Check> = CHECKS.into_iter().filter(|(name, _)| is_active(name)).collect();
+    let active: Vec<PreflightCheck> = CHECKS.into_iter().filter(|(name, _)| is_active(name)).collect();
     if active.is_empty() {
         return Ok(Vec::new());
     }
-    let missing = || Fault::because(format!("{}: {} {} does not exist", title(cluster), to.kind, to.name));
+    let missing = || StepError::failed(format!("{}: {} {} does not exist", title(cluster), to.kind, to.name));
     let control_plane = context.referenced(&to, cluster.namespace())?.ok_or_else(missing)?;
     let wanted_text = text(&control_plane, "spec.version");
     if wanted_text.is_empty() {
         return Ok(Vec::new());
     }
-    let wanted = version_at(&control_plane, "spec.version").map_err(|error| Fault::because(error.to_string()))?;
-    let running = running_versions(&control_plane).map_err(|error| Fault::because(error.to_string()))?;
+    let wanted = version_at(&control_plane, "spec.version").map_err(|error| StepError::failed(error.to_string()))?;
+    let running = running_versions(&control_plane).map_err(|error| StepError::failed(error.to_string()))?;
     let is_kubeadm = is_kubeadm(templates);
-    let facts = Facts { cluster, control_plane: &control_plane, wanted, running, wanted_text, is_kubeadm };
+    let facts = PreflightFacts { cluster, control_plane: &control_plane, wanted, running, wanted_text, is_kubeadm };
     let machine = machine_version(set)?;
     let mut failing = Vec::new();
     for (name, check) in active {
@@ -78,29 +78,30 @@ pub(super) fn failures(
     Ok(failing)
 }
 
-/// The checks that are skipped: by the set, which has the annotations of its MachineDeployment, else by the bootstrap template
+/// Skipped checks: listed by the set, which has the annotations of its MachineDeployment, or by the bootstrap template
 /// (MA-17.6).
-fn skipped(set: &Object, templates: &Templates) -> Vec<String> {
+fn skipped(set: &Object, templates: &SetTemplates) -> Vec<String> {
     let of_template =
         || templates.bootstrap.object.as_ref().and_then(|it| it.annotation(annotation::SKIP_PREFLIGHT_CHECKS));
     let text = set.annotation(annotation::SKIP_PREFLIGHT_CHECKS).or_else(of_template).unwrap_or_default();
     text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
-fn is_kubeadm(templates: &Templates) -> bool {
+fn is_kubeadm(templates: &SetTemplates) -> bool {
     let reference = &templates.bootstrap.reference;
     reference.kind == "KubeadmConfigTemplate" && reference.api_group == "bootstrap.cluster.x-k8s.io"
 }
 
-/// The version of the machine template, without which most checks do not apply (MA-17.3).
-fn machine_version(set: &Object) -> Result<Option<(String, KubeVersion)>, Fault> {
+/// The version in the machine template, without which most checks do not apply (MA-17.3).
+fn machine_version(set: &Object) -> Result<Option<(String, KubeVersion)>, StepError> {
     let version = text(set, "spec.template.spec.version");
     if version.is_empty() {
         return Ok(None);
     }
     let parsed = KubeVersion::parse_tolerant(version);
-    let parsed = parsed
-        .map_err(|error| Fault::because(format!("{}: spec.template.spec.version {version:?}: {error}", title(set))))?;
+    let parsed = parsed.map_err(|error| {
+        StepError::failed(format!("{}: spec.template.spec.version {version:?}: {error}", title(set)))
+    })?;
     Ok(Some((version.to_owned(), parsed)))
 }
 
@@ -109,9 +110,9 @@ fn topology_version(cluster: &Object) -> Option<&str> {
     cluster.at("spec.topology").map(|_| text(cluster, "spec.topology.version"))
 }
 
-/// The control plane is neither being provisioned nor upgraded, and has no further version ahead of it (MA-17.2).
-fn is_stable(facts: &Facts<'_>, _machine: Option<(&str, &KubeVersion)>) -> Option<String> {
-    let Facts { cluster, control_plane, wanted, running, wanted_text, .. } = facts;
+/// The control plane is neither being provisioned nor upgraded, and has no pending upgrade (MA-17.2).
+fn is_stable(facts: &PreflightFacts<'_>, _machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+    let PreflightFacts { cluster, control_plane, wanted, running, wanted_text, .. } = facts;
     let name = title(control_plane);
     if let Some(version) = topology_version(cluster)
         && version != *wanted_text
@@ -125,8 +126,8 @@ fn is_stable(facts: &Facts<'_>, _machine: Option<(&str, &KubeVersion)>) -> Optio
     is_upgrading(wanted, running).then(|| format!("{name} is being upgraded to {wanted_text}"))
 }
 
-/// Machines are not ahead of their control plane, and at most three minor versions behind it (MA-17.3).
-fn has_kubernetes_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+/// Machines are not newer than their control plane, and at most three minor versions older (MA-17.3).
+fn has_kubernetes_skew(facts: &PreflightFacts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
     let (text, machine) = machine?;
     let is_allowed = (machine.major(), machine.minor()) <= (facts.wanted.major(), facts.wanted.minor())
         && facts.wanted.minor() <= machine.minor().saturating_add(MOST_BEHIND);
@@ -139,8 +140,8 @@ fn has_kubernetes_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>)
     })
 }
 
-/// kubeadm joins machines of its own minor version alone (MA-17.4).
-fn has_kubeadm_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+/// kubeadm only joins machines of the same minor version (MA-17.4).
+fn has_kubeadm_skew(facts: &PreflightFacts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
     let (text, machine) = machine.filter(|_| facts.is_kubeadm)?;
     let is_same = (machine.major(), machine.minor()) == (facts.wanted.major(), facts.wanted.minor());
     (!is_same).then(|| {
@@ -153,7 +154,7 @@ fn has_kubeadm_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>) ->
 }
 
 /// Machines of a topology have the version of their control plane (MA-17.5).
-fn has_control_plane_skew(facts: &Facts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
+fn has_control_plane_skew(facts: &PreflightFacts<'_>, machine: Option<(&str, &KubeVersion)>) -> Option<String> {
     let (text, _) = machine.filter(|_| topology_version(facts.cluster).is_some())?;
     let wanted = facts.wanted_text;
     (text != wanted).then(|| format!("version {text} of the Machines is not {wanted}, which the control plane has"))

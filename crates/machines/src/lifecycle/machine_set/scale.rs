@@ -1,46 +1,46 @@
-//! As many machines as the set asks for (MA-15.7, MA-15.8, MA-15.12).
+//! Scaling of a set to its desired replicas (MA-15.7, MA-15.8, MA-15.12).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::desired::machine;
-use super::members::{Member, replicas, title};
-use super::order::{Order, priority, sooner};
+use super::members::{SetMachine, replicas, title};
+use super::order::{DeletionOrder, priority, sooner};
 use super::preflight;
-use super::templates::{Template, Templates};
-use crate::lifecycle::context::{Context, Fault};
+use super::templates::{SetTemplateRef, SetTemplates};
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{reference, text};
 use crate::lifecycle::objects::GroupKind;
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::Object;
 
 /// On a set that must not create machines.
 pub(in crate::lifecycle) const DISABLE_CREATE: &str = "cluster.x-k8s.io/disable-machine-create";
 
-/// How many machines one step makes: those that the next steps make follow, since each new machine wakes its set.
+/// Maximum creations per step; each new machine triggers the next step of its set.
 const MOST_AT_ONCE: u64 = 100;
 
-/// What scaling comes to.
+/// Result of scaling.
 #[derive(Debug, Default)]
 pub(super) struct Scaling {
-    /// They follow the update of the set.
-    pub(super) writes: Vec<Write>,
-    /// Preflight checks that fail.
+    /// Writes that follow the update of the set.
+    pub(super) writes: Vec<ObjectWrite>,
+    /// Messages of failed preflight checks.
     pub(super) held: Vec<String>,
 }
 
-/// Creates or deletes machines until there are as many as the set asks for (MA-15.7).
+/// Creates or deletes machines until the desired number is reached (MA-15.7).
 ///
 /// # Errors
 /// When the object has no number of replicas, an unknown order, or a template is missing.
 pub(super) fn replicas_of(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     cluster: &Object,
     set: &Object,
-    templates: &Templates,
-    members: &[Member],
-    step: &mut Step,
-) -> Result<Scaling, Fault> {
+    templates: &SetTemplates,
+    members: &[SetMachine],
+    step: &mut Reconciliation,
+) -> Result<Scaling, StepError> {
     let there = i64::try_from(members.len()).unwrap_or(i64::MAX);
     let surplus = there - replicas(set)?;
     let mut scaling = Scaling::default();
@@ -48,70 +48,69 @@ pub(super) fn replicas_of(
         return Ok(scaling);
     }
     for orphan in orphans(context, set, templates, members)? {
-        step.tell("SuccessfulDelete", format!("Deleted {}, which no Machine refers to", title(&orphan)));
-        scaling.writes.push(Write::Delete { workload: None, object: orphan });
+        step.event("SuccessfulDelete", format!("Deleted {}, which no Machine refers to", title(&orphan)));
+        scaling.writes.push(ObjectWrite::Delete { workload: None, object: orphan });
     }
     if surplus > 0 {
         delete(context, set, members, surplus, step, &mut scaling)?;
     } else if set.annotation(DISABLE_CREATE) != Some("true") {
-        create(context, cluster, set, templates, surplus.unsigned_abs(), step, &mut scaling)?;
+        scaling.held = preflight::failures(context, cluster, set, templates)?;
+        if scaling.held.is_empty() {
+            create(context, set, templates, surplus.unsigned_abs(), step, &mut scaling)?;
+        } else {
+            step.requeue_after(preflight::AGAIN);
+        }
     }
     Ok(scaling)
 }
 
-/// Creates machines, unless preflight checks fail (MA-15.8); not all at once if they are many.
+/// Creates machines (MA-15.8), at most [`MOST_AT_ONCE`].
 fn create(
-    context: &Context<'_>,
-    cluster: &Object,
+    context: &StepContext<'_>,
     set: &Object,
-    templates: &Templates,
+    templates: &SetTemplates,
     missing: u64,
-    step: &mut Step,
+    step: &mut Reconciliation,
     scaling: &mut Scaling,
-) -> Result<(), Fault> {
-    scaling.held = preflight::failures(context, cluster, set, templates)?;
-    if !scaling.held.is_empty() {
-        step.look_again(preflight::AGAIN);
-        return Ok(());
-    }
+) -> Result<(), StepError> {
     for number in 0..usize::try_from(missing.min(MOST_AT_ONCE)).unwrap_or(usize::MAX) {
         let objects = machine(context, set, templates, number)?;
         if let Some(machine) = objects.last() {
-            step.tell("SuccessfulCreate", format!("Created Machine {}", machine.name()));
+            step.event("SuccessfulCreate", format!("Created Machine {}", machine.name()));
         }
-        scaling.writes.push(Write::Create { workload: None, objects });
+        scaling.writes.push(ObjectWrite::Create { workload: None, objects });
     }
     Ok(())
 }
 
-/// Deletes as many machines as there are too many; those that are being deleted count first (MA-15.12).
+/// Deletes surplus machines; those already being deleted count first (MA-15.12).
 fn delete(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     set: &Object,
-    members: &[Member],
+    members: &[SetMachine],
     surplus: i64,
-    step: &mut Step,
+    step: &mut Reconciliation,
     scaling: &mut Scaling,
-) -> Result<(), Fault> {
-    let order = Order::read(text(set, "spec.deletion.order"))?;
-    let rank = |member: &Member| priority(&member.after, member.is_leaving(), order, context.now);
-    let mut all: Vec<(f64, &Member)> = members.iter().map(|member| (rank(member), member)).collect();
+) -> Result<(), StepError> {
+    let order = DeletionOrder::read(text(set, "spec.deletion.order"))?;
+    let rank = |member: &SetMachine| priority(&member.after, member.is_leaving(), order, context.now);
+    let mut all: Vec<(f64, &SetMachine)> = members.iter().map(|member| (rank(member), member)).collect();
     all.sort_by(|a, b| sooner((a.0, &a.1.before), (b.0, &b.1.before)));
     let chosen = all.into_iter().take(usize::try_from(surplus).unwrap_or(usize::MAX));
     for (_, member) in chosen.filter(|(_, member)| !member.is_leaving()) {
-        step.tell("SuccessfulDelete", format!("Deleted Machine {}", member.before.name()));
-        scaling.writes.push(Write::Delete { workload: None, object: member.before.clone() });
+        step.event("SuccessfulDelete", format!("Deleted Machine {}", member.before.name()));
+        scaling.writes.push(ObjectWrite::Delete { workload: None, object: member.before.clone() });
     }
     Ok(())
 }
 
-/// Bootstrap configurations and infrastructure machines that were made for Machines which do not exist (MA-15.7).
+/// Bootstrap configurations and infrastructure machines whose Machines do not exist (MA-15.7).
 fn orphans(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     set: &Object,
-    templates: &Templates,
-    members: &[Member],
-) -> Result<Vec<Arc<Object>>, Fault> {
+    templates: &SetTemplates,
+    members: &[SetMachine],
+) -> Result<Vec<Arc<Object>>, StepError> {
     let mut orphans = Vec::new();
     for (template, path) in
         [(&templates.bootstrap, "spec.bootstrap.configRef"), (&templates.infrastructure, "spec.infrastructureRef")]
@@ -124,8 +123,8 @@ fn orphans(
     Ok(orphans)
 }
 
-/// The kind of the objects that are made from a template.
-fn made_from(template: &Template) -> Option<GroupKind> {
+/// The kind of the objects cloned from a template.
+fn made_from(template: &SetTemplateRef) -> Option<GroupKind> {
     let kind = template.reference.kind.strip_suffix("Template")?;
     Some(GroupKind::new(&template.reference.api_group, kind))
 }

@@ -1,4 +1,4 @@
-//! Parts of the status that MachineSets and MachineDeployments have in common (MA-18).
+//! Common parts of the status of MachineSets and MachineDeployments (MA-18).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::conditions::{Condition, Reasons, aggregate, is_true, observe_generation, put, status};
+use crate::lifecycle::conditions::{ConditionState, Reasons, aggregate, is_true, observe_generation, put, status};
 use crate::lifecycle::fields::{created, remaining, set, text};
 use golang::calendar::Moment;
 use golang::version::KubeVersion;
@@ -15,10 +15,10 @@ use model::hub::{LabelSelector, Object};
 
 use super::remediation;
 
-/// How long a machine may be without the condition `UpToDate` (MA-18.4).
+/// Maximum age of a machine without the condition `UpToDate` (MA-18.4).
 const TIME_TO_REPORT: Duration = Duration::from_secs(10);
 
-/// The counters of the status, for machines that are there (MA-18.1).
+/// Counters of existing machines in the status (MA-18.1).
 pub(in crate::lifecycle) const COUNTERS: [&str; 4] =
     ["replicas", "readyReplicas", "availableReplicas", "upToDateReplicas"];
 
@@ -31,7 +31,7 @@ pub(super) fn count(after: &mut Object, machines: &[&Object]) {
     }
 }
 
-/// How many machines have which version, the lowest version first (MA-18.2).
+/// Number of machines per version, lowest version first (MA-18.2).
 pub(super) fn versions(machines: &[&Object]) -> Vec<(String, i64)> {
     let mut all: Vec<(&str, &Object)> = machines.iter().map(|machine| (version(machine), *machine)).collect();
     all.retain(|(version, _)| !version.is_empty());
@@ -46,7 +46,7 @@ pub(super) fn versions(machines: &[&Object]) -> Vec<(String, i64)> {
     counted
 }
 
-/// The kubelet's version, else the wanted one.
+/// The kubelet's version, else the desired one.
 fn version(machine: &Object) -> &str {
     match text(machine, "status.nodeInfo.kubeletVersion") {
         "" => text(machine, "spec.version"),
@@ -54,7 +54,7 @@ fn version(machine: &Object) -> &str {
     }
 }
 
-/// Sorts and merges versions, and puts them into the status; those that cannot be compared keep their order.
+/// Sorts and merges versions, and writes them to the status; incomparable ones keep their order.
 pub(in crate::lifecycle) fn put_versions(after: &mut Object, counted: impl IntoIterator<Item = (String, i64)>) {
     let mut merged: Vec<(String, i64)> = Vec::new();
     for (version, count) in counted {
@@ -94,40 +94,40 @@ pub(in crate::lifecycle) fn selector_text(selector: &LabelSelector) -> String {
     parts.join(",")
 }
 
-/// How many machines there are, and how many there should be.
+/// Existing and desired number of machines.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::lifecycle) struct Scale {
+pub(in crate::lifecycle) struct ReplicaCount {
     pub(in crate::lifecycle) wanted: i64,
     pub(in crate::lifecycle) there: i64,
 }
 
-/// The conditions `ScalingUp` and `ScalingDown` (MA-18.4, MA-26.5). `held` are reasons why no machine is created.
-pub(in crate::lifecycle) fn put_scaling(after: &mut Object, scale: Scale, held: &[String], now: Moment) {
-    let Scale { wanted, there } = scale;
+/// The conditions `ScalingUp` and `ScalingDown` (MA-18.4, MA-26.5). `held` are reasons for not creating machines.
+pub(in crate::lifecycle) fn put_scaling(after: &mut Object, scale: ReplicaCount, held: &[String], now: Moment) {
+    let ReplicaCount { wanted, there } = scale;
     let lines: Vec<String> = held.iter().map(|line| format!("* {line}")).collect();
     let up = if there < wanted {
         let change = format!("Scaling up from {there} to {wanted} replicas");
         let text =
             if lines.is_empty() { change } else { format!("{change} is blocked because:\n{}", lines.join("\n")) };
-        Condition::new(true, "ScalingUp", text)
+        ConditionState::new(true, "ScalingUp", text)
     } else {
         let text = if lines.is_empty() {
             String::new()
         } else {
             format!("Scaling up would be blocked because:\n{}", lines.join("\n"))
         };
-        Condition::new(false, "NotScalingUp", text)
+        ConditionState::new(false, "NotScalingUp", text)
     };
     let down = match there > wanted {
-        true => Condition::new(true, "ScalingDown", format!("Scaling down from {there} to {wanted} replicas")),
-        false => Condition::new(false, "NotScalingDown", ""),
+        true => ConditionState::new(true, "ScalingDown", format!("Scaling down from {there} to {wanted} replicas")),
+        false => ConditionState::new(false, "NotScalingDown", ""),
     };
     put(after, "ScalingUp", &up, now);
     put(after, "ScalingDown", &down, now);
 }
 
-/// The conditions over the machines: `MachinesReady`, `MachinesUpToDate` and `Remediating`; after which time a machine counts that
-/// is left out now (MA-18.4).
+/// The conditions aggregated over machines: `MachinesReady`, `MachinesUpToDate` and `Remediating`; returns when the
+/// next ignored machine will count (MA-18.4).
 pub(in crate::lifecycle) fn put_machines(after: &mut Object, machines: &[&Object], now: Moment) -> Option<Duration> {
     let too_young = |machine: &Object| match status(machine, "UpToDate") {
         Some(_) => None,
@@ -148,30 +148,30 @@ pub(in crate::lifecycle) fn put_machines(after: &mut Object, machines: &[&Object
     again
 }
 
-fn merged(machines: &[&Object], source: &str, reasons: Reasons<'_>) -> Condition {
+fn merged(machines: &[&Object], source: &str, reasons: Reasons<'_>) -> ConditionState {
     match machines {
-        [] => Condition::new(true, "NoReplicas", ""),
+        [] => ConditionState::new(true, "NoReplicas", ""),
         machines => aggregate(machines.iter().copied(), source, false, reasons),
     }
 }
 
-/// The condition `Deleting`, which says what a deletion waits for.
+/// The condition `Deleting` with what the deletion waits for.
 pub(in crate::lifecycle) fn put_deleting(after: &mut Object, waits_for: &str, now: Moment) {
     let condition = match after.is_being_deleted() {
-        true => Condition::new(true, "Deleting", waits_for),
-        false => Condition::new(false, "NotDeleting", ""),
+        true => ConditionState::new(true, "Deleting", waits_for),
+        false => ConditionState::new(false, "NotDeleting", ""),
     };
     put(after, "Deleting", &condition, now);
 }
 
-/// Notes the generation if nothing failed (MA-1.9).
+/// Records the observed generation if nothing failed (MA-1.9).
 pub(in crate::lifecycle) fn observe(after: &mut Object, errors: &[String]) {
     if errors.is_empty() {
         observe_generation(after);
     }
 }
 
-/// A list of names, of which at most three are shown.
+/// A list of at most three names.
 pub(in crate::lifecycle) fn names<'a>(all: impl IntoIterator<Item = &'a Object>) -> String {
     const SHOWN: usize = 3;
     let names: Vec<&str> = all.into_iter().map(Object::name).collect();

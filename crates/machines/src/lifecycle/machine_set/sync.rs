@@ -1,29 +1,29 @@
-//! Fields that running machines get without being replaced (MA-15.11).
+//! In-place updates of running machines (MA-15.11).
 
 use serde_json::Value;
 
-use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{reference, set};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
 
 use super::desired::{IN_PLACE, annotations, in_place, labels};
-use super::handed_down::HandedDown;
-use super::members::Member;
+use super::members::SetMachine;
+use super::propagation::PropagatedMetadata;
 
-/// Hands the fields down to the machines of a set; to those that are being deleted only fields of the spec. The record of the
-/// names is part of `after`, which is written later.
+/// Propagates fields to the machines of a set; to those being deleted only fields of the spec. The record of the names
+/// is part of `after`, which is written later.
 ///
 /// # Errors
 /// When a kind is not listed yet.
 pub(super) fn machines(
-    context: &Context<'_>,
+    context: &StepContext<'_>,
     after: &mut Object,
-    members: &mut [Member],
-    step: &mut Step,
-) -> Result<(), Fault> {
+    members: &mut [SetMachine],
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     let (labels, annotations) = (labels(after), annotations(after));
-    let handed_down = HandedDown::of(after, labels, annotations);
+    let handed_down = PropagatedMetadata::from_owner(after, labels, annotations);
     let fields = IN_PLACE.map(|field| (format!("spec.{field}"), in_place(after, field)));
     for member in members {
         for (path, wanted) in &fields {
@@ -39,8 +39,13 @@ pub(super) fn machines(
     Ok(())
 }
 
-/// Hands labels and annotations down to the bootstrap configuration and the infrastructure machine.
-fn external(context: &Context<'_>, machine: &Object, handed_down: &HandedDown, step: &mut Step) -> Result<(), Fault> {
+/// Propagates labels and annotations to the bootstrap configuration and the infrastructure machine.
+fn external(
+    context: &StepContext<'_>,
+    machine: &Object,
+    handed_down: &PropagatedMetadata,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     for path in ["spec.bootstrap.configRef", "spec.infrastructureRef"] {
         if let Some(before) = context.referenced(&reference(machine, path), machine.namespace())? {
             let mut after = (*before).clone();

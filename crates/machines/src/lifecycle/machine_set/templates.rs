@@ -1,44 +1,44 @@
-//! The two templates from which machines are made (MA-15.3).
+//! Templates of machines (MA-15.3).
 
 use std::sync::Arc;
 
-use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{has_owner, owner, reference, set_owner};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::{ContractRef, Object};
 
-/// A reference to a template, and the template.
+/// A template reference with its template.
 #[derive(Debug)]
-pub(in crate::lifecycle) struct Template {
+pub(in crate::lifecycle) struct SetTemplateRef {
     pub(in crate::lifecycle) reference: ContractRef,
     pub(in crate::lifecycle) object: Option<Arc<Object>>,
 }
 
 /// The templates of a MachineSet or MachineDeployment.
 #[derive(Debug)]
-pub(in crate::lifecycle) struct Templates {
-    pub(in crate::lifecycle) bootstrap: Template,
-    pub(in crate::lifecycle) infrastructure: Template,
+pub(in crate::lifecycle) struct SetTemplates {
+    pub(in crate::lifecycle) bootstrap: SetTemplateRef,
+    pub(in crate::lifecycle) infrastructure: SetTemplateRef,
 }
 
-impl Templates {
-    /// The templates that the machine template of an object refers to.
+impl SetTemplates {
+    /// The templates in the machine template of an object.
     ///
     /// # Errors
     /// When their kinds are not listed yet.
-    pub(in crate::lifecycle) fn of(context: &Context<'_>, object: &Object) -> Result<Self, Fault> {
-        let load = |path: &str| -> Result<Template, Fault> {
+    pub(in crate::lifecycle) fn for_object(context: &StepContext<'_>, object: &Object) -> Result<Self, StepError> {
+        let load = |path: &str| -> Result<SetTemplateRef, StepError> {
             let reference = reference(object, path);
             let found = context.referenced(&reference, object.namespace())?;
-            Ok(Template { reference, object: found })
+            Ok(SetTemplateRef { reference, object: found })
         };
-        Ok(Templates {
+        Ok(SetTemplates {
             bootstrap: load("spec.template.spec.bootstrap.configRef")?,
             infrastructure: load("spec.template.spec.infrastructureRef")?,
         })
     }
 
-    /// The references whose templates do not exist, for messages.
+    /// References to missing templates, for messages.
     pub(in crate::lifecycle) fn missing(&self) -> Option<String> {
         let both = [&self.bootstrap, &self.infrastructure];
         let missing = both.into_iter().filter(|it| it.reference.is_defined() && it.object.is_none());
@@ -51,7 +51,7 @@ impl Templates {
     }
 
     /// The Cluster owns the templates (CT-15.4).
-    pub(in crate::lifecycle) fn own(&self, cluster: &Object, step: &mut Step) {
+    pub(in crate::lifecycle) fn own(&self, cluster: &Object, step: &mut Reconciliation) {
         for template in [&self.bootstrap, &self.infrastructure] {
             let Some(object) = &template.object else { continue };
             if has_owner(object, cluster) || object.is_being_deleted() || !template.reference.kind.ends_with("Template")

@@ -1,12 +1,12 @@
-//! A Cluster with templates, and machines that tests drive by hand: no other step looks after them.
+//! A Cluster with templates, and machines controlled by the test: no other steps run.
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::conditions::{Condition, put};
+use crate::lifecycle::conditions::{ConditionState, put};
 use crate::lifecycle::fields::set;
-use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::GroupKind;
-use crate::lifecycle::settings::{Provides, Settings, Timings};
+use crate::lifecycle::settings::{MachineSettings, ProvidedKinds, Timings};
+use crate::lifecycle::simulator::MachineSimulator;
 use crate::lifecycle::testing::{CLUSTER, core, fold_with, object};
 use golang::calendar::Moment;
 use model::hub::Object;
@@ -14,18 +14,22 @@ use model::hub::Object;
 pub(in crate::lifecycle) const INFRASTRUCTURE: &str = "infrastructure.example.com";
 pub(in crate::lifecycle) const BOOTSTRAP: &str = "bootstrap.example.com";
 
-/// A Cluster with two templates; only steps of MachineSets and MachineDeployments are made.
-pub(in crate::lifecycle) fn scene() -> Fold {
+/// A Cluster with two templates; only MachineSets and MachineDeployments have controllers.
+pub(in crate::lifecycle) fn setup() -> MachineSimulator {
     let external = ["Cluster", "Machine", "MachineHealthCheck"].map(str::to_owned).into();
-    let mut fold =
-        fold_with(Settings { timings: Timings::NONE, external, provides: Provides::Embedded, ..Settings::default() });
-    fold.make(core("Cluster", CLUSTER, json!({})));
+    let mut simulator = fold_with(MachineSettings {
+        timings: Timings::NONE,
+        external,
+        provides: ProvidedKinds::Embedded,
+        ..MachineSettings::default()
+    });
+    simulator.make(core("Cluster", CLUSTER, json!({})));
     for name in ["a", "b"] {
-        fold.make(infrastructure(name));
+        simulator.make(infrastructure(name));
         let spec = json!({"template": {"spec": {}}});
-        fold.make(object(&format!("{BOOTSTRAP}/v1"), "FooConfigTemplate", name, spec));
+        simulator.make(object(&format!("{BOOTSTRAP}/v1"), "FooConfigTemplate", name, spec));
     }
-    fold
+    simulator
 }
 
 pub(in crate::lifecycle) fn infrastructure(name: &str) -> Object {
@@ -33,7 +37,7 @@ pub(in crate::lifecycle) fn infrastructure(name: &str) -> Object {
     object(&format!("{INFRASTRUCTURE}/v1"), "FooMachineTemplate", name, spec)
 }
 
-/// The spec of a machine template whose templates have this name.
+/// The spec of a machine template with templates of this name.
 pub(in crate::lifecycle) fn machine_spec(template: &str) -> Value {
     json!({
         "clusterName": CLUSTER, "version": "v1.31.0",
@@ -66,48 +70,54 @@ pub(in crate::lifecycle) fn foo_config() -> GroupKind {
 }
 
 /// Machines by name.
-pub(in crate::lifecycle) fn machines(fold: &Fold) -> Vec<std::sync::Arc<Object>> {
-    fold.all(&GroupKind::core("Machine"))
+pub(in crate::lifecycle) fn machines(simulator: &MachineSimulator) -> Vec<std::sync::Arc<Object>> {
+    simulator.all(&GroupKind::core("Machine"))
 }
 
-/// Puts a condition on a machine.
-pub(in crate::lifecycle) fn mark(fold: &mut Fold, machine: &Object, name: &str, is_true: bool, reason: &str) {
-    let now = fold.now();
-    fold.edit(machine, |machine| put(machine, name, &Condition::new(is_true, reason, ""), now));
+/// Sets a condition of a machine.
+pub(in crate::lifecycle) fn mark(
+    simulator: &mut MachineSimulator,
+    machine: &Object,
+    name: &str,
+    is_true: bool,
+    reason: &str,
+) {
+    let now = simulator.now();
+    simulator.edit(machine, |machine| put(machine, name, &ConditionState::new(is_true, reason, ""), now));
 }
 
-/// What the Machine controller does at once: machines become available, and machines that are being deleted go.
-pub(in crate::lifecycle) fn drive(fold: &mut Fold) {
-    for machine in machines(fold) {
+/// Plays the Machine controller: machines become available, and machines being deleted are removed.
+pub(in crate::lifecycle) fn drive(simulator: &mut MachineSimulator) {
+    for machine in machines(simulator) {
         if machine.is_being_deleted() {
-            fold.edit(&machine, |machine| {
+            simulator.edit(&machine, |machine| {
                 machine.remove("metadata.finalizers");
             });
             continue;
         }
-        let now = fold.now();
-        fold.edit(&machine, |machine| be_available(machine, now));
+        let now = simulator.now();
+        simulator.edit(&machine, |machine| be_available(machine, now));
     }
-    assert!(fold.settle(1_000), "steps go on for ever: {:?}", fold.events.last());
+    assert!(simulator.settle(1_000), "steps go on for ever: {:?}", simulator.events.last());
 }
 
 fn be_available(machine: &mut Object, now: Moment) {
     let node = machine.name().to_owned();
     set(machine, "status.nodeRef.name", json!(node));
     for name in ["Ready", "Available", "UpToDate", "NodeHealthy"] {
-        put(machine, name, &Condition::new(true, name, ""), now);
+        put(machine, name, &ConditionState::new(true, name, ""), now);
     }
 }
 
-/// Settles, and makes all machines available, until nothing changes.
-pub(in crate::lifecycle) fn finish(fold: &mut Fold) {
+/// Settles and makes all machines available, until nothing changes.
+pub(in crate::lifecycle) fn finish(simulator: &mut MachineSimulator) {
     for _ in 0..100 {
-        assert!(fold.settle(1_000), "steps go on for ever: {:?}", fold.events.last());
+        assert!(simulator.settle(1_000), "steps go on for ever: {:?}", simulator.events.last());
         let before: Vec<_> =
-            machines(fold).iter().map(|machine| machine.at("metadata.resourceVersion").cloned()).collect();
-        drive(fold);
+            machines(simulator).iter().map(|machine| machine.at("metadata.resourceVersion").cloned()).collect();
+        drive(simulator);
         let after: Vec<_> =
-            machines(fold).iter().map(|machine| machine.at("metadata.resourceVersion").cloned()).collect();
+            machines(simulator).iter().map(|machine| machine.at("metadata.resourceVersion").cloned()).collect();
         if before == after {
             return;
         }

@@ -1,38 +1,38 @@
-//! What fails although nothing is wrong: as the settings say, or as the spec of an object says.
+//! Injected failures, from the settings or the spec of an object.
 
 use serde_json::Value;
 
-use super::scene::Scene;
-use crate::lifecycle::context::Fault;
+use super::context::ProviderContext;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{created, set_annotation, text};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::settings::FailingPart;
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::Object;
 
 use std::sync::Arc;
 
-/// Where an object says that it fails.
+/// Path of the injected failure in a spec.
 const PATH: &str = "spec.backend.inMemory.failure";
-/// On a Cluster: the names of its Machines in the order in which they were made, as far as settings tell them apart.
+/// On a Cluster: names of its Machines in creation order, if settings refer to their numbers.
 const NUMBERED: &str = "lifecycle.topologist.dev/numbered-machines";
 
-/// A failure, with the words that the object reports.
+/// A failure with the reason and message that the object reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct InjectedFault {
     pub(super) reason: String,
     pub(super) message: String,
 }
 
-impl Failure {
+impl InjectedFault {
     fn new(reason: &str, message: &str) -> Self {
         let or = |text: &str, otherwise: &str| if text.is_empty() { otherwise } else { text }.to_owned();
-        Failure { reason: or(reason, "InjectedFailure"), message: or(message, "this failure was asked for") }
+        InjectedFault { reason: or(reason, "InjectedFailure"), message: or(message, "this failure was asked for") }
     }
 }
 
-/// What the spec of an infrastructure object says of a part.
-pub(super) fn by_spec(object: &Object, part: FailingPart) -> Option<Failure> {
+/// The failure of a part in the spec of an infrastructure object.
+pub(super) fn by_spec(object: &Object, part: FailingPart) -> Option<InjectedFault> {
     let asked = match text(object, &format!("{PATH}.part")) {
         "bootstrap" => FailingPart::Bootstrap,
         "node" => FailingPart::Node,
@@ -41,45 +41,49 @@ pub(super) fn by_spec(object: &Object, part: FailingPart) -> Option<Failure> {
         _ => return None,
     };
     let word = |name: &str| text(object, &format!("{PATH}.{name}"));
-    (asked == part).then(|| Failure::new(word("reason"), word("message")))
+    (asked == part).then(|| InjectedFault::new(word("reason"), word("message")))
 }
 
-/// What the settings say of a part of a Machine.
-pub(super) fn by_settings(scene: &Scene<'_>, machine: &Object, part: FailingPart) -> Option<Failure> {
-    let number = numbered(&scene.cluster).iter().position(|name| *name == machine.name()).map(|index| index + 1);
-    let cluster = scene.cluster.key();
-    let is_meant = scene.context.settings.failures.iter().any(|failure| {
+/// The failure of a part of a Machine in the settings.
+pub(super) fn by_settings(ctx: &ProviderContext<'_>, machine: &Object, part: FailingPart) -> Option<InjectedFault> {
+    let number = numbered(&ctx.cluster).iter().position(|name| *name == machine.name()).map(|index| index + 1);
+    let cluster = ctx.cluster.key();
+    let is_meant = ctx.context.settings.failures.iter().any(|failure| {
         let is_machine = failure.machine.is_none_or(|wanted| number == usize::try_from(wanted).ok());
         failure.what == part && failure.is_of(&cluster) && is_machine
     });
-    is_meant.then(|| Failure::new("", ""))
+    is_meant.then(|| InjectedFault::new("", ""))
 }
 
-/// Whether a Machine has the number by which the settings may name it, or is beyond them; it gets one if it has not, after all that
-/// were made before it, and the step ends. One write of the Cluster gives numbers, so that none is left out or given twice. What
-/// replaces a Machine has another number.
+/// Whether a Machine has the number by which settings may refer to it, or is beyond all of them; otherwise assigns one,
+/// after all Machines created before it, and the step ends. One write of the Cluster assigns numbers, so that none is
+/// skipped or repeated. A replacement Machine gets a new number.
 ///
 /// # Errors
 /// When Machines are not listed yet.
-pub(super) fn is_numbered(scene: &Scene<'_>, machine: &Arc<Object>, step: &mut Step) -> Result<bool, Fault> {
-    let numbers = scene.context.settings.failures.iter().filter_map(|failure| failure.machine);
+pub(super) fn is_numbered(
+    ctx: &ProviderContext<'_>,
+    machine: &Arc<Object>,
+    step: &mut Reconciliation,
+) -> Result<bool, StepError> {
+    let numbers = ctx.context.settings.failures.iter().filter_map(|failure| failure.machine);
     let most = numbers.max().and_then(|most| usize::try_from(most).ok()).unwrap_or_default();
-    let known = numbered(&scene.cluster);
+    let known = numbered(&ctx.cluster);
     if machine.is_being_deleted() || known.len() >= most || known.contains(&machine.name()) {
         return Ok(true);
     }
-    let mut machines = scene.context.of_cluster(&GroupKind::core("Machine"), &scene.cluster_key())?;
+    let mut machines = ctx.context.of_cluster(&GroupKind::core("Machine"), &ctx.cluster_key())?;
     machines.retain(|one| !one.is_being_deleted() && !known.contains(&one.name()));
     machines.sort_by_key(|one| (created(one), one.name().to_owned()));
     let new = machines.iter().map(|one| one.name());
     let names: Vec<&str> = known.iter().copied().chain(new).take(most).collect();
-    let mut after = (*scene.cluster).clone();
+    let mut after = (*ctx.cluster).clone();
     set_annotation(&mut after, NUMBERED, &names.join(","));
-    step.writes.push(Write::Update { workload: None, before: scene.cluster.clone(), after });
+    step.writes.push(ObjectWrite::Update { workload: None, before: ctx.cluster.clone(), after });
     Ok(false)
 }
 
-/// The Machines of a Cluster that have a number.
+/// The numbered Machines of a Cluster.
 fn numbered(cluster: &Object) -> Vec<&str> {
     let names = cluster.annotation(NUMBERED).unwrap_or_default();
     names.split(',').filter(|name| !name.is_empty()).collect()

@@ -2,76 +2,76 @@
 
 use serde_json::{Map, Value, json};
 
+use super::context::{ProviderContext, has_endpoint};
 use super::delays::delay;
 use super::failures::by_spec;
 use super::infrastructure_machine::report_failure;
-use super::scene::{Scene, has_endpoint};
-use crate::lifecycle::conditions::{Condition, put, reason};
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::conditions::{ConditionState, put, reason};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{items, remove_finalizer, set};
 use crate::lifecycle::settings::FailingPart;
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::contract::Contract;
 use model::hub::{Object, annotation};
 
-/// On infrastructure clusters until their workload cluster is gone.
+/// Finalizer of infrastructure clusters until their workload cluster is gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-cluster";
 const READY: &str = "Ready";
 
 /// The next step of an infrastructure cluster, in the order of CT-18.1.
-pub(super) fn step(scene: &Scene<'_>, step: &mut Step) -> Result<(), Fault> {
-    let is_managed = scene.object.annotation(annotation::MANAGED_BY).is_some();
-    if is_managed && !scene.context.settings.plays_managed {
+pub(super) fn step(ctx: &ProviderContext<'_>, step: &mut Reconciliation) -> Result<(), StepError> {
+    let is_managed = ctx.object.annotation(annotation::MANAGED_BY).is_some();
+    if is_managed && !ctx.context.settings.plays_managed {
         return Ok(());
     }
-    let Some(mut after) = scene.begin(Some(FINALIZER), step) else { return Ok(()) };
-    if scene.object.is_being_deleted() {
-        delete(scene, after, step);
+    let Some(mut after) = ctx.begin(Some(FINALIZER), step) else { return Ok(()) };
+    if ctx.object.is_being_deleted() {
+        delete(ctx, after, step);
         return Ok(());
     }
-    if Flag::Provisioned.read(scene.context, &after)? || is_up(scene, &mut after, step) {
-        provide(scene, &mut after, step)?;
+    if Flag::Provisioned.read(ctx.context, &after)? || is_up(ctx, &mut after, step) {
+        provide(ctx, &mut after, step)?;
     }
-    step.update(scene.object, after);
+    step.update(ctx.object, after);
     Ok(())
 }
 
-/// Whether the time is over that the infrastructure takes; one that fails never comes (CT-6.7).
-fn is_up(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> bool {
-    if let Some(failure) = by_spec(scene.object, FailingPart::Infrastructure) {
-        report_failure(scene, after, &failure);
+/// Whether the provisioning delay has passed; never for a failing one (CT-6.7).
+fn is_up(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliation) -> bool {
+    if let Some(failure) = by_spec(ctx.object, FailingPart::Infrastructure) {
+        report_failure(ctx, after, &failure);
         if reason(after, READY) != failure.reason {
             step.warn("ProvisioningFailed", format!("Failed to provision infrastructure: {}", failure.message));
         }
-        put(after, READY, &Condition::new(false, failure.reason, failure.message), scene.context.now);
+        put(after, READY, &ConditionState::new(false, failure.reason, failure.message), ctx.context.now);
         return false;
     }
-    let settings = scene.context.settings;
-    let lasts = delay(settings, scene.object, "spec.backend.inMemory", ("cluster", settings.timings.cluster));
-    scene.is_over(after, READY, lasts, step)
+    let settings = ctx.context.settings;
+    let lasts = delay(settings, ctx.object, "spec.backend.inMemory", ("cluster", settings.timings.cluster));
+    ctx.is_over(after, READY, lasts, step)
 }
 
 /// Endpoint, flag and failure domains (CT-6.2, CT-6.5, CT-6.6).
-fn provide(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
-    if !has_endpoint(after) && !has_endpoint(&scene.cluster) {
-        let endpoint = &scene.context.settings.endpoint;
+fn provide(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliation) -> Result<(), StepError> {
+    if !has_endpoint(after) && !has_endpoint(&ctx.cluster) {
+        let endpoint = &ctx.context.settings.endpoint;
         set(after, "spec.controlPlaneEndpoint", json!({"host": endpoint.host, "port": endpoint.port}));
     }
-    if !Flag::Provisioned.read(scene.context, after)? {
-        Flag::Provisioned.raise(scene.context, after);
-        step.tell("Provisioned", "Provisioned the infrastructure of the Cluster");
+    if !Flag::Provisioned.read(ctx.context, after)? {
+        Flag::Provisioned.raise(ctx.context, after);
+        step.event("Provisioned", "Provisioned the infrastructure of the Cluster");
     }
     let domains = items(after, "spec.failureDomains");
     if !domains.is_empty() {
-        let domains = failure_domains(domains, scene.context.contract(scene.object));
+        let domains = failure_domains(domains, ctx.context.contract(ctx.object));
         set(after, "status.failureDomains", domains);
     }
-    scene.done(after, READY);
+    ctx.done(after, READY);
     Ok(())
 }
 
-/// Failure domains as a contract has them: a map, or a list (CT-5.10 to CT-5.12).
+/// Failure domains in the form of a contract: a map or a list (CT-5.10 to CT-5.12).
 fn failure_domains(domains: &[Value], contract: Contract) -> Value {
     if contract == Contract::V1Beta2 {
         return Value::Array(domains.to_vec());
@@ -84,14 +84,14 @@ fn failure_domains(domains: &[Value], contract: Contract) -> Value {
     Value::Object(domains.iter().filter_map(entry).collect::<Map<_, _>>())
 }
 
-/// The workload cluster goes, after a while the finalizer (CT-18.2, CT-19.2).
-fn delete(scene: &Scene<'_>, mut after: Object, step: &mut Step) {
-    if scene.is_hosted() {
-        step.writes.push(Write::Connect { workload: scene.cluster_key(), up: false });
+/// Deletes the workload cluster, then, after a delay, removes the finalizer (CT-18.2, CT-19.2).
+fn delete(ctx: &ProviderContext<'_>, mut after: Object, step: &mut Reconciliation) {
+    if ctx.is_hosted() {
+        step.writes.push(ObjectWrite::Connect { workload: ctx.cluster_key(), up: false });
     }
-    match scene.left_since_deletion(scene.context.settings.timings.deletion) {
-        Some(left) => step.look_again(left),
+    match ctx.left_since_deletion(ctx.context.settings.timings.deletion) {
+        Some(left) => step.requeue_after(left),
         None => remove_finalizer(&mut after, FINALIZER),
     }
-    step.update(scene.object, after);
+    step.update(ctx.object, after);
 }

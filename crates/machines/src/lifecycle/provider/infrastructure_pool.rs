@@ -1,5 +1,5 @@
-//! Infrastructure of machine pools (CT-13): instances, each with a Node, that are replaced one by one when what they are made from
-//! changes (ROLL-15).
+//! Infrastructure of machine pools (CT-13): instances with Nodes, replaced one at a time when their source changes
+//! (ROLL-15).
 
 use std::sync::Arc;
 
@@ -8,52 +8,52 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::context::ProviderContext;
 use super::delays::delay;
-use super::scene::Scene;
-use super::virtual_node::{Described, provider_id};
-use crate::lifecycle::conditions::{Condition, put};
-use crate::lifecycle::context::Fault;
+use super::virtual_node::{NodeDescription, provider_id};
+use crate::lifecycle::conditions::{ConditionState, put};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{
     items, number, reference, remaining, remove_finalizer, set, set_annotation, stamp, text,
 };
 use crate::lifecycle::names;
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use golang::calendar::Moment;
 use model::hub::{Object, prefixed_name};
 
-/// On the infrastructure of pools until their instances are gone.
+/// Finalizer of pool infrastructure until its instances are gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-pool";
-/// On the infrastructure of a pool: its instances.
+/// Annotation of pool infrastructure with its instances.
 const INSTANCES: &str = "lifecycle.topologist.dev/instances";
 const READY: &str = "Ready";
-/// How many instances a pool has at most. One step makes and lists all of them.
+/// Maximum number of instances of a pool. One step creates and lists all of them.
 const MOST: usize = 10_000;
 
 /// One instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Instance {
+struct StoredInstance {
     name: String,
     begun: String,
-    /// A hash of what it is made from; empty in a simulation that took it over: it is as the pool asks for then.
+    /// Hash of its source; empty for one adopted by a simulation, which counts as up to date.
     made_from: String,
     version: String,
 }
 
-/// An instance of a pool, which is a machine without a Machine.
+/// An instance of a pool, which has no Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolInstance {
     pub name: String,
     pub version: String,
-    /// Whether the pool lists its provider id.
+    /// Whether the pool lists its provider ID.
     pub runs: bool,
 }
 
-/// The instances that the infrastructure of a pool has in a simulation; none for other objects.
+/// The instances of pool infrastructure in a simulation; empty for other objects.
 pub fn instances(object: &Object) -> Vec<PoolInstance> {
     let reported = items(object, "spec.providerIDList");
-    let instance = |Instance { name, version, .. }: Instance| {
+    let instance = |StoredInstance { name, version, .. }: StoredInstance| {
         let runs = reported.contains(&json!(provider_id(&name)));
         PoolInstance { name, version, runs }
     };
@@ -61,58 +61,63 @@ pub fn instances(object: &Object) -> Vec<PoolInstance> {
 }
 
 /// The next step of the infrastructure of a pool.
-pub(super) fn step(scene: &Scene<'_>, pool: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
-    let Some(mut after) = scene.begin(Some(FINALIZER), step) else { return Ok(()) };
-    if scene.object.is_being_deleted() {
-        match scene.left_since_deletion(scene.context.settings.timings.deletion) {
-            Some(left) => step.look_again(left),
+pub(super) fn step(ctx: &ProviderContext<'_>, pool: &Arc<Object>, step: &mut Reconciliation) -> Result<(), StepError> {
+    let Some(mut after) = ctx.begin(Some(FINALIZER), step) else { return Ok(()) };
+    if ctx.object.is_being_deleted() {
+        match ctx.left_since_deletion(ctx.context.settings.timings.deletion) {
+            Some(left) => step.requeue_after(left),
             None => remove_finalizer(&mut after, FINALIZER),
         }
-        step.update(scene.object, after);
+        step.update(ctx.object, after);
         return Ok(());
     }
-    if may_begin(scene, pool, &mut after) {
-        provide(scene, pool, &mut after, step)?;
+    if may_begin(ctx, pool, &mut after) {
+        provide(ctx, pool, &mut after, step)?;
     }
-    step.update(scene.object, after);
+    step.update(ctx.object, after);
     Ok(())
 }
 
-/// Whether what instances need is there (CT-18.3).
-fn may_begin(scene: &Scene<'_>, pool: &Object, after: &mut Object) -> bool {
-    let (reason, message) = if !scene.has_infrastructure() {
+/// Whether the prerequisites of instances exist (CT-18.3).
+fn may_begin(ctx: &ProviderContext<'_>, pool: &Object, after: &mut Object) -> bool {
+    let (reason, message) = if !ctx.has_infrastructure() {
         ("WaitingForClusterInfrastructure", "the infrastructure of the Cluster is not provisioned yet")
     } else if text(pool, "spec.template.spec.bootstrap.dataSecretName").is_empty() {
         ("WaitingForBootstrapData", "the MachinePool has no bootstrap data yet")
-    } else if !scene.is_connected() {
+    } else if !ctx.is_connected() {
         ("WaitingForControlPlaneInitialized", "the API server of the workload cluster does not answer yet")
     } else {
         return true;
     };
-    scene.wait(after, READY, reason, message);
+    ctx.wait(after, READY, reason, message);
     false
 }
 
-/// Instances as they should be, and what there is to report (CT-13.1).
-fn provide(scene: &Scene<'_>, pool: &Arc<Object>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+/// Reconciles the instances, and the status (CT-13.1).
+fn provide(
+    ctx: &ProviderContext<'_>,
+    pool: &Arc<Object>,
+    after: &mut Object,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     let wanted = usize::try_from(number(pool, "spec.replicas").unwrap_or(1)).unwrap_or_default();
     if wanted > MOST {
         let message = format!("spec.replicas of the MachinePool is {wanted}; a pool has {MOST} instances at most");
-        put(after, READY, &Condition::new(false, "TooManyInstances", message), scene.context.now);
+        put(after, READY, &ConditionState::new(false, "TooManyInstances", message), ctx.context.now);
         return Ok(());
     }
-    let made_from = made_from(scene, pool)?;
-    let mut instances = known(scene.object);
+    let made_from = made_from(ctx, pool)?;
+    let mut instances = known(ctx.object);
     for adopted in instances.iter_mut().filter(|instance| instance.made_from.is_empty()) {
         adopted.made_from.clone_from(&made_from);
     }
-    if wait(scene, &instances, step) == 0 {
-        change(scene, pool, &mut instances, wanted, &made_from, step);
-        wait(scene, &instances, step);
+    if wait(ctx, &instances, step) == 0 {
+        change(ctx, pool, &mut instances, wanted, &made_from, step);
+        wait(ctx, &instances, step);
     }
     set_annotation(after, INSTANCES, &serde_json::to_string(&instances).unwrap_or_default());
-    let up: Vec<&Instance> = instances.iter().filter(|instance| left(scene, instance).is_none()).collect();
-    register(scene, &up, step);
+    let up: Vec<&StoredInstance> = instances.iter().filter(|instance| left(ctx, instance).is_none()).collect();
+    register(ctx, &up, step);
     let ids: Vec<Value> = up.iter().map(|instance| json!(provider_id(&instance.name))).collect();
     match ids.is_empty() {
         true => drop(after.remove("spec.providerIDList")),
@@ -120,44 +125,44 @@ fn provide(scene: &Scene<'_>, pool: &Arc<Object>, after: &mut Object, step: &mut
     }
     set(after, "status.replicas", json!(up.len()));
     if up.len() >= wanted {
-        if !Flag::Provisioned.read(scene.context, after)? {
-            Flag::Provisioned.raise(scene.context, after);
-            step.tell("Provisioned", "Provisioned the instances of the pool");
+        if !Flag::Provisioned.read(ctx.context, after)? {
+            Flag::Provisioned.raise(ctx.context, after);
+            step.event("Provisioned", "Provisioned the instances of the pool");
         }
-        scene.done(after, READY);
+        ctx.done(after, READY);
     } else {
         let message = format!("{} of {wanted} instances run", up.len());
-        put(after, READY, &Condition::new(false, "Provisioning", message), scene.context.now);
+        put(after, READY, &ConditionState::new(false, "Provisioning", message), ctx.context.now);
     }
     Ok(())
 }
 
-fn known(object: &Object) -> Vec<Instance> {
+fn known(object: &Object) -> Vec<StoredInstance> {
     object.annotation(INSTANCES).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// The infrastructure of a pool with so many instances that run, made by another provider.
+/// Pool infrastructure with running instances of another provider.
 pub(super) fn bring_up(object: &mut Object, version: &str, count: usize, now: Moment) {
     if object.annotation(INSTANCES).is_some() {
         return;
     }
-    let instance = |number: usize| Instance {
+    let instance = |number: usize| StoredInstance {
         name: prefixed_name(&format!("{}-", object.name()), &number.to_string()),
         begun: crate::lifecycle::fields::created(object).map_or_else(|| now.to_string(), |time| time.to_string()),
         made_from: String::new(),
         version: version.to_owned(),
     };
-    let instances: Vec<Instance> = (0..count).map(instance).collect();
+    let instances: Vec<StoredInstance> = (0..count).map(instance).collect();
     let ids = instances.iter().map(|instance| json!(provider_id(&instance.name))).collect();
     set(object, "spec.providerIDList", Value::Array(ids));
     set_annotation(object, INSTANCES, &serde_json::to_string(&instances).unwrap_or_default());
 }
 
-/// What instances are made from now: the version, the bootstrap configuration, and the spec of the infrastructure.
-fn made_from(scene: &Scene<'_>, pool: &Object) -> Result<String, Fault> {
+/// The source of new instances: version, bootstrap configuration, and infrastructure spec.
+fn made_from(ctx: &ProviderContext<'_>, pool: &Object) -> Result<String, StepError> {
     let config = reference(pool, "spec.template.spec.bootstrap.configRef");
-    let config = scene.context.referenced(&config, pool.namespace())?;
-    let mut own = (**scene.object).clone();
+    let config = ctx.context.referenced(&config, pool.namespace())?;
+    let mut own = (**ctx.object).clone();
     own.remove("spec.providerIDList");
     let parts = json!([
         text(pool, "spec.template.spec.version"),
@@ -168,87 +173,87 @@ fn made_from(scene: &Scene<'_>, pool: &Object) -> Result<String, Fault> {
     Ok(format!("{:08x}", names::short_hash(&parts.to_string())))
 }
 
-/// How much is left until an instance runs. One that runs already takes no time again (CT-19.7).
-fn left(scene: &Scene<'_>, instance: &Instance) -> Option<Duration> {
-    if items(scene.object, "spec.providerIDList").contains(&json!(provider_id(&instance.name))) {
+/// Remaining startup time of an instance. A running one takes no time again (CT-19.7).
+fn left(ctx: &ProviderContext<'_>, instance: &StoredInstance) -> Option<Duration> {
+    if items(ctx.object, "spec.providerIDList").contains(&json!(provider_id(&instance.name))) {
         return None;
     }
-    let (settings, timings) = (scene.context.settings, &scene.context.settings.timings);
+    let (settings, timings) = (ctx.context.settings, &ctx.context.settings.timings);
     let part = |name: &str, timing: (&str, Duration)| {
-        delay(settings, scene.object, &format!("spec.backend.inMemory.{name}"), timing)
+        delay(settings, ctx.object, &format!("spec.backend.inMemory.{name}"), timing)
     };
     let lasts = part("vm", ("infrastructure", timings.infrastructure)) + part("node", ("node", timings.node));
     let lasts = lasts + timings.controllers;
-    remaining(Moment::read(&instance.begun)?, lasts, scene.context.now)
+    remaining(Moment::parse(&instance.begun)?, lasts, ctx.context.now)
 }
 
-/// How many instances do not run yet; the step is made again when the next one does.
-fn wait(scene: &Scene<'_>, instances: &[Instance], step: &mut Step) -> usize {
-    let waits: Vec<Duration> = instances.iter().filter_map(|instance| left(scene, instance)).collect();
-    waits.iter().for_each(|wait| step.look_again(*wait));
+/// Number of instances that do not run yet; requeues for the next one.
+fn wait(ctx: &ProviderContext<'_>, instances: &[StoredInstance], step: &mut Reconciliation) -> usize {
+    let waits: Vec<Duration> = instances.iter().filter_map(|instance| left(ctx, instance)).collect();
+    waits.iter().for_each(|wait| step.requeue_after(*wait));
     waits.len()
 }
 
-/// More instances, or fewer; an outdated one goes after another one has come.
+/// Creates or deletes instances; an outdated one is deleted after its replacement runs.
 fn change(
-    scene: &Scene<'_>,
+    ctx: &ProviderContext<'_>,
     pool: &Object,
-    instances: &mut Vec<Instance>,
+    instances: &mut Vec<StoredInstance>,
     wanted: usize,
     made_from: &str,
-    step: &mut Step,
+    step: &mut Reconciliation,
 ) {
-    let is_old = |instance: &Instance| instance.made_from != made_from;
+    let is_old = |instance: &StoredInstance| instance.made_from != made_from;
     let old = instances.iter().filter(|instance| is_old(instance)).count();
     let most = wanted + usize::from(old > 0 && wanted > 0);
     let before = instances.len();
     while instances.len() < most {
-        instances.push(made(scene, pool, instances, made_from));
+        instances.push(made(ctx, pool, instances, made_from));
     }
     if before < most {
-        step.tell("CreatedInstances", format!("Created {} instances", most - before));
+        step.event("CreatedInstances", format!("Created {} instances", most - before));
     } else if before > wanted {
         let surplus = before - wanted;
         instances.sort_by_key(|instance| (!is_old(instance), instance.begun.clone(), instance.name.clone()));
         instances.drain(..surplus);
-        step.tell("DeletedInstances", format!("Deleted {surplus} instances"));
+        step.event("DeletedInstances", format!("Deleted {surplus} instances"));
         if old > surplus {
-            step.look_again(Duration::ZERO);
+            step.requeue_after(Duration::ZERO);
         }
     }
     instances.sort_by(|one, other| one.name.cmp(&other.name));
 }
 
-fn made(scene: &Scene<'_>, pool: &Object, instances: &[Instance], made_from: &str) -> Instance {
+fn made(ctx: &ProviderContext<'_>, pool: &Object, instances: &[StoredInstance], made_from: &str) -> StoredInstance {
     let known: Vec<&str> = instances.iter().map(|instance| &*instance.name).collect();
-    let end = names::end(scene.object, &known.join(","), instances.len(), scene.context.now);
-    Instance {
-        name: prefixed_name(&format!("{}-", scene.object.name()), &end),
-        begun: stamp(scene.context.now).as_str().unwrap_or_default().to_owned(),
+    let end = names::name_suffix(ctx.object, &known.join(","), instances.len(), ctx.context.now);
+    StoredInstance {
+        name: prefixed_name(&format!("{}-", ctx.object.name()), &end),
+        begun: stamp(ctx.context.now).as_str().unwrap_or_default().to_owned(),
         made_from: made_from.to_owned(),
         version: text(pool, "spec.template.spec.version").to_owned(),
     }
 }
 
-/// Nodes of instances that run now and were not reported before.
-fn register(scene: &Scene<'_>, up: &[&Instance], step: &mut Step) {
-    let reported = items(scene.object, "spec.providerIDList");
+/// Registers Nodes of newly running instances.
+fn register(ctx: &ProviderContext<'_>, up: &[&StoredInstance], step: &mut Reconciliation) {
+    let reported = items(ctx.object, "spec.providerIDList");
     for instance in up.iter().filter(|one| !reported.contains(&json!(provider_id(&one.name)))) {
-        let object = node(instance, scene.context.now);
-        step.writes.push(Write::CreateIfAbsent { workload: Some(scene.cluster_key()), object });
+        let object = node(instance, ctx.context.now);
+        step.writes.push(ObjectWrite::CreateIfAbsent { workload: Some(ctx.cluster_key()), object });
     }
 }
 
-/// The Nodes of the instances that are reported.
-pub(super) fn registered(scene: &Scene<'_>) -> Vec<Object> {
-    let reported = items(scene.object, "spec.providerIDList");
-    let instances = known(scene.object).into_iter();
-    let is_reported = |one: &Instance| reported.contains(&json!(provider_id(&one.name)));
-    instances.filter(is_reported).map(|one| node(&one, scene.context.now)).collect()
+/// The Nodes of the reported instances.
+pub(super) fn registered(ctx: &ProviderContext<'_>) -> Vec<Object> {
+    let reported = items(ctx.object, "spec.providerIDList");
+    let instances = known(ctx.object).into_iter();
+    let is_reported = |one: &StoredInstance| reported.contains(&json!(provider_id(&one.name)));
+    instances.filter(is_reported).map(|one| node(&one, ctx.context.now)).collect()
 }
 
-fn node(instance: &Instance, now: Moment) -> Object {
-    let described = Described {
+fn node(instance: &StoredInstance, now: Moment) -> Object {
+    let described = NodeDescription {
         name: &instance.name,
         provider_id: provider_id(&instance.name),
         version: &instance.version,

@@ -1,16 +1,16 @@
-//! What providers do: infrastructure, bootstrap data and control planes (CT-6 to CT-13, CT-18, CT-19).
+//! Providers: infrastructure, bootstrap data and control planes (CT-6 to CT-13, CT-18, CT-19).
 //!
 //! ```text
-//! role.rs: what refers to the object ─► infrastructure_cluster.rs │ infrastructure_machine.rs │ bootstrap.rs
+//! role.rs: reference to the object ───► infrastructure_cluster.rs │ infrastructure_machine.rs │ bootstrap.rs
 //!                                       control_plane/            │ infrastructure_pool.rs
-//!                                         connection.rs: the workload cluster, with what they have registered
-//!                                         all of them: scene.rs (owner, Cluster, pause, finalizer),
-//!                                         delays.rs (how long), failures.rs (what fails), virtual_node.rs (Nodes and Pods)
-//! flow.rs: the steps of infrastructure objects in their order, as documents draw them
-//! adopted.rs: what other providers have brought up, for a simulation that goes on from there
+//!                                         connection.rs: the workload cluster with its registered objects
+//!                                         all of them: context.rs (owner, Cluster, pause, finalizer),
+//!                                         delays.rs, failures.rs (injected), virtual_node.rs (Nodes and Pods)
+//! flow.rs: flows of infrastructure objects, as drawn in documents
+//! adoption.rs: state of other providers, translated for a simulation
 //! ```
 
-pub(super) mod adopted;
+pub(super) mod adoption;
 mod bootstrap;
 mod connection;
 mod control_plane;
@@ -21,20 +21,20 @@ mod infrastructure_cluster;
 mod infrastructure_machine;
 pub(super) mod infrastructure_pool;
 mod role;
-mod scene;
+mod context;
 #[cfg(test)]
 mod tests;
 mod virtual_node;
 
 use std::sync::Arc;
 
-use self::role::{Role, role};
-use super::context::{Context, Fault};
+use self::role::{OwnerRole, role};
+use super::context::{StepContext, StepError};
 use super::fields::{has_finalizer, remove_finalizer};
-use super::step::Step;
+use super::step::Reconciliation;
 use model::hub::Object;
 
-/// The finalizers of the roles (CT-15.6).
+/// Finalizers of the roles (CT-15.6).
 const FINALIZERS: [&str; 4] = [
     infrastructure_cluster::FINALIZER,
     infrastructure_machine::FINALIZER,
@@ -42,24 +42,28 @@ const FINALIZERS: [&str; 4] = [
     control_plane::FINALIZER,
 ];
 
-/// The next step of an object of a provider, by the role that its owner gives it (CT-1.1). A status that is lost, or that was left behind
-/// when the object moved to another cluster, is written again from the spec and from what exists (CT-17.4, CT-18.5).
+/// The next step of a provider object, by the role given by its owner (CT-1.1). A status that is lost, for example by
+/// moving the object to another cluster, is rewritten from the spec and from existing objects (CT-17.4, CT-18.5).
 ///
 /// # Errors
-/// When a kind is not listed yet, or nothing can be done at all.
-pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step) -> Result<(), Fault> {
+/// When a kind is not listed yet, or the Cluster does not exist.
+pub(super) fn step(
+    context: &StepContext<'_>,
+    object: &Arc<Object>,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     if object.kind().ends_with("Template") {
         return Ok(());
     }
     match role(context, object)? {
-        Some(Role::InfrastructureCluster(scene)) => infrastructure_cluster::step(&scene, step),
-        Some(Role::InfrastructureMachine(scene, machine)) => {
-            infrastructure_machine::step(&scene, &machine, step)?;
-            connection::without_control_plane(&scene, step)
+        Some(OwnerRole::InfrastructureCluster(ctx)) => infrastructure_cluster::step(&ctx, step),
+        Some(OwnerRole::InfrastructureMachine(ctx, machine)) => {
+            infrastructure_machine::step(&ctx, &machine, step)?;
+            connection::without_control_plane(&ctx, step)
         }
-        Some(Role::InfrastructurePool(scene, pool)) => infrastructure_pool::step(&scene, &pool, step),
-        Some(Role::Bootstrap(scene, owner)) => bootstrap::step(&scene, &owner, step),
-        Some(Role::ControlPlane(scene)) => control_plane::step(&scene, step),
+        Some(OwnerRole::InfrastructurePool(ctx, pool)) => infrastructure_pool::step(&ctx, &pool, step),
+        Some(OwnerRole::Bootstrap(ctx, owner)) => bootstrap::step(&ctx, &owner, step),
+        Some(OwnerRole::ControlPlane(ctx)) => control_plane::step(&ctx, step),
         None => {
             let_go(object, step);
             Ok(())
@@ -67,8 +71,8 @@ pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step)
     }
 }
 
-/// An object that is deleted and that nothing refers to loses our finalizers, and that is all (CT-18.2, CT-19.10).
-fn let_go(object: &Arc<Object>, step: &mut Step) {
+/// Removes our finalizers from a deleted object that nothing refers to (CT-18.2, CT-19.10).
+fn let_go(object: &Arc<Object>, step: &mut Reconciliation) {
     if !object.is_being_deleted() || !FINALIZERS.iter().any(|name| has_finalizer(object, name)) {
         return;
     }

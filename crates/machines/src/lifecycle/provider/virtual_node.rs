@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::scene::{Scene, made};
+use super::context::{ProviderContext, made};
 use crate::lifecycle::fields::{items, map_mut, set_annotation, stamp, text};
 use crate::lifecycle::names;
-use crate::lifecycle::objects::{GroupKind, Workload};
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use golang::calendar::Moment;
 use model::hub::{Object, ObjectKey};
 
 const SYSTEM: &str = "kube-system";
-/// The label and the taint of Nodes of a control plane.
+/// Label and taint of control plane Nodes.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-/// The taint of Nodes whose Machine has not looked at them yet (CT-12.6).
+/// Taint of Nodes before the first synchronisation (CT-12.6).
 const UNINITIALIZED: &str = "node.cluster.x-k8s.io/uninitialized";
-/// On Pods of etcd: the cluster, the member, and which member leads (CT-19.6).
+/// On Pods of etcd: the cluster, the member, and whether it leads (CT-19.6).
 const ETCD_CLUSTER: &str = "etcd.topologist.dev/cluster-id";
 const ETCD_MEMBER: &str = "etcd.topologist.dev/member-id";
 const ETCD_LEADER: &str = "etcd.topologist.dev/leader";
@@ -27,8 +27,8 @@ pub(super) fn provider_id(name: &str) -> String {
     format!("in-memory://{name}")
 }
 
-/// What a Node is like.
-pub(super) struct Described<'a> {
+/// Properties of a Node.
+pub(super) struct NodeDescription<'a> {
     pub(super) name: &'a str,
     pub(super) provider_id: String,
     pub(super) version: &'a str,
@@ -36,8 +36,8 @@ pub(super) struct Described<'a> {
     pub(super) is_ready: bool,
 }
 
-impl Described<'_> {
-    /// The Node as a kubelet registers it (CT-19.5).
+impl NodeDescription<'_> {
+    /// The Node as registered by a kubelet (CT-19.5).
     pub(super) fn node(&self, now: Moment) -> Object {
         let mut labels = json!({"kubernetes.io/hostname": self.name, "kubernetes.io/os": "linux"});
         let taint = if self.is_control_plane { CONTROL_PLANE } else { UNINITIALIZED };
@@ -50,7 +50,7 @@ impl Described<'_> {
             "spec": {"providerID": self.provider_id, "taints": [{"key": taint, "effect": "NoSchedule"}]},
             "status": {
                 "conditions": self.conditions(now),
-                // Nothing changes it later (CT-19.12).
+                // Never changed later (CT-19.12).
                 "nodeInfo": {"kubeletVersion": self.version, "operatingSystem": "linux"},
                 "addresses": [{"type": "Hostname", "address": self.name}],
             },
@@ -72,39 +72,39 @@ impl Described<'_> {
 }
 
 /// A Pod of a control plane machine (CT-19.6).
-pub(super) fn pod(scene: &Scene<'_>, name: &str, version: &str) -> Object {
-    let node = scene.object.name();
+pub(super) fn pod(ctx: &ProviderContext<'_>, name: &str, version: &str) -> Object {
+    let node = ctx.object.name();
     let mut pod = made(json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "namespace": SYSTEM, "name": format!("{name}-{node}"),
             "labels": {"component": name, "tier": "control-plane"},
-            // Pods of a kubelet's own files are not drained.
+            // Static Pods are not drained.
             "annotations": {"kubernetes.io/config.mirror": "true"},
         },
         "spec": {"nodeName": node, "containers": [{"name": name, "image": format!("{name}:{version}")}]},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }));
     if name == "etcd" {
-        describe_member(scene, &mut pod);
+        describe_member(ctx, &mut pod);
     }
     pod
 }
 
-/// The first member gives the cluster its id and leads; the others join (CT-19.6).
-fn describe_member(scene: &Scene<'_>, pod: &mut Object) {
-    let members = scene.context.workload(&scene.cluster_key()).map(members).unwrap_or_default();
+/// The first member sets the cluster ID and leads; the others join (CT-19.6).
+fn describe_member(ctx: &ProviderContext<'_>, pod: &mut Object) {
+    let members = ctx.context.workload(&ctx.cluster_key()).map(members).unwrap_or_default();
     let known = members.iter().find_map(|member| member.annotation(ETCD_CLUSTER));
     let id = |text: &str| names::short_hash(text).to_string();
-    let cluster = known.map_or_else(|| id(scene.cluster.uid()), str::to_owned);
+    let cluster = known.map_or_else(|| id(ctx.cluster.uid()), str::to_owned);
     set_annotation(pod, ETCD_CLUSTER, &cluster);
-    set_annotation(pod, ETCD_MEMBER, &id(scene.object.uid()));
+    set_annotation(pod, ETCD_MEMBER, &id(ctx.object.uid()));
     if members.iter().all(|member| member.annotation(ETCD_LEADER).is_none()) {
         set_annotation(pod, ETCD_LEADER, "true");
     }
 }
 
-/// Pods that are registered together: the first member leads, and no other.
+/// Pods registered together: only the first member leads.
 pub(super) fn with_one_leader(mut objects: Vec<Object>) -> Vec<Object> {
     let leaders = objects.iter_mut().filter(|object| object.annotation(ETCD_LEADER).is_some());
     for other in leaders.skip(1) {
@@ -113,13 +113,13 @@ pub(super) fn with_one_leader(mut objects: Vec<Object>) -> Vec<Object> {
     objects
 }
 
-fn members(workload: &Workload) -> Vec<Arc<Object>> {
+fn members(workload: &WorkloadObjects) -> Vec<Arc<Object>> {
     let kind = GroupKind::new("", "Pod");
     workload.all(&kind).filter(|pod| pod.annotation(ETCD_MEMBER).is_some()).cloned().collect()
 }
 
-/// What every cluster has from its beginning: namespaces (CT-19.2), then the configuration of kubeadm, kube-proxy and CoreDNS (CT-19.6).
-/// The two have no Pods and no status: no kubelet runs them.
+/// Initial objects of every cluster: namespaces (CT-19.2), then kubeadm's configuration, kube-proxy and CoreDNS
+/// (CT-19.6). The last two have neither Pods nor a status, since no kubelet runs them.
 pub(super) fn basics(cluster: &Object, version: &str) -> Vec<Object> {
     let network = |name: &str| {
         let blocks = items(cluster, &format!("spec.clusterNetwork.{name}.cidrBlocks")).iter().filter_map(Value::as_str);
@@ -129,7 +129,7 @@ pub(super) fn basics(cluster: &Object, version: &str) -> Vec<Object> {
         "" => "cluster.local",
         domain => domain,
     };
-    // JSON is YAML.
+    // JSON is valid YAML.
     let configuration = json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration",
         "clusterName": cluster.name(), "kubernetesVersion": version,
@@ -164,11 +164,11 @@ fn namespaces() -> Vec<Object> {
     ["default", "kube-node-lease", "kube-public", SYSTEM].iter().map(namespace).collect()
 }
 
-/// Deletes the Node of a machine, then its Pods; another etcd member leads if it did (CT-19.9).
-pub(super) fn delete(scene: &Scene<'_>, step: &mut Step) {
-    let cluster = scene.cluster_key();
-    let Some(workload) = scene.context.workload(&cluster) else { return };
-    let name = scene.object.name();
+/// Deletes the Node of a machine, then its Pods; another etcd member becomes leader if necessary (CT-19.9).
+pub(super) fn delete(ctx: &ProviderContext<'_>, step: &mut Reconciliation) {
+    let cluster = ctx.cluster_key();
+    let Some(workload) = ctx.context.workload(&cluster) else { return };
+    let name = ctx.object.name();
     let node = workload.node(name);
     let is_etcd = |pod: &&Arc<Object>| pod.annotation(ETCD_MEMBER).is_some();
     let kind = GroupKind::new("", "Pod");
@@ -178,7 +178,7 @@ pub(super) fn delete(scene: &Scene<'_>, step: &mut Step) {
         step.writes.extend(move_leadership(&cluster, workload, name));
     }
     for object in node.into_iter().chain(etcd).chain(others).filter(|object| !object.is_being_deleted()) {
-        step.writes.push(Write::Delete { workload: Some(cluster.clone()), object: object.clone() });
+        step.writes.push(ObjectWrite::Delete { workload: Some(cluster.clone()), object: object.clone() });
     }
 }
 
@@ -186,10 +186,10 @@ fn runs_on(pod: &Object, node: &str) -> bool {
     pod.at("spec.nodeName").is_some_and(|name| name == node) && pod.namespace() == SYSTEM
 }
 
-/// The first other member leads.
-fn move_leadership(cluster: &ObjectKey, workload: &Workload, from: &str) -> Option<Write> {
+/// Makes the first other member the leader.
+fn move_leadership(cluster: &ObjectKey, workload: &WorkloadObjects, from: &str) -> Option<ObjectWrite> {
     let before = members(workload).into_iter().find(|member| !runs_on(member, from))?;
     let mut after = (*before).clone();
     set_annotation(&mut after, ETCD_LEADER, "true");
-    Some(Write::Update { workload: Some(cluster.clone()), before, after })
+    Some(ObjectWrite::Update { workload: Some(cluster.clone()), before, after })
 }

@@ -1,13 +1,13 @@
-//! What providers of every role do: owners, finalizers, pauses, flags and conditions.
+//! Behavior of providers of every role: owners, finalizers, pauses, flags and conditions.
 
 use serde_json::Value;
 
-use super::{Change, Surroundings, Verdict};
+use super::{ObservedChange, RelatedObjects, RuleVerdict};
 use crate::lifecycle::conditions;
-use crate::provider_contract::definition::Role;
+use crate::provider_contract::definition::ProviderRole;
 use model::hub::{GROUP, Object, annotation};
 
-pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+pub(super) fn judge(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     finalizer(change, verdicts);
     flag(change, verdicts);
     condition(change, verdicts);
@@ -15,13 +15,13 @@ pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     externally_managed(change, verdicts);
 }
 
-/// Whether an object has an owner that the role asks for, in any version (CT-15.1 to CT-15.3).
-fn has_owner(change: &Change<'_>, object: &Object) -> bool {
+/// Whether an object has the owner that its role requires, in any version (CT-15.1 to CT-15.3).
+fn has_owner(change: &ObservedChange<'_>, object: &Object) -> bool {
     let kinds: &[&str] = match change.role {
-        Role::InfrastructureCluster | Role::ControlPlane => &["Cluster"],
-        Role::InfrastructureMachine => &["Machine"],
-        Role::InfrastructureMachinePool => &["MachinePool"],
-        Role::BootstrapConfig => &["Machine", "MachinePool"],
+        ProviderRole::InfrastructureCluster | ProviderRole::ControlPlane => &["Cluster"],
+        ProviderRole::InfrastructureMachine => &["Machine"],
+        ProviderRole::InfrastructureMachinePool => &["MachinePool"],
+        ProviderRole::BootstrapConfig => &["Machine", "MachinePool"],
     };
     let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
     let text = |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -33,19 +33,19 @@ fn has_owner(change: &Change<'_>, object: &Object) -> bool {
 
 fn finalizers(object: Option<&Object>) -> Vec<&str> {
     let all = object.and_then(|object| object.at("metadata.finalizers")).and_then(Value::as_array);
-    // A garbage collector sets these.
+    // Set by the garbage collector.
     let is_of_provider = |name: &&str| !["foregroundDeletion", "orphan"].contains(name);
     all.into_iter().flatten().filter_map(Value::as_str).filter(is_of_provider).collect()
 }
 
-/// CT-15.6: a finalizer comes after the owner, and before anything is made.
-fn finalizer(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// The finalizer is added after the owner, and before anything is created (CT-15.6).
+fn finalizer(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-15.6";
     let Some(after) = change.after else { return };
     let (was, is) = (finalizers(change.before), finalizers(Some(after)));
     let new: Vec<&str> = is.iter().filter(|name| !was.contains(name)).copied().collect();
     if let Some(name) = new.first() {
-        verdicts.push(Verdict::of(
+        verdicts.push(RuleVerdict::kept_if(
             has_owner(change, after),
             RULE,
             &format!("the finalizer {name} was set once the owner was there"),
@@ -53,29 +53,29 @@ fn finalizer(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
             "Set the finalizer once the owner reference of Cluster API is there",
         ));
     }
-    // What bootstrap providers make is a Secret, which is owned.
-    if change.role != Role::BootstrapConfig && change.raises_flag() && is.is_empty() {
+    // Bootstrap providers only create a Secret, which is owned.
+    if change.role != ProviderRole::BootstrapConfig && change.raises_flag() && is.is_empty() {
         let message = format!("{} turned true and the object has no finalizer", change.flag_path());
-        verdicts.push(Verdict::broken(RULE, message, "Set a finalizer before anything is made outside of the API"));
+        verdicts.push(RuleVerdict::broken(RULE, message, "Set a finalizer before anything is made outside of the API"));
     }
 }
 
-/// The rule that the flag of a role is true for good.
-const fn sticky(role: Role) -> &'static str {
+/// The rule that the flag of a role is permanent.
+const fn sticky(role: ProviderRole) -> &'static str {
     match role {
-        Role::InfrastructureCluster => "CT-6.5",
-        Role::InfrastructureMachine | Role::InfrastructureMachinePool => "CT-8.6",
-        Role::ControlPlane => "CT-10.9",
-        Role::BootstrapConfig => "CT-12.3",
+        ProviderRole::InfrastructureCluster => "CT-6.5",
+        ProviderRole::InfrastructureMachine | ProviderRole::InfrastructureMachinePool => "CT-8.6",
+        ProviderRole::ControlPlane => "CT-10.9",
+        ProviderRole::BootstrapConfig => "CT-12.3",
     }
 }
 
-/// A flag turns true once.
-fn flag(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// A flag becomes true once.
+fn flag(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let (path, rule) = (change.flag_path(), sticky(change.role));
     match (change.flags(), change.after) {
-        ([false, true], _) => verdicts.push(Verdict::kept(rule, format!("{path} turned true"))),
-        ([true, false], Some(_)) => verdicts.push(Verdict::broken(
+        ([false, true], _) => verdicts.push(RuleVerdict::kept(rule, format!("{path} turned true"))),
+        ([true, false], Some(_)) => verdicts.push(RuleVerdict::broken(
             rule,
             format!("{path} was true, and is not any more"),
             "Leave the flag true: it says that something was done, not that all is well",
@@ -84,13 +84,13 @@ fn flag(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     }
 }
 
-/// CT-15.8: the condition that Cluster API shows is there when the flag is.
-fn condition(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// The condition shown by Cluster API is present when the flag is (CT-15.8).
+fn condition(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let Some(after) = change.after.filter(|_| change.raises_flag()) else { return };
-    let name = if change.role == Role::ControlPlane { "Available" } else { "Ready" };
+    let name = if change.role == ProviderRole::ControlPlane { "Available" } else { "Ready" };
     verdicts.push(match conditions::get(after, name) {
-        Some(_) => Verdict::kept("CT-15.8", format!("the condition {name} is reported")),
-        None => Verdict::disregarded(
+        Some(_) => RuleVerdict::kept("CT-15.8", format!("the condition {name} is reported")),
+        None => RuleVerdict::disregarded(
             "CT-15.8",
             format!("{} turned true, and there is no condition {name}", change.flag_path()),
             "Report the condition: Cluster API copies its reason and message to where users look",
@@ -98,18 +98,18 @@ fn condition(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     });
 }
 
-/// CT-15.12: a paused object is left alone. It counts as paused if it was so at the change before and still is.
-fn paused(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// A paused object is not changed (CT-15.12). It counts as paused if it was paused at the previous change and still is.
+fn paused(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-15.12";
     let (Some(before), Some(after)) = (change.before, change.after) else { return };
     let status = |object| conditions::status(object, "Paused");
     if let Some(now) = status(after).filter(|now| status(before) != Some(*now)) {
-        verdicts.push(Verdict::kept(RULE, format!("the condition Paused is {}", now.name())));
+        verdicts.push(RuleVerdict::kept(RULE, format!("the condition Paused is {}", now.name())));
     }
     let [earlier, now] = change.surroundings;
     let (Some(why), Some(_)) = (pause(before, earlier), pause(after, now)) else { return };
     if written(before) != written(after) {
-        verdicts.push(Verdict::broken(
+        verdicts.push(RuleVerdict::broken(
             RULE,
             format!("{why}, and the provider has changed the object"),
             "Stop before anything else while the Cluster or the object is paused",
@@ -117,8 +117,8 @@ fn paused(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     }
 }
 
-/// Why a provider must leave an object alone.
-fn pause(object: &Object, surroundings: &Surroundings) -> Option<&'static str> {
+/// The reason why a provider must not change an object.
+fn pause(object: &Object, surroundings: &RelatedObjects) -> Option<&'static str> {
     let of_cluster = surroundings.cluster.as_ref().and_then(|cluster| cluster.at("spec.paused"));
     if of_cluster == Some(&Value::Bool(true)) {
         return Some("the Cluster is paused");
@@ -126,7 +126,7 @@ fn pause(object: &Object, surroundings: &Surroundings) -> Option<&'static str> {
     object.annotation(annotation::PAUSED).map(|_| "the object is paused")
 }
 
-/// What a provider writes, but for the condition that says of a pause.
+/// The part of an object that a provider writes, without the condition `Paused`.
 fn written(object: &Object) -> (Vec<&str>, Option<Value>) {
     let mut status = object.at("status").cloned();
     for parent in ["", "/v1beta2"] {
@@ -144,15 +144,15 @@ fn written(object: &Object) -> (Vec<&str>, Option<Value>) {
     (finalizers(Some(object)), status)
 }
 
-/// CT-15.13: an object that others manage stays theirs.
-fn externally_managed(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
-    if change.role != Role::InfrastructureCluster {
+/// An externally managed object is not changed (CT-15.13).
+fn externally_managed(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
+    if change.role != ProviderRole::InfrastructureCluster {
         return;
     }
     let (Some(before), Some(after)) = (change.before, change.after) else { return };
     let is_managed = |object: &Object| object.annotation(annotation::MANAGED_BY).is_some();
     if is_managed(before) && !is_managed(after) {
-        verdicts.push(Verdict::broken(
+        verdicts.push(RuleVerdict::broken(
             "CT-15.13",
             "the annotation cluster.x-k8s.io/managed-by was removed",
             "Deny updates that remove the annotation",

@@ -1,10 +1,10 @@
-//! What providers of control planes do.
+//! Behavior of control plane providers.
 
 use core::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::{Change, Secret, Verdict, infrastructure, members};
+use super::{ObservedChange, RuleVerdict, Secret, infrastructure, members};
 use golang::version::KubeVersion;
 use model::hub::contract::Contract;
 use model::hub::{Object, label};
@@ -12,7 +12,7 @@ use model::hub::{Object, label};
 const KUBECONFIG: &str = "CT-10.10";
 
 /// A control plane.
-pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+pub(super) fn judge(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     infrastructure::endpoint(change, verdicts);
     kubeconfig(change, verdicts);
     counters(change, verdicts);
@@ -20,12 +20,12 @@ pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     members::judge(change, verdicts);
 }
 
-/// CT-10.10: with the flag comes the kubeconfig.
-fn kubeconfig(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// The kubeconfig exists with the flag (CT-10.10).
+fn kubeconfig(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let Some(after) = change.after.filter(|_| change.raises_flag()) else { return };
     match &change.now().secret {
         Secret::Unknown => {}
-        Secret::Absent => verdicts.push(Verdict::broken(
+        Secret::Absent => verdicts.push(RuleVerdict::broken(
             KUBECONFIG,
             "the flag turned true, and there is no Secret <cluster>-kubeconfig",
             "Create the Secret before the flag turns true",
@@ -34,11 +34,11 @@ fn kubeconfig(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     }
 }
 
-/// Everything that is wrong with the form of the Secret with the kubeconfig, or that nothing is.
-fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -> Vec<Verdict> {
+/// All errors in the form of the kubeconfig Secret, or that there are none.
+fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -> Vec<RuleVerdict> {
     let mut faults = Vec::new();
     if is_of_the_type == Some(false) {
-        faults.push(Verdict::broken(
+        faults.push(RuleVerdict::broken(
             KUBECONFIG,
             "the type of the Secret with the kubeconfig is not cluster.x-k8s.io/secret",
             "Create the Secret with this type: it cannot be changed later",
@@ -46,22 +46,22 @@ fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -
     }
     if secret.label(label::CLUSTER_NAME).is_none() {
         let message = format!("the Secret with the kubeconfig has no label {}", label::CLUSTER_NAME);
-        faults.push(Verdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster"));
+        faults.push(RuleVerdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster"));
     }
     let owners = secret.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
     if !owners.into_iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
-        faults.push(Verdict::disregarded(
+        faults.push(RuleVerdict::disregarded(
             KUBECONFIG,
             "the control plane does not own the Secret with the kubeconfig",
             "Set an owner reference, so that the Secret is deleted with the control plane",
         ));
     }
     let kept = "the Secret with the kubeconfig is there, and the control plane owns it";
-    Verdict::kept_unless(faults, KUBECONFIG, kept)
+    RuleVerdict::kept_unless(faults, KUBECONFIG, kept)
 }
 
-/// CT-10.2: a control plane with replicas counts them.
-fn counters(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// A control plane with replicas reports counters (CT-10.2).
+fn counters(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let Some(after) = change.after.filter(|_| change.raises_flag()) else { return };
     if after.at("spec.replicas").is_none() {
         return;
@@ -70,24 +70,25 @@ fn counters(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
         Contract::V1Beta1 => ["status.updatedReplicas", "status.unavailableReplicas"],
         Contract::V1Beta2 => ["status.upToDateReplicas", "status.availableReplicas"],
     };
-    // A counter that is zero may be left out.
+    // Zero counters may be omitted.
     let missing: Vec<&str> =
         ["status.replicas", "status.selector"].into_iter().filter(|path| after.at(path).is_none()).collect();
     let counted = ["status.readyReplicas"].into_iter().chain(own).filter(|path| after.at(path).is_some()).count();
     verdicts.push(match missing.first() {
-        Some(path) => Verdict::broken(
+        Some(path) => RuleVerdict::broken(
             "CT-10.2",
             format!("spec.replicas is set and the flag turned true, and {path} is missing"),
             "Report replicas and selector, which the scale subresource reads",
         ),
-        None => {
-            Verdict::kept("CT-10.2", format!("replicas and selector are reported, and {counted} of 3 other counters"))
-        }
+        None => RuleVerdict::kept(
+            "CT-10.2",
+            format!("replicas and selector are reported, and {counted} of 3 other counters"),
+        ),
     });
 }
 
-/// CT-10.4: the version in the status follows the one in the spec, and never runs ahead of it.
-fn version(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// The version in the status follows the one in the spec, and is never newer (CT-10.4).
+fn version(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-10.4";
     let [was, is] = change.text("status.version");
     if was == is || is.is_empty() {
@@ -96,7 +97,7 @@ fn version(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     let [_, wanted] = change.text("spec.version");
     let parsed = |text: &str| KubeVersion::parse_tolerant(text).ok();
     let order = parsed(is).zip(parsed(wanted)).map(|(is, wanted)| is.precedence(&wanted));
-    verdicts.push(Verdict::of(
+    verdicts.push(RuleVerdict::kept_if(
         order != Some(Ordering::Greater),
         RULE,
         &format!("the version that runs is {is}"),

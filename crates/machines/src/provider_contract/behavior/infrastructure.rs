@@ -1,12 +1,12 @@
-//! What providers of infrastructure do.
+//! Behavior of infrastructure providers.
 
 use serde_json::Value;
 
-use super::{Change, Verdict, has_flag};
+use super::{ObservedChange, RuleVerdict, has_flag};
 use model::hub::Object;
 
 /// An infrastructure cluster.
-pub(super) fn cluster(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+pub(super) fn cluster(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     endpoint(change, verdicts);
     failure(change, verdicts);
     if change.raises_flag()
@@ -16,10 +16,10 @@ pub(super) fn cluster(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
             domains.as_array().map(|list| list.iter().filter_map(|domain| domain.get("name")).collect::<Vec<_>>());
         let is_unique =
             names.is_none_or(|names| names.iter().enumerate().all(|(at, name)| !names[..at].contains(name)));
-        verdicts.push(Verdict::of(
+        verdicts.push(RuleVerdict::kept_if(
             is_unique,
             "CT-6.6",
-            "the failure domains have names of their own",
+            "the names of the failure domains are unique",
             "two failure domains have the same name",
             "Report each failure domain once",
         ));
@@ -27,10 +27,10 @@ pub(super) fn cluster(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
 }
 
 /// An infrastructure machine.
-pub(super) fn machine(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+pub(super) fn machine(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let [was, is] = change.text("spec.providerID");
     if change.raises_flag() {
-        verdicts.push(Verdict::of(
+        verdicts.push(RuleVerdict::kept_if(
             !is.is_empty(),
             "CT-8.2",
             "spec.providerID is set with the flag, or before it",
@@ -42,17 +42,17 @@ pub(super) fn machine(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     }
     if change.after.is_some() && !was.is_empty() && was != is {
         let message = format!("spec.providerID was {was:?}, and is {is:?}");
-        verdicts.push(Verdict::broken("CT-8.2", message, "Never change the provider id of a machine"));
+        verdicts.push(RuleVerdict::broken("CT-8.2", message, "Never change the provider id of a machine"));
     }
     failure(change, verdicts);
 }
 
-/// CT-18.3: what a machine waits for.
-fn begun(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// Prerequisites of a machine (CT-18.3).
+fn begun(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-18.3";
     let now = change.now();
     if now.cluster.is_some() {
-        verdicts.push(Verdict::of(
+        verdicts.push(RuleVerdict::kept_if(
             has_flag(now.cluster.as_ref(), "status.initialization.infrastructureProvisioned"),
             RULE,
             "the machine was made once the infrastructure of the Cluster was there",
@@ -61,7 +61,7 @@ fn begun(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
         ));
     }
     if let Some(machine) = &now.owner {
-        verdicts.push(Verdict::of(
+        verdicts.push(RuleVerdict::kept_if(
             machine.at("spec.bootstrap.dataSecretName").is_some_and(Value::is_string),
             RULE,
             "the machine was made once there was bootstrap data",
@@ -71,8 +71,8 @@ fn begun(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     }
 }
 
-/// CT-8.3: a machine is in the failure domain of its Machine.
-fn placed(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// A machine is in the failure domain of its Machine (CT-8.3).
+fn placed(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-8.3";
     let text = |object: &Object| object.at("spec.failureDomain").and_then(Value::as_str).map(str::to_owned);
     let Some(wanted) = change.now().owner.as_ref().and_then(text) else { return };
@@ -80,13 +80,13 @@ fn placed(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     let [_, older] = change.text("spec.failureDomain");
     let there = if reported.is_empty() { older } else { reported };
     verdicts.push(match there {
-        "" => Verdict::disregarded(
+        "" => RuleVerdict::disregarded(
             RULE,
             format!("the Machine asks for the failure domain {wanted:?}, and none is reported"),
             "Report where the machine is in status.failureDomain",
         ),
-        there if there == wanted => Verdict::kept(RULE, format!("the machine is in the failure domain {wanted:?}")),
-        there => Verdict::broken(
+        there if there == wanted => RuleVerdict::kept(RULE, format!("the machine is in the failure domain {wanted:?}")),
+        there => RuleVerdict::broken(
             RULE,
             format!("the Machine asks for the failure domain {wanted:?}, and the machine is in {there:?}"),
             "Place the machine in spec.failureDomain of the Machine, or report a failure",
@@ -95,18 +95,18 @@ fn placed(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
 }
 
 /// The infrastructure of a MachinePool.
-pub(super) fn pool(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+pub(super) fn pool(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     if change.raises_flag() {
         let ids = change.at("spec.providerIDList")[1].and_then(Value::as_array).map_or(0, Vec::len);
         let replicas = change.at("status.replicas")[1].and_then(Value::as_u64);
-        verdicts.push(Verdict::of(
+        verdicts.push(RuleVerdict::kept_if(
             ids > 0 || replicas == Some(0),
             "CT-13.1",
             "spec.providerIDList lists the instances",
             "the flag turned true, and spec.providerIDList lists no instance",
             "List the provider ids of the instances with the flag, or before it",
         ));
-        verdicts.push(Verdict::of(
+        verdicts.push(RuleVerdict::kept_if(
             replicas.is_some(),
             "CT-13.1",
             "status.replicas is reported",
@@ -119,7 +119,7 @@ pub(super) fn pool(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     if change.at("spec.providerIDList")[0] != change.at("spec.providerIDList")[1]
         && ids.iter().enumerate().any(|(at, id)| ids.get(..at).is_some_and(|before| before.contains(id)))
     {
-        verdicts.push(Verdict::broken(
+        verdicts.push(RuleVerdict::broken(
             "CT-13.1",
             "spec.providerIDList has the same provider id twice",
             "List each instance once",
@@ -129,15 +129,15 @@ pub(super) fn pool(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     failure(change, verdicts);
 }
 
-/// CT-13.2: a pool that names a kind of infrastructure machines makes one for each instance.
-fn instances(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// A pool that names a kind of infrastructure machines creates one for each instance (CT-13.2).
+fn instances(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let Some(instances) = change.now().instances else { return };
     let [was, is] = change.at("status.replicas").map(|value| value.and_then(Value::as_u64).unwrap_or_default());
     let is_asked = change.raises_flag() || was < is;
     if change.after.is_none() || is == 0 || !is_asked {
         return;
     }
-    verdicts.push(Verdict::of(
+    verdicts.push(RuleVerdict::kept_if(
         instances > 0,
         "CT-13.2",
         &format!("{instances} infrastructure machines have the labels of the Cluster and of the pool"),
@@ -146,8 +146,8 @@ fn instances(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     ));
 }
 
-/// A failure for good is reported where the contract has fields for it, and stays (CT-6.7, CT-20.2).
-fn failure(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// A terminal failure is reported if the contract has fields for it, and is permanent (CT-6.7, CT-20.2).
+fn failure(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     use model::hub::contract::Contract;
     let is_set = |at: usize| {
         ["status.failureReason", "status.failureMessage"].iter().any(|path| !change.text(path)[at].is_empty())
@@ -159,7 +159,7 @@ fn failure(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
         Contract::V1Beta1 => {
             let complete = !change.text("status.failureReason")[1].is_empty()
                 && !change.text("status.failureMessage")[1].is_empty();
-            Verdict::of(
+            RuleVerdict::kept_if(
                 complete,
                 "CT-6.7",
                 "a failure for good has a reason and a message",
@@ -167,7 +167,7 @@ fn failure(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
                 "Report both",
             )
         }
-        Contract::V1Beta2 => Verdict::disregarded(
+        Contract::V1Beta2 => RuleVerdict::disregarded(
             "CT-20.2",
             "status.failureReason or status.failureMessage is set, which the contract v1beta2 does not have",
             "Report the failure in the condition Ready",
@@ -175,8 +175,8 @@ fn failure(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     });
 }
 
-/// Who sets the endpoint, and how (CT-6.2 to CT-6.4).
-pub(super) fn endpoint(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+/// Source and form of the endpoint (CT-6.2 to CT-6.4).
+pub(super) fn endpoint(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-6.3";
     let valid = |object: Option<&Object>| {
         let endpoint = object?.at("spec.controlPlaneEndpoint")?;
@@ -190,8 +190,8 @@ pub(super) fn endpoint(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
         (None, Some(is)) => {
             let known = valid(of_cluster).filter(|known| *known != is);
             verdicts.push(match known {
-                None => Verdict::kept(RULE, format!("the endpoint is {}:{}", is.0, is.1)),
-                Some(known) => Verdict::broken(
+                None => RuleVerdict::kept(RULE, format!("the endpoint is {}:{}", is.0, is.1)),
+                Some(known) => RuleVerdict::broken(
                     RULE,
                     format!("the endpoint is {}:{}, and the Cluster has {}:{} already", is.0, is.1, known.0, known.1),
                     "Set no endpoint where the Cluster has one",
@@ -200,7 +200,7 @@ pub(super) fn endpoint(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
         }
         (Some(was), is) if change.after.is_some() && is.as_ref() != Some(&was) => {
             let is = is.map_or_else(|| "gone".to_owned(), |(host, port)| format!("{host}:{port}"));
-            verdicts.push(Verdict::broken(
+            verdicts.push(RuleVerdict::broken(
                 RULE,
                 format!("the endpoint was {}:{}, and is {is}", was.0, was.1),
                 "Never change an endpoint: Cluster API does not copy it a second time",

@@ -1,8 +1,8 @@
-//! What control planes do with their Machines.
+//! Behavior of control plane providers towards their Machines.
 
 use serde_json::Value;
 
-use super::{Change, Verdict};
+use super::{ObservedChange, RuleVerdict};
 use crate::lifecycle::conditions;
 use model::hub::contract::Contract;
 use model::hub::{Object, label, naming};
@@ -10,7 +10,7 @@ use model::hub::{Object, label, naming};
 const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
 
 /// The Machines of a control plane.
-pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+pub(super) fn judge(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let [Some(earlier), Some(now)] = change.surroundings.map(|around| around.machines.as_deref()) else { return };
     match change.after {
         Some(after) => {
@@ -29,9 +29,9 @@ fn contains(machines: &[Object], wanted: &Object) -> bool {
     machines.iter().any(|machine| machine.uid() == wanted.uid())
 }
 
-/// CT-10.20: a control plane goes after its Machines.
-fn outlived(machines: usize) -> Verdict {
-    Verdict::of(
+/// A control plane is deleted after its Machines (CT-10.20).
+fn outlived(machines: usize) -> RuleVerdict {
+    RuleVerdict::kept_if(
         machines == 0,
         "CT-10.20",
         "the control plane went after its Machines",
@@ -40,14 +40,14 @@ fn outlived(machines: usize) -> Verdict {
     )
 }
 
-/// CT-10.12: a new Machine says what it belongs to, and has its version and references.
-fn made(control_plane: &Object, machine: &Object) -> Verdict {
+/// A new Machine has owner, labels, version and references (CT-10.12).
+fn made(control_plane: &Object, machine: &Object) -> RuleVerdict {
     const RULE: &str = "CT-10.12";
     let name = machine.name();
     let missing = missing(machine);
     if !missing.is_empty() {
         let message = format!("the new Machine {name} has no {}", missing.join(", no "));
-        return Verdict::broken(
+        return RuleVerdict::broken(
             RULE,
             message,
             "Create Machines with labels, name of the Cluster, version and references",
@@ -56,8 +56,8 @@ fn made(control_plane: &Object, machine: &Object) -> Verdict {
     let wanted = control_plane.name();
     let is_long = wanted.len() > naming::LABEL_LIMIT;
     match machine.label(CONTROL_PLANE_NAME).is_some_and(|value| is_long || value == wanted) {
-        true => Verdict::kept(RULE, format!("the new Machine {name} has its labels, version and references")),
-        false => Verdict::disregarded(
+        true => RuleVerdict::kept(RULE, format!("the new Machine {name} has its labels, version and references")),
+        false => RuleVerdict::disregarded(
             RULE,
             format!("the new Machine {name} has no label {CONTROL_PLANE_NAME} with the name of the control plane"),
             "Set the label to the name of the control plane, or to a hash if the name has more than 63 characters",
@@ -65,7 +65,7 @@ fn made(control_plane: &Object, machine: &Object) -> Verdict {
     }
 }
 
-/// What a Machine of a control plane must have.
+/// Missing fields of a control plane Machine.
 fn missing(machine: &Object) -> Vec<&'static str> {
     let has = |path: &str| machine.at(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     let has_data = has("spec.bootstrap.configRef.name") || has("spec.bootstrap.dataSecretName");
@@ -80,8 +80,8 @@ fn missing(machine: &Object) -> Vec<&'static str> {
     wanted.into_iter().filter(|(is_there, _)| !is_there).map(|(_, what)| what).collect()
 }
 
-/// CT-10.14: a new Machine is in a failure domain for control planes, if the Cluster has any.
-fn placed(change: &Change<'_>, machine: &Object) -> Option<Verdict> {
+/// A new Machine is in a failure domain for control planes, if the Cluster has any (CT-10.14).
+fn placed(change: &ObservedChange<'_>, machine: &Object) -> Option<RuleVerdict> {
     const RULE: &str = "CT-10.14";
     let domains = change.now().cluster.as_ref()?.at("status.failureDomains")?.as_array()?;
     let is_fit = |domain: &&Value| domain.get("controlPlane") == Some(&Value::Bool(true));
@@ -94,8 +94,8 @@ fn placed(change: &Change<'_>, machine: &Object) -> Option<Verdict> {
         .and_then(Value::as_str)
         .map_or("no failure domain".to_owned(), |name| format!("the failure domain {name}"));
     Some(match domain.is_some_and(|domain| fit.contains(&domain)) {
-        true => Verdict::kept(RULE, format!("the new Machine {name} is in {of}")),
-        false => Verdict::broken(
+        true => RuleVerdict::kept(RULE, format!("the new Machine {name} is in {of}")),
+        false => RuleVerdict::broken(
             RULE,
             format!("the new Machine {name} is in {of}, and the Cluster has some for control planes"),
             "Choose one of status.failureDomains of the Cluster that has controlPlane: true",
@@ -103,9 +103,10 @@ fn placed(change: &Change<'_>, machine: &Object) -> Option<Verdict> {
     })
 }
 
-/// CT-10.15: Machines have the condition `UpToDate` when the control plane counts them, or has the flag. A control plane may count a
-/// Machine first and set its condition with the next reconcile, so those that it counted before this change must have it.
-fn up_to_date(change: &Change<'_>, machines: &[&Object]) -> Option<Verdict> {
+/// Machines have the condition `UpToDate` when the control plane counts them, or has the flag (CT-10.15). A control
+/// plane may count a Machine first and set its condition in the next reconcile, so only those counted before this
+/// change must have it.
+fn up_to_date(change: &ObservedChange<'_>, machines: &[&Object]) -> Option<RuleVerdict> {
     const RULE: &str = "CT-10.15";
     let [was, is] = change.at(match change.contract {
         Contract::V1Beta1 => "status.updatedReplicas",
@@ -118,8 +119,8 @@ fn up_to_date(change: &Change<'_>, machines: &[&Object]) -> Option<Verdict> {
     let without: Vec<_> = machines.iter().filter(|machine| conditions::get(machine, "UpToDate").is_none()).collect();
     let excused = machines.len().saturating_sub(counted);
     match without.as_slice() {
-        [] => Some(Verdict::kept(RULE, "the Machines have the condition UpToDate")),
-        [machine, ..] if without.len() > excused => Some(Verdict::disregarded(
+        [] => Some(RuleVerdict::kept(RULE, "the Machines have the condition UpToDate")),
+        [machine, ..] if without.len() > excused => Some(RuleVerdict::disregarded(
             RULE,
             format!("the Machine {} has no condition UpToDate", machine.name()),
             "Set the condition on each Machine: Cluster API does it for MachineDeployments only",

@@ -1,16 +1,16 @@
-//! Each rule by a change that keeps it and one that breaks it.
+//! A change that keeps and one that breaks each rule.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::provider_contract::Role::{
+use crate::provider_contract::ProviderRole::{
     BootstrapConfig, ControlPlane, InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool,
 };
 use model::hub::contract::Contract::{V1Beta1, V1Beta2};
 
-/// An object with an owner of this kind and a finalizer, and what a case adds.
+/// An object with an owner of this kind and a finalizer, and the fields of a case.
 fn object(owner: &str, more: &Value) -> Object {
     let mut object = json!({
         "apiVersion": "g.io/v1", "kind": "Thing",
@@ -24,7 +24,7 @@ fn object(owner: &str, more: &Value) -> Object {
     Object::try_from(object).unwrap()
 }
 
-fn owner_of(role: Role) -> &'static str {
+fn owner_of(role: ProviderRole) -> &'static str {
     match role {
         InfrastructureCluster | ControlPlane => "Cluster",
         InfrastructureMachinePool => "MachinePool",
@@ -32,7 +32,7 @@ fn owner_of(role: Role) -> &'static str {
     }
 }
 
-/// A Machine of a control plane, with a uid and what a case adds.
+/// A Machine of a control plane, with a uid and the fields of a case.
 fn machine(uid: &str, more: &Value) -> Object {
     let machine = json!({
         "kind": "Machine",
@@ -45,18 +45,18 @@ fn machine(uid: &str, more: &Value) -> Object {
     object("", &with(machine, more))
 }
 
-/// The metadata of a Secret that the object controls, and what a case adds.
+/// The metadata of a Secret controlled by the object, and the fields of a case.
 fn secret(is_of_the_type: bool, more: &Value) -> Secret {
     let secret = json!({"kind": "Secret", "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "c"},
         "ownerReferences": [{"apiVersion": "g.io/v1", "kind": "Thing", "name": "one", "uid": "own", "controller": true}]}});
     Secret::There { metadata: object("", &with(secret, more)), is_of_the_type: Some(is_of_the_type) }
 }
 
-/// Everything is as a provider may wish.
-fn around(role: Role) -> Surroundings {
+/// Related objects that satisfy every rule.
+fn around(role: ProviderRole) -> RelatedObjects {
     let cluster = json!({"status": {"initialization":
         {"infrastructureProvisioned": true, "controlPlaneInitialized": true}}});
-    Surroundings {
+    RelatedObjects {
         cluster: Some(object("", &cluster)),
         owner: Some(object("", &json!({"kind": owner_of(role), "spec": {"bootstrap": {"dataSecretName": "data"}}}))),
         machines: Some(Vec::new()),
@@ -65,42 +65,48 @@ fn around(role: Role) -> Surroundings {
     }
 }
 
-/// The rules that a change keeps and breaks; warnings end in a question mark.
-fn judged(role: Role, contract: Contract, states: [Option<Value>; 2], now: &Surroundings) -> [Vec<String>; 2] {
+/// Kept and broken rules of a change; warnings end in a question mark.
+fn checked(
+    role: ProviderRole,
+    contract: Contract,
+    states: [Option<Value>; 2],
+    now: &RelatedObjects,
+) -> [Vec<String>; 2] {
     judged_with(role, contract, states, [now, now])
 }
 
-/// The same with the surroundings at the change before this one.
+/// As [`checked`], with the related objects at the previous change.
 fn judged_with(
-    role: Role,
+    role: ProviderRole,
     contract: Contract,
     [before, after]: [Option<Value>; 2],
-    surroundings: [&Surroundings; 2],
+    surroundings: [&RelatedObjects; 2],
 ) -> [Vec<String>; 2] {
     let objects = [before, after].map(|one| one.map(|more| object(owner_of(role), &more)));
-    let change = Change { role, contract, before: objects[0].as_ref(), after: objects[1].as_ref(), surroundings };
-    let verdicts = judge(&change);
+    let change =
+        ObservedChange { role, contract, before: objects[0].as_ref(), after: objects[1].as_ref(), surroundings };
+    let verdicts = check_change(&change);
     for verdict in &verdicts {
         let can_be_kept = shown(role, contract).contains(&verdict.rule);
         let can_be_broken = can_be_kept || only_broken(role, contract).contains(&verdict.rule);
         let is_listed = if verdict.broken.is_none() { can_be_kept } else { can_be_broken };
         assert!(is_listed, "{} is not in the list for {}", verdict.rule, role.name());
         assert!(!verdict.message.is_empty());
-        assert!(verdict.broken.as_ref().is_none_or(|broken| !broken.way_out.is_empty()));
+        assert!(verdict.broken.as_ref().is_none_or(|broken| !broken.remediation.is_empty()));
     }
     assert!(verdicts.is_sorted_by_key(|verdict| order(verdict.rule)), "{verdicts:?}");
     let mut found = [Vec::new(), Vec::new()];
-    for Verdict { rule, broken, .. } in verdicts {
+    for RuleVerdict { rule, broken, .. } in verdicts {
         match broken {
             None => found[0].push(rule.to_owned()),
-            Some(Broken { level: Level::Error, .. }) => found[1].push(rule.to_owned()),
+            Some(RuleBreach { level: Level::Error, .. }) => found[1].push(rule.to_owned()),
             Some(_) => found[1].push(format!("{rule}?")),
         }
     }
     found
 }
 
-fn ready(contract: Contract, role: Role) -> Value {
+fn ready(contract: Contract, role: ProviderRole) -> Value {
     let flag = match (role, contract) {
         (ControlPlane, V1Beta1) => json!({"initialized": true}),
         (_, V1Beta1) => json!({"ready": true}),
@@ -152,24 +158,24 @@ fn a_provider_that_keeps_the_contract_breaks_no_rule() {
             ),
         ] {
             let after = with(ready(contract, role), &more);
-            let [kept, broken] = judged(role, contract, [Some(json!({})), Some(after.clone())], &around(role));
+            let [kept, broken] = checked(role, contract, [Some(json!({})), Some(after.clone())], &around(role));
             assert_eq!((&kept.iter().map(String::as_str).collect::<Vec<_>>()[..], broken), (want, vec![]), "{role:?}");
-            let [kept, broken] = judged(role, contract, [Some(after.clone()), Some(after)], &around(role));
+            let [kept, broken] = checked(role, contract, [Some(after.clone()), Some(after)], &around(role));
             assert_eq!((kept.len(), broken.len()), (0, 0), "{role:?}: nothing has changed");
         }
     }
 }
 
-/// The rules that a change breaks.
-fn broken(role: Role, contract: Contract, before: Value, after: Value, now: &Surroundings) -> Vec<String> {
-    let [_, broken] = judged(role, contract, [Some(before), Some(after)], now);
+/// The broken rules of a change.
+fn broken(role: ProviderRole, contract: Contract, before: Value, after: Value, now: &RelatedObjects) -> Vec<String> {
+    let [_, broken] = checked(role, contract, [Some(before), Some(after)], now);
     broken
 }
 
 /// A change from one state to another, and the rules that it breaks.
-type Case = (&'static str, Role, Value, Value, &'static [&'static str]);
+type ChangeCase = (&'static str, ProviderRole, Value, Value, &'static [&'static str]);
 
-fn all_broken(cases: Vec<Case>) {
+fn all_broken(cases: Vec<ChangeCase>) {
     for (case, role, before, after, want) in cases {
         assert_eq!(broken(role, V1Beta2, before, after, &around(role)), want, "{case}");
     }
@@ -181,7 +187,7 @@ fn rules_of_machines_and_clusters_are_broken_by_changes_against_them() {
     let id = json!({"spec": {"providerID": "p"}});
     let endpoint = |host: &str| json!({"spec": {"controlPlaneEndpoint": {"host": host, "port": 6443}}});
     let machine = with(flag(InfrastructureMachine), &id);
-    let cases: Vec<Case> = vec![
+    let cases: Vec<ChangeCase> = vec![
         ("a flag that turns false", InfrastructureCluster, flag(InfrastructureCluster), json!({}), &["CT-6.5"]),
         ("a flag of a machine", InfrastructureMachine, machine.clone(), id.clone(), &["CT-8.6"]),
         ("no provider id", InfrastructureMachine, json!({}), flag(InfrastructureMachine), &["CT-8.2"]),
@@ -320,7 +326,7 @@ fn what_is_around_an_object_decides_too() {
     let of = |domain: &str| with(up.clone(), &json!({"status": {"failureDomain": domain}}));
     assert_eq!(broken(role, V1Beta2, json!({}), of("b"), &placed), ["CT-8.3"], "another failure domain");
     assert_eq!(broken(role, V1Beta2, json!({}), up.clone(), &placed), ["CT-8.3?"], "an unknown one");
-    let [kept, none] = judged(role, V1Beta2, [Some(json!({})), Some(of("a"))], &placed);
+    let [kept, none] = checked(role, V1Beta2, [Some(json!({})), Some(of("a"))], &placed);
     assert!(kept.contains(&"CT-8.3".to_owned()) && none.is_empty());
 
     let data = with(ready(V1Beta2, BootstrapConfig), &json!({"status": {"dataSecretName": "d"}}));
@@ -373,7 +379,7 @@ fn what_providers_make_has_its_form() {
     }
 }
 
-/// The rules about Machines that a change of a control plane keeps and breaks.
+/// Kept and broken rules about Machines for a change of a control plane.
 fn of_machines(before: &[Object], after: &[Object], domains: &Value, states: [Option<Value>; 2]) -> [Vec<String>; 2] {
     let with_machines = |machines: &[Object]| {
         let mut around = around(ControlPlane);
@@ -447,11 +453,11 @@ fn machines_of_a_control_plane_are_counted_with_a_condition_and_go_first() {
 fn a_pool_that_names_a_kind_makes_an_object_for_each_instance() {
     let pool = |replicas: u32| Some(json!({"spec": {"providerIDList": ["p"]}, "status": {"replicas": replicas}}));
     let rows = |instances, states| {
-        judged(
+        checked(
             InfrastructureMachinePool,
             V1Beta2,
             states,
-            &Surroundings { instances, ..around(InfrastructureMachinePool) },
+            &RelatedObjects { instances, ..around(InfrastructureMachinePool) },
         )
     };
     assert_eq!(rows(Some(1), [pool(0), pool(1)]), [vec!["CT-13.2"], vec![]]);
@@ -475,7 +481,7 @@ fn a_paused_object_is_left_alone() {
     let after = with(paused.clone(), &works);
     assert_eq!(broken(role, V1Beta2, paused.clone(), after.clone(), &all), ["CT-15.12"]);
     assert_eq!(broken(role, V1Beta2, json!({}), after, &all), [""; 0], "it may have begun before");
-    let [kept, none] = judged(role, V1Beta2, [Some(paused.clone()), Some(with(paused, &says))], &all);
+    let [kept, none] = checked(role, V1Beta2, [Some(paused.clone()), Some(with(paused, &says))], &all);
     assert_eq!((kept, none.len()), (vec!["CT-15.12".to_owned()], 0), "the condition says so");
     let mut of_cluster = around(role);
     of_cluster.cluster = Some(object("", &json!({"spec": {"paused": true}})));
@@ -483,11 +489,11 @@ fn a_paused_object_is_left_alone() {
     assert_eq!(broken(role, V1Beta2, json!({}), finalizer, &of_cluster), ["CT-15.12"]);
 }
 
-const ROLES: [Role; 5] =
+const ROLES: [ProviderRole; 5] =
     [InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool, BootstrapConfig, ControlPlane];
 
 /// All pairs of a role and a contract.
-fn pairs() -> impl Iterator<Item = (Role, Contract)> {
+fn pairs() -> impl Iterator<Item = (ProviderRole, Contract)> {
     ROLES.into_iter().flat_map(|role| [V1Beta1, V1Beta2].map(|contract| (role, contract)))
 }
 
@@ -503,7 +509,7 @@ fn the_rules_of_a_role_are_sorted_by_number_and_in_one_list() {
     let control_plane = shown(ControlPlane, V1Beta2);
     let at = |wanted: &str| control_plane.iter().position(|rule| *rule == wanted).unwrap();
     assert!(at("CT-10.2") < at("CT-10.10"));
-    // An object can break these only: no change shows that they are kept.
+    // These can only be broken: no change shows that they are kept.
     assert_eq!(only_broken(InfrastructureCluster, V1Beta2), ["CT-15.13", "CT-20.2"]);
     assert_eq!(only_broken(BootstrapConfig, V1Beta2), ["CT-12.4"]);
 }

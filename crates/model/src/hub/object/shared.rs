@@ -91,7 +91,7 @@ impl SharedParts {
         }
     }
 
-    /// Takes the parts of an object that are to be shared.
+    /// Moves the parts of an object that can be shared into this value.
     pub(super) fn share(&mut self, object: &mut Value, among: &mut SharedValues) {
         for (place, shared) in [(SPEC, &mut self.spec), (MANAGED_FIELDS, &mut self.managed_fields)] {
             if let Some(value) = take(object, place) {

@@ -1,15 +1,15 @@
-//! Conversion of the embedded provider's kinds between v1alpha1 and v1beta1.
+//! Conversion of the kinds of the embedded provider between v1alpha1 and v1beta1.
 //!
-//! v1beta1 is stored and follows the contract v1beta2; v1alpha1 follows the contract v1beta1 (CT-3.2, CT-5.4). Nothing is lost in
-//! either direction: what the other version has no place for comes back from the annotation as long as the part of the object to
-//! which it belongs, spec or status, has not changed (CONV-017).
+//! v1beta1 is stored and follows the contract v1beta2; v1alpha1 follows the contract v1beta1 (CT-3.2, CT-5.4). No data
+//! is lost in either direction: parts that the other version cannot represent are restored from the annotation, as long
+//! as the spec or status that they belong to is unchanged (CONV-017).
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::table::{Part, places_of_provider};
-use super::{ConversionError, ConversionResult, GroupKind, Versions, moves, preserved};
+use super::table::{EmbeddedRole, places_of_provider};
+use super::{ConversionError, ConvertResult, KindKey, KindVersions, moves, preserved};
 
 /// The group of infrastructure clusters, machines and pools.
 pub const INFRASTRUCTURE: &str = "infrastructure.topologist.dev";
@@ -21,9 +21,9 @@ pub const CONTROL_PLANE: &str = "controlplane.topologist.dev";
 /// A version of these kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbeddedVersion {
-    /// That of the contract v1beta1.
+    /// The version of the contract v1beta1.
     V1Alpha1,
-    /// That of the contract v1beta2, which is stored.
+    /// The version of the contract v1beta2, which is stored.
     V1Beta1,
 }
 
@@ -36,7 +36,7 @@ impl EmbeddedVersion {
         }
     }
 
-    /// The version of an `apiVersion` of the provider's groups.
+    /// The version for an `apiVersion` of the provider's groups.
     pub fn from_api_version(api_version: &str) -> Option<EmbeddedVersion> {
         let (group, version) = api_version.split_once('/')?;
         let all = [EmbeddedVersion::V1Alpha1, EmbeddedVersion::V1Beta1];
@@ -56,22 +56,26 @@ impl fmt::Display for EmbeddedVersion {
 pub struct EmbeddedKind {
     pub group: &'static str,
     pub name: &'static str,
-    part: Part,
+    part: EmbeddedRole,
 }
 
 impl EmbeddedKind {
     /// The kinds, a kind before its template.
     pub const ALL: [EmbeddedKind; 10] = [
-        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedCluster", part: Part::Cluster },
-        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedClusterTemplate", part: Part::ClusterTemplate },
-        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachine", part: Part::Machine },
-        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachineTemplate", part: Part::OtherTemplate },
-        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachinePool", part: Part::MachinePool },
-        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachinePoolTemplate", part: Part::OtherTemplate },
-        EmbeddedKind { group: BOOTSTRAP, name: "EmbeddedConfig", part: Part::Config },
-        EmbeddedKind { group: BOOTSTRAP, name: "EmbeddedConfigTemplate", part: Part::OtherTemplate },
-        EmbeddedKind { group: CONTROL_PLANE, name: "EmbeddedControlPlane", part: Part::ControlPlane },
-        EmbeddedKind { group: CONTROL_PLANE, name: "EmbeddedControlPlaneTemplate", part: Part::ControlPlaneTemplate },
+        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedCluster", part: EmbeddedRole::Cluster },
+        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedClusterTemplate", part: EmbeddedRole::ClusterTemplate },
+        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachine", part: EmbeddedRole::Machine },
+        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachineTemplate", part: EmbeddedRole::OtherTemplate },
+        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachinePool", part: EmbeddedRole::MachinePool },
+        EmbeddedKind { group: INFRASTRUCTURE, name: "EmbeddedMachinePoolTemplate", part: EmbeddedRole::OtherTemplate },
+        EmbeddedKind { group: BOOTSTRAP, name: "EmbeddedConfig", part: EmbeddedRole::Config },
+        EmbeddedKind { group: BOOTSTRAP, name: "EmbeddedConfigTemplate", part: EmbeddedRole::OtherTemplate },
+        EmbeddedKind { group: CONTROL_PLANE, name: "EmbeddedControlPlane", part: EmbeddedRole::ControlPlane },
+        EmbeddedKind {
+            group: CONTROL_PLANE,
+            name: "EmbeddedControlPlaneTemplate",
+            part: EmbeddedRole::ControlPlaneTemplate,
+        },
     ];
 
     /// The kind of this group and name.
@@ -81,15 +85,15 @@ impl EmbeddedKind {
     }
 
     /// The kind of an object in one of the two versions.
-    pub fn of(object: &Value) -> Option<&'static EmbeddedKind> {
+    pub fn for_object(object: &Value) -> Option<&'static EmbeddedKind> {
         let api_version = object["apiVersion"].as_str()?;
         EmbeddedVersion::from_api_version(api_version)?;
         EmbeddedKind::find(api_version.split_once('/')?.0, object["kind"].as_str()?)
     }
 }
 
-/// Whose API versions have to be known to convert an object to a version (CONV-005); those of the provider's own kinds are.
-pub fn versions_needed(object: &Value, to: EmbeddedVersion) -> Vec<GroupKind> {
+/// Kinds whose API versions are needed to convert an object (CONV-005); those of the provider's kinds are known.
+pub fn versions_needed(object: &Value, to: EmbeddedVersion) -> Vec<KindKey> {
     if to != EmbeddedVersion::V1Alpha1 || version(object) != Some(EmbeddedVersion::V1Beta1) {
         return Vec::new();
     }
@@ -97,11 +101,11 @@ pub fn versions_needed(object: &Value, to: EmbeddedVersion) -> Vec<GroupKind> {
     foreign.filter(|(group, _)| !group.is_empty()).into_iter().collect()
 }
 
-/// Converts an object of one of the kinds to a version; one that has it already stays as it is (CONV-017).
+/// Converts an object to a version; unchanged if it already has that version (CONV-017).
 ///
 /// # Errors
-/// When a value has no counterpart, or the object has no version of its kind. The object is half converted then.
-pub fn convert(kind: &EmbeddedKind, object: &mut Value, to: EmbeddedVersion, versions: &Versions) -> ConversionResult {
+/// When a value cannot be converted, or the object has no version of its kind. The object is then partially converted.
+pub fn convert(kind: &EmbeddedKind, object: &mut Value, to: EmbeddedVersion, versions: &KindVersions) -> ConvertResult {
     let from = version(object).ok_or(ConversionError::NotOurs)?;
     if from != to {
         let kept = preserved::take(object).filter(|kept| version(kept) == Some(to));
@@ -120,12 +124,12 @@ pub fn convert(kind: &EmbeddedKind, object: &mut Value, to: EmbeddedVersion, ver
     }
     let members = object.as_object_mut().ok_or(ConversionError::NotOurs)?;
     members.insert("apiVersion".to_owned(), json!(format!("{}/{to}", kind.group)));
-    // The API server insists on metadata, and takes its own anyway.
+    // The API server requires metadata, and ignores changes to it.
     members.entry("metadata").or_insert_with(|| json!({}));
     Ok(())
 }
 
-/// What of an object differs between versions, and is written independently of each other.
+/// The parts of an object that differ between versions and are written independently.
 const PARTS: [&str; 2] = ["spec", "status"];
 
 fn version(object: &Value) -> Option<EmbeddedVersion> {
@@ -138,7 +142,7 @@ fn converted(
     object: &Value,
     part: &str,
     to: EmbeddedVersion,
-    versions: &Versions,
+    versions: &KindVersions,
 ) -> Result<Option<Value>, ConversionError> {
     let Some(value) = object.get(part) else { return Ok(None) };
     let mut alone = json!({"metadata": object["metadata"], part: value});
@@ -149,9 +153,9 @@ fn converted(
             let own = EmbeddedKind::ALL.iter().map(|kind| {
                 ((kind.group.to_owned(), kind.name.to_owned()), Ok(EmbeddedVersion::V1Alpha1.name().to_owned()))
             });
-            let versions: Versions = own.chain(versions.clone()).collect();
+            let versions: KindVersions = own.chain(versions.clone()).collect();
             moves::places_down(places, &mut alone, &versions)?;
-            if kind.part == Part::ControlPlane {
+            if kind.part == EmbeddedRole::ControlPlane {
                 count(&mut alone, &object["spec"]["replicas"]);
             }
         }
@@ -159,8 +163,8 @@ fn converted(
     Ok(Some(alone[part].take()))
 }
 
-/// What the older contract counts and the newer one does not: Machines that are missing or not ready (CT-10.3), and whether there is a
-/// ready one at all.
+/// Counters of the older contract that the newer one lacks: missing and unready Machines (CT-10.3), and whether any is
+/// ready.
 fn count(object: &mut Value, wanted: &Value) {
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
     let number = |name: &str| status.get(name).and_then(Value::as_i64);
@@ -171,7 +175,7 @@ fn count(object: &mut Value, wanted: &Value) {
     status.insert("ready".to_owned(), json!(ready > 0));
 }
 
-/// A part as the annotation has it, if the part of the object is still what became of that.
+/// A part from the annotation, if the part of the object is unchanged since.
 fn restored(kind: &EmbeddedKind, object: &Value, kept: &Value, part: &str, from: EmbeddedVersion) -> Option<Value> {
     let value = kept.get(part)?;
     let mut before = json!({"metadata": object["metadata"], part: value});
@@ -182,10 +186,10 @@ fn restored(kind: &EmbeddedKind, object: &Value, kept: &Value, part: &str, from:
     (again.as_ref() == object.get(part)).then(|| value.clone())
 }
 
-/// Writes the parts into the annotation that would not come back as they were.
+/// Stores the parts that would not survive the conversion in the annotation.
 fn keep(kind: &EmbeddedKind, object: &mut Value, original: &Value, from: EmbeddedVersion) {
     let is_lost = |part: &&str| {
-        let again = converted(kind, object, part, from, &Versions::new());
+        let again = converted(kind, object, part, from, &KindVersions::new());
         again.map_or(true, |again| again.as_ref() != original.get(*part))
     };
     let lost: Vec<&str> = PARTS.into_iter().filter(|part| original.get(*part).is_some() && is_lost(part)).collect();
@@ -199,8 +203,8 @@ fn keep(kind: &EmbeddedKind, object: &mut Value, original: &Value, from: Embedde
     preserved::write(object, |_| Some(kept.to_string()));
 }
 
-/// The version that the reference of a v1alpha1 object has.
-fn versions_of(object: &Value) -> Versions {
+/// The version of the references in a v1alpha1 object.
+fn versions_of(object: &Value) -> KindVersions {
     let version = reference(object, "apiVersion").and_then(|(api_version, kind)| {
         let (group, version) = api_version.split_once('/')?;
         Some(((group.to_owned(), kind), Ok(version.to_owned())))
@@ -208,8 +212,8 @@ fn versions_of(object: &Value) -> Versions {
     version.into_iter().collect()
 }
 
-/// The group or version, and the kind, of the template of the machines of a control plane.
-fn reference(object: &Value, group: &str) -> Option<GroupKind> {
+/// Group or version, and kind, of the machine template of a control plane.
+fn reference(object: &Value, group: &str) -> Option<KindKey> {
     let template = &object["spec"]["machineTemplate"];
     let reference = if group == "apiGroup" { &template["spec"] } else { template }.get("infrastructureRef")?;
     let text = |name: &str| reference[name].as_str().map(str::to_owned);

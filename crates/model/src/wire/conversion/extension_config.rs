@@ -1,4 +1,4 @@
-//! ExtensionConfigs: v1alpha1 and v1beta2 differ in where the status keeps its conditions (RH-2.1).
+//! ExtensionConfigs: v1alpha1 and v1beta2 differ in the place of the status conditions (RH-2.1).
 
 use serde_json::{Map, Value, json};
 
@@ -11,15 +11,15 @@ pub const KIND: &str = "ExtensionConfig";
 const OLD: &str = "v1alpha1";
 const NEW: &str = "v1beta2";
 
-/// Whether an `apiVersion` is one of ExtensionConfigs.
+/// Whether an `apiVersion` belongs to ExtensionConfigs.
 pub fn is_version(api_version: &str) -> bool {
     api_version.split_once('/').is_some_and(|(group, version)| group == GROUP && [OLD, NEW].contains(&version))
 }
 
-/// Converts an ExtensionConfig to the version of an `apiVersion`; nothing is lost in either direction.
+/// Converts an ExtensionConfig to an `apiVersion`, without loss in either direction.
 ///
 /// # Errors
-/// When the object, or what is asked for, is no version of the kind.
+/// When the object's version or the requested one does not exist.
 pub fn convert(object: &mut Value, to: &str) -> Result<(), ConversionError> {
     let from = object["apiVersion"].as_str().unwrap_or_default().to_owned();
     if object["kind"] != KIND || !is_version(&from) || !is_version(to) {

@@ -1,15 +1,15 @@
-//! Booleans that v1beta1 cannot leave out and v1beta2 can (CONV-002).
+//! Booleans that are always written in v1beta1 and optional in v1beta2 (CONV-002).
 //!
-//! A false of v1beta1 may have been absent in v1beta2 or not; the object that the way down has preserved knows.
+//! A false of v1beta1 may be false or absent in v1beta2; the object preserved by the downgrade tells which.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Members;
+use super::JsonMembers;
 use crate::hub::Kind;
 
-/// Those of a schema, at every depth.
+/// Booleans of a schema, at every depth.
 const OF_A_SCHEMA: [&str; 5] = [
     "uniqueItems",
     "exclusiveMaximum",
@@ -18,11 +18,11 @@ const OF_A_SCHEMA: [&str; 5] = [
     "x-kubernetes-int-or-string",
 ];
 
-/// Takes every false out of an object that has just come up, except those that `preserved` has as well.
+/// Removes every false from an upgraded object, except those that `preserved` contains.
 pub(super) fn settle(kind: Kind, object: &mut Value, preserved: Option<&Value>) {
     let Some(members) = object.as_object_mut() else { return };
     match kind {
-        // They are never converted.
+        // These kinds are never converted.
         Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
         Kind::Cluster => {
             within(members, "spec", preserved, |spec, was| flag(spec, "paused", was));
@@ -32,7 +32,7 @@ pub(super) fn settle(kind: Kind, object: &mut Value, preserved: Option<&Value>) 
                         .iter()
                         .for_each(|name| flag(done, name, was));
                 });
-                if status.get("initialization").and_then(Value::as_object).is_some_and(Members::is_empty) {
+                if status.get("initialization").and_then(Value::as_object).is_some_and(JsonMembers::is_empty) {
                     status.remove("initialization");
                 }
             });
@@ -52,7 +52,7 @@ pub(super) fn settle(kind: Kind, object: &mut Value, preserved: Option<&Value>) 
     }
 }
 
-fn patch(patch: &mut Members, was: Option<&Value>) {
+fn patch(patch: &mut JsonMembers, was: Option<&Value>) {
     let was = was.and_then(|was| was.get("definitions"));
     for (i, definition) in list(patch, "definitions").enumerate() {
         let Some(definition) = definition.as_object_mut() else { continue };
@@ -64,11 +64,11 @@ fn patch(patch: &mut Members, was: Option<&Value>) {
     }
 }
 
-fn definition(definition: &mut Members, was: Option<&Value>) {
+fn definition(definition: &mut JsonMembers, was: Option<&Value>) {
     within(definition, "schema", was, |holder, was| within(holder, "openAPIV3Schema", was, schema));
 }
 
-fn schema(node: &mut Members, was: Option<&Value>) {
+fn schema(node: &mut JsonMembers, was: Option<&Value>) {
     OF_A_SCHEMA.iter().for_each(|name| flag(node, name, was));
     within(node, "properties", was, |properties, was| {
         let names: Vec<String> = properties.keys().cloned().collect();
@@ -87,8 +87,8 @@ fn schema(node: &mut Members, was: Option<&Value>) {
     }
 }
 
-/// A false or absent boolean: false if it was, absent otherwise.
-fn flag(members: &mut Members, name: &str, was: Option<&Value>) {
+/// A false or absent boolean: false if `was` is false, absent otherwise.
+fn flag(members: &mut JsonMembers, name: &str, was: Option<&Value>) {
     if !matches!(members.get(name), None | Some(Value::Null | Value::Bool(false))) {
         return;
     }
@@ -98,21 +98,26 @@ fn flag(members: &mut Members, name: &str, was: Option<&Value>) {
     }
 }
 
-/// The member that is an object, and the previous value.
-fn within(members: &mut Members, name: &str, was: Option<&Value>, edit: impl FnOnce(&mut Members, Option<&Value>)) {
+/// Edits an object member, with its previous value.
+fn within(
+    members: &mut JsonMembers,
+    name: &str,
+    was: Option<&Value>,
+    edit: impl FnOnce(&mut JsonMembers, Option<&Value>),
+) {
     if let Some(member) = members.get_mut(name).and_then(Value::as_object_mut) {
         edit(member, was.and_then(|was| was.get(name)));
     }
 }
 
-/// The entries of a list that are objects, and the entry that was called the same; of several the one with as many
-/// before it.
+/// The object entries of a list, each with the previous entry of the same name; of several, the one with the same index
+/// among them.
 fn entries(
-    members: &mut Members,
+    members: &mut JsonMembers,
     name: &str,
     was: Option<&Value>,
     key: &str,
-    edit: impl Fn(&mut Members, Option<&Value>),
+    edit: impl Fn(&mut JsonMembers, Option<&Value>),
 ) {
     let were = was.and_then(|was| was.get(name)).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let called = |entry: &Value, name: &str| entry.get(key).and_then(Value::as_str) == Some(name);
@@ -127,6 +132,6 @@ fn entries(
     }
 }
 
-fn list<'a>(members: &'a mut Members, name: &str) -> impl Iterator<Item = &'a mut Value> + use<'a> {
+fn list<'a>(members: &'a mut JsonMembers, name: &str) -> impl Iterator<Item = &'a mut Value> + use<'a> {
     members.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }

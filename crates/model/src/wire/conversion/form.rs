@@ -1,59 +1,59 @@
-//! How one value is rewritten.
+//! Conversion of single values.
 
 use serde_json::{Value, json};
 
-use super::table::Form;
-use super::{ConversionError, Members, Versions};
+use super::table::ValueForm;
+use super::{ConversionError, JsonMembers, KindVersions};
 use golang::calendar;
 
 type Rewritten = Result<Option<Value>, ConversionError>;
 
-/// Members of a v1beta1 reference that v1beta2 has no place for.
+/// Members of v1beta1 references that v1beta2 lacks.
 const PLACE_OF_A_REFERENCE: [&str; 4] = ["namespace", "uid", "resourceVersion", "fieldPath"];
 
-/// The value of v1beta1 in v1beta2; `path` is where it stood.
-pub(super) fn up(form: Form, value: Option<Value>, path: &dyn Fn() -> String) -> Rewritten {
-    let Some(value) = value else { return Ok((form == Form::Explicit).then_some(Value::Bool(false))) };
+/// Converts a v1beta1 value to v1beta2; `path` is its path.
+pub(super) fn up(form: ValueForm, value: Option<Value>, path: &dyn Fn() -> String) -> Rewritten {
+    let Some(value) = value else { return Ok((form == ValueForm::Explicit).then_some(Value::Bool(false))) };
     match form {
-        Form::Same | Form::Explicit => Ok(Some(value)),
-        Form::Text | Form::NonZero | Form::Object => Ok(unless_empty(value)),
-        Form::Seconds => seconds(value, path).map(Some),
-        Form::Conditions => conditions_up(value, path).map(Some),
-        Form::Template { .. } => reference_up(value, path, |_| Ok(())),
-        Form::Contract => reference_up(value, path, |reference| api_group(reference, path)),
-        Form::Domains => Ok(Some(domains_up(value))),
+        ValueForm::Same | ValueForm::Explicit => Ok(Some(value)),
+        ValueForm::Text | ValueForm::NonZero | ValueForm::Object => Ok(unless_empty(value)),
+        ValueForm::Seconds => seconds(value, path).map(Some),
+        ValueForm::Conditions => conditions_up(value, path).map(Some),
+        ValueForm::Template { .. } => reference_up(value, path, |_| Ok(())),
+        ValueForm::Contract => reference_up(value, path, |reference| api_group(reference, path)),
+        ValueForm::Domains => Ok(Some(domains_up(value))),
     }
 }
 
-/// From v1beta2 to v1beta1.
-pub(super) struct Down<'a> {
-    /// The namespace of the object, which is that of all references.
+/// Context of a conversion from v1beta2 to v1beta1.
+pub(super) struct DowngradeContext<'a> {
+    /// The namespace of the object, which all references get.
     pub(super) namespace: Option<&'a str>,
-    pub(super) versions: &'a Versions,
+    pub(super) versions: &'a KindVersions,
 }
 
-impl Down<'_> {
-    /// The value in v1beta1; `path` is where it stood.
-    pub(super) fn value(&self, form: Form, value: Option<Value>, path: &dyn Fn() -> String) -> Rewritten {
+impl DowngradeContext<'_> {
+    /// Converts a v1beta2 value to v1beta1; `path` is its path.
+    pub(super) fn value(&self, form: ValueForm, value: Option<Value>, path: &dyn Fn() -> String) -> Rewritten {
         let Some(value) = value else {
             return Ok(match form {
-                Form::Explicit => Some(json!(false)),
-                Form::Template { always: true } => Some(self.placed(Members::new())),
+                ValueForm::Explicit => Some(json!(false)),
+                ValueForm::Template { always: true } => Some(self.placed(JsonMembers::new())),
                 _ => None,
             });
         };
         match form {
-            Form::Same | Form::Explicit => Ok(Some(value)),
-            Form::Text | Form::NonZero | Form::Object => Ok(unless_empty(value)),
-            Form::Seconds => duration_of(&value, path).map(Some),
-            Form::Conditions => conditions_down(value, path).map(Some),
-            Form::Template { always } => Ok(self.template(value, always)),
-            Form::Contract => self.contract(value, path),
-            Form::Domains => Ok(Some(domains_down(value))),
+            ValueForm::Same | ValueForm::Explicit => Ok(Some(value)),
+            ValueForm::Text | ValueForm::NonZero | ValueForm::Object => Ok(unless_empty(value)),
+            ValueForm::Seconds => duration_of(&value, path).map(Some),
+            ValueForm::Conditions => conditions_down(value, path).map(Some),
+            ValueForm::Template { always } => Ok(self.template(value, always)),
+            ValueForm::Contract => self.contract(value, path),
+            ValueForm::Domains => Ok(Some(domains_down(value))),
         }
     }
 
-    /// CONV-006
+    /// Converts a template reference (CONV-006).
     fn template(&self, value: Value, always: bool) -> Option<Value> {
         match value {
             Value::Object(reference) if always || is_defined(&reference, "apiVersion") => Some(self.placed(reference)),
@@ -62,7 +62,7 @@ impl Down<'_> {
         }
     }
 
-    /// CONV-005, CT-4.4
+    /// Converts a reference by contract (CONV-005, CT-4.4).
     fn contract(&self, value: Value, path: &dyn Fn() -> String) -> Rewritten {
         let Value::Object(mut reference) = value else { return Ok(Some(value)) };
         if !is_defined(&reference, "apiGroup") {
@@ -93,7 +93,7 @@ impl Down<'_> {
         }
     }
 
-    fn placed(&self, mut reference: Members) -> Value {
+    fn placed(&self, mut reference: JsonMembers) -> Value {
         if let Some(namespace) = self.namespace {
             reference.insert("namespace".to_owned(), json!(namespace));
         }
@@ -125,12 +125,12 @@ fn seconds(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionE
 fn duration_of(value: &Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
     let seconds = value.as_i64().and_then(|seconds| i32::try_from(seconds).ok());
     match seconds {
-        Some(seconds) => Ok(calendar::of_seconds(seconds.into()).into()),
+        Some(seconds) => Ok(calendar::format_seconds(seconds.into()).into()),
         None => Err(ConversionError::Seconds { path: path(), text: value.to_string() }),
     }
 }
 
-/// CONV-004: a timeout is never absent.
+/// Converts conditions; a timeout is never absent (CONV-004).
 fn conditions_up(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
     each_condition(value, "timeout", "timeoutSeconds", |i, timeout| match timeout {
         Some(timeout) => seconds(timeout, &|| format!("{}[{i}].timeout", path())),
@@ -158,11 +158,11 @@ fn each_condition(
     Ok(list)
 }
 
-/// A reference without its place, if anything is left that defines it (CONV-005, CONV-006).
+/// A reference without its namespace, if anything that defines it remains (CONV-005, CONV-006).
 fn reference_up(
     value: Value,
     path: &dyn Fn() -> String,
-    rewrite: impl Fn(&mut Members) -> Result<(), ConversionError>,
+    rewrite: impl Fn(&mut JsonMembers) -> Result<(), ConversionError>,
 ) -> Rewritten {
     let Value::Object(mut reference) = value else { return Ok(Some(value)) };
     for name in PLACE_OF_A_REFERENCE {
@@ -176,9 +176,9 @@ fn reference_up(
     Ok(is_defined.then_some(Value::Object(reference)))
 }
 
-/// The group of an `apiVersion` in its place.
-fn api_group(reference: &mut Members, path: &dyn Fn() -> String) -> Result<(), ConversionError> {
-    // v1beta1 does not know it.
+/// Replaces an `apiVersion` by its group.
+fn api_group(reference: &mut JsonMembers, path: &dyn Fn() -> String) -> Result<(), ConversionError> {
+    // Unknown to v1beta1.
     reference.remove("apiGroup");
     let group = match reference.remove("apiVersion") {
         Some(Value::String(text)) if text.matches('/').count() > 1 => {
@@ -192,23 +192,23 @@ fn api_group(reference: &mut Members, path: &dyn Fn() -> String) -> Result<(), C
     Ok(())
 }
 
-fn is_defined(reference: &Members, group: &str) -> bool {
+fn is_defined(reference: &JsonMembers, group: &str) -> bool {
     let is_something = |value: &Value| !value.is_null() && value.as_str() != Some("");
     [group, "kind", "name"].iter().any(|name| reference.get(*name).is_some_and(is_something))
 }
 
-fn text<'a>(members: &'a Members, name: &str) -> &'a str {
+fn text<'a>(members: &'a JsonMembers, name: &str) -> &'a str {
     members.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A list in the order of the names; `controlPlane` is always written (CONV-003, CONV-016).
+/// A list sorted by name; `controlPlane` is always written (CONV-003, CONV-016).
 fn domains_up(value: Value) -> Value {
     let Value::Object(domains) = value else { return value };
     // The map is sorted by name.
     let list = domains.into_iter().map(|(name, domain)| {
         let mut domain = match domain {
             Value::Object(domain) => domain,
-            Value::Null => Members::new(),
+            Value::Null => JsonMembers::new(),
             wrong => return wrong,
         };
         domain.insert("name".to_owned(), name.into());
@@ -223,7 +223,7 @@ fn domains_up(value: Value) -> Value {
 
 fn domains_down(value: Value) -> Value {
     let Value::Array(domains) = value else { return value };
-    let mut map = Members::new();
+    let mut map = JsonMembers::new();
     for domain in domains {
         let Value::Object(mut domain) = domain else { continue };
         if let Some(Value::String(name)) = domain.remove("name") {

@@ -8,10 +8,10 @@
 //!    └──────────── preserved.rs: the annotation ◄──────────────────┘
 //! ```
 //!
-//! From v1beta2 to v1beta1 and back nothing changes: what v1beta1 has no place for comes back from the annotation. From
-//! v1beta1 to v1beta2 and back, durations come back in whole seconds, references without what v1beta2 has no place for,
-//! `definitionFrom` and `rolloutAfter` not at all, and what means nothing to v1beta1 (a `false` that need not be
-//! written, empty texts and objects) not as such. v1alpha4 has the shape of v1beta1 for our kinds.
+//! From v1beta2 to v1beta1 and back nothing changes: parts that v1beta1 cannot represent are restored from the
+//! annotation. From v1beta1 to v1beta2 and back, durations become whole seconds, references lose members that v1beta2
+//! lacks, `definitionFrom` and `rolloutAfter` are dropped, and values without a meaning in v1beta1 (an optional
+//! `false`, empty texts and objects) are dropped. v1alpha4 has the schema of v1beta1 for our kinds.
 
 pub mod embedded;
 pub mod extension_config;
@@ -27,47 +27,50 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Shape, Version};
+use super::{SchemaVersion, WireVersion};
 use crate::hub::{GROUP, Kind};
 
-type Members = Map<String, Value>;
-type ConversionResult = Result<(), ConversionError>;
+type JsonMembers = Map<String, Value>;
+type ConvertResult = Result<(), ConversionError>;
 
-/// What keeps an object from being converted.
+/// Reasons why an object cannot be converted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConversionError {
-    /// A duration that is not one (CONV-004).
+    /// An invalid duration (CONV-004).
     #[error("{path}: {text:?} is not a duration such as 5m30s")]
     Duration { path: String, text: String },
-    /// Seconds that are not a 32-bit integer (CONV-004).
+    /// Seconds outside 32-bit integers (CONV-004).
     #[error("{path}: {text} is not a whole number of seconds")]
     Seconds { path: String, text: String },
     /// A reference whose `apiVersion` has more than one `/` (CONV-005).
     #[error("{path}.apiVersion: {text:?} has more than one \"/\"")]
     ApiVersion { path: String, text: String },
-    /// A reference whose version could not be found out (CONV-005).
+    /// A reference whose version is unknown (CONV-005).
     #[error("{path}: the API version of {kind} is not known: {reason}")]
     UnknownVersion { path: String, kind: String, reason: String },
-    /// A member of an object reference that is not text, and that v1beta2 does not have.
+    /// A non-string member of an object reference that v1beta2 lacks.
     #[error("{path}: invalid type, expected a string")]
     NoText { path: String },
-    /// An object without a version of our group.
+    /// An object of another group.
     #[error("apiVersion: expected a version of {GROUP}")]
     NotOurs,
-    /// Something else in the place of an object from which something moves.
+    /// A value other than an object, from which members move.
     #[error("{path}: invalid type, expected an object")]
     NoObject { path: String },
 }
 
-/// Group and kind of what a Cluster refers to.
-pub type GroupKind = (String, String);
+/// Group and kind of a referenced object.
+pub type KindKey = (String, String);
 
-/// The API versions of referenced kinds, or why one could not be found out (UPG-021).
-pub type Versions = BTreeMap<GroupKind, Result<String, String>>;
+/// API versions of referenced kinds, or the reason why one is unknown (UPG-021).
+pub type KindVersions = BTreeMap<KindKey, Result<String, String>>;
 
-/// Whose API versions have to be known to convert an object to a version (CONV-005).
-pub fn versions_needed(kind: Kind, object: &Value, to: Version) -> Vec<GroupKind> {
-    if kind != Kind::Cluster || shape(object) != Some(Shape::V1Beta2) || to.shape() == Shape::V1Beta2 {
+/// Kinds whose API versions are needed to convert an object (CONV-005).
+pub fn versions_needed(kind: Kind, object: &Value, to: WireVersion) -> Vec<KindKey> {
+    if kind != Kind::Cluster
+        || shape(object) != Some(SchemaVersion::V1Beta2)
+        || to.schema_version() == SchemaVersion::V1Beta2
+    {
         return Vec::new();
     }
     let text = |reference: &Value, name: &str| reference[name].as_str().unwrap_or_default().to_owned();
@@ -78,29 +81,29 @@ pub fn versions_needed(kind: Kind, object: &Value, to: Version) -> Vec<GroupKind
         .collect()
 }
 
-/// Converts an object of our group to a version; one that has it already stays as it is.
+/// Converts an object of our group to a version; unchanged if it already has that version.
 ///
 /// # Errors
-/// When a value has no counterpart, or the object is none of our group. The object is half converted then.
-pub fn convert(kind: Kind, object: &mut Value, to: Version, versions: &Versions) -> ConversionResult {
-    match (shape(object).ok_or(ConversionError::NotOurs)?, to.shape()) {
-        (Shape::V1Beta1, Shape::V1Beta2) => up(kind, object)?,
-        (Shape::V1Beta2, Shape::V1Beta1) => down(kind, object, versions)?,
-        (Shape::V1Beta1, Shape::V1Beta1) | (Shape::V1Beta2, Shape::V1Beta2) => {}
+/// When a value cannot be converted, or the object has another group. The object is then partially converted.
+pub fn convert(kind: Kind, object: &mut Value, to: WireVersion, versions: &KindVersions) -> ConvertResult {
+    match (shape(object).ok_or(ConversionError::NotOurs)?, to.schema_version()) {
+        (SchemaVersion::V1Beta1, SchemaVersion::V1Beta2) => up(kind, object)?,
+        (SchemaVersion::V1Beta2, SchemaVersion::V1Beta1) => down(kind, object, versions)?,
+        (SchemaVersion::V1Beta1, SchemaVersion::V1Beta1) | (SchemaVersion::V1Beta2, SchemaVersion::V1Beta2) => {}
     }
     let members = object.as_object_mut().ok_or(ConversionError::NotOurs)?;
     members.insert("apiVersion".to_owned(), json!(format!("{GROUP}/{to}")));
-    // The API server insists on metadata, and takes its own anyway.
+    // The API server requires metadata, and ignores changes to it.
     members.entry("metadata").or_insert_with(|| json!({}));
     Ok(())
 }
 
-fn shape(object: &Value) -> Option<Shape> {
-    object["apiVersion"].as_str().and_then(Version::from_api_version).map(Version::shape)
+fn shape(object: &Value) -> Option<SchemaVersion> {
+    object["apiVersion"].as_str().and_then(WireVersion::from_api_version).map(WireVersion::schema_version)
 }
 
-/// From v1beta1 to v1beta2, with the help of what the way down has left in the annotation (CONV-013).
-fn up(kind: Kind, object: &mut Value) -> ConversionResult {
+/// Converts v1beta1 to v1beta2, using the data preserved in the annotation (CONV-013).
+fn up(kind: Kind, object: &mut Value) -> ConvertResult {
     let preserved = preserved::take(object);
     if let Some(original) = preserved.as_ref().and_then(|preserved| preserved::unchanged(kind, object, preserved)) {
         *object = original;
@@ -110,18 +113,18 @@ fn up(kind: Kind, object: &mut Value) -> ConversionResult {
 }
 
 /// Reshapes a v1beta1 object for the decoder of the hub.
-pub(super) fn to_hub(kind: Kind, object: &mut Value) -> ConversionResult {
+pub(super) fn to_hub(kind: Kind, object: &mut Value) -> ConvertResult {
     reshape(kind, object, None)
 }
 
-fn reshape(kind: Kind, object: &mut Value, preserved: Option<&Value>) -> ConversionResult {
+fn reshape(kind: Kind, object: &mut Value, preserved: Option<&Value>) -> ConvertResult {
     moves::up(kind, object)?;
     flags::settle(kind, object, preserved);
     Ok(())
 }
 
-/// From v1beta2 to v1beta1; the annotation keeps what the way up cannot know (CONV-013).
-fn down(kind: Kind, object: &mut Value, versions: &Versions) -> ConversionResult {
+/// Converts v1beta2 to v1beta1; the annotation preserves data that v1beta1 lacks (CONV-013).
+fn down(kind: Kind, object: &mut Value, versions: &KindVersions) -> ConvertResult {
     let preserved = object.clone();
     moves::down(kind, object, versions)?;
     preserved::keep(object, preserved);

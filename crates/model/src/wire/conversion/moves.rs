@@ -1,24 +1,24 @@
-//! The table, read upwards and downwards.
+//! Applies the conversion table in both directions.
 
 use serde_json::{Value, json};
 
-use super::form::{self, Down};
+use super::form::{self, DowngradeContext};
 use super::table::{FieldTable, places};
-use super::{ConversionError, ConversionResult, Members, Versions};
+use super::{ConversionError, ConvertResult, JsonMembers, KindVersions};
 use crate::hub::Kind;
 
 /// From v1beta1 to v1beta2.
 ///
-/// Names that only v1beta2 has are taken out first: v1beta1 does not know them, so they mean nothing there.
-pub(super) fn up(kind: Kind, object: &mut Value) -> ConversionResult {
+/// Members that only v1beta2 has are removed first: in v1beta1 they are unknown and have no meaning.
+pub(super) fn up(kind: Kind, object: &mut Value) -> ConvertResult {
     if kind == Kind::Cluster {
         spread_rollout_after(object);
     }
     places_up(places(kind), object)
 }
 
-/// What stands at these places, from the older form to the newer one.
-pub(super) fn places_up(places: &[FieldTable], object: &mut Value) -> ConversionResult {
+/// Converts these tables from the older to the newer form.
+pub(super) fn places_up(places: &[FieldTable], object: &mut Value) -> ConvertResult {
     for place in places {
         visit(object, place.path, &mut String::new(), &mut |members, at| place_up(place, members, at))?;
     }
@@ -26,21 +26,21 @@ pub(super) fn places_up(places: &[FieldTable], object: &mut Value) -> Conversion
 }
 
 /// From v1beta2 to v1beta1.
-pub(super) fn down(kind: Kind, object: &mut Value, versions: &Versions) -> ConversionResult {
+pub(super) fn down(kind: Kind, object: &mut Value, versions: &KindVersions) -> ConvertResult {
     places_down(places(kind), object, versions)
 }
 
-/// What stands at these places, from the newer form to the older one.
-pub(super) fn places_down(places: &[FieldTable], object: &mut Value, versions: &Versions) -> ConversionResult {
+/// Converts these tables from the newer to the older form.
+pub(super) fn places_down(places: &[FieldTable], object: &mut Value, versions: &KindVersions) -> ConvertResult {
     let namespace = object["metadata"]["namespace"].as_str().map(str::to_owned);
-    let form = Down { namespace: namespace.as_deref(), versions };
+    let form = DowngradeContext { namespace: namespace.as_deref(), versions };
     for place in places {
         visit(object, place.path, &mut String::new(), &mut |members, at| place_down(place, members, at, &form))?;
     }
     Ok(())
 }
 
-fn place_up(place: &FieldTable, members: &mut Members, at: &str) -> ConversionResult {
+fn place_up(place: &FieldTable, members: &mut JsonMembers, at: &str) -> ConvertResult {
     let mut moved = Vec::new();
     for row in place.rows.iter().copied().flatten() {
         let value = take(members, row.old, at)?;
@@ -54,7 +54,7 @@ fn place_up(place: &FieldTable, members: &mut Members, at: &str) -> ConversionRe
     Ok(())
 }
 
-fn place_down(place: &FieldTable, members: &mut Members, at: &str, form: &Down<'_>) -> ConversionResult {
+fn place_down(place: &FieldTable, members: &mut JsonMembers, at: &str, form: &DowngradeContext<'_>) -> ConvertResult {
     let mut moved = Vec::new();
     for row in place.rows.iter().copied().flatten() {
         let value = take(members, row.new, at)?;
@@ -68,13 +68,13 @@ fn place_down(place: &FieldTable, members: &mut Members, at: &str, form: &Down<'
     Ok(())
 }
 
-/// Calls `edit` with every object at `path`, and with where it is. What is no object is left to the decoder.
+/// Calls `edit` with every object at `path` and its path. Other values are left to the decoder.
 fn visit(
     value: &mut Value,
     path: &str,
     at: &mut String,
-    edit: &mut dyn FnMut(&mut Members, &str) -> ConversionResult,
-) -> ConversionResult {
+    edit: &mut dyn FnMut(&mut JsonMembers, &str) -> ConvertResult,
+) -> ConvertResult {
     if path.is_empty() {
         return value.as_object_mut().map_or(Ok(()), |members| edit(members, at));
     }
@@ -99,8 +99,8 @@ fn visit_each(
     entries: &mut [Value],
     path: &str,
     at: &mut String,
-    edit: &mut dyn FnMut(&mut Members, &str) -> ConversionResult,
-) -> ConversionResult {
+    edit: &mut dyn FnMut(&mut JsonMembers, &str) -> ConvertResult,
+) -> ConvertResult {
     let length = at.len();
     for (i, entry) in entries.iter_mut().enumerate() {
         at.push_str(&format!("[{i}]"));
@@ -110,11 +110,11 @@ fn visit_each(
     Ok(())
 }
 
-/// DEC-21: the rollout time of a v1beta1 topology holds for each part that has none of its own.
+/// Copies the rollout time of a v1beta1 topology to each part without one (DEC-21).
 fn spread_rollout_after(cluster: &mut Value) {
     let Some(topology) = cluster.pointer_mut("/spec/topology").and_then(Value::as_object_mut) else { return };
     let Some(after) = topology.remove("rolloutAfter").filter(|after| !after.is_null()) else { return };
-    let give = |part: &mut Members| {
+    let give = |part: &mut JsonMembers| {
         if let Some(rollout) = object_or_new(part, "rollout")
             && rollout.get("after").is_none_or(Value::is_null)
         {
@@ -129,8 +129,8 @@ fn spread_rollout_after(cluster: &mut Value) {
     workers.filter_map(Value::as_object_mut).for_each(give);
 }
 
-/// A member that is an object, made where it is absent or null; `None` where it is something else.
-fn object_or_new<'a>(members: &'a mut Members, name: &str) -> Option<&'a mut Members> {
+/// An object member, created if absent or null; `None` for other values.
+fn object_or_new<'a>(members: &'a mut JsonMembers, name: &str) -> Option<&'a mut JsonMembers> {
     let member = members.entry(name).or_insert(Value::Null);
     if member.is_null() {
         *member = json!({});
@@ -142,8 +142,8 @@ fn join(at: &str, path: &str) -> String {
     format!("{at}.{path}")
 }
 
-/// Takes out what stands at a path; null is nothing.
-fn take(members: &mut Members, path: &str, at: &str) -> Result<Option<Value>, ConversionError> {
+/// Removes the value at a path; null counts as absent.
+fn take(members: &mut JsonMembers, path: &str, at: &str) -> Result<Option<Value>, ConversionError> {
     let mut holder = members;
     let mut rest = path;
     while let Some((step, after)) = rest.split_once('.') {
@@ -160,8 +160,8 @@ fn take(members: &mut Members, path: &str, at: &str) -> Result<Option<Value>, Co
     Ok(holder.remove(rest).filter(|value| !value.is_null()))
 }
 
-/// Sets the member at a path, creating objects on the way. What stands in the way and is no object is replaced.
-fn put(members: &mut Members, path: &str, value: Value) {
+/// Sets the member at a path, creating objects on the path and replacing other values.
+fn put(members: &mut JsonMembers, path: &str, value: Value) {
     let Some((step, rest)) = path.split_once('.') else {
         members.insert(path.to_owned(), value);
         return;
@@ -175,18 +175,18 @@ fn put(members: &mut Members, path: &str, value: Value) {
     }
 }
 
-/// Takes out what has no meaning in the version of the object.
-fn forget(members: &mut Members, path: &str) {
+/// Removes members without a meaning in the version of the object.
+fn forget(members: &mut JsonMembers, path: &str) {
     remove_if(members, path, &|_| true);
 }
 
-/// Takes out what has nothing in it any more.
-fn drop_hollow(members: &mut Members, path: &str) {
+/// Removes members that have become empty.
+fn drop_hollow(members: &mut JsonMembers, path: &str) {
     remove_if(members, path, &is_hollow);
 }
 
-/// Removes what stands at a path, and the object around it if that leaves it empty.
-fn remove_if(members: &mut Members, path: &str, condition: &dyn Fn(&Value) -> bool) {
+/// Removes the value at a path, and its parent if that becomes empty.
+fn remove_if(members: &mut JsonMembers, path: &str, condition: &dyn Fn(&Value) -> bool) {
     let Some((step, rest)) = path.split_once('.') else {
         if members.get(path).is_some_and(condition) {
             members.remove(path);

@@ -1,18 +1,18 @@
-//! The annotation in which a v1beta1 object carries its v1beta2 form (CONV-013).
+//! The annotation of a v1beta1 object that preserves its v1beta2 form (CONV-013).
 
 use serde_json::{Value, json};
 
-use super::{Members, Versions, moves};
+use super::{JsonMembers, KindVersions, moves};
 use crate::hub::{Kind, annotation};
 use golang::json;
 
-/// What the API server allows all keys and values of annotations to have in bytes.
+/// Maximum bytes of all annotation keys and values on an API server.
 const ROOM: usize = 256 * 1024;
 
-/// Writes the annotation: the whole object without its metadata if there is room, else only what the way up looks for.
+/// Writes the annotation: the whole object without metadata if it fits, else only the parts that the upgrade needs.
 ///
-/// The API server refuses a converted object with more annotations than it would store, so that without this choice no
-/// large object could be read in v1beta1 at all.
+/// The API server rejects a converted object with larger annotations than it would store, so otherwise no large object
+/// could be read in v1beta1.
 pub(super) fn keep(object: &mut Value, mut original: Value) {
     if let Some(members) = original.as_object_mut() {
         members.remove("metadata");
@@ -23,7 +23,7 @@ pub(super) fn keep(object: &mut Value, mut original: Value) {
     });
 }
 
-/// Writes the annotation with what is made for the room that there is; nothing that needs more.
+/// Writes the annotation with a text for the available space; nothing if it needs more.
 pub(super) fn write(object: &mut Value, text: impl FnOnce(usize) -> Option<String>) {
     let Some(annotations) = annotations(object) else { return };
     annotations.remove(annotation::CONVERSION_DATA);
@@ -34,8 +34,8 @@ pub(super) fn write(object: &mut Value, text: impl FnOnce(usize) -> Option<Strin
     }
 }
 
-/// The annotations of an object, made where there are none; `None` where something else is in their place.
-fn annotations(object: &mut Value) -> Option<&mut Members> {
+/// The annotations of an object, created if absent; `None` for other values.
+fn annotations(object: &mut Value) -> Option<&mut JsonMembers> {
     let mut at = object.as_object_mut()?;
     for name in ["metadata", "annotations"] {
         let member = at.entry(name).or_insert(Value::Null);
@@ -47,7 +47,7 @@ fn annotations(object: &mut Value) -> Option<&mut Members> {
     Some(at)
 }
 
-/// Takes the annotation away; what is no object is of no use.
+/// Removes the annotation; a value that is not an object is ignored.
 pub(super) fn take(object: &mut Value) -> Option<Value> {
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
@@ -58,9 +58,9 @@ pub(super) fn take(object: &mut Value) -> Option<Value> {
     json::value(text.as_str()?).ok().filter(Value::is_object)
 }
 
-/// The v1beta2 form of an object that was not changed since it was converted down: then all of it is known.
+/// The v1beta2 form of an object that is unchanged since its downgrade, from the annotation alone.
 ///
-/// `object` has no annotation any more.
+/// `object` is without the annotation.
 pub(super) fn unchanged(kind: Kind, object: &Value, preserved: &Value) -> Option<Value> {
     let mut original = preserved.clone();
     original["metadata"] = object["metadata"].clone();
@@ -71,9 +71,9 @@ pub(super) fn unchanged(kind: Kind, object: &Value, preserved: &Value) -> Option
     (down == *object).then_some(original)
 }
 
-/// The versions that the references of a v1beta1 object have.
-fn versions(object: &Value) -> Versions {
-    let mut all = Versions::new();
+/// The versions of the references in a v1beta1 object.
+fn versions(object: &Value) -> KindVersions {
+    let mut all = KindVersions::new();
     for reference in ["controlPlaneRef", "infrastructureRef"].iter().filter_map(|name| object["spec"].get(*name)) {
         let text = |name: &str| reference[name].as_str().unwrap_or_default();
         if let Some((group, version)) = text("apiVersion").split_once('/') {
@@ -83,15 +83,15 @@ fn versions(object: &Value) -> Versions {
     all
 }
 
-/// Every false with the way to it; entries of lists without one are null, so that the others keep their places.
+/// Every false with its path; list entries without one are null, which keeps positions.
 fn falses(value: &Value) -> Option<Value> {
     match value {
         Value::Bool(false) => Some(json!(false)),
         Value::Object(members) => {
-            let found: Members =
+            let found: JsonMembers =
                 members.iter().filter_map(|(name, member)| Some((name.clone(), falses(member)?))).collect();
             let names = ["name", "from"].iter().filter_map(|key| Some(((*key).to_owned(), members.get(*key)?.clone())));
-            (!found.is_empty()).then(|| names.chain(found).collect::<Members>().into())
+            (!found.is_empty()).then(|| names.chain(found).collect::<JsonMembers>().into())
         }
         Value::Array(entries) => {
             let found: Vec<_> = entries.iter().map(falses).collect();

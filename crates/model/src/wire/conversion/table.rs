@@ -1,42 +1,42 @@
-//! Where v1beta1 and v1beta2 keep the same value: one table, read in both directions.
+//! Where v1beta1 and v1beta2 store the same value: one table for both directions.
 //!
-//! A place is an object (or each entry of a list); its rows say what stands where below it. Places are worked through
-//! in order, inner ones first. What no row names stands at the same path in both versions, unknown fields included.
+//! A place is an object (or each entry of a list); its rows map values below it. Places are processed in order, inner
+//! ones first. Values without a row have the same path in both versions, including unknown fields.
 
-use Form::{Conditions, Contract, Domains, Explicit, NonZero, Object, Same, Seconds, Template, Text};
+use ValueForm::{Conditions, Contract, Domains, Explicit, NonZero, Object, Same, Seconds, Template, Text};
 
 use crate::hub::Kind;
 
-/// What of an object differs between the versions.
+/// The differences of an object between the versions.
 pub(super) struct FieldTable {
     /// `spec.workers.machineDeployments[]`
     pub(super) path: &'static str,
-    pub(super) rows: &'static [&'static [Row]],
-    /// What only v1beta1 has: gone once its rows are moved, and without meaning in v1beta2.
+    pub(super) rows: &'static [&'static [FieldMapping]],
+    /// Members of v1beta1 only: removed once their rows are moved, and meaningless in v1beta2.
     pub(super) old: &'static [&'static str],
-    /// What only v1beta2 has: gone once its rows are moved, and without meaning in v1beta1.
+    /// Members of v1beta2 only: removed once their rows are moved, and meaningless in v1beta1.
     pub(super) new: &'static [&'static str],
-    /// What v1beta1 has and the way up drops (CONV-012).
+    /// Members of v1beta1 that the upgrade drops (CONV-012).
     pub(super) dropped: &'static [&'static str],
 }
 
-/// A value: its path in v1beta1, its path in v1beta2, and how it is written.
-pub(super) struct Row {
+/// A value: its path in v1beta1, its path in v1beta2, and its form.
+pub(super) struct FieldMapping {
     pub(super) old: &'static str,
     pub(super) new: &'static str,
-    pub(super) form: Form,
+    pub(super) form: ValueForm,
 }
 
-/// How the versions write a value.
+/// The forms of a value in the two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Alike.
+pub(super) enum ValueForm {
+    /// The same form.
     Same,
-    /// Text that is absent where it is empty (CONV-010, CONV-014).
+    /// A text that is absent if empty (CONV-010, CONV-014).
     Text,
-    /// A number that is absent where it is zero (CONV-014).
+    /// A number that is absent if zero (CONV-014).
     NonZero,
-    /// An object that is absent where it is empty (CONV-009, CONV-015).
+    /// An object that is absent if empty (CONV-009, CONV-015).
     Object,
     /// A boolean that is always written (CONV-003).
     Explicit,
@@ -44,62 +44,62 @@ pub(super) enum Form {
     Seconds,
     /// A list of unhealthy conditions, each with a timeout (CONV-004).
     Conditions,
-    /// A reference to a template, which in v1beta1 has a namespace; `always` there in v1beta1, be it empty (CONV-006).
+    /// A reference to a template, with a namespace in v1beta1; `always` present in v1beta1, even if empty (CONV-006).
     Template { always: bool },
-    /// A reference whose version only v1beta1 has (CONV-005).
+    /// A reference with a version in v1beta1 only (CONV-005).
     Contract,
     /// A map by name in v1beta1, a list in v1beta2 (CONV-003, CONV-016).
     Domains,
 }
 
-/// The places of a kind.
+/// The tables of a kind.
 pub(super) fn places(kind: Kind) -> &'static [FieldTable] {
     match kind {
         Kind::Cluster => CLUSTER,
         Kind::ClusterClass => CLUSTER_CLASS,
-        // They are never converted.
+        // These kinds are never converted.
         Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => &[],
     }
 }
 
-/// What kinds of the embedded provider are for.
+/// Groups of kinds of the embedded provider with equal tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum EmbeddedRole {
     Cluster,
-    /// Their status differs in flag, failures and conditions alone.
+    /// Their status differs only in flag, failures and conditions.
     Machine,
     MachinePool,
     Config,
     ControlPlane,
     ClusterTemplate,
     ControlPlaneTemplate,
-    /// Templates whose versions are alike.
+    /// Templates with equal versions.
     OtherTemplate,
 }
 
-/// The places of a kind of the embedded provider: v1alpha1 is the older form, v1beta1 the newer one (CT-5.4).
-pub(super) fn places_of_provider(part: Part) -> &'static [FieldTable] {
+/// The tables of a kind of the embedded provider: v1alpha1 is the older form, v1beta1 the newer one (CT-5.4).
+pub(super) fn places_of_provider(part: EmbeddedRole) -> &'static [FieldTable] {
     match part {
-        Part::Cluster => EMBEDDED_CLUSTER,
-        Part::Machine | Part::MachinePool => EMBEDDED_MACHINE,
-        Part::Config => EMBEDDED_CONFIG,
-        Part::ControlPlane => EMBEDDED_CONTROL_PLANE,
-        Part::ClusterTemplate => EMBEDDED_CLUSTER_TEMPLATE,
-        Part::ControlPlaneTemplate => EMBEDDED_CONTROL_PLANE_TEMPLATE,
-        Part::OtherTemplate => &[],
+        EmbeddedRole::Cluster => EMBEDDED_CLUSTER,
+        EmbeddedRole::Machine | EmbeddedRole::MachinePool => EMBEDDED_MACHINE,
+        EmbeddedRole::Config => EMBEDDED_CONFIG,
+        EmbeddedRole::ControlPlane => EMBEDDED_CONTROL_PLANE,
+        EmbeddedRole::ClusterTemplate => EMBEDDED_CLUSTER_TEMPLATE,
+        EmbeddedRole::ControlPlaneTemplate => EMBEDDED_CONTROL_PLANE_TEMPLATE,
+        EmbeddedRole::OtherTemplate => &[],
     }
 }
 
-const fn row(old: &'static str, new: &'static str, form: Form) -> Row {
-    Row { old, new, form }
+const fn row(old: &'static str, new: &'static str, form: ValueForm) -> FieldMapping {
+    FieldMapping { old, new, form }
 }
 
-/// A value that does not move.
-const fn stays(path: &'static str, form: Form) -> Row {
+/// A value with the same path in both versions.
+const fn stays(path: &'static str, form: ValueForm) -> FieldMapping {
     row(path, path, form)
 }
 
-const fn place(path: &'static str, rows: &'static [&'static [Row]]) -> FieldTable {
+const fn place(path: &'static str, rows: &'static [&'static [FieldMapping]]) -> FieldTable {
     FieldTable { path, rows, old: &[], new: &[], dropped: &[] }
 }
 
@@ -116,14 +116,14 @@ impl FieldTable {
     }
 }
 
-const TIMEOUTS: &[Row] = &[
+const TIMEOUTS: &[FieldMapping] = &[
     row("nodeDrainTimeout", "deletion.nodeDrainTimeoutSeconds", Seconds),
     row("nodeVolumeDetachTimeout", "deletion.nodeVolumeDetachTimeoutSeconds", Seconds),
     row("nodeDeletionTimeout", "deletion.nodeDeletionTimeoutSeconds", Seconds),
 ];
 
-/// CONV-009; `enabled` is one of topologies only.
-const HEALTH_CHECK: &[Row] = &[
+/// Health checks (CONV-009); only topologies have `enabled`.
+const HEALTH_CHECK: &[FieldMapping] = &[
     row("machineHealthCheck.enable", "healthCheck.enabled", Same),
     row("machineHealthCheck.nodeStartupTimeout", "healthCheck.checks.nodeStartupTimeoutSeconds", Seconds),
     row("machineHealthCheck.unhealthyConditions", "healthCheck.checks.unhealthyNodeConditions", Conditions),
@@ -133,8 +133,8 @@ const HEALTH_CHECK: &[Row] = &[
     row("machineHealthCheck.remediationTemplate", "healthCheck.remediation.templateRef", Template { always: false }),
 ];
 
-/// CONV-008
-const STRATEGY: &[Row] = &[
+/// Strategies (CONV-008).
+const STRATEGY: &[FieldMapping] = &[
     row("strategy.type", "rollout.strategy.type", Same),
     row("strategy.rollingUpdate.maxSurge", "rollout.strategy.rollingUpdate.maxSurge", Same),
     row("strategy.rollingUpdate.maxUnavailable", "rollout.strategy.rollingUpdate.maxUnavailable", Same),
@@ -142,31 +142,31 @@ const STRATEGY: &[Row] = &[
     row("strategy.remediation.maxInFlight", "healthCheck.remediation.maxInFlight", Same),
 ];
 
-const NAMING: &[Row] = &[row("namingStrategy.template", "naming.template", Text)];
+const NAMING: &[FieldMapping] = &[row("namingStrategy.template", "naming.template", Text)];
 
-/// CONV-006
-const TEMPLATE: &[Row] = &[row("ref", "templateRef", Template { always: true })];
-const OPTIONAL_TEMPLATE: &[Row] = &[row("ref", "templateRef", Template { always: false })];
+/// Templates (CONV-006).
+const TEMPLATE: &[FieldMapping] = &[row("ref", "templateRef", Template { always: true })];
+const OPTIONAL_TEMPLATE: &[FieldMapping] = &[row("ref", "templateRef", Template { always: false })];
 
-/// CONV-011: v1beta2 has no level `template`.
-const WORKER_CLASS: &[Row] = &[
+/// Worker classes: v1beta2 has no level `template` (CONV-011).
+const WORKER_CLASS: &[FieldMapping] = &[
     row("template.metadata", "metadata", Object),
     row("template.bootstrap.ref", "bootstrap.templateRef", Template { always: true }),
     row("template.infrastructure.ref", "infrastructure.templateRef", Template { always: true }),
 ];
 
-/// What topologies of machines have at the same path.
-const TOPOLOGY_PART: &[Row] = &[stays("metadata", Object), stays("variables", Object)];
-const METADATA: &[Row] = &[stays("metadata", Object)];
-const FAILURE_DOMAIN: &[Row] = &[stays("failureDomain", Text)];
+/// Members of machine topologies at the same path.
+const TOPOLOGY_PART: &[FieldMapping] = &[stays("metadata", Object), stays("variables", Object)];
+const METADATA: &[FieldMapping] = &[stays("metadata", Object)];
+const FAILURE_DOMAIN: &[FieldMapping] = &[stays("failureDomain", Text)];
 
-/// CONV-011
-const VARIABLE: &[Row] = &[row("metadata", "deprecatedV1Beta1Metadata", Object), stays("required", Explicit)];
+/// Variables (CONV-011).
+const VARIABLE: &[FieldMapping] = &[row("metadata", "deprecatedV1Beta1Metadata", Object), stays("required", Explicit)];
 
-/// CONV-016: legacy conditions move aside for those that v1beta1 keeps under `v1beta2`.
-const CONDITIONS: &[Row] =
+/// Legacy conditions, which make room for those that v1beta1 has under `v1beta2` (CONV-016).
+const CONDITIONS: &[FieldMapping] =
     &[row("conditions", "deprecated.v1beta1.conditions", Same), row("v1beta2.conditions", "conditions", Same)];
-const CLUSTER_STATUS: &[Row] = &[
+const CLUSTER_STATUS: &[FieldMapping] = &[
     row("failureReason", "deprecated.v1beta1.failureReason", Text),
     row("failureMessage", "deprecated.v1beta1.failureMessage", Text),
     row("v1beta2.controlPlane", "controlPlane", Same),
@@ -276,16 +276,16 @@ const CLUSTER_CLASS: &[FieldTable] = &[
     place("status", &[CONDITIONS]).only(&["v1beta2"], &["deprecated"]),
 ];
 
-/// CT-6.2: a member of an endpoint that is not known yet is empty, or 0, in the older contract.
-const ENDPOINT: &[Row] = &[stays("host", Text), stays("port", NonZero)];
-const HAS_ENDPOINT: &[Row] = &[stays("controlPlaneEndpoint", Object)];
+/// Endpoints: unknown members are empty or 0 in the older contract (CT-6.2).
+const ENDPOINT: &[FieldMapping] = &[stays("host", Text), stays("port", NonZero)];
+const HAS_ENDPOINT: &[FieldMapping] = &[stays("controlPlaneEndpoint", Object)];
 
-/// CT-6.7: the newer contract has no terminal failures.
-const FAILURE: &[Row] = &[
+/// Terminal failures, which the newer contract lacks (CT-6.7).
+const FAILURE: &[FieldMapping] = &[
     row("failureReason", "deprecated.v1beta1.failureReason", Text),
     row("failureMessage", "deprecated.v1beta1.failureMessage", Text),
 ];
-const PROVISIONED: &[Row] = &[row("ready", "initialization.provisioned", Same)];
+const PROVISIONED: &[FieldMapping] = &[row("ready", "initialization.provisioned", Same)];
 
 const EMBEDDED_CLUSTER: &[FieldTable] = &[
     place("spec.controlPlaneEndpoint", &[ENDPOINT]),
@@ -304,8 +304,8 @@ const EMBEDDED_CONFIG: &[FieldTable] =
     &[place("status", &[CONDITIONS, FAILURE, &[row("ready", "initialization.dataSecretCreated", Same)]])
         .only(&["v1beta2"], &["deprecated", "initialization"])];
 
-/// CT-5.4: what the older contract has beside the metadata of the machines, the newer one has in their spec.
-const MACHINES: &[Row] = &[
+/// Machine settings: beside the machine metadata in the older contract, in the machine spec in the newer one (CT-5.4).
+const MACHINES: &[FieldMapping] = &[
     row("infrastructureRef", "spec.infrastructureRef", Contract),
     row("nodeDrainTimeout", "spec.deletion.nodeDrainTimeoutSeconds", Seconds),
     row("nodeVolumeDetachTimeout", "spec.deletion.nodeVolumeDetachTimeoutSeconds", Seconds),

@@ -1,4 +1,4 @@
-//! What comes of conversion, rule by rule, and that nothing gets lost.
+//! Conversion rules one by one, and round trips without loss.
 
 use proptest::prelude::*;
 
@@ -8,8 +8,8 @@ use crate::wire::Decode;
 
 /// The same object in both versions decodes to the same hub object.
 fn same<T: Decode + PartialEq + std::fmt::Debug>(old: &Value, new: &Value) {
-    let old = T::decode(Version::V1Beta1, &old.to_string()).unwrap();
-    assert_eq!(old, T::decode(Version::V1Beta2, &new.to_string()).unwrap());
+    let old = T::decode(WireVersion::V1Beta1, &old.to_string()).unwrap();
+    assert_eq!(old, T::decode(WireVersion::V1Beta2, &new.to_string()).unwrap());
 }
 
 #[test]
@@ -146,14 +146,14 @@ fn a_wrong_type_is_reported_wherever_it_stands() {
         json!({"infrastructureRef": {"apiVersion": 5}}),
         json!({"infrastructureRef": {"namespace": 5}}),
     ] {
-        assert!(Cluster::decode(Version::V1Beta1, &json!({"spec": spec}).to_string()).is_err(), "{spec}");
+        assert!(Cluster::decode(WireVersion::V1Beta1, &json!({"spec": spec}).to_string()).is_err(), "{spec}");
     }
     for spec in [
         json!({"workers": {"machinePools": [{"template": 5}]}}),
         json!({"infrastructure": {"ref": {"uid": 5}}}),
         json!({"workers": {"machineDeployments": [{"template": {"bootstrap": {"ref": {"namespace": []}}}}]}}),
     ] {
-        assert!(ClusterClass::decode(Version::V1Beta1, &json!({"spec": spec}).to_string()).is_err(), "{spec}");
+        assert!(ClusterClass::decode(WireVersion::V1Beta1, &json!({"spec": spec}).to_string()).is_err(), "{spec}");
     }
 }
 
@@ -174,7 +174,7 @@ fn values_that_cannot_be_converted_are_named() {
         ),
     ] {
         let text = json!({"spec": spec}).to_string();
-        assert_eq!(Cluster::decode(Version::V1Beta1, &text).unwrap_err(), want);
+        assert_eq!(Cluster::decode(WireVersion::V1Beta1, &text).unwrap_err(), want);
     }
 }
 
@@ -183,7 +183,7 @@ fn fields_that_only_v1beta2_can_omit_read_the_same() {
     // CONV-001, CONV-002, CONV-003, CONV-012, CONV-014, CONV-015
     let read = |spec: Value| {
         let object = json!({"metadata": {"name": "c", "labels": {"a": "b"}}, "spec": spec});
-        let cluster = Cluster::decode(Version::V1Beta1, &object.to_string()).unwrap();
+        let cluster = Cluster::decode(WireVersion::V1Beta1, &object.to_string()).unwrap();
         assert_eq!((&*cluster.metadata.name, cluster.metadata.labels.get("a")), ("c", Some("b")));
         cluster.spec
     };
@@ -205,13 +205,13 @@ fn fields_that_only_v1beta2_can_omit_read_the_same() {
     };
     assert_eq!(domain(json!("")), domain(Value::Null));
     let class = json!({"metadata": {"name": "c"}, "spec": {"variables": [{"name": "v", "schema": {}}], "patches": [{"name": "p"}]}});
-    let class = ClusterClass::decode(Version::V1Beta1, &class.to_string()).unwrap();
+    let class = ClusterClass::decode(WireVersion::V1Beta1, &class.to_string()).unwrap();
     assert!(!class.spec.variables[0].required);
     assert!(!class.spec.patches[0].definitions.is_present());
 }
 
-/// An object with everything that every object has.
-fn object(kind: Kind, version: Version, spec: &Value, status: &Value) -> Value {
+/// An object with the members of every object.
+fn object(kind: Kind, version: WireVersion, spec: &Value, status: &Value) -> Value {
     let api_version = format!("{GROUP}/{version}");
     let mut object = json!({
         "apiVersion": api_version, "kind": kind.name(),
@@ -225,8 +225,8 @@ fn object(kind: Kind, version: Version, spec: &Value, status: &Value) -> Value {
     object
 }
 
-/// Converts with API version `v7` for all that is referred to.
-fn converted(kind: Kind, object: &Value, to: Version) -> Value {
+/// Converts with API version `v7` for all references.
+fn converted(kind: Kind, object: &Value, to: WireVersion) -> Value {
     let versions = versions_needed(kind, object, to).into_iter().map(|kind| (kind, Ok("v7".to_owned()))).collect();
     let mut object = object.clone();
     convert(kind, &mut object, to, &versions).unwrap_or_else(|error| panic!("{error}: {object}"));
@@ -234,18 +234,18 @@ fn converted(kind: Kind, object: &Value, to: Version) -> Value {
 }
 
 fn up(kind: Kind, spec: &Value) -> Value {
-    converted(kind, &object(kind, Version::V1Beta1, spec, &Value::Null), Version::V1Beta2)["spec"].clone()
+    converted(kind, &object(kind, WireVersion::V1Beta1, spec, &Value::Null), WireVersion::V1Beta2)["spec"].clone()
 }
 
 fn down(kind: Kind, spec: &Value) -> Value {
-    converted(kind, &object(kind, Version::V1Beta2, spec, &Value::Null), Version::V1Beta1)["spec"].clone()
+    converted(kind, &object(kind, WireVersion::V1Beta2, spec, &Value::Null), WireVersion::V1Beta1)["spec"].clone()
 }
 
 #[test]
 fn metadata_is_carried_over_but_for_the_annotation() {
     // CONV-001, CONV-013
-    let new = object(Kind::Cluster, Version::V1Beta2, &json!({"paused": false}), &json!({"phase": "Pending"}));
-    let old = converted(Kind::Cluster, &new, Version::V1Beta1);
+    let new = object(Kind::Cluster, WireVersion::V1Beta2, &json!({"paused": false}), &json!({"phase": "Pending"}));
+    let old = converted(Kind::Cluster, &new, WireVersion::V1Beta1);
     let text = old["metadata"]["annotations"][annotation::CONVERSION_DATA].as_str().unwrap();
     let mut whole = new.clone();
     whole.as_object_mut().unwrap().remove("metadata");
@@ -253,16 +253,16 @@ fn metadata_is_carried_over_but_for_the_annotation() {
     let mut metadata = old["metadata"].clone();
     metadata["annotations"].as_object_mut().unwrap().remove(annotation::CONVERSION_DATA);
     assert_eq!(metadata, new["metadata"]);
-    assert_eq!(converted(Kind::Cluster, &old, Version::V1Beta2), new);
+    assert_eq!(converted(Kind::Cluster, &old, WireVersion::V1Beta2), new);
 }
 
 #[test]
 fn a_malformed_conversion_annotation_is_ignored_and_removed() {
     // CONV-013
     for text in ["", "{", "5", "[]", "null", r#"{"spec":5}"#, r#"{"spec":{"paused":"no"}}"#] {
-        let mut old = object(Kind::Cluster, Version::V1Beta1, &json!({"paused": false}), &Value::Null);
+        let mut old = object(Kind::Cluster, WireVersion::V1Beta1, &json!({"paused": false}), &Value::Null);
         old["metadata"]["annotations"] = json!({annotation::CONVERSION_DATA: text});
-        let new = converted(Kind::Cluster, &old, Version::V1Beta2);
+        let new = converted(Kind::Cluster, &old, WireVersion::V1Beta2);
         assert_eq!(new["metadata"].get("annotations"), None, "{text}");
         assert_eq!(new["spec"], json!({}), "{text}");
     }
@@ -270,7 +270,7 @@ fn a_malformed_conversion_annotation_is_ignored_and_removed() {
 
 #[test]
 fn an_annotation_stays_within_what_the_api_server_stores() {
-    // CONV-013: what matters of a large object is kept all the same.
+    // CONV-013: the essential data of a large object is preserved as well.
     let patch = |name: &str, text: &str| {
         json!({"name": name, "definitions": [{"selector": {"matchResources": {"controlPlane": false, "infrastructureCluster": true}},
             "jsonPatches": [{"op": "add", "path": "/x", "valueFrom": {"template": text}}]}]})
@@ -278,18 +278,18 @@ fn an_annotation_stays_within_what_the_api_server_stores() {
     let patches: Vec<_> = (0..100).map(|i| patch(&format!("p{i}"), &"x".repeat(9_000))).collect();
     let new = object(
         Kind::ClusterClass,
-        Version::V1Beta2,
+        WireVersion::V1Beta2,
         &json!({"infrastructure": {"templateRef": {"name": "t"}}, "patches": patches}),
         &Value::Null,
     );
-    let old = converted(Kind::ClusterClass, &new, Version::V1Beta1);
+    let old = converted(Kind::ClusterClass, &new, WireVersion::V1Beta1);
     let kept = old["metadata"]["annotations"][annotation::CONVERSION_DATA].as_str().unwrap();
     assert!(kept.len() < 64 * 1024, "{}", kept.len());
-    assert_eq!(converted(Kind::ClusterClass, &old, Version::V1Beta2), new);
+    assert_eq!(converted(Kind::ClusterClass, &old, WireVersion::V1Beta2), new);
 
     let mut full = new.clone();
     full["metadata"]["annotations"] = json!({"mine": "x".repeat(256 * 1024 - 4)});
-    let old = converted(Kind::ClusterClass, &full, Version::V1Beta1);
+    let old = converted(Kind::ClusterClass, &full, WireVersion::V1Beta1);
     assert_eq!(old["metadata"], full["metadata"], "there is no room for anything");
 }
 
@@ -319,16 +319,16 @@ fn a_false_of_v1beta1_is_absent_unless_v1beta2_had_it() {
     );
     assert_eq!(up(Kind::ClusterClass, &class(true)), class(true));
 
-    // A client that knows types writes no false, and changes something, and moves variables around.
+    // A typed client omits false, changes a field, and reorders variables.
     let status = json!({"variables": [{"name": "v", "definitionsConflict": false, "definitions": [
         {"from": "a", "required": false, "schema": {"openAPIV3Schema": schema(false)}},
         {"from": "b", "required": false, "schema": {"openAPIV3Schema": {"uniqueItems": false}}}]}]});
-    let mut new = object(Kind::ClusterClass, Version::V1Beta2, &class(false), &status);
+    let mut new = object(Kind::ClusterClass, WireVersion::V1Beta2, &class(false), &status);
     new["spec"]["variables"]
         .as_array_mut()
         .unwrap()
         .insert(0, json!({"name": "first", "required": true, "schema": {"openAPIV3Schema": {}}}));
-    let mut old = converted(Kind::ClusterClass, &new, Version::V1Beta1);
+    let mut old = converted(Kind::ClusterClass, &new, WireVersion::V1Beta1);
     forget_false(&mut old["spec"]);
     forget_false(&mut old["status"]);
     old["spec"]["variables"].as_array_mut().unwrap().rotate_left(1);
@@ -336,13 +336,13 @@ fn a_false_of_v1beta1_is_absent_unless_v1beta2_had_it() {
     let mut want = new.clone();
     want["spec"]["variables"].as_array_mut().unwrap().rotate_left(1);
     want["status"]["variables"][0]["definitions"].as_array_mut().unwrap().rotate_left(1);
-    // The default of a schema is the client's own.
+    // The default of a schema belongs to the client.
     for schema in
         ["/spec/variables/0/schema/openAPIV3Schema", "/status/variables/0/definitions/1/schema/openAPIV3Schema"]
     {
         want.pointer_mut(schema).unwrap()["default"] = json!({});
     }
-    let mut got = converted(Kind::ClusterClass, &old, Version::V1Beta2);
+    let mut got = converted(Kind::ClusterClass, &old, WireVersion::V1Beta2);
     got["spec"]["infrastructure"] = Value::Null;
     want["spec"]["infrastructure"] = Value::Null;
     assert_eq!(got, want);
@@ -351,16 +351,16 @@ fn a_false_of_v1beta1_is_absent_unless_v1beta2_had_it() {
         Kind::Cluster,
         &object(
             Kind::Cluster,
-            Version::V1Beta2,
+            WireVersion::V1Beta2,
             &json!({"paused": false}),
             &json!({"initialization": {"controlPlaneInitialized": false}}),
         ),
-        Version::V1Beta1,
+        WireVersion::V1Beta1,
     );
     assert_eq!(old["status"], json!({"controlPlaneReady": false}));
     old["status"] = json!({"controlPlaneReady": false, "infrastructureReady": false, "phase": "Pending"});
     old["spec"] = json!({"topology": {"class": "c"}});
-    let new = converted(Kind::Cluster, &old, Version::V1Beta2);
+    let new = converted(Kind::Cluster, &old, WireVersion::V1Beta2);
     assert_eq!(new["spec"], json!({"paused": false, "topology": {"classRef": {"name": "c"}}}));
     assert_eq!(new["status"], json!({"initialization": {"controlPlaneInitialized": false}, "phase": "Pending"}));
 }
@@ -380,14 +380,14 @@ fn forget_false(value: &mut Value) {
 fn booleans_of_definitions_and_domains_are_always_written() {
     // CONV-003, CONV-016
     let status = json!({"failureDomains": {"b": {"attributes": {"x": "y"}}, "a": {"controlPlane": true}, "c": null}});
-    let old = object(Kind::Cluster, Version::V1Beta1, &Value::Null, &status);
-    let new = converted(Kind::Cluster, &old, Version::V1Beta2);
+    let old = object(Kind::Cluster, WireVersion::V1Beta1, &Value::Null, &status);
+    let new = converted(Kind::Cluster, &old, WireVersion::V1Beta2);
     let want = json!([{"name": "a", "controlPlane": true}, {"name": "b", "controlPlane": false, "attributes": {"x": "y"}},
         {"name": "c", "controlPlane": false}]);
     assert_eq!(new["status"]["failureDomains"], want);
     let want = json!({"a": {"controlPlane": true}, "b": {"controlPlane": false, "attributes": {"x": "y"}},
         "c": {"controlPlane": false}});
-    assert_eq!(converted(Kind::Cluster, &new, Version::V1Beta1)["status"]["failureDomains"], want);
+    assert_eq!(converted(Kind::Cluster, &new, WireVersion::V1Beta1)["status"]["failureDomains"], want);
     let variables = json!({"variables": [{"name": "v"}]});
     let want = json!({"variables": [{"name": "v", "required": false}]});
     assert_eq!(up(Kind::ClusterClass, &variables), want);
@@ -396,7 +396,7 @@ fn booleans_of_definitions_and_domains_are_always_written() {
 
 #[test]
 fn durations_become_whole_seconds_and_durations_again() {
-    // CONV-004: what is lost is the fraction, and how it was written.
+    // CONV-004: only the fraction and the notation are lost.
     let part = |timeout: &str| json!({"topology": {"controlPlane": {"nodeDrainTimeout": timeout}}});
     for (old, seconds, back) in
         [("300s", 300, "5m0s"), ("500ms", 0, "0s"), ("-1.9s", -1, "-1s"), ("1000000h", i32::MAX, "596523h14m7s")]
@@ -447,17 +447,17 @@ fn contract_references_lose_their_namespace_and_get_a_version() {
 fn an_unknown_version_and_an_impossible_group_fail_the_conversion() {
     // CONV-005
     let spec = json!({"infrastructureRef": {"apiGroup": "a.example.com", "kind": "A", "name": "a"}});
-    let new = object(Kind::Cluster, Version::V1Beta2, &spec, &Value::Null);
-    let needed = versions_needed(Kind::Cluster, &new, Version::V1Beta1);
+    let new = object(Kind::Cluster, WireVersion::V1Beta2, &spec, &Value::Null);
+    let needed = versions_needed(Kind::Cluster, &new, WireVersion::V1Beta1);
     assert_eq!(needed, [("a.example.com".to_owned(), "A".to_owned())]);
-    assert_eq!(versions_needed(Kind::Cluster, &new, Version::V1Beta2), []);
+    assert_eq!(versions_needed(Kind::Cluster, &new, WireVersion::V1Beta2), []);
     let versions = needed.into_iter().map(|kind| (kind, Err("there is no definition".to_owned()))).collect();
-    let error = convert(Kind::Cluster, &mut new.clone(), Version::V1Beta1, &versions).unwrap_err();
+    let error = convert(Kind::Cluster, &mut new.clone(), WireVersion::V1Beta1, &versions).unwrap_err();
     let want = "spec.infrastructureRef: the API version of A.a.example.com is not known: there is no definition";
     assert_eq!(error.to_string(), want);
     let mut old =
-        object(Kind::Cluster, Version::V1Beta1, &json!({"controlPlaneRef": {"apiVersion": "a/b/c"}}), &Value::Null);
-    let error = convert(Kind::Cluster, &mut old, Version::V1Beta2, &Versions::new()).unwrap_err();
+        object(Kind::Cluster, WireVersion::V1Beta1, &json!({"controlPlaneRef": {"apiVersion": "a/b/c"}}), &Value::Null);
+    let error = convert(Kind::Cluster, &mut old, WireVersion::V1Beta2, &KindVersions::new()).unwrap_err();
     assert_eq!(error.to_string(), "spec.controlPlaneRef.apiVersion: \"a/b/c\" has more than one \"/\"");
 }
 
@@ -570,38 +570,38 @@ fn conditions_of_a_status_are_converted() {
         "deprecated": {"v1beta1": {"conditions": [1], "failureReason": "r", "failureMessage": "m"}},
         "initialization": {"controlPlaneInitialized": true, "infrastructureProvisioned": true}});
     let object = |version, status| object(Kind::Cluster, version, &Value::Null, status);
-    assert_eq!(converted(Kind::Cluster, &object(Version::V1Beta1, &old), Version::V1Beta2)["status"], new);
-    assert_eq!(converted(Kind::Cluster, &object(Version::V1Beta2, &new), Version::V1Beta1)["status"], old);
+    assert_eq!(converted(Kind::Cluster, &object(WireVersion::V1Beta1, &old), WireVersion::V1Beta2)["status"], new);
+    assert_eq!(converted(Kind::Cluster, &object(WireVersion::V1Beta2, &new), WireVersion::V1Beta1)["status"], old);
 }
 
 #[test]
 fn unknown_fields_at_paths_that_do_not_move_survive() {
     let spec = json!({"x": 1, "clusterNetwork": {"x": 1}, "topology": {"x": 1, "workers": {"x": [null, 1.5], "machineDeployments": [{"x": {"y": "z"}}]}}});
-    let mut cluster = object(Kind::Cluster, Version::V1Beta1, &spec, &json!({"x": 1}));
+    let mut cluster = object(Kind::Cluster, WireVersion::V1Beta1, &spec, &json!({"x": 1}));
     cluster["x"] = json!("y");
-    let there = converted(Kind::Cluster, &cluster, Version::V1Beta2);
+    let there = converted(Kind::Cluster, &cluster, WireVersion::V1Beta2);
     assert_eq!((&there["spec"], &there["status"], &there["x"]), (&cluster["spec"], &cluster["status"], &cluster["x"]));
-    let back = converted(Kind::Cluster, &there, Version::V1Beta1);
+    let back = converted(Kind::Cluster, &there, WireVersion::V1Beta1);
     assert_eq!((&back["spec"], &back["status"], &back["x"]), (&cluster["spec"], &cluster["status"], &cluster["x"]));
 }
 
 #[test]
 fn a_version_that_an_object_has_already_changes_nothing() {
-    for (version, name) in [(Version::V1Beta1, "v1beta1"), (Version::V1Beta2, "v1beta2")] {
+    for (version, name) in [(WireVersion::V1Beta1, "v1beta1"), (WireVersion::V1Beta2, "v1beta2")] {
         let mut same = json!({"apiVersion": format!("{GROUP}/{name}"), "metadata": {}, "spec": {"paused": false}});
         let before = same.clone();
-        convert(Kind::Cluster, &mut same, version, &Versions::new()).unwrap();
+        convert(Kind::Cluster, &mut same, version, &KindVersions::new()).unwrap();
         assert_eq!(same, before);
     }
     for wrong in
         [json!(5), json!([]), json!({}), json!({"apiVersion": "v1"}), json!({"apiVersion": "example.com/v1beta2"})]
     {
-        let error = convert(Kind::Cluster, &mut wrong.clone(), Version::V1Beta2, &Versions::new()).unwrap_err();
+        let error = convert(Kind::Cluster, &mut wrong.clone(), WireVersion::V1Beta2, &KindVersions::new()).unwrap_err();
         assert_eq!(error, ConversionError::NotOurs, "{wrong}");
     }
 }
 
-/// Objects in the shape of the CRD schemas.
+/// Objects generated from the CRD schemas.
 mod shaped {
     use proptest::collection::vec;
     use proptest::option;
@@ -628,7 +628,7 @@ mod shaped {
         "",
     ];
 
-    /// A value that a schema lets through; `name` is what it is called.
+    /// A value that a schema accepts; `name` is its field name.
     fn value(name: &str, schema: &Value) -> BoxedStrategy<Value> {
         let is = |keyword: &str| schema[keyword] == true;
         if name.ends_with("imeout") && schema["type"] == "string" {
@@ -663,7 +663,7 @@ mod shaped {
     fn text(schema: &Value) -> BoxedStrategy<Value> {
         let pattern = regex::Regex::new(schema["pattern"].as_str().unwrap_or("")).unwrap();
         let least = schema["minLength"].as_u64().unwrap_or(0);
-        // The one rule of the schemas.
+        // The one CEL rule of the schemas.
         let is_free = |text: &str| schema.get("x-kubernetes-validations").is_none() || text != "Ready";
         let fit = |text: &&str| pattern.is_match(text) && text.len() as u64 >= least && is_free(text);
         select(TEXTS.into_iter().filter(fit).collect::<Vec<_>>()).prop_map(Value::from).boxed()
@@ -709,7 +709,7 @@ mod shaped {
             .boxed()
     }
 
-    /// What the API server does not look into.
+    /// Values of schemaless fields.
     fn free(name: &str) -> BoxedStrategy<Value> {
         let leaf = prop_oneof![
             any::<bool>().prop_map(Value::from),
@@ -746,17 +746,17 @@ mod shaped {
         .boxed()
     }
 
-    fn shaped(kind: Kind, version: Version) -> BoxedStrategy<Value> {
-        let schema = crd::schema(kind, version.shape());
+    fn shaped(kind: Kind, version: WireVersion) -> BoxedStrategy<Value> {
+        let schema = crd::schema(kind, version.schema_version());
         let parts = (value("", &schema["properties"]["spec"]), option::of(value("", &schema["properties"]["status"])));
         parts.prop_map(move |(spec, status)| object(kind, version, &spec, &status.unwrap_or_default())).boxed()
     }
 
-    fn any_shaped(version: Version) -> impl Strategy<Value = (Kind, Value)> {
+    fn any_shaped(version: WireVersion) -> impl Strategy<Value = (Kind, Value)> {
         select(Kind::ALL.to_vec()).prop_flat_map(move |kind| shaped(kind, version).prop_map(move |value| (kind, value)))
     }
 
-    /// A v1beta1 object without what v1beta2 has no place for, and without what means nothing in v1beta1.
+    /// A v1beta1 object without parts that v1beta2 lacks, and without values that are meaningless in v1beta1.
     fn normal(name: &str, value: Value) -> Value {
         const FLAGS: [&str; 12] = [
             "paused",
@@ -803,7 +803,7 @@ mod shaped {
             Value::Array(entries) => entries.into_iter().map(|entry| normal("", entry)).collect(),
             Value::String(text) if name.ends_with("imeout") => {
                 let seconds = golang::calendar::whole_seconds(&text).unwrap();
-                json!(golang::calendar::of_seconds(seconds.into()))
+                json!(golang::calendar::format_seconds(seconds.into()))
             }
             other => other,
         }
@@ -818,45 +818,45 @@ mod shaped {
         #![proptest_config(testing::cases(48))]
 
         #[test]
-        fn v1beta2_round_trips_exactly((kind, new) in any_shaped(Version::V1Beta2)) {
-            let old = converted(kind, &new, Version::V1Beta1);
-            prop_assert_eq!(converted(kind, &old, Version::V1Beta2), new);
+        fn v1beta2_round_trips_exactly((kind, new) in any_shaped(WireVersion::V1Beta2)) {
+            let old = converted(kind, &new, WireVersion::V1Beta1);
+            prop_assert_eq!(converted(kind, &old, WireVersion::V1Beta2), new);
         }
 
         #[test]
-        fn v1beta2_round_trips_when_another_field_changed((kind, mut new) in any_shaped(Version::V1Beta2)) {
-            // The order of domains is one of those things that only an unchanged object remembers.
+        fn v1beta2_round_trips_when_another_field_changed((kind, mut new) in any_shaped(WireVersion::V1Beta2)) {
+            // Only an unchanged object preserves the order of failure domains.
             if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
                 status.remove("failureDomains");
                 status.remove("deprecated");
             }
-            let mut old = converted(kind, &new, Version::V1Beta1);
+            let mut old = converted(kind, &new, WireVersion::V1Beta1);
             old["changed"] = json!(true);
-            let mut back = converted(kind, &old, Version::V1Beta2);
+            let mut back = converted(kind, &old, WireVersion::V1Beta2);
             prop_assert_eq!(back.as_object_mut().unwrap().remove("changed"), Some(json!(true)));
             prop_assert_eq!(back, new);
         }
 
         #[test]
-        fn converted_objects_are_valid_in_v1beta1((kind, new) in any_shaped(Version::V1Beta2)) {
-            let old = converted(kind, &new, Version::V1Beta1);
+        fn converted_objects_are_valid_in_v1beta1((kind, new) in any_shaped(WireVersion::V1Beta2)) {
+            let old = converted(kind, &new, WireVersion::V1Beta1);
             let mut found = Findings::default();
-            let unknown = crd::check(kind, Shape::V1Beta1, &old, &mut found);
+            let unknown = crd::check(kind, SchemaVersion::V1Beta1, &old, &mut found);
             prop_assert!(unknown.is_empty(), "{unknown:?}");
             let (errors, ..) = found.into_parts();
             prop_assert!(errors.is_empty(), "{errors:?}");
         }
 
         #[test]
-        fn v1beta1_round_trips_except_fields_that_v1beta2_lacks((kind, mut old) in any_shaped(Version::V1Beta1)) {
+        fn v1beta1_round_trips_except_fields_that_v1beta2_lacks((kind, mut old) in any_shaped(WireVersion::V1Beta1)) {
             // DEC-21
             if let Some(topology) = old.pointer_mut("/spec/topology").and_then(Value::as_object_mut) {
                 topology.remove("rolloutAfter");
             }
-            let new = converted(kind, &old, Version::V1Beta2);
-            let back = converted(kind, &new, Version::V1Beta1);
+            let new = converted(kind, &old, WireVersion::V1Beta2);
+            let back = converted(kind, &new, WireVersion::V1Beta1);
             prop_assert_eq!(normal("", without_annotation(back.clone())), normal("", old));
-            prop_assert_eq!(converted(kind, &back, Version::V1Beta2), new);
+            prop_assert_eq!(converted(kind, &back, WireVersion::V1Beta2), new);
         }
     }
 }

@@ -3,13 +3,13 @@
 use super::inference::instantiated;
 use super::{Checker, mistake};
 use crate::cel::eval::converts;
-use crate::cel::fault::Mistake;
-use crate::cel::lex::Literal;
-use crate::cel::library::printf::{Piece, pieces};
+use crate::cel::fault::CompileError;
+use crate::cel::lex::Constant;
+use crate::cel::library::printf::{FormatPart, pieces};
 use crate::cel::library::{self, Function, Overload};
-use crate::cel::node::{Node, Op};
+use crate::cel::node::{CelNode, Op};
 use crate::cel::parse::Expr;
-use crate::cel::types::Type;
+use crate::cel::types::CelType;
 
 impl Checker<'_> {
     pub(super) fn call(
@@ -18,9 +18,9 @@ impl Checker<'_> {
         name: &str,
         target: Option<&Expr>,
         args: &[Expr],
-    ) -> Result<Node, Mistake> {
+    ) -> Result<CelNode, CompileError> {
         if let Some(target) = target {
-            // A function whose name has a dot in it looks like a method.
+            // A call with a receiver may be a function with a dot in its name.
             let full = target.qualified().map(|prefix| format!("{prefix}.{name}"));
             if let Some(overloads) = full.as_deref().and_then(|full| library::overloads(full, false)) {
                 let args = args.iter().map(|arg| self.check(arg)).collect::<Result<Vec<_>, _>>()?;
@@ -50,23 +50,23 @@ impl Checker<'_> {
         }
     }
 
-    fn logic(&mut self, at: usize, name: &str, args: Vec<Node>) -> Result<Node, Mistake> {
+    fn logic(&mut self, at: usize, name: &str, args: Vec<CelNode>) -> Result<CelNode, CompileError> {
         for arg in &args {
-            if !self.fits(&arg.ty, &Type::Bool) {
+            if !self.fits(&arg.ty, &CelType::Bool) {
                 return mistake(at, format!("{name} needs a bool on both sides, not {}", self.resolved(&arg.ty)));
             }
         }
         let [left, right] = pair(args);
         let both = Box::new((left, right));
-        Ok(Node { op: if name == "&&" { Op::And(both) } else { Op::Or(both) }, ty: Type::Bool })
+        Ok(CelNode { op: if name == "&&" { Op::And(both) } else { Op::Or(both) }, ty: CelType::Bool })
     }
 
-    fn choose(&mut self, at: usize, args: Vec<Node>) -> Result<Node, Mistake> {
+    fn choose(&mut self, at: usize, args: Vec<CelNode>) -> Result<CelNode, CompileError> {
         let mut args = args.into_iter();
         let (Some(condition), Some(yes), Some(no)) = (args.next(), args.next(), args.next()) else {
             return mistake(at, "?: needs a condition and two results");
         };
-        if !self.fits(&condition.ty, &Type::Bool) {
+        if !self.fits(&condition.ty, &CelType::Bool) {
             return mistake(at, format!("the condition of ?: must be a bool, not {}", self.resolved(&condition.ty)));
         }
         let ty = self.open();
@@ -74,40 +74,40 @@ impl Checker<'_> {
             let (yes, no) = (self.resolved(&yes.ty), self.resolved(&no.ty));
             return mistake(at, format!("both results of ?: must have one type, not {yes} and {no}"));
         }
-        Ok(Node { ty: self.resolved(&ty), op: Op::Choose(Box::new((condition, yes, no))) })
+        Ok(CelNode { ty: self.resolved(&ty), op: Op::Choose(Box::new((condition, yes, no))) })
     }
 
-    fn index(&mut self, at: usize, args: Vec<Node>, optional: bool) -> Result<Node, Mistake> {
+    fn index(&mut self, at: usize, args: Vec<CelNode>, optional: bool) -> Result<CelNode, CompileError> {
         let [of, key] = pair(args);
         let (inner, was_optional) = match self.resolved(&of.ty) {
-            Type::Optional(inner) => ((*inner).clone(), true),
+            CelType::Optional(inner) => ((*inner).clone(), true),
             other => (other, false),
         };
         let wanted = match &inner {
-            Type::List(element) => Some((Type::Int, (**element).clone())),
-            Type::Map(parts) => Some((parts.0.clone(), parts.1.clone())),
-            Type::Dyn | Type::Open(_) => Some((Type::Dyn, Type::Dyn)),
+            CelType::List(element) => Some((CelType::Int, (**element).clone())),
+            CelType::Map(parts) => Some((parts.0.clone(), parts.1.clone())),
+            CelType::Dyn | CelType::Open(_) => Some((CelType::Dyn, CelType::Dyn)),
             _ => None,
         };
-        let is_null = matches!(self.resolved(&key.ty), Type::Null);
+        let is_null = matches!(self.resolved(&key.ty), CelType::Null);
         let Some((_, element)) = wanted.filter(|(wanted, _)| !is_null && self.fits(&key.ty, wanted)) else {
             let key = self.resolved(&key.ty);
             return mistake(at, format!("{inner} cannot be indexed by {key}"));
         };
         let optional = optional || was_optional;
-        let ty = if optional { Type::optional(element) } else { element };
-        Ok(Node { op: Op::Index { of: Box::new((of, key)), optional }, ty })
+        let ty = if optional { CelType::optional(element) } else { element };
+        Ok(CelNode { op: Op::Index { of: Box::new((of, key)), optional }, ty })
     }
 
-    /// The overloads that fit the arguments decide the type.
+    /// Resolves the overloads that fit the arguments, which determine the type.
     fn resolve(
         &mut self,
         at: usize,
         name: &str,
         overloads: &'static [Overload],
-        args: Vec<Node>,
-    ) -> Result<Node, Mistake> {
-        let mut result: Option<(Type, &'static Function)> = None;
+        args: Vec<CelNode>,
+    ) -> Result<CelNode, CompileError> {
+        let mut result: Option<(CelType, &'static Function)> = None;
         for overload in overloads.iter().filter(|overload| overload.params.len() == args.len()) {
             let fresh = [self.open(), self.open()];
             let before = self.trail.len();
@@ -121,7 +121,7 @@ impl Checker<'_> {
             }
             let ty = self.resolved(&instantiated(&overload.result, &fresh));
             result = Some(match result {
-                Some((known, function)) if known != ty => (Type::Dyn, function),
+                Some((known, function)) if known != ty => (CelType::Dyn, function),
                 Some(known) => known,
                 None => (ty, overload.function),
             });
@@ -135,22 +135,23 @@ impl Checker<'_> {
             self.format(at, &args)?;
         }
         if library::SEARCHES.contains(&function.name)
-            && let Some(Node { op: Op::Literal(Literal::Text(pattern)), .. }) = args.get(1)
+            && let Some(CelNode { op: Op::Literal(Constant::Text(pattern)), .. }) = args.get(1)
         {
             let regex = (self.patterns)(pattern).or_else(|error| mistake(at, format!("{pattern:?}: {error}")))?;
-            return Ok(Node { op: Op::Search { function, args, regex }, ty });
+            return Ok(CelNode { op: Op::Search { function, args, regex }, ty });
         }
-        Ok(Node { op: Op::Call { function, args }, ty })
+        Ok(CelNode { op: Op::Call { function, args }, ty })
     }
 
-    /// What a literal template writes is there, all of it, and of types that it can write (CEL-009).
-    fn format(&self, at: usize, args: &[Node]) -> Result<(), Mistake> {
-        let [Node { op: Op::Literal(Literal::Text(template)), .. }, Node { op: Op::List(items), .. }] = args else {
+    /// A literal template has an argument of a suitable type for each clause (CEL-009).
+    fn format(&self, at: usize, args: &[CelNode]) -> Result<(), CompileError> {
+        let [CelNode { op: Op::Literal(Constant::Text(template)), .. }, CelNode { op: Op::List(items), .. }] = args
+        else {
             return Ok(());
         };
         let mut written = 0;
         for piece in pieces(template) {
-            let Piece::Clause { letter, .. } = piece.or_else(|error| mistake(at, error))? else { continue };
+            let FormatPart::Clause { letter, .. } = piece.or_else(|error| mistake(at, error))? else { continue };
             let Some((item, _)) = items.get(written) else {
                 return mistake(at, format!("%{letter} has no argument; format() has only {}", items.len()));
             };
@@ -167,22 +168,22 @@ impl Checker<'_> {
         }
     }
 
-    /// The type that a clause cannot write, of an argument or of a part of it that is written out.
-    fn unwritable(&self, letter: char, item: &Node) -> Option<Type> {
+    /// The first type, of an argument or inside it, that a clause cannot write.
+    fn unwritable(&self, letter: char, item: &CelNode) -> Option<CelType> {
         let ty = self.resolved(&item.ty);
         let fits = match letter {
-            _ if matches!(ty, Type::Dyn | Type::Open(_)) => true,
-            'd' | 'o' => matches!(ty, Type::Int | Type::Uint),
-            // Texts are for "NaN" and "Infinity".
-            'f' | 'e' => matches!(ty, Type::Double | Type::Text),
-            'b' => matches!(ty, Type::Int | Type::Uint | Type::Bool),
-            'x' | 'X' => matches!(ty, Type::Int | Type::Uint | Type::Text | Type::Bytes),
+            _ if matches!(ty, CelType::Dyn | CelType::Open(_)) => true,
+            'd' | 'o' => matches!(ty, CelType::Int | CelType::Uint),
+            // Strings are allowed for "NaN" and "Infinity".
+            'f' | 'e' => matches!(ty, CelType::Double | CelType::Text),
+            'b' => matches!(ty, CelType::Int | CelType::Uint | CelType::Bool),
+            'x' | 'X' => matches!(ty, CelType::Int | CelType::Uint | CelType::Text | CelType::Bytes),
             _ => ty.has_text(),
         };
         if !fits {
             return Some(ty);
         }
-        let mut parts: Box<dyn Iterator<Item = &Node>> = match &item.op {
+        let mut parts: Box<dyn Iterator<Item = &CelNode>> = match &item.op {
             Op::List(items) if letter == 's' => Box::new(items.iter().map(|(item, _)| item)),
             Op::Map(entries) if letter == 's' => Box::new(entries.iter().flat_map(|(key, value, _)| [key, value])),
             _ => return None,
@@ -190,9 +191,9 @@ impl Checker<'_> {
         parts.find_map(|part| self.unwritable(letter, part))
     }
 
-    /// Literals that are converted are converted when the expression is compiled.
-    fn literals(at: usize, name: &str, function: &'static Function, args: &[Node]) -> Result<(), Mistake> {
-        if let [Node { op: Op::Literal(literal), .. }] = args
+    /// Conversions of literals are evaluated when the expression is compiled.
+    fn literals(at: usize, name: &str, function: &'static Function, args: &[CelNode]) -> Result<(), CompileError> {
+        if let [CelNode { op: Op::Literal(literal), .. }] = args
             && ["int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp"].contains(&function.name)
             && let Err(text) = converts(function, literal)
         {
@@ -202,8 +203,8 @@ impl Checker<'_> {
     }
 }
 
-fn pair(args: Vec<Node>) -> [Node; 2] {
-    let nothing = || Node { op: Op::Literal(Literal::Null), ty: Type::Null };
+fn pair(args: Vec<CelNode>) -> [CelNode; 2] {
+    let nothing = || CelNode { op: Op::Literal(Constant::Null), ty: CelType::Null };
     let mut args = args.into_iter();
     [args.next().unwrap_or_else(nothing), args.next().unwrap_or_else(nothing)]
 }

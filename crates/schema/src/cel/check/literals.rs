@@ -1,14 +1,14 @@
 //! Literals of lists, maps and messages.
 
 use super::{Checker, mistake};
-use crate::cel::fault::Mistake;
-use crate::cel::node::{Node, Op, Unit};
+use crate::cel::fault::CompileError;
+use crate::cel::node::{CelNode, Op, TimeField};
 use crate::cel::parse::Expr;
-use crate::cel::types::Type;
+use crate::cel::types::CelType;
 
 impl Checker<'_> {
-    pub(super) fn list(&mut self, items: &[(Expr, bool)]) -> Result<Node, Mistake> {
-        let mut element: Option<Type> = None;
+    pub(super) fn list(&mut self, items: &[(Expr, bool)]) -> Result<CelNode, CompileError> {
+        let mut element: Option<CelType> = None;
         let mut nodes = Vec::with_capacity(items.len());
         for (item, optional) in items {
             let node = self.check(item)?;
@@ -17,40 +17,40 @@ impl Checker<'_> {
             nodes.push((node, *optional));
         }
         let element = element.unwrap_or_else(|| self.open());
-        Ok(Node { op: Op::List(nodes), ty: Type::list(element) })
+        Ok(CelNode { op: Op::List(nodes), ty: CelType::list(element) })
     }
 
-    fn element_type(&mut self, at: usize, node: &Node, optional: bool) -> Result<Type, Mistake> {
+    fn element_type(&mut self, at: usize, node: &CelNode, optional: bool) -> Result<CelType, CompileError> {
         if !optional {
             return Ok(self.resolved(&node.ty));
         }
         let inner = self.open();
-        if !self.fits(&node.ty, &Type::optional(inner.clone())) {
+        if !self.fits(&node.ty, &CelType::optional(inner.clone())) {
             return mistake(at, format!("\"?\" needs an optional after it, not {}", self.resolved(&node.ty)));
         }
         Ok(self.resolved(&inner))
     }
 
-    /// Elements of a literal are all of one type, unless they may be mixed.
-    fn join(&mut self, at: usize, known: Option<Type>, next: Type) -> Result<Type, Mistake> {
+    /// The common type of elements: they must have one type, unless mixed types are allowed.
+    fn join(&mut self, at: usize, known: Option<CelType>, next: CelType) -> Result<CelType, CompileError> {
         let Some(known) = known else { return Ok(next) };
-        let (is_dyn, next_is_dyn) = (matches!(known, Type::Dyn), matches!(next, Type::Dyn));
+        let (is_dyn, next_is_dyn) = (matches!(known, CelType::Dyn), matches!(next, CelType::Dyn));
         if is_dyn != next_is_dyn || !self.fits(&next, &known) {
             if self.allows_mixed {
-                return Ok(Type::Dyn);
+                return Ok(CelType::Dyn);
             }
             return mistake(at, format!("all elements must have one type: found {next} after {known}"));
         }
         Ok(self.resolved(&known))
     }
 
-    pub(super) fn map(&mut self, entries: &[(Expr, Expr, bool)]) -> Result<Node, Mistake> {
+    pub(super) fn map(&mut self, entries: &[(Expr, Expr, bool)]) -> Result<CelNode, CompileError> {
         let (mut keys, mut values) = (None, None);
         let mut nodes = Vec::with_capacity(entries.len());
         for (key, value, optional) in entries {
             let (key_node, value_node) = (self.check(key)?, self.check(value)?);
             let key_type = self.resolved(&key_node.ty);
-            if matches!(key_type, Type::Bytes) {
+            if matches!(key_type, CelType::Bytes) {
                 return mistake(key.at, format!("{key_type} cannot be a key of a map"));
             }
             keys = Some(self.join(key.at, keys, key_type)?);
@@ -60,13 +60,18 @@ impl Checker<'_> {
         }
         let keys = keys.unwrap_or_else(|| self.open());
         let values = values.unwrap_or_else(|| self.open());
-        Ok(Node { op: Op::Map(nodes), ty: Type::map(keys, values) })
+        Ok(CelNode { op: Op::Map(nodes), ty: CelType::map(keys, values) })
     }
 
-    pub(super) fn message(&mut self, at: usize, name: &str, fields: &[(String, Expr, bool)]) -> Result<Node, Mistake> {
+    pub(super) fn message(
+        &mut self,
+        at: usize,
+        name: &str,
+        fields: &[(String, Expr, bool)],
+    ) -> Result<CelNode, CompileError> {
         let ty = match name {
-            "google.protobuf.Duration" => Type::Duration,
-            "google.protobuf.Timestamp" => Type::Timestamp,
+            "google.protobuf.Duration" => CelType::Duration,
+            "google.protobuf.Timestamp" => CelType::Timestamp,
             _ => {
                 let known = "google.protobuf.Duration and google.protobuf.Timestamp";
                 return mistake(at, format!("cannot create a message of type {name}; only {known} can be created"));
@@ -75,17 +80,17 @@ impl Checker<'_> {
         let mut units = Vec::with_capacity(fields.len());
         for (field, value, optional) in fields {
             let unit = match &**field {
-                "seconds" => Unit::Seconds,
-                "nanos" => Unit::Nanos,
+                "seconds" => TimeField::Seconds,
+                "nanos" => TimeField::Nanos,
                 _ => return mistake(value.at, format!("undefined field {field:?}; {name} has seconds and nanos")),
             };
             let node = self.check(value)?;
             let given = self.element_type(value.at, &node, *optional)?;
-            if !self.fits(&given, &Type::Int) {
+            if !self.fits(&given, &CelType::Int) {
                 return mistake(value.at, format!("{field} is an int, not {}", self.resolved(&given)));
             }
             units.push((unit, node, *optional));
         }
-        Ok(Node { op: Op::Time(units), ty })
+        Ok(CelNode { op: Op::Time(units), ty })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::{Function, Sizes, function, method, one, tenths, unfit};
+use super::{ArgumentSizes, Function, function, method, one, tenths, unfit};
 use crate::cel::extended::{Cidr, address};
-use crate::cel::fault::Fault;
+use crate::cel::fault::EvalError;
 use crate::cel::value::Val;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -71,19 +71,19 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn scan(size: Sizes<'_>) -> u64 {
+fn scan(size: ArgumentSizes<'_>) -> u64 {
     tenths(1, size(0))
 }
 
-fn read(text: &str) -> Result<IpAddr, Fault> {
-    address(text).ok_or_else(|| Fault::of("IP Address parse error during conversion from string"))
+fn read(text: &str) -> Result<IpAddr, EvalError> {
+    address(text).ok_or_else(|| EvalError::failed("IP Address parse error during conversion from string"))
 }
 
-fn range(text: &str) -> Result<Cidr, Fault> {
-    Cidr::read(text).ok_or_else(|| Fault::of("CIDR parse error during conversion from string"))
+fn range(text: &str) -> Result<Cidr, EvalError> {
+    Cidr::read(text).ok_or_else(|| EvalError::failed("CIDR parse error during conversion from string"))
 }
 
-fn claim<'v>(args: &[Val<'v>], holds: fn(IpAddr) -> bool) -> Result<Val<'v>, Fault> {
+fn claim<'v>(args: &[Val<'v>], holds: fn(IpAddr) -> bool) -> Result<Val<'v>, EvalError> {
     match args {
         [Val::Ip(ip)] => Ok(Val::Bool(holds(*ip))),
         _ => Err(unfit(args)),
@@ -97,7 +97,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-fn contains_ip<'v>(_: &mut crate::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn contains_ip<'v>(_: &mut crate::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, EvalError> {
     match args {
         [Val::Cidr(cidr), Val::Ip(ip)] => Ok(Val::Bool(cidr.contains(*ip))),
         [Val::Cidr(cidr), Val::Text(text)] => Ok(Val::Bool(cidr.contains(read(text.as_str())?))),
@@ -105,7 +105,7 @@ fn contains_ip<'v>(_: &mut crate::cel::meter::Meter, args: &[Val<'v>]) -> Result
     }
 }
 
-fn contains_cidr<'v>(_: &mut crate::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn contains_cidr<'v>(_: &mut crate::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, EvalError> {
     let holds = |cidr: &Cidr, other: Cidr| cidr.bits <= other.bits && cidr.contains(other.ip);
     match args {
         [Val::Cidr(cidr), Val::Cidr(other)] => Ok(Val::Bool(holds(cidr, *other))),

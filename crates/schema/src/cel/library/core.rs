@@ -3,12 +3,10 @@
 use std::cmp::Ordering;
 
 use super::time;
-use super::{Function, Sizes, first, function, method, one, tenths, unfit};
-use crate::cel::fault::Fault;
+use super::{ArgumentSizes, EvalResult, Function, first, function, method, one, tenths, unfit};
+use crate::cel::fault::EvalError;
 use crate::cel::meter::{Meter, PER_ELEMENT};
 use crate::cel::value::{Val, equal, order};
-
-type Made<'v> = Result<Val<'v>, Fault>;
 
 const ORDERED: &[&str] = &[
     "bool bool->bool",
@@ -87,14 +85,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         _ => Err(unfit(args)),
     }),
     function("/", &["int int->int", "uint uint->uint", "double double->double"], one, |_, args| match args {
-        [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(Fault::of("division by zero")),
+        [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(EvalError::failed("division by zero")),
         [Val::Int(a), Val::Int(b)] => a.checked_div(*b).map(Val::Int).ok_or_else(overflow),
         [Val::Uint(a), Val::Uint(b)] => a.checked_div(*b).map(Val::Uint).ok_or_else(overflow),
         [Val::Double(a), Val::Double(b)] => Ok(Val::Double(a / b)),
         _ => Err(unfit(args)),
     }),
     function("%", &["int int->int", "uint uint->uint"], one, |_, args| match args {
-        [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(Fault::of("modulus by zero")),
+        [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(EvalError::failed("modulus by zero")),
         [Val::Int(a), Val::Int(b)] => a.checked_rem(*b).map(Val::Int).ok_or_else(overflow),
         [Val::Uint(a), Val::Uint(b)] => a.checked_rem(*b).map(Val::Uint).ok_or_else(overflow),
         _ => Err(unfit(args)),
@@ -145,37 +143,37 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("bytes", &["string->bytes"], |size| tenths(1, size(0)).max(1), to_bytes).growing(first),
 ];
 
-/// What it takes to read a number.
+/// Work to parse a number.
 fn read(args: &[Val<'_>]) -> usize {
     args.first().map_or(0, Val::text_bytes).saturating_mul(2)
 }
 
-fn comparison(size: Sizes<'_>) -> u64 {
+fn comparison(size: ArgumentSizes<'_>) -> u64 {
     tenths(1, size(0).min(size(1)))
 }
 
-fn both(size: Sizes<'_>) -> u64 {
+fn both(size: ArgumentSizes<'_>) -> u64 {
     size(0).saturating_add(size(1))
 }
 
-fn overflow() -> Fault {
-    Fault::of("integer overflow")
+fn overflow() -> EvalError {
+    EvalError::failed("integer overflow")
 }
 
-fn unconverted(to: &'static str) -> Fault {
-    Fault::of(format!("type conversion error to {to}"))
+fn unconverted(to: &'static str) -> EvalError {
+    EvalError::failed(format!("type conversion error to {to}"))
 }
 
-fn equality(meter: &mut Meter, args: &[Val<'_>]) -> Result<bool, Fault> {
+fn equality(meter: &mut Meter, args: &[Val<'_>]) -> Result<bool, EvalError> {
     match args {
         [a, b] => equal(a, b, meter),
         _ => Err(unfit(args)),
     }
 }
 
-fn ordered<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(Ordering) -> bool) -> Made<'v> {
+fn ordered<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(Ordering) -> bool) -> EvalResult<'v> {
     match args {
-        // Nothing is less or greater than what is no number.
+        // NaN is neither less nor greater than any number.
         [Val::Double(a), b] | [b, Val::Double(a)]
             if a.is_nan() && matches!(b, Val::Int(_) | Val::Uint(_) | Val::Double(_)) =>
         {
@@ -187,7 +185,7 @@ fn ordered<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(Ordering) -> bool) 
     }
 }
 
-fn contains<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn contains<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     match args {
         [wanted, Val::List(list)] => {
             for at in 0..list.len() {
@@ -202,7 +200,7 @@ fn contains<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     }
 }
 
-fn add<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn add<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     match args {
         [Val::Int(a), Val::Int(b)] => a.checked_add(*b).map(Val::Int).ok_or_else(overflow),
         [Val::Uint(a), Val::Uint(b)] => a.checked_add(*b).map(Val::Uint).ok_or_else(overflow),
@@ -234,7 +232,7 @@ fn add<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     }
 }
 
-fn subtract<'v>(_: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn subtract<'v>(_: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     match args {
         [Val::Int(a), Val::Int(b)] => a.checked_sub(*b).map(Val::Int).ok_or_else(overflow),
         [Val::Uint(a), Val::Uint(b)] => a.checked_sub(*b).map(Val::Uint).ok_or_else(overflow),
@@ -248,7 +246,7 @@ fn subtract<'v>(_: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     }
 }
 
-fn size<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn size<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     match args {
         [value @ (Val::Text(_) | Val::Bytes(_) | Val::List(_) | Val::Map(_))] => {
             if let Val::Text(text) = value {
@@ -261,7 +259,7 @@ fn size<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the range is checked before")]
-fn to_int<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_int<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     meter.work(read(args))?;
     match args {
         [Val::Int(value)] => Ok(Val::Int(*value)),
@@ -276,7 +274,7 @@ fn to_int<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before")]
-fn to_uint<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_uint<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     meter.work(read(args))?;
     match args {
         [Val::Uint(value)] => Ok(Val::Uint(*value)),
@@ -289,7 +287,7 @@ fn to_uint<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "the conversion rounds")]
-fn to_double<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_double<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     meter.work(read(args))?;
     match args {
         [Val::Double(value)] => Ok(Val::Double(*value)),
@@ -300,7 +298,7 @@ fn to_double<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     }
 }
 
-fn to_text<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_text<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     meter.work(50)?;
     Ok(match args {
         [Val::Text(text)] => Val::Text(text.clone()),
@@ -314,7 +312,7 @@ fn to_text<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         [Val::Cidr(cidr)] => Val::made(cidr.to_string()),
         [Val::Bytes(bytes)] => {
             meter.work(bytes.len())?;
-            let text = std::str::from_utf8(bytes).map_err(|_| Fault::of("invalid UTF-8 in bytes"))?;
+            let text = std::str::from_utf8(bytes).map_err(|_| EvalError::failed("invalid UTF-8 in bytes"))?;
             Val::made(text)
         }
         _ => return Err(unfit(args)),
@@ -339,7 +337,7 @@ pub(super) fn double(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-fn to_bytes<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_bytes<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     match args {
         [Val::Bytes(bytes)] => Ok(Val::Bytes(bytes.clone())),
         [Val::Text(text)] => {

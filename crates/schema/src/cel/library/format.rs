@@ -1,8 +1,8 @@
-//! Named formats, and the messages for texts that do not have them.
+//! Named formats, and messages for strings that do not match them.
 
 use super::{Function, function, method, one, tenths, unfit};
 use crate::cel::extended::NamedFormat;
-use crate::cel::fault::Fault;
+use crate::cel::fault::EvalError;
 use crate::cel::meter::Meter;
 use crate::cel::texts::{is_base64, is_request_uri, is_uuid};
 use crate::cel::value::Val;
@@ -23,7 +23,7 @@ static FORMATS: [NamedFormat; 12] = [
     NamedFormat { name: "date", fits: |text| calendar::date(text).is_some() },
 ];
 
-static DATE_TIME: NamedFormat = NamedFormat { name: "datetime", fits: |text| Moment::read(text).is_some() };
+static DATE_TIME: NamedFormat = NamedFormat { name: "datetime", fits: |text| Moment::parse(text).is_some() };
 
 fn named(name: &str) -> Option<&'static NamedFormat> {
     FORMATS.iter().chain([&DATE_TIME]).find(|format| format.name == name)
@@ -33,7 +33,7 @@ macro_rules! constants {
     ($($full:literal $name:literal),* $(,)?) => {
         &[
             $(function($full, &["->format"], one, |_, _| {
-                named($name).map(Val::Format).ok_or_else(|| Fault::of("no such format"))
+                named($name).map(Val::Format).ok_or_else(|| EvalError::failed("no such format"))
             }),)*
             function("format.named", &["string->optional(format)"], one, |_, args| match args {
                 [Val::Text(name)] => Ok(match named(name.as_str()) {
@@ -69,7 +69,7 @@ pub(super) const FUNCTIONS: &[Function] = constants![
     "format.datetime" "datetime",
 ];
 
-fn validate<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn validate<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, EvalError> {
     let [Val::Format(format), Val::Text(text)] = args else { return Err(unfit(args)) };
     meter.work(text.as_str().len().saturating_mul(8))?;
     if (format.fits)(text.as_str()) {
@@ -94,7 +94,7 @@ fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// A prefix of a name may end in a dash.
+/// A generated name's prefix may end in a dash.
 fn without_dash(text: &str) -> &str {
     text.strip_suffix('-').unwrap_or(text)
 }

@@ -2,12 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
-use crate::cel::fault::Fault;
+use super::{ArgumentSizes, ELEMENT, EvalResult, Function, RESULT, function, method, one, tenths, unfit};
+use crate::cel::fault::EvalError;
 use crate::cel::meter::{Meter, PER_ELEMENT};
-use crate::cel::value::{List, Val, equal, numbers, order};
-
-type Made<'v> = Result<Val<'v>, Fault>;
+use crate::cel::value::{CelList, Val, equal, numbers, order};
 
 const ORDERED: &[&str] = &[
     "list(bool)->bool",
@@ -76,7 +74,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |size| 12_u64.saturating_add(size(0).saturating_mul(size(1).max(1))),
         |meter, args| match args.get(1) {
             Some(Val::Int(depth)) if *depth >= 0 => flatten(meter, args, *depth),
-            _ => Err(Fault::of("level must be non-negative")),
+            _ => Err(EvalError::failed("level must be non-negative")),
         },
     ),
     method("sort", SORTED, compared, |meter, args| {
@@ -128,31 +126,31 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn made(size: Sizes<'_>) -> u64 {
+fn made(size: ArgumentSizes<'_>) -> u64 {
     11_u64.saturating_add(size(RESULT))
 }
 
-/// A look at each element.
-fn each(size: Sizes<'_>) -> u64 {
+/// One unit per element.
+fn each(size: ArgumentSizes<'_>) -> u64 {
     size(0).saturating_mul(1_u64.saturating_add(tenths(1, size(ELEMENT))))
 }
 
-/// Elements that are compared with each other; texts are a little dearer.
-fn compared(size: Sizes<'_>) -> u64 {
+/// Cost of comparing elements with each other; strings cost slightly more.
+fn compared(size: ArgumentSizes<'_>) -> u64 {
     let pairs = size(0).saturating_mul(size(0));
     squared(size).saturating_add(if size(ELEMENT) > 0 { tenths(1, pairs) } else { 0 })
 }
 
-fn squared(size: Sizes<'_>) -> u64 {
+fn squared(size: ArgumentSizes<'_>) -> u64 {
     11_u64.saturating_add(size(0).saturating_mul(size(0)).saturating_mul(2))
 }
 
-fn product(size: Sizes<'_>) -> u64 {
+fn product(size: ArgumentSizes<'_>) -> u64 {
     1_u64.saturating_add(size(0).saturating_mul(size(1)))
 }
 
-fn elements<'v>(meter: &mut Meter, list: Option<&Val<'v>>) -> Result<Vec<Val<'v>>, Fault> {
-    let Some(Val::List(list)) = list else { return Err(Fault::of("no such overload")) };
+fn elements<'v>(meter: &mut Meter, list: Option<&Val<'v>>) -> Result<Vec<Val<'v>>, EvalError> {
+    let Some(Val::List(list)) = list else { return Err(EvalError::failed("no such overload")) };
     meter.work(list.len().saturating_mul(PER_ELEMENT))?;
     let mut elements = Vec::with_capacity(list.len());
     for at in 0..list.len() {
@@ -161,9 +159,9 @@ fn elements<'v>(meter: &mut Meter, list: Option<&Val<'v>>) -> Result<Vec<Val<'v>
     Ok(elements)
 }
 
-fn sum<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn sum<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let elements = elements(meter, args.first())?;
-    let overflow = || Fault::of("integer overflow");
+    let overflow = || EvalError::failed("integer overflow");
     let mut sum: Option<Val<'v>> = None;
     for element in elements {
         sum = Some(match (sum, element) {
@@ -175,13 +173,15 @@ fn sum<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
             (Some(a), b) => return Err(unfit(&[a, b])),
         });
     }
-    // What an empty list sums to depends on its type, which nothing here knows; zero equals every kind of zero.
+    // The sum of an empty list depends on its element type, which is unknown here; zero equals the zero of every type.
     Ok(sum.unwrap_or(Val::Int(0)))
 }
 
-fn extreme<'v>(meter: &mut Meter, args: &[Val<'v>], wanted: Ordering) -> Made<'v> {
+fn extreme<'v>(meter: &mut Meter, args: &[Val<'v>], wanted: Ordering) -> EvalResult<'v> {
     let mut elements = elements(meter, args.first())?.into_iter();
-    let Some(mut best) = elements.next() else { return Err(Fault::of("min() and max() need at least one element")) };
+    let Some(mut best) = elements.next() else {
+        return Err(EvalError::failed("min() and max() need at least one element"));
+    };
     for element in elements {
         if order(&element, &best, meter)? == wanted {
             best = element;
@@ -190,7 +190,7 @@ fn extreme<'v>(meter: &mut Meter, args: &[Val<'v>], wanted: Ordering) -> Made<'v
     Ok(best)
 }
 
-fn find<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
+fn find<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> EvalResult<'v> {
     let [Val::List(list), wanted] = args else { return Err(unfit(args)) };
     let mut found = None;
     for at in 0..list.len() {
@@ -204,13 +204,13 @@ fn find<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
     Ok(found.map_or(Val::Int(-1), Val::size))
 }
 
-fn slice<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn slice<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let [Val::List(list), Val::Int(from), Val::Int(to)] = args else { return Err(unfit(args)) };
     let (Ok(start), Ok(end)) = (usize::try_from(*from), usize::try_from(*to)) else {
-        return Err(Fault::of("negative indexes are not supported"));
+        return Err(EvalError::failed("negative indexes are not supported"));
     };
     if start > end || end > list.len() {
-        return Err(Fault::of("the range of slice() is outside the list"));
+        return Err(EvalError::failed("the range of slice() is outside the list"));
     }
     meter.work((end - start).saturating_mul(PER_ELEMENT))?;
     let mut elements = Vec::with_capacity(end - start);
@@ -220,7 +220,7 @@ fn slice<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     Ok(Val::list(elements))
 }
 
-fn flatten<'v>(meter: &mut Meter, args: &[Val<'v>], depth: i64) -> Made<'v> {
+fn flatten<'v>(meter: &mut Meter, args: &[Val<'v>], depth: i64) -> EvalResult<'v> {
     let mut current = elements(meter, args.first())?;
     for _ in 0..depth {
         let mut next = Vec::with_capacity(current.len());
@@ -245,7 +245,7 @@ fn flatten<'v>(meter: &mut Meter, args: &[Val<'v>], depth: i64) -> Made<'v> {
     Ok(Val::list(current))
 }
 
-fn distinct<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn distinct<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let all = elements(meter, args.first())?;
     let mut kept: Vec<Val<'v>> = Vec::new();
     for element in all {
@@ -263,8 +263,8 @@ fn distinct<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     Ok(Val::list(kept))
 }
 
-/// Elements in the order of their keys; equal ones stay as they are.
-pub(in crate::cel) fn sorted_by<'v>(elements: Vec<Val<'v>>, keys: Vec<Val<'v>>, meter: &mut Meter) -> Made<'v> {
+/// Elements sorted by their keys; the sort is stable.
+pub(in crate::cel) fn sorted_by<'v>(elements: Vec<Val<'v>>, keys: Vec<Val<'v>>, meter: &mut Meter) -> EvalResult<'v> {
     let count = elements.len();
     meter.work(count.saturating_mul(100))?;
     let mut pairs: Vec<(Val<'v>, Val<'v>)> = keys.into_iter().zip(elements).collect();
@@ -276,18 +276,18 @@ pub(in crate::cel) fn sorted_by<'v>(elements: Vec<Val<'v>>, keys: Vec<Val<'v>>, 
             Ordering::Equal
         }
     };
-    // A sort must not see an order that contradicts itself, so what cannot be compared is found first.
+    // Incomparable keys are found before sorting, since a sort needs a consistent order.
     let comparable = pairs.windows(2).all(|pair| match pair {
         [a, b] => same_kind(&a.0, &b.0) && !is_nan(&a.0) && !is_nan(&b.0),
         _ => true,
     });
     if !comparable {
-        return Err(Fault::of("the list has elements that cannot be compared"));
+        return Err(EvalError::failed("the list has elements that cannot be compared"));
     }
     pairs.sort_by(|a, b| compare(&a.0, &b.0));
     match fault {
         Some(fault) => Err(fault),
-        None => Ok(Val::List(List::Made(std::rc::Rc::new(pairs.into_iter().map(|(_, element)| element).collect())))),
+        None => Ok(Val::List(CelList::Made(std::rc::Rc::new(pairs.into_iter().map(|(_, element)| element).collect())))),
     }
 }
 
@@ -299,7 +299,7 @@ fn same_kind(a: &Val<'_>, b: &Val<'_>) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b) || numbers(a, b).is_some()
 }
 
-fn end<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
+fn end<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> EvalResult<'v> {
     let [Val::List(list)] = args else { return Err(unfit(args)) };
     match list.get(if from_end { list.len().wrapping_sub(1) } else { 0 }, meter) {
         Some(element) => Ok(Val::some(element?)),
@@ -307,14 +307,14 @@ fn end<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
     }
 }
 
-fn sets<'a, 'v>(args: &'a [Val<'v>]) -> Result<(&'a List<'v>, &'a List<'v>), Fault> {
+fn sets<'a, 'v>(args: &'a [Val<'v>]) -> Result<(&'a CelList<'v>, &'a CelList<'v>), EvalError> {
     match args {
         [Val::List(a), Val::List(b)] => Ok((a, b)),
         _ => Err(unfit(args)),
     }
 }
 
-fn holds<'v>(list: &List<'v>, wanted: &Val<'v>, meter: &mut Meter) -> Result<bool, Fault> {
+fn holds<'v>(list: &CelList<'v>, wanted: &Val<'v>, meter: &mut Meter) -> Result<bool, EvalError> {
     for at in 0..list.len() {
         if equal(&list.at(at, meter)?, wanted, meter)? {
             return Ok(true);
@@ -323,7 +323,7 @@ fn holds<'v>(list: &List<'v>, wanted: &Val<'v>, meter: &mut Meter) -> Result<boo
     Ok(false)
 }
 
-fn contains_all<'v>(list: &List<'v>, wanted: &List<'v>, meter: &mut Meter) -> Result<bool, Fault> {
+fn contains_all<'v>(list: &CelList<'v>, wanted: &CelList<'v>, meter: &mut Meter) -> Result<bool, EvalError> {
     for at in 0..wanted.len() {
         let element = wanted.at(at, meter)?;
         if !holds(list, &element, meter)? {

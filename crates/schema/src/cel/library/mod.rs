@@ -1,7 +1,7 @@
 //! The functions of expressions: name, signatures, cost and implementation (CEL-006, CEL-015).
 //!
-//! Each file holds a table of its functions. A function sees at run time what its arguments are; which combinations are
-//! possible is said by the signatures, whose first argument is the receiver of a method.
+//! Each file holds a table of its functions. A function checks the types of its arguments at run time; the signatures
+//! list the possible combinations, the first argument being the receiver of a method.
 
 mod address;
 mod core;
@@ -18,23 +18,26 @@ mod version;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::fault::Fault;
+use super::fault::EvalError;
 use super::meter::Meter;
-use super::types::Type;
+use super::types::CelType;
 use super::value::Val;
 
-/// Sizes of arguments by position, of the result at [`RESULT`], and of one element of the first argument at [`ELEMENT`].
-pub(super) type Sizes<'a> = &'a dyn Fn(usize) -> u64;
+/// Sizes of arguments by position, of the result at [`RESULT`], and of an element of the first argument at [`ELEMENT`].
+pub(super) type ArgumentSizes<'a> = &'a dyn Fn(usize) -> u64;
 
-/// The position of the result among sizes.
+/// Position of the result among the sizes.
 pub(super) const RESULT: usize = usize::MAX;
 
-/// The position, among sizes, of the texts or bytes that a list has as its elements. It is nothing for other lists, and where
-/// values are at hand: the comparison of long texts is then paid for by itself.
+/// Position, among the sizes, of the strings or bytes in a list. It is zero for other lists, and during evaluation,
+/// where comparisons of long strings are charged separately.
 pub(super) const ELEMENT: usize = usize::MAX - 1;
 
-/// What a call does.
-pub(super) type Run = for<'v> fn(&mut Meter, &[Val<'v>]) -> Result<Val<'v>, Fault>;
+/// The result of a function call.
+pub(super) type EvalResult<'v> = Result<Val<'v>, EvalError>;
+
+/// The implementation of a function.
+pub(super) type Implementation = for<'v> fn(&mut Meter, &[Val<'v>]) -> Result<Val<'v>, EvalError>;
 
 /// A function or a method.
 #[derive(Debug)]
@@ -43,28 +46,28 @@ pub(super) struct Function {
     pub is_method: bool,
     /// `string int->bool`
     pub signatures: &'static [&'static str],
-    pub price: fn(Sizes<'_>) -> u64,
-    /// How large the result can be, given the largest arguments.
-    pub grows: fn(Sizes<'_>) -> u64,
-    pub run: Run,
+    pub price: fn(ArgumentSizes<'_>) -> u64,
+    /// Maximum size of the result, given the maximum sizes of the arguments.
+    pub grows: fn(ArgumentSizes<'_>) -> u64,
+    pub run: Implementation,
 }
 
 /// One signature of a function.
 #[derive(Debug)]
 pub(super) struct Overload {
-    pub params: Vec<Type>,
-    pub result: Type,
+    pub params: Vec<CelType>,
+    pub result: CelType,
     pub function: &'static Function,
 }
 
-/// Functions whose second argument is a regular expression.
+/// Functions with a regular expression as their second argument.
 pub(super) const SEARCHES: [&str; 3] = ["matches", "find", "findAll"];
 
 const fn function(
     name: &'static str,
     signatures: &'static [&'static str],
-    price: fn(Sizes<'_>) -> u64,
-    run: Run,
+    price: fn(ArgumentSizes<'_>) -> u64,
+    run: Implementation,
 ) -> Function {
     Function { name, is_method: false, signatures, price, grows: first, run }
 }
@@ -72,38 +75,38 @@ const fn function(
 const fn method(
     name: &'static str,
     signatures: &'static [&'static str],
-    price: fn(Sizes<'_>) -> u64,
-    run: Run,
+    price: fn(ArgumentSizes<'_>) -> u64,
+    run: Implementation,
 ) -> Function {
     Function { name, is_method: true, signatures, price, grows: first, run }
 }
 
 impl Function {
-    const fn growing(mut self, grows: fn(Sizes<'_>) -> u64) -> Function {
+    const fn growing(mut self, grows: fn(ArgumentSizes<'_>) -> u64) -> Function {
         self.grows = grows;
         self
     }
 }
 
-/// Most results are about as large as the first argument.
-fn first(sizes: Sizes<'_>) -> u64 {
+/// The size of the first argument, which most results have.
+fn first(sizes: ArgumentSizes<'_>) -> u64 {
     sizes(0)
 }
 
 /// One unit.
-fn one(_: Sizes<'_>) -> u64 {
+fn one(_: ArgumentSizes<'_>) -> u64 {
     1
 }
 
-/// So many tenths of a size, rounded up; at least one unit for anything.
+/// `count` tenths of a size, rounded up; at least one unit unless the size is zero.
 fn tenths(count: u64, size: u64) -> u64 {
     size.saturating_mul(count).div_ceil(10)
 }
 
-/// Overloads by name, for functions and for methods.
-type Table<'n> = HashMap<(&'n str, bool), &'static [Overload]>;
+/// Overloads by name and by whether they are methods.
+type OverloadTable<'n> = HashMap<(&'n str, bool), &'static [Overload]>;
 
-static TABLE: LazyLock<Table<'static>> = LazyLock::new(|| {
+static TABLE: LazyLock<OverloadTable<'static>> = LazyLock::new(|| {
     let tables: [&'static [Function]; 10] = [
         core::FUNCTIONS,
         text::FUNCTIONS,
@@ -120,12 +123,12 @@ static TABLE: LazyLock<Table<'static>> = LazyLock::new(|| {
     for function in tables.into_iter().flatten() {
         for signature in function.signatures {
             let (params, result) = signature.split_once("->").expect("signatures are constants");
-            let params = params.split_whitespace().map(Type::read).collect();
-            let overload = Overload { params, result: Type::read(result), function };
+            let params = params.split_whitespace().map(CelType::read).collect();
+            let overload = Overload { params, result: CelType::read(result), function };
             table.entry((function.name, function.is_method)).or_default().push(overload);
         }
     }
-    // The table lives as long as the program.
+    // The table lives for the whole process.
     table.into_iter().map(|(name, overloads)| (name, &*overloads.leak())).collect()
 });
 
@@ -137,36 +140,36 @@ pub(super) fn names(are_methods: bool) -> impl Iterator<Item = &'static str> {
     names.into_iter()
 }
 
-/// The signatures under a name.
+/// The overloads of a name.
 pub(super) fn overloads(name: &str, is_method: bool) -> Option<&'static [Overload]> {
-    // A table of static names can be asked for any name.
-    fn find<'n>(table: &Table<'n>, name: &'n str, is_method: bool) -> Option<&'static [Overload]> {
+    // Shortens the lifetime of the table, so that any name can be looked up.
+    fn find<'n>(table: &OverloadTable<'n>, name: &'n str, is_method: bool) -> Option<&'static [Overload]> {
         table.get(&(name, is_method)).copied()
     }
     find(&TABLE, name, is_method)
 }
 
-/// Whether values of a type have an order.
-pub(super) fn is_ordered(ty: &Type) -> bool {
+/// Whether values of a type are ordered.
+pub(super) fn is_ordered(ty: &CelType) -> bool {
     matches!(
         ty,
-        Type::Dyn
-            | Type::Bool
-            | Type::Int
-            | Type::Uint
-            | Type::Double
-            | Type::Text
-            | Type::Bytes
-            | Type::Duration
-            | Type::Timestamp
-            | Type::Open(_)
+        CelType::Dyn
+            | CelType::Bool
+            | CelType::Int
+            | CelType::Uint
+            | CelType::Double
+            | CelType::Text
+            | CelType::Bytes
+            | CelType::Duration
+            | CelType::Timestamp
+            | CelType::Open(_)
     )
 }
 
-/// No implementation for these kinds of arguments.
-fn unfit(args: &[Val<'_>]) -> Fault {
+/// The error for arguments without an overload.
+fn unfit(args: &[Val<'_>]) -> EvalError {
     let types: Vec<_> = args.iter().map(Val::type_name).collect();
-    Fault::of(format!("no such overload for ({})", types.join(", ")))
+    EvalError::failed(format!("no such overload for ({})", types.join(", ")))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Optional values.
 
 use super::{Function, function, method, one, unfit};
-use crate::cel::fault::Fault;
+use crate::cel::fault::EvalError;
 use crate::cel::meter::{Meter, PER_ELEMENT};
 use crate::cel::value::Val;
 
@@ -22,7 +22,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     method("value", &["optional(A)->A"], one, |_, args| match args {
         [Val::Optional(Some(value))] => Ok((**value).clone()),
-        [Val::Optional(None)] => Err(Fault::of("optional.none() dereference")),
+        [Val::Optional(None)] => Err(EvalError::failed("optional.none() dereference")),
         _ => Err(unfit(args)),
     }),
     method("or", &["optional(A) optional(A)->optional(A)"], one, |_, args| match args {
@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("unwrapOpt", &["list(optional(A))->list(A)"], one, unwrap),
 ];
 
-fn unwrap<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn unwrap<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, EvalError> {
     let [Val::List(list)] = args else { return Err(unfit(args)) };
     meter.work(list.len() * 2 * PER_ELEMENT)?;
     let mut elements = Vec::new();

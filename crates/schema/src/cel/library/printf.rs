@@ -1,32 +1,30 @@
-//! `format`: values written into a text (CEL-006).
+//! `format`: values formatted into a string (CEL-006).
 //!
-//! The results are those of Kubernetes, which formats numbers for readers of English.
+//! Results match Kubernetes, which formats numbers in the English locale.
 
 use std::fmt::Write as _;
 
 use super::core::double;
-use super::unfit;
-use crate::cel::fault::Fault;
+use super::{EvalResult, unfit};
+use crate::cel::fault::EvalError;
 use crate::cel::meter::Meter;
 use crate::cel::value::{Val, view};
 
-type Made<'v> = Result<Val<'v>, Fault>;
-
-/// The most digits after the point that `format` writes.
+/// Maximum number of decimal places of `format`.
 const MAX_PRECISION: usize = 1000;
 
-/// A part of the text that says what `format` writes.
-pub(in crate::cel) enum Piece<'t> {
+/// A literal or a clause of a format string.
+pub(in crate::cel) enum FormatPart<'t> {
     Text(&'t str),
     Clause {
-        /// Digits after the point.
+        /// Decimal places.
         precision: Option<usize>,
         letter: char,
     },
 }
 
-/// The parts of a template, up to the first that cannot be read.
-pub(in crate::cel) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, &'static str>> {
+/// The parts of a format string, up to the first invalid one.
+pub(in crate::cel) fn pieces(template: &str) -> impl Iterator<Item = Result<FormatPart<'_>, &'static str>> {
     let mut rest = template;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -35,11 +33,11 @@ pub(in crate::cel) fn pieces(template: &str) -> impl Iterator<Item = Result<Piec
         let Some(after) = rest.strip_prefix('%') else {
             let (text, after) = rest.split_at(rest.find('%').unwrap_or(rest.len()));
             rest = after;
-            return Some(Ok(Piece::Text(text)));
+            return Some(Ok(FormatPart::Text(text)));
         };
         if let Some(after) = after.strip_prefix('%') {
             rest = after;
-            return Some(Ok(Piece::Text("%")));
+            return Some(Ok(FormatPart::Text("%")));
         }
         let clause = clause(after);
         rest = clause.as_ref().map_or("", |(_, after)| after);
@@ -47,8 +45,8 @@ pub(in crate::cel) fn pieces(template: &str) -> impl Iterator<Item = Result<Piec
     })
 }
 
-/// The clause after a `%`, and what follows it.
-fn clause(text: &str) -> Result<(Piece<'_>, &str), &'static str> {
+/// The clause after a `%`, and the rest.
+fn clause(text: &str) -> Result<(FormatPart<'_>, &str), &'static str> {
     let (precision, text) = match text.strip_prefix('.') {
         Some(text) => {
             let (digits, text) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
@@ -59,7 +57,7 @@ fn clause(text: &str) -> Result<(Piece<'_>, &str), &'static str> {
     };
     let mut chars = text.chars();
     match chars.next() {
-        Some(letter) if CLAUSES.contains(letter) => Ok((Piece::Clause { precision, letter }, chars.as_str())),
+        Some(letter) if CLAUSES.contains(letter) => Ok((FormatPart::Clause { precision, letter }, chars.as_str())),
         Some(_) => Err("a \"%\" is followed by one of s, d, f, e, b, o, x and X, and written as \"%%\""),
         None => Err("the text ends after a \"%\", which is written as \"%%\""),
     }
@@ -68,17 +66,17 @@ fn clause(text: &str) -> Result<(Piece<'_>, &str), &'static str> {
 /// The letters of clauses.
 const CLAUSES: &str = "sdfeboxX";
 
-pub(super) fn format<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+pub(super) fn format<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let [Val::Text(template), Val::List(list)] = args else { return Err(unfit(args)) };
     let mut written = String::new();
     let mut next = 0;
     meter.work(template.as_str().len())?;
     for piece in pieces(template.as_str()) {
-        match piece.map_err(|error| Fault::of(format!("error during formatting: {error}")))? {
-            Piece::Text(text) => written.push_str(text),
-            Piece::Clause { precision, letter } => {
+        match piece.map_err(|error| EvalError::failed(format!("error during formatting: {error}")))? {
+            FormatPart::Text(text) => written.push_str(text),
+            FormatPart::Clause { precision, letter } => {
                 let Some(value) = list.get(next, meter) else {
-                    return Err(Fault::of(format!("index {next} out of range")));
+                    return Err(EvalError::failed(format!("index {next} out of range")));
                 };
                 next += 1;
                 let before = written.len();
@@ -96,8 +94,8 @@ fn clause_of(
     value: &Val<'_>,
     written: &mut String,
     meter: &mut Meter,
-) -> Result<(), Fault> {
-    let unfit = || Fault::of(format!("error during formatting: %{clause} cannot format {}", value.type_name()));
+) -> Result<(), EvalError> {
+    let unfit = || EvalError::failed(format!("error during formatting: %{clause} cannot format {}", value.type_name()));
     let text = match (clause, value) {
         ('s', value) => return show(value, false, written, meter),
         ('d', Val::Int(value)) => value.to_string(),
@@ -117,7 +115,7 @@ fn clause_of(
     Ok(())
 }
 
-/// A float, or a text that names a float without digits.
+/// The float of a number, or of a string that names a special value.
 fn special(value: &Val<'_>) -> Option<f64> {
     match value {
         Val::Double(value) => Some(*value),
@@ -131,8 +129,8 @@ fn special(value: &Val<'_>) -> Option<f64> {
     }
 }
 
-/// A float as `%f` and `%e` write it, for readers of English as Kubernetes does.
-fn decimal(clause: char, precision: Option<usize>, value: f64) -> Result<String, Fault> {
+/// A float formatted by `%f` or `%e`.
+fn decimal(clause: char, precision: Option<usize>, value: f64) -> Result<String, EvalError> {
     if value.is_nan() {
         return Ok("NaN".to_owned());
     }
@@ -145,7 +143,9 @@ fn decimal(clause: char, precision: Option<usize>, value: f64) -> Result<String,
     }
     let digits = precision.unwrap_or(DIGITS);
     if digits > MAX_PRECISION {
-        return Err(Fault::of(format!("error during formatting: more than {MAX_PRECISION} digits after the point")));
+        return Err(EvalError::failed(format!(
+            "error during formatting: more than {MAX_PRECISION} digits after the point"
+        )));
     }
     let text = format!("{:.digits$}", value.abs());
     let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -159,10 +159,10 @@ fn decimal(clause: char, precision: Option<usize>, value: f64) -> Result<String,
     Ok(format!("{sign}{grouped}{fraction}"))
 }
 
-/// How many digits follow the point unless the clause says so.
+/// Default number of decimal places.
 const DIGITS: usize = 6;
 
-/// A power of ten; its precision is not heeded.
+/// Scientific notation of zero.
 fn scientific(value: f64) -> String {
     let text = format!("{value:.DIGITS$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -185,14 +185,14 @@ fn radix(clause: char, value: u64) -> String {
     }
 }
 
-fn hex(clause: char, bytes: &[u8], meter: &mut Meter) -> Result<String, Fault> {
+fn hex(clause: char, bytes: &[u8], meter: &mut Meter) -> Result<String, EvalError> {
     meter.work(bytes.len().saturating_mul(10))?;
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(if clause == 'X' { digits.to_ascii_uppercase() } else { digits })
 }
 
-/// A value as `%s` writes it; inside of lists and maps it shows its type as well.
-fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) -> Result<(), Fault> {
+/// A value as `%s` formats it; inside lists and maps with its type.
+fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) -> Result<(), EvalError> {
     meter.work(20)?;
     match value {
         Val::Null => written.push_str("null"),
@@ -212,7 +212,7 @@ fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) 
         Val::Bytes(bytes) => {
             meter.work(bytes.len())?;
             let text = std::str::from_utf8(bytes)
-                .map_err(|_| Fault::of("error during formatting: bytes are not valid UTF-8"))?;
+                .map_err(|_| EvalError::failed("error during formatting: bytes are not valid UTF-8"))?;
             show_text("b", text, inside, written);
         }
         Val::Duration(nanos) => show_call("duration", &super::time::seconds(*nanos), inside, written),
@@ -244,7 +244,9 @@ fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) 
             }
             show_entries(entries, written, meter)?;
         }
-        other => return Err(Fault::of(format!("error during formatting: %s cannot format {}", other.type_name()))),
+        other => {
+            return Err(EvalError::failed(format!("error during formatting: %s cannot format {}", other.type_name())));
+        }
     }
     Ok(())
 }
@@ -266,16 +268,16 @@ fn show_call(function: &str, text: &str, inside: bool, written: &mut String) {
     }
 }
 
-/// The entries of a map, by the texts of their keys.
+/// The entries of a map, sorted by the text of their keys.
 fn show_entries<'v>(
-    entries: Vec<(Val<'v>, Result<Val<'v>, Fault>)>,
+    entries: Vec<(Val<'v>, Result<Val<'v>, EvalError>)>,
     written: &mut String,
     meter: &mut Meter,
-) -> Result<(), Fault> {
+) -> Result<(), EvalError> {
     let mut shown = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         if !matches!(key, Val::Text(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_)) {
-            return Err(Fault::of(format!(
+            return Err(EvalError::failed(format!(
                 "error during formatting: %s cannot format keys of type {}",
                 key.type_name()
             )));
@@ -298,7 +300,7 @@ fn show_entries<'v>(
     Ok(())
 }
 
-/// A text in quotes, with the escapes of `strings.quote`.
+/// A quoted string with the escapes of `strings.quote`.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -320,7 +322,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A text in quotes as Go writes it: control characters are escaped.
+/// A quoted string as Go formats it, control characters escaped.
 fn go_quoted(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 2);
     for c in quoted(text).chars() {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{Function, function, method, one, tenths, unfit};
 use crate::cel::extended::{MOST, Quantity, UNIT};
-use crate::cel::fault::Fault;
+use crate::cel::fault::EvalError;
 use crate::cel::value::Val;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -42,7 +42,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     method("asInteger", &["quantity->int"], one, |_, args| match args {
         [Val::Quantity(value)] => {
-            value.integer().map(Val::Int).ok_or_else(|| Fault::of("cannot convert value to integer"))
+            value.integer().map(Val::Int).ok_or_else(|| EvalError::failed("cannot convert value to integer"))
         }
         _ => Err(unfit(args)),
     }),
@@ -76,8 +76,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn read(text: &str) -> Result<Quantity, Fault> {
-    Quantity::read(text).ok_or_else(|| Fault::of("quantity parse error: quantities must match a number with a suffix"))
+fn read(text: &str) -> Result<Quantity, EvalError> {
+    Quantity::read(text)
+        .ok_or_else(|| EvalError::failed("quantity parse error: quantities must match a number with a suffix"))
 }
 
 fn sum(a: Quantity, billionths: i128, b: Quantity) -> Quantity {
@@ -85,7 +86,7 @@ fn sum(a: Quantity, billionths: i128, b: Quantity) -> Quantity {
     Quantity { billionths, is_simple: a.is_simple && b.is_simple }
 }
 
-fn operands(args: &[Val<'_>]) -> Result<(Quantity, Quantity), Fault> {
+fn operands(args: &[Val<'_>]) -> Result<(Quantity, Quantity), EvalError> {
     match args {
         [Val::Quantity(a), Val::Quantity(b)] => Ok((*a, *b)),
         [Val::Quantity(a), Val::Int(b)] => Ok((*a, Quantity { billionths: i128::from(*b) * UNIT, is_simple: true })),
@@ -93,7 +94,7 @@ fn operands(args: &[Val<'_>]) -> Result<(Quantity, Quantity), Fault> {
     }
 }
 
-fn compare(args: &[Val<'_>]) -> Result<Ordering, Fault> {
+fn compare(args: &[Val<'_>]) -> Result<Ordering, EvalError> {
     match args {
         [Val::Quantity(a), Val::Quantity(b)] => Ok(a.cmp(b)),
         [Val::Semver(a), Val::Semver(b)] => Ok(a.cmp_precedence(b)),

@@ -1,13 +1,11 @@
-//! Texts. Positions count characters.
+//! Strings. Positions count characters.
 
 use super::printf::{format, quoted};
-use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
-use crate::cel::fault::Fault;
+use super::{ArgumentSizes, ELEMENT, EvalResult, Function, RESULT, function, method, one, tenths, unfit};
+use crate::cel::fault::EvalError;
 use crate::cel::meter::{Meter, PER_ELEMENT};
-use crate::cel::value::{Text, Val};
+use crate::cel::value::{CelText, Val};
 use golang::regexp::Regex;
-
-type Made<'v> = Result<Val<'v>, Fault>;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     method(
@@ -42,7 +40,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             match found {
                 Some(c) => Ok(Val::made(c.to_string())),
                 None if usize::try_from(*at).is_ok_and(|at| at == text.chars().count()) => Ok(Val::made("")),
-                None => Err(Fault::of(format!("index out of range: {at}"))),
+                None => Err(EvalError::failed(format!("index out of range: {at}"))),
             }
         }
         _ => Err(unfit(args)),
@@ -67,19 +65,19 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)),
 ];
 
-fn scan(size: Sizes<'_>) -> u64 {
+fn scan(size: ArgumentSizes<'_>) -> u64 {
     tenths(1, size(0))
 }
 
-fn twice(size: Sizes<'_>) -> u64 {
+fn twice(size: ArgumentSizes<'_>) -> u64 {
     tenths(2, size(0))
 }
 
-fn searching(size: Sizes<'_>) -> u64 {
+fn searching(size: ArgumentSizes<'_>) -> u64 {
     tenths(1, size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4))
 }
 
-fn compare<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(&str, &str) -> bool) -> Made<'v> {
+fn compare<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(&str, &str) -> bool) -> EvalResult<'v> {
     match args {
         [Val::Text(text), Val::Text(other)] => {
             meter.work((text.as_str().len() + other.as_str().len()) / 4)?;
@@ -89,7 +87,7 @@ fn compare<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(&str, &str) -> bool
     }
 }
 
-fn remade<'v>(meter: &mut Meter, args: &[Val<'v>], make: fn(&str) -> String) -> Made<'v> {
+fn remade<'v>(meter: &mut Meter, args: &[Val<'v>], make: fn(&str) -> String) -> EvalResult<'v> {
     match args {
         [Val::Text(text)] => {
             meter.work(text.as_str().len().saturating_mul(2))?;
@@ -99,7 +97,7 @@ fn remade<'v>(meter: &mut Meter, args: &[Val<'v>], make: fn(&str) -> String) -> 
     }
 }
 
-fn dynamic<'v>(name: &'static str, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn dynamic<'v>(name: &'static str, meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     match args {
         [Val::Text(_), Val::Text(pattern), ..] => {
             let regex = meter.regex(pattern.as_str())?;
@@ -109,12 +107,17 @@ fn dynamic<'v>(name: &'static str, meter: &mut Meter, args: &[Val<'v>]) -> Made<
     }
 }
 
-/// A search with an expression that is compiled already.
-pub(in crate::cel) fn search<'v>(function: &Function, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+/// Searches with a precompiled expression.
+pub(in crate::cel) fn search<'v>(
+    function: &Function,
+    regex: &Regex,
+    meter: &mut Meter,
+    args: &[Val<'v>],
+) -> EvalResult<'v> {
     searched(function.name, regex, meter, args)
 }
 
-fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let Some(Val::Text(text)) = args.first() else { return Err(unfit(args)) };
     let text = text.as_str();
     meter.work(regex.steps(text).saturating_mul(3).saturating_add(100))?;
@@ -138,7 +141,7 @@ fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) 
     }
 }
 
-/// Where the character at a position begins, in bytes; the end counts as a position.
+/// Byte offset of a character position; the end is a valid position.
 fn offset(text: &str, at: usize) -> Option<usize> {
     if text.is_ascii() {
         return (at <= text.len()).then_some(at);
@@ -146,14 +149,16 @@ fn offset(text: &str, at: usize) -> Option<usize> {
     text.char_indices().map(|(offset, _)| offset).chain([text.len()]).nth(at)
 }
 
-fn index_of<'v>(meter: &mut Meter, args: &[Val<'v>], last: bool) -> Made<'v> {
+fn index_of<'v>(meter: &mut Meter, args: &[Val<'v>], last: bool) -> EvalResult<'v> {
     let [Val::Text(text), Val::Text(wanted), rest @ ..] = args else { return Err(unfit(args)) };
     let (text, wanted) = (text.as_str(), wanted.as_str());
     meter.work(text.len() + wanted.len())?;
     let from = match rest {
         [] => None,
         [Val::Int(at)] => {
-            let Ok(place) = usize::try_from(*at) else { return Err(Fault::of(format!("index out of range: {at}"))) };
+            let Ok(place) = usize::try_from(*at) else {
+                return Err(EvalError::failed(format!("index out of range: {at}")));
+            };
             match offset(text, place).filter(|offset| !last || *offset < text.len()) {
                 Some(offset) => Some(offset),
                 None => return Ok(Val::Int(-1)),
@@ -168,7 +173,7 @@ fn index_of<'v>(meter: &mut Meter, args: &[Val<'v>], last: bool) -> Made<'v> {
         }
         (true, None) => text.rfind(wanted),
         (true, Some(from)) => {
-            // A match may begin at the position or before it.
+            // A match may begin at or before the position.
             let end = from.saturating_add(wanted.len()).min(text.len());
             let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
             text.get(..end).and_then(|head| head.rfind(wanted)).filter(|at| *at <= from)
@@ -178,7 +183,7 @@ fn index_of<'v>(meter: &mut Meter, args: &[Val<'v>], last: bool) -> Made<'v> {
     Ok(position.map_or(Val::Int(-1), Val::size))
 }
 
-fn replace<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn replace<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let [Val::Text(text), Val::Text(old), Val::Text(new), rest @ ..] = args else { return Err(unfit(args)) };
     let limit = match rest {
         [] => usize::MAX,
@@ -192,7 +197,7 @@ fn replace<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     Ok(Val::made(text.replacen(old, new, limit)))
 }
 
-fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let [Val::Text(text), Val::Text(by), rest @ ..] = args else { return Err(unfit(args)) };
     let limit = match rest {
         [] => usize::MAX,
@@ -203,21 +208,21 @@ fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         return Ok(Val::list(Vec::new()));
     }
     meter.work(text.as_str().len())?;
-    // Pieces of text that is there anyway need no memory of their own.
+    // Substrings of an input string need no memory.
     let mut pieces = Vec::new();
     let mut keep = |piece: Val<'v>| {
         meter.work(2 * PER_ELEMENT)?;
         pieces.push(piece);
-        Ok::<_, Fault>(())
+        Ok::<_, EvalError>(())
     };
     let by = by.as_str();
     match text {
-        Text::Written(text) => {
+        CelText::Written(text) => {
             for piece in parts(text, by, limit) {
-                keep(Val::Text(Text::Written(piece)))?;
+                keep(Val::Text(CelText::Written(piece)))?;
             }
         }
-        Text::Made(text) => {
+        CelText::Made(text) => {
             for piece in parts(text, by, limit) {
                 keep(Val::made(piece))?;
             }
@@ -226,7 +231,7 @@ fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     Ok(Val::list(pieces))
 }
 
-/// The parts of a text; an empty separator gives its characters.
+/// The parts of a string; an empty separator splits it into characters.
 fn parts<'a: 'b, 'b>(text: &'a str, by: &'b str, limit: usize) -> Box<dyn Iterator<Item = &'a str> + 'b> {
     if !by.is_empty() {
         return Box::new(text.splitn(limit, by));
@@ -238,13 +243,13 @@ fn parts<'a: 'b, 'b>(text: &'a str, by: &'b str, limit: usize) -> Box<dyn Iterat
     Box::new(characters.chain((!tail.is_empty()).then_some(tail)))
 }
 
-fn substring<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn substring<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let [Val::Text(text), Val::Int(from), rest @ ..] = args else { return Err(unfit(args)) };
     let written = text.as_str();
     meter.work(written.len())?;
     let place = |at: i64| {
         let found = usize::try_from(at).ok().and_then(|at| offset(written, at));
-        found.ok_or_else(|| Fault::of(format!("index out of range: {at}")))
+        found.ok_or_else(|| EvalError::failed(format!("index out of range: {at}")))
     };
     let from = place(*from)?;
     let to = match rest {
@@ -253,15 +258,15 @@ fn substring<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         _ => return Err(unfit(args)),
     };
     if to < from {
-        return Err(Fault::of("invalid substring range"));
+        return Err(EvalError::failed("invalid substring range"));
     }
     Ok(match text {
-        Text::Written(text) => Val::Text(Text::Written(text.get(from..to).unwrap_or_default())),
-        Text::Made(text) => Val::made(text.get(from..to).unwrap_or_default()),
+        CelText::Written(text) => Val::Text(CelText::Written(text.get(from..to).unwrap_or_default())),
+        CelText::Made(text) => Val::made(text.get(from..to).unwrap_or_default()),
     })
 }
 
-fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> EvalResult<'v> {
     let [Val::List(list), rest @ ..] = args else { return Err(unfit(args)) };
     let by = match rest {
         [] => "",
@@ -270,7 +275,9 @@ fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     };
     let mut joined = String::new();
     for at in 0..list.len() {
-        let Val::Text(piece) = list.at(at, meter)? else { return Err(Fault::of("join() needs a list of strings")) };
+        let Val::Text(piece) = list.at(at, meter)? else {
+            return Err(EvalError::failed("join() needs a list of strings"));
+        };
         meter.work(piece.as_str().len() + by.len())?;
         if at > 0 {
             joined.push_str(by);

@@ -1,7 +1,7 @@
 //! Durations and points in time.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::cel::fault::Fault;
+use crate::cel::fault::EvalError;
 use crate::cel::value::Val;
 use golang::calendar::{DAY, Moment, RANGE, SECOND, days, go_duration};
 
@@ -42,10 +42,10 @@ pub(super) const FUNCTIONS: &[Function] =
                 [Val::Int(seconds)] if RANGE.contains(seconds) => {
                     Ok(Val::Timestamp(Moment { seconds: *seconds, nanos: 0 }))
                 }
-                [Val::Int(_)] => Err(Fault::of("timestamp overflow")),
-                [Val::Text(text)] => match Moment::read(text.as_str()) {
+                [Val::Int(_)] => Err(EvalError::failed("timestamp overflow")),
+                [Val::Text(text)] => match Moment::parse(text.as_str()) {
                     Some(at) => Ok(Val::Timestamp(at)),
-                    None => Err(Fault::of("type conversion error to timestamp")),
+                    None => Err(EvalError::failed("type conversion error to timestamp")),
                 },
                 _ => Err(unfit(args)),
             }
@@ -82,22 +82,22 @@ pub(super) const FUNCTIONS: &[Function] =
         }),
     ];
 
-fn read_duration<'v>(text: &str) -> Result<Val<'v>, Fault> {
-    go_duration(text).map(Val::Duration).ok_or_else(|| Fault::of("type conversion error to duration"))
+fn read_duration<'v>(text: &str) -> Result<Val<'v>, EvalError> {
+    go_duration(text).map(Val::Duration).ok_or_else(|| EvalError::failed("type conversion error to duration"))
 }
 
-fn part<'v>(args: &[Val<'v>], of: fn(Moment) -> i64) -> Result<Val<'v>, Fault> {
+fn part<'v>(args: &[Val<'v>], of: fn(Moment) -> i64) -> Result<Val<'v>, EvalError> {
     match args {
         [Val::Timestamp(at)] => Ok(Val::Int(of(*at))),
         [Val::Timestamp(at), Val::Text(zone)] => {
-            let shift = zone_seconds(zone.as_str()).ok_or_else(|| Fault::of("unknown time zone"))?;
+            let shift = zone_seconds(zone.as_str()).ok_or_else(|| EvalError::failed("unknown time zone"))?;
             Ok(Val::Int(of(Moment { seconds: at.seconds.saturating_add(shift), ..*at })))
         }
         _ => Err(unfit(args)),
     }
 }
 
-/// The distance of a zone from UTC: `UTC` or `+02:00`. There is no table of named zones.
+/// UTC offset of a zone: `UTC` or `+02:00`. Named zones are not supported.
 fn zone_seconds(zone: &str) -> Option<i64> {
     if zone.is_empty() || zone == "UTC" || zone == "Z" {
         return Some(0);

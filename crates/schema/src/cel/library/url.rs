@@ -1,10 +1,10 @@
 //! URLs.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::cel::extended::Url;
-use crate::cel::fault::Fault;
+use crate::cel::extended::CelUrl;
+use crate::cel::fault::EvalError;
 use crate::cel::meter::Meter;
-use crate::cel::value::{Map, Table, Val};
+use crate::cel::value::{CelMap, MapTable, Val};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function(
@@ -14,7 +14,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |meter, args| match args {
             [Val::Text(text)] => {
                 meter.work(text.as_str().len().saturating_mul(4))?;
-                Ok(Val::Bool(Url::read(text.as_str()).is_some()))
+                Ok(Val::Bool(CelUrl::read(text.as_str()).is_some()))
             }
             _ => Err(unfit(args)),
         },
@@ -26,9 +26,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |meter, args| match args {
             [Val::Text(text)] => {
                 meter.work(text.as_str().len().saturating_mul(4))?;
-                let url = Url::read(text.as_str());
+                let url = CelUrl::read(text.as_str());
                 url.map(|url| Val::Url(url.into()))
-                    .ok_or_else(|| Fault::of("URL parse error during conversion from string"))
+                    .ok_or_else(|| EvalError::failed("URL parse error during conversion from string"))
             }
             _ => Err(unfit(args)),
         },
@@ -41,7 +41,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("getQuery", &["url->map(string,list(string))"], one, query),
 ];
 
-fn part<'v>(meter: &mut Meter, args: &[Val<'v>], of: fn(&Url) -> &str) -> Result<Val<'v>, Fault> {
+fn part<'v>(meter: &mut Meter, args: &[Val<'v>], of: fn(&CelUrl) -> &str) -> Result<Val<'v>, EvalError> {
     match args {
         [Val::Url(url)] => {
             let part = of(url);
@@ -52,7 +52,7 @@ fn part<'v>(meter: &mut Meter, args: &[Val<'v>], of: fn(&Url) -> &str) -> Result
     }
 }
 
-fn query<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn query<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, EvalError> {
     let [Val::Url(url)] = args else { return Err(unfit(args)) };
     meter.work(url.query.len().saturating_mul(50))?;
     let mut values: std::collections::BTreeMap<String, Vec<Val<'v>>> = std::collections::BTreeMap::new();
@@ -62,11 +62,11 @@ fn query<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
             values.entry(key).or_default().push(Val::made(value));
         }
     }
-    let mut table = Table::default();
+    let mut table = MapTable::default();
     for (key, list) in values {
         table.insert(Val::made(key), Val::list(list), meter)?;
     }
-    Ok(Val::Map(Map::Made(table.into())))
+    Ok(Val::Map(CelMap::Made(table.into())))
 }
 
 fn unescaped(text: &str) -> Option<String> {

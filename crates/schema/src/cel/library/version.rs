@@ -1,7 +1,7 @@
 //! Semantic versions.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::cel::fault::Fault;
+use crate::cel::fault::EvalError;
 use crate::cel::value::Val;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -12,7 +12,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |meter, args| {
             meter.work(args.first().map_or(0, length))?;
             let version = read(args)?;
-            version.map(|version| Val::Semver(version.into())).ok_or_else(|| Fault::of("semver parse error"))
+            version.map(|version| Val::Semver(version.into())).ok_or_else(|| EvalError::failed("semver parse error"))
         },
     ),
     function(
@@ -36,7 +36,7 @@ fn length(value: &Val<'_>) -> usize {
     }
 }
 
-fn read(args: &[Val<'_>]) -> Result<Option<semver::Version>, Fault> {
+fn read(args: &[Val<'_>]) -> Result<Option<semver::Version>, EvalError> {
     match args {
         [Val::Text(text)] | [Val::Text(text), Val::Bool(false)] => Ok(semver::Version::parse(text.as_str()).ok()),
         [Val::Text(text), Val::Bool(true)] => Ok(normalised(text.as_str())),
@@ -44,7 +44,7 @@ fn read(args: &[Val<'_>]) -> Result<Option<semver::Version>, Fault> {
     }
 }
 
-/// A version with a `v` in front, missing parts or leading zeros.
+/// A version with a leading `v`, missing parts or leading zeros, in standard form.
 fn normalised(text: &str) -> Option<semver::Version> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let end = text.find(['-', '+']).unwrap_or(text.len());
@@ -64,7 +64,7 @@ fn normalised(text: &str) -> Option<semver::Version> {
     semver::Version::parse(&format!("{}{rest}", parts.join("."))).ok()
 }
 
-fn part<'v>(args: &[Val<'v>], of: fn(&semver::Version) -> u64) -> Result<Val<'v>, Fault> {
+fn part<'v>(args: &[Val<'v>], of: fn(&semver::Version) -> u64) -> Result<Val<'v>, EvalError> {
     match args {
         [Val::Semver(version)] => Ok(Val::Int(i64::try_from(of(version)).unwrap_or(i64::MAX))),
         _ => Err(unfit(args)),

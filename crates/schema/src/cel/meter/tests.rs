@@ -1,4 +1,4 @@
-//! Rules and values that mean no good: they end in time, and nothing panics.
+//! Hostile rules and values: evaluation ends in time and never panics.
 
 #![expect(clippy::disallowed_macros, reason = "figures of a process for measuring")]
 
@@ -8,25 +8,25 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::budget::Stop;
-use crate::cel::check::{Wanted, compile};
+use crate::cel::check::{ResultType, compile};
 use crate::cel::meter::{PER_ELEMENT, PER_ENTRY};
 use crate::cel::types::Decl;
 use crate::cel::value::Val;
-use crate::openapi::{Definition, Schema};
+use crate::openapi::{Schema, SchemaDefinition};
 use golang::regexp::Regex;
 use testing::timed;
 
 fn schema(mut schema: Value, rule: &str) -> Schema {
     schema["x-kubernetes-validations"] = json!([{"rule": rule}]);
-    Schema::compile(&serde_json::from_value::<Definition>(schema).unwrap()).unwrap()
+    Schema::compile(&serde_json::from_value::<SchemaDefinition>(schema).unwrap()).unwrap()
 }
 
-/// On a thread with the stack of a worker of the program.
+/// Runs on a thread with the stack size of a worker.
 fn on_a_small_stack<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
     std::thread::Builder::new().stack_size(2 << 20).spawn(act).unwrap().join().unwrap()
 }
 
-/// What an evaluation may take. A build without optimisation is some thirty times slower than the program.
+/// Time limit of an evaluation. A build without optimisation is some thirty times slower.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 100 });
 
 #[test]
@@ -95,7 +95,7 @@ fn copies_of_texts_are_paid_for_by_length() {
         (&map, "lists.range(20000).all(i, self == {'a': b'x'} || true)", &json!({"a": encoded})),
     ] {
         assert!(exceeds(kind.clone(), rule, value), "{rule}");
-        // What is done a few times is nothing special.
+        // A few repetitions are within the budget.
         assert!(!exceeds(kind.clone(), &rule.replace("20000", "20"), value), "{rule}");
     }
     let lists = json!({"type": "array", "items": bytes});
@@ -115,7 +115,7 @@ fn searches_are_paid_for_by_the_states_of_their_patterns() {
     assert!(exceeds(text.clone(), &many, &long));
     let label = "lists.range(200).all(i, self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'))";
     assert!(!exceeds(text.clone(), label, &short));
-    // A variant: short patterns that are known only when they are used, and would all be kept.
+    // Variant: short patterns known only at run time, which would all be cached.
     let made = r"lists.range(60).all(i, !'x'.matches('\\pL{9}' + string(i)))";
     assert!(exceeds(text.clone(), made, &short));
     let one = r"!'x'.matches('\\pL{200}' + self)";
@@ -125,7 +125,7 @@ fn searches_are_paid_for_by_the_states_of_their_patterns() {
 
 #[test]
 fn an_evaluation_ends_when_the_time_is_over() {
-    // DEC-44: one rule alone can take long.
+    // DEC-44: a single rule can take long.
     let (asked, limit) = (std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0)), 5);
     let stop = Stop::when({
         let asked = asked.clone();
@@ -258,9 +258,9 @@ proptest! {
             "d": {"type": "string", "format": "duration"}, "t": {"type": "string", "format": "date-time"},
             "y": {"type": "string", "format": "byte"}}});
         schema(object.clone(), &rule).rule_violations(&value, Some(&old));
-        let decl = Decl::of(&serde_json::from_value(object).unwrap()).unwrap();
-        if let Err(mistake) = compile(&rule, &decl, Wanted::Bool, &mut |pattern| Regex::new(pattern).map_err(|error| error.to_string())) {
-            mistake.shown(&rule);
+        let decl = Decl::for_node(&serde_json::from_value(object).unwrap()).unwrap();
+        if let Err(mistake) = compile(&rule, &decl, ResultType::Bool, &mut |pattern| Regex::new(pattern).map_err(|error| error.to_string())) {
+            mistake.with_context(&rule);
         }
     }
 

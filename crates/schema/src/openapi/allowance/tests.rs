@@ -1,4 +1,4 @@
-//! What a set of schemas may take together (DEC-44).
+//! Limits on sets of schemas (DEC-44).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::field::Findings;
-use crate::openapi::{Definition, FastAnswer, Schema, check};
+use crate::openapi::{FastVerdict, Schema, SchemaDefinition, check};
 use golang::json::in_memory;
 
-fn definition(schema: &Value) -> Definition {
+fn definition(schema: &Value) -> SchemaDefinition {
     serde_json::from_value(schema.clone()).unwrap()
 }
 
-/// Where the schemas of a set exceed their allowance, if they do; errors of another kind fail the test.
+/// The place where a set of schemas exceeds its allowance; other errors fail the test.
 fn breach(schemas: &[Value]) -> Option<String> {
-    let (mut allowance, mut found) = (Allowance::new(Stop::never()), Findings::default());
+    let (mut allowance, mut found) = (SchemaAllowance::new(Stop::never()), Findings::default());
     for (i, schema) in schemas.iter().enumerate() {
         if let Err(exceeded) = allowance.next_schema() {
-            allowance.note_breach(Path::of("all"), exceeded);
+            allowance.note_breach(Path::new("all"), exceeded);
         }
-        check(&definition(schema), &Path::of("v").index(i), &mut allowance, &mut found);
+        check(&definition(schema), &Path::new("v").index(i), &mut allowance, &mut found);
     }
     if let Err(exceeded) = allowance.next_schema() {
-        allowance.note_breach(Path::of("all"), exceeded);
+        allowance.note_breach(Path::new("all"), exceeded);
     }
     let errors = found.into_parts().0;
     assert!(errors.is_empty(), "{errors:?}");
@@ -52,7 +52,7 @@ fn defaults_below_defaults_are_counted_before_they_are_made() {
         "{found}"
     );
     assert_eq!(breach(&[schema(3, 10)]), None);
-    // A variant: few and large values, and a map instead of arrays.
+    // Variant: few large values, and a map instead of arrays.
     let text = "x".repeat(300_000);
     let wide = json!({"type": "object", "default": {"a": {}, "b": {}, "c": {}, "d": {}}, "additionalProperties":
         {"type": "object", "properties": {"p": {"type": "string", "default": text}}}});
@@ -78,7 +78,7 @@ fn compiled_patterns_have_a_sum() {
     let found = breach(&alone).unwrap();
     assert!(found.starts_with("v[24") && found.ends_with(end), "{found}");
     assert_eq!(breach(&alone[..230]), None);
-    // Variants: in one variable, below a junctor, and in rules, where it is no keyword.
+    // Variants: in one variable, below a junctor, and in rules.
     let below: Vec<Value> = many.iter().map(|text| json!({"pattern": text})).collect();
     let found = breach(&[json!({"type": "string", "anyOf": below})]).unwrap();
     assert!(found.starts_with("v[0].anyOf[24") && found.ends_with(end), "{found}");
@@ -89,7 +89,7 @@ fn compiled_patterns_have_a_sum() {
 
 #[test]
 fn equal_patterns_are_compiled_once_and_counted_each_time() {
-    // DEC-44: the outcome does not depend on what is known already.
+    // DEC-44: the outcome does not depend on cached patterns.
     let same = json!({"type": "string", "pattern": r"\pL{25}"});
     assert!(breach(&vec![same; 9]).unwrap().starts_with("v[5]"));
 }
@@ -135,10 +135,10 @@ fn cached_schemas_count_as_much_as_new_ones() {
     // DEC-44
     let schema = definition(&json!({"type": "object", "default": {}, "properties": {"a": nested(2, 10),
         "b": {"type": "string", "pattern": "^[a-z]+$"}}}));
-    let mut first = Allowance::new(Stop::never());
+    let mut first = SchemaAllowance::new(Stop::never());
     Schema::compile_within(&schema, &mut first).unwrap();
     let footprint = first.measure(0);
-    let mut second = Allowance::new(Stop::never());
+    let mut second = SchemaAllowance::new(Stop::never());
     second.take(footprint).unwrap();
     assert_eq!(second.measure(0), footprint);
     assert!(footprint.bytes() > 0 && footprint.default_nodes > 100 && footprint.states > STATES_OF_PATTERN);
@@ -163,23 +163,23 @@ fn patterns_that_take_long_to_compile_have_a_sum() {
 #[test]
 fn compiling_ends_when_the_time_is_over() {
     // DEC-44
-    let mut allowance = Allowance::new(Stop::when(|| true));
+    let mut allowance = SchemaAllowance::new(Stop::when(|| true));
     let schema = definition(&json!({"type": "string", "pattern": "a"}));
-    assert!(matches!(Schema::compile_within(&schema, &mut allowance), Err(Unusable::Stopped)));
+    assert!(matches!(Schema::compile_within(&schema, &mut allowance), Err(SchemaError::Stopped)));
     let mut found = Findings::default();
-    assert!(check(&schema, &Path::of("v"), &mut allowance, &mut found).is_none());
+    assert!(check(&schema, &Path::new("v"), &mut allowance, &mut found).is_none());
     assert!(found.error_count() == 0 && allowance.breach().is_none() && allowance.stop().has_stopped());
     let value: Value = (0..100_000).collect();
     let list = Schema::compile(&definition(&json!({"type": "array", "items": {"type": "string"}}))).unwrap();
     let (asked, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
-    let effort = Effort::of_object(&stop);
+    let effort = ValidationEffort::for_object(&stop);
     list.violations_within(&value, &effort);
     let all = effort.taken();
     let stop = Stop::when({
         let asked = asked.clone();
         move || asked.fetch_add(1, Ordering::Relaxed) == 1
     });
-    let effort = Effort::of_object(&stop);
+    let effort = ValidationEffort::for_object(&stop);
     list.violations_within(&value, &effort);
     assert!(stop.has_stopped() && effort.exceeded().is_none());
     assert!(all > 800_000 && asked.load(Ordering::Relaxed) == 2, "nothing is looked at after the deadline");
@@ -192,7 +192,7 @@ fn the_counted_memory_is_at_least_the_used_memory() {
     let rule = format!("[{list}].all(x, x == 0)");
     assert!(rule.len() < 4096);
     let schema = json!({"type": "integer", "x-kubernetes-validations": [{"rule": rule}]});
-    let mut allowance = Allowance::new(Stop::never());
+    let mut allowance = SchemaAllowance::new(Stop::never());
     Schema::compile_within(&definition(&schema), &mut allowance).unwrap();
     // Each element of the list is a node of some hundred bytes.
     assert!(allowance.compiled_bytes() > 800 * 128);
@@ -212,9 +212,9 @@ fn literals_are_counted_as_they_are_in_memory() {
     let names: Vec<String> = (0..750_000).map(|i| i.to_string()).collect();
     let required = json!({"type": "object", "required": names});
     assert!(breach(&[required]).unwrap().contains("bytes of compiled schemas"));
-    // An example is looked at and not kept.
+    // An example is checked and not kept.
     let zeros = untyped("example", json!(vec![0; 200_000]));
-    let mut allowance = Allowance::new(Stop::never());
+    let mut allowance = SchemaAllowance::new(Stop::never());
     Schema::compile_within(&definition(&zeros), &mut allowance).unwrap();
     assert!(allowance.compiled_bytes() < 2000 && breach(&vec![zeros; 8]).is_none());
     assert!(in_memory(&json!({"": 0})) > 640 && in_memory(&json!(vec![0; 1000])) >= 32_000);
@@ -256,9 +256,9 @@ fn patterns_that_are_rejected_count_as_well() {
     let too_large = |i: usize| json!({"type": "string", "pattern": format!(r"\pL{{1000}}N{i}")});
     let of_failing = |i: usize| json!({"pattern": format!(r"\pL{{200}}N{i}"), "properties": {"a": {}}});
     for schemas in [(0..8).map(too_large).collect::<Vec<_>>(), (0..8).map(of_failing).collect()] {
-        let (mut allowance, mut found) = (Allowance::new(Stop::never()), Findings::default());
+        let (mut allowance, mut found) = (SchemaAllowance::new(Stop::never()), Findings::default());
         for schema in &schemas {
-            check(&definition(schema), &Path::of("v"), &mut allowance, &mut found);
+            check(&definition(schema), &Path::new("v"), &mut allowance, &mut found);
         }
         let exceeded = allowance.breach().unwrap().exceeded.to_string();
         assert!(exceeded.contains("states of compiled patterns") && found.error_count() < 8, "{exceeded}");
@@ -273,7 +273,7 @@ fn paths_of_a_class_are_short_and_made_one_at_a_time() {
     let bottom = json!({"type": "object", "properties": wide});
     let deep = (0..58).fold(bottom, |below, _| json!({"type": "object", "properties": {"n".repeat(1000): below}}));
     let mut found = Findings::default();
-    assert!(check(&definition(&deep), &Path::of("v"), &mut Allowance::new(Stop::never()), &mut found).is_none());
+    assert!(check(&definition(&deep), &Path::new("v"), &mut SchemaAllowance::new(Stop::never()), &mut found).is_none());
     assert_eq!(found.error_count(), 4000);
     let errors = found.into_parts().0;
     let text: usize = errors.iter().map(|error| error.to_string().len()).sum();
@@ -318,12 +318,12 @@ fn validating_values_takes_a_bounded_effort() {
     // DEC-44: the sum of all values of an object, deterministic, and an error of the value.
     let compiled = |schema: &Value| Schema::compile(&definition(schema)).unwrap();
     let enough = |schema: &Value, value: &Value, steps: usize| {
-        let (schema, effort) = (compiled(schema), Effort::new(steps, &Stop::never()));
+        let (schema, effort) = (compiled(schema), ValidationEffort::new(steps, &Stop::never()));
         let answer = schema.fast_check(&value.to_string(), &effort);
-        let effort = Effort::new(steps, &Stop::never());
+        let effort = ValidationEffort::new(steps, &Stop::never());
         let violations = schema.violations_within(value, &effort);
         let is_refused = violations.iter().any(|violation| violation.rule == "DEC-44");
-        assert!(!is_refused || (violations.len() == 1 && answer == FastAnswer::Unclear), "{violations:?}");
+        assert!(!is_refused || (violations.len() == 1 && answer == FastVerdict::Unclear), "{violations:?}");
         assert_eq!(is_refused, effort.exceeded().is_some());
         !is_refused
     };
@@ -350,7 +350,10 @@ fn validating_values_takes_a_bounded_effort() {
     assert!(!enough(&fresh, &json!((1000..3000).collect::<Vec<_>>()), 1_000_000));
     // The fast check ends when the time is over.
     let (schema, stop) = (compiled(&json!({"type": "array", "items": {"type": "integer"}})), Stop::when(|| true));
-    assert_eq!(schema.fast_check(&json!(vec![0; 10_000]).to_string(), &Effort::of_object(&stop)), FastAnswer::Unclear);
+    assert_eq!(
+        schema.fast_check(&json!(vec![0; 10_000]).to_string(), &ValidationEffort::for_object(&stop)),
+        FastVerdict::Unclear
+    );
     assert!(stop.has_stopped());
 }
 
@@ -360,10 +363,10 @@ fn the_effort_of_a_class_is_the_same_when_it_is_compiled_already() {
     let schema = definition(
         &json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^.{0,200}$", "default": "x".repeat(100)}}}),
     );
-    let mut first = Allowance::new(Stop::never());
+    let mut first = SchemaAllowance::new(Stop::never());
     Schema::compile_within(&schema, &mut first).unwrap();
     assert!(first.effort.taken() > 10_000);
-    let mut second = Allowance::new(Stop::never());
+    let mut second = SchemaAllowance::new(Stop::never());
     second.take(first.measure(0)).unwrap();
     assert_eq!(first.effort.taken(), second.effort.taken());
     let footprint = Footprint { steps: STEPS_OF_OBJECT, ..Footprint::default() };

@@ -1,4 +1,4 @@
-//! The full check finds no fault in what the fast check accepts.
+//! Values that the fast check accepts pass the full check.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -8,18 +8,18 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::budget::Stop;
-use crate::openapi::Definition;
+use crate::openapi::SchemaDefinition;
 
 fn compiled(schema: &Value) -> Schema {
-    let definition: Definition = serde_json::from_value(schema.clone()).unwrap();
+    let definition: SchemaDefinition = serde_json::from_value(schema.clone()).unwrap();
     Schema::compile(&definition).unwrap()
 }
 
 fn accepts(schema: &Schema, text: &str) -> bool {
-    schema.fast_check(text, &Effort::unlimited(&Stop::never())) == FastAnswer::Whole
+    schema.fast_check(text, &ValidationEffort::unlimited(&Stop::never())) == FastVerdict::Whole
 }
 
-/// Whether the closer look finds no error once defaults are filled in.
+/// Whether the full check finds no error after defaults are filled in.
 fn is_faultless_when_complete(schema: &Schema, text: &str) -> bool {
     let Ok(mut value) = json::value(text) else { return false };
     json::with_integers(&mut value);
@@ -27,7 +27,7 @@ fn is_faultless_when_complete(schema: &Schema, text: &str) -> bool {
     schema.violations(&value).is_empty() && schema.unknown_fields(&value).is_empty()
 }
 
-/// Whether the closer look leaves a value as it is, and without an error.
+/// Whether the full check finds no error and changes nothing.
 fn is_faultless(schema: &Schema, text: &str) -> bool {
     let Ok(mut value) = json::value(text) else { return false };
     json::with_integers(&mut value);
@@ -37,7 +37,7 @@ fn is_faultless(schema: &Schema, text: &str) -> bool {
     !changes && schema.violations(&value).is_empty() && schema.unknown_fields(&value).is_empty()
 }
 
-/// Schemas of every keyword, those that make no sense included.
+/// Schemas with every keyword, including contradictory ones.
 fn schema() -> impl Strategy<Value = Value> {
     let keyword = select(vec![
         json!({"minLength": 1}),
@@ -93,7 +93,7 @@ fn node<const N: usize>(kind: &str, keywords: Vec<Value>, below: [(&str, Value);
     node.into()
 }
 
-/// Texts that mostly fit a schema, written in every way that JSON has, and in some that it has not.
+/// Texts that mostly fit a schema, in every JSON notation and some invalid ones.
 fn text_for(schema: &Value) -> BoxedStrategy<String> {
     let list = |texts: Vec<String>| texts.join(", ");
     let any = select(vec!["null", "true", "1", "\"a\"", "[]", "{}", "{\"a\": null}", "[null]", "{\"x\": 1}", "1e999"]);
@@ -150,10 +150,10 @@ proptest! {
     #[test]
     fn values_that_the_fast_check_accepts_are_valid((schema, text) in case()) {
         let compiled = compiled(&schema);
-        match compiled.fast_check(&text, &Effort::unlimited(&Stop::never())) {
-            FastAnswer::Whole => prop_assert!(is_faultless(&compiled, &text), "{schema}\n{text}"),
-            FastAnswer::LacksDefaults => prop_assert!(is_faultless_when_complete(&compiled, &text), "{schema}\n{text}"),
-            FastAnswer::Unclear => {}
+        match compiled.fast_check(&text, &ValidationEffort::unlimited(&Stop::never())) {
+            FastVerdict::Whole => prop_assert!(is_faultless(&compiled, &text), "{schema}\n{text}"),
+            FastVerdict::LacksDefaults => prop_assert!(is_faultless_when_complete(&compiled, &text), "{schema}\n{text}"),
+            FastVerdict::Unclear => {}
         }
     }
 }

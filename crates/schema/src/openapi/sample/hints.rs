@@ -1,13 +1,13 @@
-//! Numbers, lengths and texts that the junctors and rules of a node speak of, and that are worth a try.
+//! Numbers, lengths and strings that occur in junctors and rules of a node, as candidates.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::super::{Definition, Schema};
-use super::Node;
+use super::super::{Schema, SchemaDefinition};
+use super::SampleNode;
 
-/// What is worth a try.
+/// Candidates for sample values.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     numbers: BTreeSet<i64>,
@@ -15,12 +15,12 @@ pub(super) struct Hints {
     texts: Vec<String>,
 }
 
-/// Small numbers that rules often ask for.
+/// Small numbers that often satisfy rules.
 const USUAL: [i64; 14] = [1, 2, 3, 5, 4, 6, 8, 10, 16, 32, 64, 100, 1024, 65_535];
 
 impl Hints {
-    /// Of these nodes, and of all nodes below their junctors, however deep.
-    pub(super) fn of(nodes: &[Node<'_>]) -> Self {
+    /// The candidates of these nodes and of all nodes below their junctors.
+    pub(super) fn collect(nodes: &[SampleNode<'_>]) -> Self {
         let mut hints = Hints::default();
         nodes.iter().for_each(|node| hints.add(node.schema, node.written));
         if nodes.iter().any(|node| node.schema.rules.is_some()) {
@@ -30,7 +30,7 @@ impl Hints {
         hints
     }
 
-    /// Those from 0 up, then those below.
+    /// Non-negative numbers in ascending order, then negative ones.
     pub(super) fn numbers(&self) -> impl Iterator<Item = i64> {
         self.numbers.range(0..).chain(self.numbers.range(..0)).copied()
     }
@@ -43,7 +43,7 @@ impl Hints {
         self.texts.iter().map(String::as_str)
     }
 
-    fn add(&mut self, schema: &Schema, written: &Definition) {
+    fn add(&mut self, schema: &Schema, written: &SchemaDefinition) {
         self.numbers.extend([schema.minimum, schema.maximum].into_iter().flatten().flat_map(|bound| near(bound.value)));
         let counts = [
             schema.min_length,

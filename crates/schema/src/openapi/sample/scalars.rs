@@ -1,20 +1,20 @@
-//! Texts and numbers.
+//! Strings and numbers.
 
 use serde_json::{Number, Value};
 
 use super::super::node::Bound;
-use super::{Offer, Parts};
-use golang::regexp::{Regex, Wish};
+use super::{CandidateSource, Offer};
+use golang::regexp::{Regex, SampleRequest};
 
-/// The longest text that is made.
+/// Maximum length of a generated string.
 const LONGEST: usize = 100_000;
-/// What a search for a text takes of the effort.
+/// Effort of a search for a string.
 const SEARCH: usize = 100;
-/// How often other letters are tried.
+/// Number of variations that are tried.
 const TURNS: usize = 8;
 
-impl Parts<'_, '_> {
-    /// Texts that rules name and examples of formats; then the shortest ones.
+impl CandidateSource<'_, '_> {
+    /// Candidates: strings of rules and examples of formats, then the shortest ones.
     pub(super) fn texts(&self, offer: &mut Offer<'_>) {
         let (least, most) = (self.least(|schema| schema.min_length), self.most(|schema| schema.max_length));
         for format in self.nodes.iter().filter_map(|node| node.schema.format) {
@@ -28,7 +28,7 @@ impl Parts<'_, '_> {
                 if !self.maker.take(SEARCH) {
                     return;
                 }
-                // Where one search is in vain, others are as well.
+                // If one search fails, the others do as well.
                 let Some(text) = text(&patterns, least, most, turn) else { break };
                 if !offer(text.into()) {
                     return;
@@ -38,7 +38,7 @@ impl Parts<'_, '_> {
         let _ = self.hints.texts().any(|text| !offer(text.into()));
     }
 
-    /// The smallest number that the bounds allow, 0 if they do; then those around bounds that anything speaks of.
+    /// Candidates: the smallest number within the bounds, 0 if possible, then those around other bounds.
     pub(super) fn numbers(&self, with_fractions: bool, offer: &mut Offer<'_>) {
         let minimum = self.nodes.iter().filter_map(|node| node.schema.minimum).max_by_key(lowest);
         let maximum = self.nodes.iter().filter_map(|node| node.schema.maximum).min_by_key(highest);
@@ -57,22 +57,22 @@ impl Parts<'_, '_> {
     }
 }
 
-/// A text of at least and at most so many characters that all patterns match.
+/// A string with `least` to `most` characters that matches all patterns.
 fn text(patterns: &[&Regex], least: usize, most: usize, turn: usize) -> Option<String> {
     if !patterns.is_empty() {
-        return Wish { patterns, least, most, turn }.shortest();
+        return SampleRequest { patterns, least, most, turn }.shortest();
     }
     let letter = char::from(b'a' + u8::try_from(turn % 26).unwrap_or_default());
     let count = least.max(usize::from(turn > 0)) + turn / 26;
     (count <= most).then(|| letter.to_string().repeat(count))
 }
 
-/// The smallest integer that a lower bound allows.
+/// The smallest integer within a lower bound.
 fn lowest(bound: &Bound) -> i64 {
     bound.value.saturating_add(i64::from(bound.exclusive))
 }
 
-/// The largest integer that an upper bound allows.
+/// The largest integer within an upper bound.
 fn highest(bound: &Bound) -> i64 {
     bound.value.saturating_sub(i64::from(bound.exclusive))
 }

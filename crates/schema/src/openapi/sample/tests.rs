@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{Definition, Schema};
+use super::super::{Schema, SchemaDefinition};
 use super::{Breadth, NoSample};
 
 fn sample(schema: &Value) -> Result<Value, NoSample> {
@@ -9,13 +9,13 @@ fn sample(schema: &Value) -> Result<Value, NoSample> {
 }
 
 fn sample_of(schema: &Value, breadth: Breadth) -> Result<Value, NoSample> {
-    let definition: Definition = serde_json::from_value(schema.clone()).unwrap();
+    let definition: SchemaDefinition = serde_json::from_value(schema.clone()).unwrap();
     Schema::compile(&definition).unwrap().sample(&definition, breadth)
 }
 
-/// What the validator says of a value once it has its defaults.
+/// The violations of a value with its defaults.
 fn faults(schema: &Value, value: &Value) -> Vec<String> {
-    let definition: Definition = serde_json::from_value(schema.clone()).unwrap();
+    let definition: SchemaDefinition = serde_json::from_value(schema.clone()).unwrap();
     let schema = Schema::compile(&definition).unwrap();
     let mut value = value.clone();
     schema.complete(&mut value);

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::place::ValuePath;
-use super::report::Report;
+use super::report::ViolationReport;
 use super::{STEPS_OF_NODE, signed};
 use crate::field::ErrorKind;
 use crate::openapi::Schema;
 
 impl Schema {
-    pub(super) fn check_array(&self, elements: &[Value], place: &ValuePath<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_array(&self, elements: &[Value], place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
         let count = signed(elements.len());
         if let Some(least) = self.min_items {
             report.require(count >= least, "VAR-V-022", ErrorKind::Invalid, place, || {
@@ -40,7 +40,12 @@ impl Schema {
         }
     }
 
-    pub(super) fn check_object(&self, members: &Map<String, Value>, place: &ValuePath<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_object(
+        &self,
+        members: &Map<String, Value>,
+        place: &ValuePath<'_>,
+        report: &mut ViolationReport<'_>,
+    ) {
         if !report.effort.take(members.len() + self.required.len()) {
             return;
         }

@@ -3,17 +3,17 @@
 use serde_json::Value;
 
 use super::place::ValuePath;
-use super::report::Report;
+use super::report::ViolationReport;
 use crate::field::ErrorKind;
 use crate::openapi::Schema;
 
 impl Schema {
-    /// VAR-V-027. The Invalid error of a junctor is reported at the whole value, at any depth.
-    pub(super) fn check_junctors(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) {
+    /// Checks junctors. Their error is reported at the whole value, at any depth (VAR-V-027).
+    pub(super) fn check_junctors(&self, value: &Value, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
         if self.not.is_none() && self.all_of.is_empty() && self.any_of.is_empty() && self.one_of.is_empty() {
             return;
         }
-        let fails = |report: &mut Report<'_>, what: &str| {
+        let fails = |report: &mut ViolationReport<'_>, what: &str| {
             if report.has_room() {
                 let detail = format!("{} must {what}", place.named());
                 report.violation("VAR-V-027", ErrorKind::Invalid, &ValuePath::Root, detail);
@@ -26,7 +26,7 @@ impl Schema {
             }
             attempt.drop_violations();
         }
-        let mut failed = Report::new(report.effort, report.kept);
+        let mut failed = ViolationReport::new(report.effort, report.kept);
         for node in &self.all_of {
             let attempt = report.attempt(node, value, place);
             failed.merge(attempt);
@@ -58,26 +58,26 @@ impl Schema {
     }
 }
 
-/// What became of the alternatives of a junctor.
-struct Tried<'s> {
-    /// How many are valid.
+/// Results of the alternatives of a junctor.
+struct AlternativeResults<'s> {
+    /// Number of valid alternatives.
     valid: usize,
-    /// How many checks the first of those made.
+    /// Number of checks of the first valid one.
     checks: usize,
-    /// Of the others the one of which most was checked, the first among equals.
-    closest: Option<Report<'s>>,
+    /// The report of the invalid alternative with the most checks, the first among equals.
+    closest: Option<ViolationReport<'s>>,
 }
 
-impl<'s> Report<'s> {
-    /// Holds the value against a schema, for itself.
-    fn attempt(&self, node: &Schema, value: &Value, place: &ValuePath<'_>) -> Report<'s> {
-        let mut attempt = Report::new(self.effort, self.kept);
+impl<'s> ViolationReport<'s> {
+    /// Validates the value against an alternative in a separate report.
+    fn attempt(&self, node: &Schema, value: &Value, place: &ValuePath<'_>) -> ViolationReport<'s> {
+        let mut attempt = ViolationReport::new(self.effort, self.kept);
         node.apply(value, place, &mut attempt);
         attempt
     }
 
-    fn try_each(&self, nodes: &[Schema], value: &Value, place: &ValuePath<'_>) -> Tried<'s> {
-        let mut tried = Tried { valid: 0, checks: 0, closest: None };
+    fn try_each(&self, nodes: &[Schema], value: &Value, place: &ValuePath<'_>) -> AlternativeResults<'s> {
+        let mut tried = AlternativeResults { valid: 0, checks: 0, closest: None };
         for node in nodes {
             let attempt = self.attempt(node, value, place);
             let is_closest = tried.closest.as_ref().is_none_or(|closest| attempt.checks > closest.checks);
@@ -90,18 +90,18 @@ impl<'s> Report<'s> {
             } else {
                 Some(attempt)
             };
-            dropped.into_iter().for_each(Report::drop_violations);
+            dropped.into_iter().for_each(ViolationReport::drop_violations);
         }
         tried
     }
 
-    /// Counts the checks of the first valid alternative if the number of valid ones is right, and reports the closest one if
-    /// none is valid.
-    fn conclude(&mut self, tried: Tried<'s>, is_right: impl Fn(usize) -> bool) {
+    /// Counts the checks of the first valid alternative if the number of valid ones is right, and reports the closest
+    /// one if none is valid.
+    fn conclude(&mut self, tried: AlternativeResults<'s>, is_right: impl Fn(usize) -> bool) {
         self.checks += if is_right(tried.valid) { tried.checks } else { 0 };
         match tried.closest {
             Some(closest) if tried.valid == 0 => self.merge(closest),
-            closest => closest.into_iter().for_each(Report::drop_violations),
+            closest => closest.into_iter().for_each(ViolationReport::drop_violations),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The current position of a check inside a value.
+//! Path of the current check inside a value.
 
 use crate::field::{lengthen, point, shortened};
 
-/// Where a check stands inside a value; written out only when something is wrong. Names that are too long to be names are
-/// cut short: there may be many errors below one.
+/// Path of a check inside a value, rendered only for errors. Overlong names are cut: there may be many errors below
+/// one.
 #[derive(Debug)]
 pub(in crate::openapi) enum ValuePath<'a> {
     Root,
@@ -27,7 +27,7 @@ impl ValuePath<'_> {
             }
             ValuePath::Element(parent, i) => {
                 parent.write(text);
-                // The established path of an element of a root array has a dot.
+                // By convention, the path of an element of a root array starts with a dot.
                 let dot = if text.is_empty() { "." } else { "" };
                 lengthen(text, &[dot, "[", &i.to_string(), "]"]);
             }
@@ -40,7 +40,7 @@ impl ValuePath<'_> {
         text
     }
 
-    /// Writes the pointer; says whether it leads to the place. One that would be too long leads to something around it.
+    /// Appends the pointer; returns whether it is exact. A pointer that is too long refers to an enclosing value.
     fn point(&self, text: &mut String) -> bool {
         match self {
             ValuePath::Root => true,
@@ -49,7 +49,7 @@ impl ValuePath<'_> {
         }
     }
 
-    /// The place for a message.
+    /// The path in a message.
     pub(super) fn named(&self) -> String {
         match self.render() {
             root if root.is_empty() => "the value".to_owned(),

@@ -1,34 +1,34 @@
-//! The violations found so far.
+//! Violations found so far.
 
 use std::cell::Cell;
 
 use super::Violation;
 use super::place::ValuePath;
 use crate::field::{ErrorKind, RuleId};
-use crate::openapi::Effort;
+use crate::openapi::ValidationEffort;
 
-/// How many violations of one value are kept.
+/// Maximum number of kept violations of one value.
 const KEPT: usize = 1000;
 
-/// How many bytes the violations of one value may have together, those of alternatives that are being tried included.
+/// Maximum bytes of the violations of one value, including those of alternatives being tried.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// What it takes to say what is wrong: alternatives of a junctor say it for nothing.
+/// Steps charged for a violation: alternatives of a junctor discard theirs.
 const STEPS_OF_VIOLATION: usize = 100;
 
-/// The violations found so far. At least one is kept: a report without violations is that of a valid value.
-pub(super) struct Report<'s> {
-    pub effort: &'s Effort,
-    /// Bytes of violations that are kept, of all reports on the value.
+/// Violations found so far. At least one is kept: a report without violations means a valid value.
+pub(super) struct ViolationReport<'s> {
+    pub effort: &'s ValidationEffort,
+    /// Bytes of kept violations, of all reports on the value.
     pub kept: &'s Cell<usize>,
     pub violations: Vec<Violation>,
-    /// How many checks were made: the more, the closer an entry of a junctor comes to the value (VAR-V-027).
+    /// Number of checks: the more, the closer an alternative of a junctor is to the value (VAR-V-027).
     pub checks: usize,
 }
 
-impl<'s> Report<'s> {
-    pub(super) fn new(effort: &'s Effort, kept: &'s Cell<usize>) -> Self {
-        Report { effort, kept, violations: Vec::new(), checks: 0 }
+impl<'s> ViolationReport<'s> {
+    pub(super) fn new(effort: &'s ValidationEffort, kept: &'s Cell<usize>) -> Self {
+        ViolationReport { effort, kept, violations: Vec::new(), checks: 0 }
     }
 
     /// Whether another violation is kept.
@@ -59,15 +59,15 @@ impl<'s> Report<'s> {
         }
     }
 
-    /// Takes over what another report has, as far as there is room.
-    pub(super) fn merge(&mut self, mut other: Report<'_>) {
+    /// Adds the violations of another report, as far as there is room.
+    pub(super) fn merge(&mut self, mut other: ViolationReport<'_>) {
         self.checks += other.checks;
         let room = KEPT.saturating_sub(self.violations.len());
         self.violations.extend(other.violations.drain(..room.min(other.violations.len())));
         other.drop_violations();
     }
 
-    /// Makes room for others.
+    /// Discards the violations and frees their share.
     pub(super) fn drop_violations(self) {
         let bytes: usize = self.violations.iter().map(Violation::bytes).sum();
         self.kept.set(self.kept.get().saturating_sub(bytes));
@@ -75,7 +75,7 @@ impl<'s> Report<'s> {
 }
 
 impl Violation {
-    /// How much memory it takes.
+    /// Memory in bytes.
     fn bytes(&self) -> usize {
         size_of::<Violation>() + self.place.len() + self.pointer.len() + self.detail.len()
     }

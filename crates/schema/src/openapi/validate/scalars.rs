@@ -1,29 +1,29 @@
-//! Lengths and patterns of texts, bounds of numbers, and formats of both.
+//! Lengths and patterns of strings, bounds of numbers, and formats of both.
 
 use serde_json::Number;
 
 use super::place::ValuePath;
-use super::report::Report;
+use super::report::ViolationReport;
 use super::signed;
 use crate::field::ErrorKind;
 use crate::openapi::Schema;
-use crate::openapi::format::Format;
-use crate::openapi::kind::Kind;
+use crate::openapi::format::StringFormat;
+use crate::openapi::kind::ValueType;
 use crate::openapi::node::Bound;
 
 impl Schema {
-    pub(super) fn check_string(&self, text: &str, place: &ValuePath<'_>, report: &mut Report<'_>) {
-        // A text has no more characters than bytes, so most need not be counted.
+    pub(super) fn check_string(&self, text: &str, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
+        // A string has at most as many characters as bytes, so most need not be counted.
         let may_be_too_long = self.max_length.is_some_and(|most| signed(text.len()) > most);
         let length = if may_be_too_long || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
-        // A format is about as much work as a small pattern.
+        // A format costs about as much as a small pattern.
         let of_format = if self.format.is_some() { text.len().saturating_mul(4) } else { 0 };
         let of_pattern = self.pattern.as_ref().map_or(0, |pattern| pattern.steps(text));
         if !report.effort.take((text.len() / 16).saturating_add(of_format).saturating_add(of_pattern)) {
             return;
         }
         let fits_pattern = |pattern: &golang::regexp::Regex| pattern.is_match(text);
-        // Of these three only the first that is violated is reported.
+        // Of these three, only the first violation is reported.
         if let Some(most) = self.max_length.filter(|most| length > *most) {
             report.violation(
                 "VAR-V-022",
@@ -42,7 +42,7 @@ impl Schema {
             report.violation("VAR-V-022", ErrorKind::Invalid, place, format!("must match {:?}", pattern.as_str()));
         }
         if let Some(format) =
-            self.format.filter(|format| format.is_for_strings() && matches!(self.kind, None | Some(Kind::String)))
+            self.format.filter(|format| format.is_for_strings() && matches!(self.kind, None | Some(ValueType::String)))
         {
             report.require(format.fits(text), "VAR-V-024", ErrorKind::TypeInvalid, place, || {
                 let example = format.example().map(|example| format!(", such as {example}")).unwrap_or_default();
@@ -51,7 +51,7 @@ impl Schema {
         }
     }
 
-    pub(super) fn check_number(&self, number: &Number, place: &ValuePath<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_number(&self, number: &Number, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
         let value = number.as_f64().unwrap_or(f64::NAN);
         if let Some(bound) = self.minimum {
             let fits = value > as_float(bound) || (!bound.exclusive && value >= as_float(bound));
@@ -65,13 +65,13 @@ impl Schema {
                 said("must be", bound, "less than", "at most")
             });
         }
-        let is_format_of_kind = |format: &Format| match self.kind {
-            Some(Kind::Integer) => format.is_for_integers(),
-            Some(Kind::Number) => format.is_for_numbers(),
+        let is_format_of_kind = |format: &StringFormat| match self.kind {
+            Some(ValueType::Integer) => format.is_for_integers(),
+            Some(ValueType::Number) => format.is_for_numbers(),
             _ => false,
         };
         if let Some(format) = self.format.filter(is_format_of_kind) {
-            // The established place of this error is the whole value.
+            // By convention, this error is reported at the whole value.
             let fits = format.holds(value);
             report.require(fits, "VAR-V-024", ErrorKind::Invalid, &ValuePath::Root, || {
                 format!("{} must be of format {}", place.named(), format.name())

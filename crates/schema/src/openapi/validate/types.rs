@@ -1,21 +1,21 @@
-//! The type of a value, as `type` and `x-kubernetes-int-or-string` say it, and the values that an enum allows.
+//! Types of values by `type` and `x-kubernetes-int-or-string`, and values of enums.
 
 use serde_json::Value;
 
 use super::STEPS_OF_NODE;
 use super::place::ValuePath;
-use super::report::Report;
+use super::report::ViolationReport;
 use super::scalars::as_float;
 use crate::field::{ErrorKind, enumerated};
 use crate::openapi::Schema;
-use crate::openapi::format::Format;
-use crate::openapi::kind::Kind;
+use crate::openapi::format::StringFormat;
+use crate::openapi::kind::ValueType;
 use crate::openapi::node::Bound;
 
 impl Schema {
-    /// VAR-V-020, 023, 026, 028. Says whether the value is an array that passes for a string only because the node has a
-    /// format, which is how the reference reads it; nothing else of the node applies to such an array.
-    pub(super) fn check_type(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) -> bool {
+    /// Checks the type (VAR-V-020, 023, 026, 028). Returns whether the value is an array that passes for a string only
+    /// because the node has a format, as the reference does; no other keyword applies to such an array.
+    pub(super) fn check_type(&self, value: &Value, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) -> bool {
         let wanted = match self.kind {
             _ if self.int_or_string => {
                 let fits = value.is_string() || is_integer(value);
@@ -27,41 +27,41 @@ impl Schema {
             }
             Some(kind) => kind,
             None => {
-                // A format is looked at together with the type, and no value fails for want of a type.
+                // A format is checked together with the type, and a value never lacks a type.
                 report.checks += if value.is_null() { 1 } else { 2 * usize::from(self.format.is_some()) };
                 return false;
             }
         };
         let is_formatted_array =
-            wanted == Kind::String && self.format.is_some_and(Format::is_for_strings) && value.is_array();
+            wanted == ValueType::String && self.format.is_some_and(StringFormat::is_for_strings) && value.is_array();
         let fits = match wanted {
-            Kind::Array => value.is_array(),
-            Kind::Boolean => value.is_boolean(),
-            Kind::Integer => is_integer(value),
-            Kind::Number => value.is_number(),
-            Kind::Object => value.is_object(),
-            Kind::String => value.is_string() || is_formatted_array,
-            Kind::Unknown => false,
+            ValueType::Array => value.is_array(),
+            ValueType::Boolean => value.is_boolean(),
+            ValueType::Integer => is_integer(value),
+            ValueType::Number => value.is_number(),
+            ValueType::Object => value.is_object(),
+            ValueType::String => value.is_string() || is_formatted_array,
+            ValueType::Unknown => false,
         };
         report.checks += type_checks(value, fits);
         let rule = match (wanted, value.is_null()) {
-            (Kind::Integer, false) if value.is_number() => "VAR-V-023",
+            (ValueType::Integer, false) if value.is_number() => "VAR-V-023",
             _ => "VAR-V-020",
         };
         report.require(fits, rule, ErrorKind::TypeInvalid, place, || {
-            format!("must be of type {}, and is {}{}", wanted.name(), name_of(value), way_out(wanted, value))
+            format!("must be of type {}, and is {}{}", wanted.name(), name_of(value), remediation(wanted, value))
         });
         is_formatted_array
     }
 
-    /// VAR-V-025
-    pub(super) fn check_enum(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) {
+    /// Checks the enum (VAR-V-025).
+    pub(super) fn check_enum(&self, value: &Value, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
         if self.values.is_empty() {
             return;
         }
         let steps = match value {
             Value::String(text) => STEPS_OF_NODE + text.len() / 16,
-            // A value that is a list or an object may be like an entry to the last element.
+            // A list or object may equal an entry up to its last element.
             other => self.values.len().saturating_mul(nodes(other)),
         };
         if !report.effort.take(steps) {
@@ -81,7 +81,7 @@ impl Schema {
     }
 }
 
-/// How many checks the type of a value counts for: it is looked at, except that of `null`, and it fits.
+/// Number of checks of the type of a value: that it has one, except for `null`, and that it fits.
 fn type_checks(value: &Value, fits: bool) -> usize {
     usize::from(!value.is_null()) + usize::from(fits)
 }
@@ -89,7 +89,7 @@ fn type_checks(value: &Value, fits: bool) -> usize {
 /// The largest integer up to which every integer is a 64-bit float.
 const EXACT: f64 = 9_007_199_254_740_991.0;
 
-/// VAR-V-023: a JSON integer of 64 bits, or a float without a fraction that is exact.
+/// Whether a value is an integer: a JSON integer of 64 bits, or an exact float without a fraction (VAR-V-023).
 fn is_integer(value: &Value) -> bool {
     let Value::Number(number) = value else { return false };
     if number.is_i64() {
@@ -104,15 +104,15 @@ fn is_integer(value: &Value) -> bool {
     deviation < 1e-9 && value.abs() <= EXACT
 }
 
-/// What to write where YAML reads a value as something that its author did not mean.
-fn way_out(wanted: Kind, value: &Value) -> &'static str {
+/// Advice for a value that YAML reads with an unintended type.
+fn remediation(wanted: ValueType, value: &Value) -> &'static str {
     match (wanted, value) {
         (_, Value::Null) => "; leave it out where there is none",
-        (Kind::String, Value::Bool(_) | Value::Number(_)) => "; write it in quotes",
-        (Kind::Integer | Kind::Number, Value::String(text)) if text.parse::<f64>().is_ok() => {
+        (ValueType::String, Value::Bool(_) | Value::Number(_)) => "; write it in quotes",
+        (ValueType::Integer | ValueType::Number, Value::String(text)) if text.parse::<f64>().is_ok() => {
             "; write it without quotes"
         }
-        (Kind::Boolean, Value::String(_)) => "; write true or false, without quotes",
+        (ValueType::Boolean, Value::String(_)) => "; write true or false, without quotes",
         _ => "",
     }
 }
@@ -129,7 +129,7 @@ fn name_of(value: &Value) -> &'static str {
     }
 }
 
-/// The nodes of a value.
+/// Number of nodes of a value.
 fn nodes(value: &Value) -> usize {
     match value {
         Value::Array(elements) => 1 + elements.iter().map(nodes).sum::<usize>(),
@@ -138,7 +138,7 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// Deep equality; a number is converted to the kind of the entry first (VAR-V-025).
+/// Deep equality; numbers are converted to the type of the entry first (VAR-V-025).
 fn equals_entry(value: &Value, entry: &Value) -> bool {
     let (Value::Number(value), Value::Number(wanted)) = (value, entry) else { return value == entry };
     let same = |a: f64, b: f64| a.total_cmp(&b).is_eq();

@@ -1,4 +1,4 @@
-//! The same verdicts, costs and results as Kubernetes, on recorded vectors.
+//! Comparison with recorded vectors: the same verdicts, costs and results as Kubernetes.
 
 use std::fmt::Write as _;
 
@@ -6,25 +6,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::pattern_of;
-use crate::cel::{Decl, PER_RULE, Program, Wanted};
-use crate::openapi::{Allowance, Definition, Schema};
+use crate::cel::{Decl, PER_RULE, Program, ResultType};
+use crate::openapi::{Schema, SchemaAllowance, SchemaDefinition};
 
-/// A rule with what kube-apiserver's libraries made of it.
+/// A rule with the result of kube-apiserver's libraries.
 #[derive(Deserialize)]
-struct Vector {
+struct RuleVector {
     schema: Value,
     rule: String,
     #[serde(default)]
     values: Vec<Value>,
     old: Option<Value>,
-    /// Why it does not compile.
+    /// The compile error.
     error: Option<String>,
     cost: Option<u64>,
     #[serde(default)]
     results: Vec<String>,
 }
 
-fn vectors() -> Vec<Vector> {
+fn vectors() -> Vec<RuleVector> {
     let text = std::fs::read_to_string(testing::fixture("cel/rules.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -32,12 +32,12 @@ fn vectors() -> Vec<Vector> {
 fn with_rule(schema: &Value, rule: &str) -> Schema {
     let mut schema = schema.clone();
     schema["x-kubernetes-validations"] = json!([{"rule": rule}]);
-    Schema::compile(&serde_json::from_value::<Definition>(schema).unwrap()).unwrap()
+    Schema::compile(&serde_json::from_value::<SchemaDefinition>(schema).unwrap()).unwrap()
 }
 
 fn compile(rule: &str, decl: &Decl) -> Result<Program, String> {
-    let mut allowance = Allowance::unlimited();
-    Program::compile(rule, decl, Wanted::Bool, &mut |pattern| pattern_of(pattern, &mut allowance))
+    let mut allowance = SchemaAllowance::unlimited();
+    Program::compile(rule, decl, ResultType::Bool, &mut |pattern| pattern_of(pattern, &mut allowance))
 }
 
 #[test]
@@ -45,9 +45,10 @@ fn rules_compile_exactly_where_kubernetes_compiles_them() {
     // CEL-006 to CEL-009
     let mut differences = String::new();
     for vector in vectors() {
-        let definition: Definition = serde_json::from_value(vector.schema).unwrap();
-        let ours =
-            Decl::of(&definition).ok_or_else(|| "no type".to_owned()).and_then(|decl| compile(&vector.rule, &decl));
+        let definition: SchemaDefinition = serde_json::from_value(vector.schema).unwrap();
+        let ours = Decl::for_node(&definition)
+            .ok_or_else(|| "no type".to_owned())
+            .and_then(|decl| compile(&vector.rule, &decl));
         if ours.is_err() != vector.error.is_some() {
             let _ = writeln!(differences, "{}: {:?}, want {:?}", vector.rule, ours.err(), vector.error);
         }
@@ -80,12 +81,12 @@ fn estimates_are_no_higher_than_those_of_kubernetes_and_reject_unbounded_sizes()
     // CEL-011, CEL-014, CEL-015
     let mut differences = String::new();
     for vector in vectors().into_iter().filter(|vector| vector.error.is_none()) {
-        let definition: Definition = serde_json::from_value(vector.schema).unwrap();
-        let decl = Decl::of(&definition).unwrap();
+        let definition: SchemaDefinition = serde_json::from_value(vector.schema).unwrap();
+        let decl = Decl::for_node(&definition).unwrap();
         let ours = compile(&vector.rule, &decl).unwrap().cost;
         let theirs = vector.cost.unwrap();
         let is_higher = ours > theirs.saturating_add(theirs / 10).saturating_add(2);
-        // What Kubernetes cannot estimate it refuses; here that passes, and the budget of the evaluation decides.
+        // Kubernetes refuses rules without an estimate; here they pass, and the evaluation budget decides.
         let is_unknown = theirs > u64::MAX / 20;
         let passes = ours <= PER_RULE && theirs > PER_RULE && !is_unknown;
         if is_higher || passes {
@@ -98,7 +99,7 @@ fn estimates_are_no_higher_than_those_of_kubernetes_and_reject_unbounded_sizes()
 #[test]
 fn a_transition_rule_compares_by_key_and_only_with_old_values() {
     // CEL-021
-    let schema: Definition = serde_json::from_value(json!({"type": "object",
+    let schema: SchemaDefinition = serde_json::from_value(json!({"type": "object",
         "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
             "l": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
             "m": {"type": "object", "additionalProperties":
@@ -152,7 +153,7 @@ fn a_budget_is_for_one_value() {
     let rule = "self.all(a, self.all(b, a <= b || a > b))";
     let numbers: Vec<u32> = (0..300).collect();
     let many = vec![json!({"rule": rule}); 30];
-    let schema: Definition = serde_json::from_value(json!({"type": "array", "items": {"type": "integer"},
+    let schema: SchemaDefinition = serde_json::from_value(json!({"type": "array", "items": {"type": "integer"},
         "x-kubernetes-validations": many}))
     .unwrap();
     let schema = Schema::compile(&schema).unwrap();

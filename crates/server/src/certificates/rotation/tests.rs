@@ -95,7 +95,7 @@ impl World {
 
     /// Replicas take on what they accept, sooner or later.
     fn take_on(&mut self, content: Content) {
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+        let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
         let is_new = self.shown.back().is_none_or(|(shown, _)| shown.certificate != content.certificate);
         if is_new && content.serving(&files, &self.policy.names, self.now).is_ok() {
             for (_, until) in &mut self.shown {
@@ -116,7 +116,7 @@ impl World {
                 let authorities = Certificate::read_all(bundle);
                 // A bundle without a CA does not get worse.
                 let accepts = authorities.is_empty()
-                    || authorities.iter().any(|authority| authority.vouches_for(&chain, &self.policy.names, now));
+                    || authorities.iter().any(|authority| authority.verifies(&chain, &self.policy.names, now));
                 let days = now.duration_since(start()).unwrap().as_secs_f64() / 86_400.0;
                 assert!(accepts, "a request is lost on day {days}, after {:?}", self.steps);
             }
@@ -218,7 +218,7 @@ fn a_clock_that_jumps_delays_nothing() {
     let now = world.now + 3650 * DAY;
     let plan = next(&world.stored, &world.live, &world.policy, now);
     let made = perform(&plan.step, &content, &world.policy, now).unwrap().unwrap();
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
     assert!(content.serving(&files, &world.policy.names, now).is_err());
     made.serving(&files, &world.policy.names, now).unwrap();
     // Nothing is valid yet, by our clock alone: what is shown stays trusted, and is replaced in good order.
@@ -341,7 +341,7 @@ fn other_names_get_another_certificate() {
     assert_eq!(world.run(DAY), ["issue"]);
     let chain = Certificate::read_all(&world.content().certificate);
     let authority = &Certificate::read_all(&world.content().authority)[0];
-    assert!(authority.vouches_for(&chain, &world.policy.names, world.now));
+    assert!(authority.verifies(&chain, &world.policy.names, world.now));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_first_certificate_is_issued_after_an_hour_even_if_a_configuration_cannot_be
 #[test]
 fn replicas_accept_only_certificates_of_a_ca_in_the_secret() {
     let content = World::settled().content();
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+    let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
     let check = |content: &Content, names: &[String]| {
         content.serving(&files, names, start() + DAY).map(drop).map_err(|error| error.to_string())
     };

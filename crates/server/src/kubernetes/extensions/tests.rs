@@ -17,9 +17,9 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 use engine::extensions::Selector;
 use model::world::PatchHook;
-use tls::authority::Issued;
-use tls::identity::Identity;
-use tls::pair::Files;
+use tls::authority::IssuedCertificate;
+use tls::identity::ServerIdentity;
+use tls::pair::CertificateFiles;
 
 /// Extensions with one whose only handler ignores failures, at a port of this machine.
 fn extensions(port: u16) -> Extensions {
@@ -59,7 +59,7 @@ fn register(extensions: &Extensions, port: u16, ca: &str, handlers: &[Value]) {
 /// An extension whose handlers answer a hook after some time.
 struct Slow {
     port: u16,
-    issued: Issued,
+    issued: IssuedCertificate,
     handlers: Vec<&'static str>,
     called: Arc<Mutex<Vec<String>>>,
 }
@@ -69,10 +69,10 @@ impl Slow {
     async fn start(handlers: &[(&'static str, u64, u32)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
-        let identity = Identity::new(None, Arc::new(()));
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-        identity.take_on(&issued.pair(), &files).unwrap();
+        let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
+        let identity = ServerIdentity::new(None, Arc::new(()));
+        let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
+        identity.install(&issued.pair(), &files).unwrap();
         let acceptor = TlsAcceptor::from(identity.config().unwrap());
         let called = Arc::new(Mutex::new(Vec::new()));
         let (answers, calls) = (handlers.to_vec(), called.clone());

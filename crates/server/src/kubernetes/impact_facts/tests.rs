@@ -32,7 +32,7 @@ impl Drop for Site {
 impl Site {
     fn new(bounds: Bounds) -> Self {
         let (server, metrics) = (ApiServer::default(), Arc::new(Metrics::default()));
-        let cache = Arc::new(Cache::new(Facts::of([], [])));
+        let cache = Arc::new(Cache::new(Facts::complete([], [])));
         let client = server.client();
         let (definitions, follow) = Definitions::follow(client.clone(), metrics.clone());
         let watched = Watched::new(&client, &cache, definitions, Arc::default(), bounds, &metrics);

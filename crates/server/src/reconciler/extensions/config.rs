@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::hooks_of;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION};
 use engine::extensions::{ExtensionConfig, Selector};
-use golang::json::Plain;
+use golang::json::PlainValue;
 use model::hub::{Object, ObjectKey, ObjectRef};
 
 /// An ExtensionConfig with its metadata as the client knows it.
@@ -74,7 +74,7 @@ pub(super) struct Revision {
 
 impl<'de> Deserialize<'de> for RawConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Plain(value) = Deserialize::deserialize(deserializer)?;
+        let PlainValue(value) = Deserialize::deserialize(deserializer)?;
         let mut object = Object::try_from(value).map_err(D::Error::custom)?;
         object.remove("metadata.managedFields");
         let metadata = object.at("metadata").ok_or_else(|| D::Error::custom("the object has no metadata"))?;

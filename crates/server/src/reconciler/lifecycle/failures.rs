@@ -9,8 +9,8 @@ use crate::kubernetes::events::QueuedEvent;
 use crate::kubernetes::moment;
 use crate::reconciler::backoff::FailedRun;
 use crate::reconciler::runs::{RECONCILE_FAILED, failing};
-use machines::lifecycle::conditions::{self, Condition};
-use machines::lifecycle::{ObjectId, Write};
+use machines::lifecycle::conditions::{self, ConditionState};
+use machines::lifecycle::{ObjectId, ObjectWrite};
 use model::hub::contract::Contract;
 use model::hub::{GROUP, Object};
 use schema::field::shortened;
@@ -29,7 +29,7 @@ impl Runner {
             self.recorder.write(vec![event]).await;
         }
         if run.is_shown {
-            let failed = Condition::new(false, STEP_FAILED, shortened(error));
+            let failed = ConditionState::new(false, STEP_FAILED, shortened(error));
             self.change_condition(id, |object| conditions::put(object, RECONCILED, &failed, moment())).await;
         }
     }
@@ -53,7 +53,7 @@ impl Runner {
         if Arc::as_ref(&before) == &after {
             return;
         }
-        if let Err(error) = self.writer.write(vec![Write::Update { workload: None, before, after }]).await {
+        if let Err(error) = self.writer.write(vec![ObjectWrite::Update { workload: None, before, after }]).await {
             debug!(object = %id, %error, "Cannot write a condition");
         }
     }

@@ -20,8 +20,8 @@ use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::telemetry::metrics::Metrics;
-use golang::json::Plain;
-use machines::lifecycle::{GroupKind, ObjectId, put_at};
+use golang::json::PlainValue;
+use machines::lifecycle::{GroupKind, ObjectId, set_field};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey};
 
@@ -103,8 +103,8 @@ impl KindWatch {
         let id = self.id(&whole);
         let mut object = whole.object;
         // The items of a list of a built-in kind have no type. Without it, no request can be made from the stored object.
-        put_at(&mut object, "apiVersion", resource.api_version.as_str().into());
-        put_at(&mut object, "kind", resource.kind.as_str().into());
+        set_field(&mut object, "apiVersion", resource.api_version.as_str().into());
+        set_field(&mut object, "kind", resource.kind.as_str().into());
         if let Some(sizes) = &mut self.sizes {
             LARGE.iter().for_each(|path| drop(object.remove(path)));
             let size = serde_json::to_vec(&object.members()).map_or(0, |text| text.len());
@@ -162,7 +162,7 @@ pub(super) struct Whole {
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Plain(mut value) = Deserialize::deserialize(deserializer)?;
+        let PlainValue(mut value) = Deserialize::deserialize(deserializer)?;
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
         let metadata = metadata.ok_or_else(|| D::Error::custom("the object has no metadata"))?;
         metadata.remove("managedFields");

@@ -40,7 +40,10 @@ use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use crate::kubernetes::moment;
 use crate::telemetry::metrics::Metrics;
-use machines::lifecycle::{Context, Event, GroupKind, ObjectId, Objects, Outcome, Settings, Step, cluster_key, next};
+use machines::lifecycle::{
+    GroupKind, MachineCache, MachineSettings, ObjectId, Reconciliation, StepContext, StepEvent, StepOutcome,
+    cluster_key, next,
+};
 use model::hub::Object;
 use model::world::Scope;
 
@@ -67,7 +70,7 @@ const REPORTER: &str = "topologist-machines";
 #[derive(Debug)]
 pub struct LifecycleController {
     pub setup: Setup,
-    pub settings: Settings,
+    pub settings: MachineSettings,
     pub workloads: Arc<dyn WorkloadClusters>,
 }
 
@@ -76,7 +79,7 @@ struct Runner {
     store: Arc<Store>,
     watches: Watches,
     writer: Writer,
-    settings: Settings,
+    settings: MachineSettings,
     recorder: Recorder,
     backoff: Backoff<ObjectId>,
     metrics: Arc<Metrics>,
@@ -156,9 +159,9 @@ impl Runner {
         let (outcome, object) = self.store.with(|objects| {
             let object = objects.get(id).cloned();
             let outcome = match is_in_scope(&self.scope, objects, id) {
-                Some(true) => next(Context::new(objects, &self.settings, moment()), id),
-                Some(false) => Outcome::Done(Step::default()),
-                None => Outcome::Needs([GroupKind::core("Cluster")].into()),
+                Some(true) => next(StepContext::new(objects, &self.settings, moment()), id),
+                Some(false) => StepOutcome::Done(Reconciliation::default()),
+                None => StepOutcome::Needs([GroupKind::core("Cluster")].into()),
             };
             (outcome, object)
         });
@@ -169,8 +172,8 @@ impl Runner {
             }
         }
         let outcome = match outcome {
-            Outcome::Needs(kinds) => self.wait_for(id, object.as_deref(), &kinds).await,
-            Outcome::Done(step) => self.carry_out(id, object.as_deref(), step).await,
+            StepOutcome::Needs(kinds) => self.wait_for(id, object.as_deref(), &kinds).await,
+            StepOutcome::Done(step) => self.carry_out(id, object.as_deref(), step).await,
         };
         super::runs::count(&self.metrics, controller_name(id), outcome, started);
     }
@@ -193,8 +196,8 @@ impl Runner {
     }
 
     /// Carries out what a step came to; the outcome is for metrics.
-    async fn carry_out(&self, id: &ObjectId, object: Option<&Object>, step: Step) -> &'static str {
-        let Step { writes, events, again, mut errors } = step;
+    async fn carry_out(&self, id: &ObjectId, object: Option<&Object>, step: Reconciliation) -> &'static str {
+        let Reconciliation { writes, events, requeue_after: again, mut errors } = step;
         let has_writes = !writes.is_empty();
         match self.writer.write(writes).await {
             Ok(()) => {}
@@ -263,7 +266,7 @@ impl Runner {
     }
 
     /// Writes the events of a step.
-    async fn tell(&self, object: &Object, events: Vec<Event>) {
+    async fn tell(&self, object: &Object, events: Vec<StepEvent>) {
         if events.is_empty() {
             return;
         }
@@ -286,11 +289,11 @@ async fn noticed(id: &ObjectId, step: impl Future<Output = ()>) {
 
 /// Whether this installation looks after an object: by its namespace, and by the label of its Cluster, or its own label if it belongs to
 /// no Cluster (CT-15.14, DEC-37). Nothing while the Clusters are not listed.
-fn is_in_scope(scope: &Scope, objects: &Objects, id: &ObjectId) -> Option<bool> {
+fn is_in_scope(scope: &Scope, objects: &MachineCache, id: &ObjectId) -> Option<bool> {
     if !scope.has_namespace(&id.key.namespace) {
         return Some(false);
     }
-    let Some(object) = objects.get(id).filter(|_| scope.looks_at_labels()) else { return Some(true) };
+    let Some(object) = objects.get(id).filter(|_| scope.filters_labels()) else { return Some(true) };
     let clusters = GroupKind::core("Cluster");
     if !objects.is_listed(&clusters) {
         return None;
@@ -357,7 +360,8 @@ mod tests {
         let (_election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
         let (definitions, follow) = Definitions::follow(client.clone(), metrics.clone());
         let setup = Setup { client, leadership, cache: cache.clone(), extensions: None, metrics };
-        let controller = LifecycleController { setup, settings: Settings::default(), workloads: Arc::new(NoneAtAll) };
+        let controller =
+            LifecycleController { setup, settings: MachineSettings::default(), workloads: Arc::new(NoneAtAll) };
         let running = [tokio::spawn(follow), tokio::spawn(Arc::new(controller).run(definitions))];
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(clusters.left(), 1, "the Clusters are listed before they can be reviewed");
@@ -370,14 +374,14 @@ mod tests {
     #[test]
     fn objects_of_other_installations_are_left_alone() {
         // CT-15.14, DEC-37
-        let mut objects = Objects::default();
+        let mut objects = MachineCache::default();
         let mut put = |kind: &str, namespace: &str, name: &str, labels: Value| {
             let object = json!({
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind,
                 "metadata": {"namespace": namespace, "name": name, "labels": labels},
             });
             let object = Object::try_from(object).unwrap();
-            let id = ObjectId::of(&object);
+            let id = ObjectId::for_object(&object);
             objects.put(&id, Arc::new(object));
             id
         };
@@ -413,7 +417,7 @@ mod tests {
         let runner = Runner {
             writer: Writer::new(writer.clone(), store.clone(), workloads, Followed::none(&store), metrics.clone()),
             recorder: Recorder::new(writer, REPORTER),
-            settings: Settings::default(),
+            settings: MachineSettings::default(),
             backoff: Backoff::default(),
             metrics,
             store,
@@ -431,8 +435,8 @@ mod tests {
         let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
             "metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "1"}, "spec": {}});
         store.seen(&id, Object::try_from(cluster).unwrap());
-        while let Outcome::Needs(kinds) =
-            store.with(|objects| next(Context::new(objects, &runner.settings, moment()), &id))
+        while let StepOutcome::Needs(kinds) =
+            store.with(|objects| next(StepContext::new(objects, &runner.settings, moment()), &id))
         {
             let keys = BTreeSet::from([id.key.clone()]);
             kinds.iter().for_each(|kind| store.listed(None, kind, None, &keys, 1));

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::controller_name;
 use crate::reconciler::due::DueObjects;
 use crate::telemetry::metrics::{self, Metrics};
-use machines::lifecycle::wake::concerned;
-use machines::lifecycle::{GroupKind, ObjectId, Objects};
+use machines::lifecycle::dependents::dependents;
+use machines::lifecycle::{GroupKind, MachineCache, ObjectId};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey};
 
@@ -33,7 +33,7 @@ pub(super) enum Following {
 
 /// The objects, and the queue of those that are due.
 pub(super) struct Store {
-    objects: RwLock<Objects>,
+    objects: RwLock<MachineCache>,
     queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
     /// Objects whose step waits until a kind is listed.
     waiting: Mutex<HashMap<GroupKind, BTreeSet<ObjectId>>>,
@@ -63,11 +63,11 @@ impl Store {
     }
 
     /// Does something with the objects, which do not change meanwhile.
-    pub(super) fn with<T>(&self, look: impl FnOnce(&Objects) -> T) -> T {
+    pub(super) fn with<T>(&self, look: impl FnOnce(&MachineCache) -> T) -> T {
         look(&self.objects.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn with_mut<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
+    fn with_mut<T>(&self, change: impl FnOnce(&mut MachineCache) -> T) -> T {
         // A panic in a step leaves nothing half done: changes are single insertions and removals.
         change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -108,7 +108,7 @@ impl Store {
         version: u64,
     ) {
         let id = |object: &Arc<Object>| ObjectId { workload: workload.cloned(), kind: kind.clone(), key: object.key() };
-        let ids = |objects: &Objects| -> Vec<ObjectId> {
+        let ids = |objects: &MachineCache| -> Vec<ObjectId> {
             match workload {
                 None => objects.all(kind).map(id).collect(),
                 Some(cluster) => {
@@ -199,7 +199,7 @@ impl Store {
     }
 
     fn wake_concerned(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
-        self.wake(self.with(|objects| concerned(objects, id, before, after)));
+        self.wake(self.with(|objects| dependents(objects, id, before, after)));
         // The workload cluster of a Cluster that is gone is forgotten.
         if id.workload.is_none() && (after.is_some() || id.kind.is_core("Cluster")) {
             self.wake_after(id, Duration::ZERO);
@@ -220,11 +220,11 @@ impl Store {
             }
             objects.everything_of(cluster)
         });
-        self.wake(ids.iter().map(|object| ObjectId::of(object)));
+        self.wake(ids.iter().map(|object| ObjectId::for_object(object)));
         self.wake([ObjectId::core("Cluster", &cluster.namespace, &cluster.name)]);
     }
 
-    fn forget_workload(&self, objects: &mut Objects, cluster: &ObjectKey) {
+    fn forget_workload(&self, objects: &mut MachineCache, cluster: &ObjectKey) {
         objects.forget_workload(cluster);
         self.lists().remove(&Some(cluster.clone()));
     }
@@ -265,7 +265,7 @@ impl Store {
                 }
             };
             let all = if is_news { objects.everything_of(cluster) } else { Vec::new() };
-            all.iter().map(|object| ObjectId::of(object)).chain([cluster_id]).collect()
+            all.iter().map(|object| ObjectId::for_object(object)).chain([cluster_id]).collect()
         });
         self.wake(woken);
     }
@@ -357,7 +357,7 @@ mod tests {
     fn a_list_removes_what_this_process_wrote_before_it_and_nothing_newer() {
         // MA-10.4
         let (store, _due) = Store::new(Arc::default());
-        let (id, kind) = (ObjectId::of(&set("a", "1")), GroupKind::core("MachineSet"));
+        let (id, kind) = (ObjectId::for_object(&set("a", "1")), GroupKind::core("MachineSet"));
         let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
         let list = |version| store.listed(None, &kind, None, &BTreeSet::new(), version);
         store.wrote(&id, set("a", "5"));
@@ -382,7 +382,7 @@ mod tests {
     fn versions_of_a_workload_cluster_begin_anew_with_another_api_server() {
         let (store, _due) = Store::new(Arc::default());
         let (cluster, kind) = (ObjectKey::new("default", "c"), GroupKind::core("MachineSet"));
-        let id = ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&set("a", "1")) };
+        let id = ObjectId { workload: Some(cluster.clone()), ..ObjectId::for_object(&set("a", "1")) };
         let there = || store.with(|objects| objects.get(&id).is_some());
         for forget in [
             (|store, cluster| Store::connected(store, cluster, false)) as fn(&Store, &ObjectKey),
@@ -403,7 +403,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_gone_does_not_come_back_with_a_late_answer() {
         let (store, _due) = Store::new(Arc::default());
-        let id = ObjectId::of(&set("a", "1"));
+        let id = ObjectId::for_object(&set("a", "1"));
         let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
         store.seen(&id, set("a", "1"));
         assert_eq!(there().as_deref(), Some("a"));

@@ -21,7 +21,7 @@ use super::workloads::WorkloadClusters;
 use crate::kubernetes::lease::NotLeading;
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::telemetry::metrics::Metrics;
-use machines::lifecycle::{GroupKind, ObjectId, Objects, Write};
+use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite};
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 use schema::field::shortened;
 
@@ -91,11 +91,11 @@ impl Writer {
     }
 
     /// Writes in this order, until one fails.
-    pub(super) async fn write(&self, writes: Vec<Write>) -> Result<(), WriteError> {
+    pub(super) async fn write(&self, writes: Vec<ObjectWrite>) -> Result<(), WriteError> {
         let mut first_eviction = None;
         for one in writes {
             match one {
-                Write::Evict { workload, pod, grace } => {
+                ObjectWrite::Evict { workload, pod, grace } => {
                     let begun = first_eviction.get_or_insert_with(Instant::now);
                     if begun.elapsed() < EVICTING {
                         self.evict(&workload, &pod, grace).await?;
@@ -119,30 +119,30 @@ impl Writer {
         Ok(())
     }
 
-    async fn one(&self, write: Write) -> Result<(), WriteError> {
+    async fn one(&self, write: ObjectWrite) -> Result<(), WriteError> {
         match write {
-            Write::Create { workload, objects } => self.create_all(workload.as_ref(), objects).await,
-            Write::CreateIfAbsent { workload, object } => match self.create(workload.as_ref(), &object).await {
+            ObjectWrite::Create { workload, objects } => self.create_all(workload.as_ref(), objects).await,
+            ObjectWrite::CreateIfAbsent { workload, object } => match self.create(workload.as_ref(), &object).await {
                 Ok(_) | Err(WriteError::Conflict { .. }) => Ok(()),
                 Err(error) => Err(error),
             },
-            Write::Update { workload, before, after } => self.update(workload.as_ref(), &before, &after).await,
-            Write::Delete { workload, object } => self.delete(workload.as_ref(), &object).await,
-            Write::Evict { workload, pod, grace } => self.evict(&workload, &pod, grace).await,
-            Write::Connect { workload, up: true } => self.connect(&workload).await,
-            Write::Connect { workload, up: false } => {
+            ObjectWrite::Update { workload, before, after } => self.update(workload.as_ref(), &before, &after).await,
+            ObjectWrite::Delete { workload, object } => self.delete(workload.as_ref(), &object).await,
+            ObjectWrite::Evict { workload, pod, grace } => self.evict(&workload, &pod, grace).await,
+            ObjectWrite::Connect { workload, up: true } => self.connect(&workload).await,
+            ObjectWrite::Connect { workload, up: false } => {
                 self.watches.stop(&workload);
                 self.workloads.forget(&workload);
                 self.store.connected(&workload, false);
                 Ok(())
             }
-            Write::Follow { workload, on: true } => {
+            ObjectWrite::Follow { workload, on: true } => {
                 self.watches.stop(&workload);
                 self.workloads.forget(&workload);
                 self.followed.start(&workload);
                 Ok(())
             }
-            Write::Follow { workload, on: false } => {
+            ObjectWrite::Follow { workload, on: false } => {
                 self.followed.stop(&workload);
                 Ok(())
             }
@@ -359,7 +359,7 @@ impl Writer {
     async fn publish(&self, cluster: &ObjectKey, kubeconfig: &str) -> Result<(), WriteError> {
         let Some((object, owner)) = self.store.with(|objects| owned(objects, cluster)) else { return Ok(()) };
         let secret = kubeconfig_secret(&object, &owner, kubeconfig);
-        let id = ObjectId::of(&secret);
+        let id = ObjectId::for_object(&secret);
         match untyped::create(&self.client, &secret).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_conflict() => match self.replace(&secret, [&owner, &object]).await {
@@ -385,13 +385,13 @@ impl Writer {
 }
 
 /// Whether there is a Cluster that is not being deleted.
-fn is_wanted(objects: &Objects, cluster: &ObjectKey) -> bool {
+fn is_wanted(objects: &MachineCache, cluster: &ObjectKey) -> bool {
     let found = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
     found.is_some_and(|cluster| !cluster.is_being_deleted())
 }
 
 /// A Cluster, and what owns its kubeconfig: the control plane, or the Cluster where it has none.
-fn owned(objects: &Objects, cluster: &ObjectKey) -> Option<(Arc<Object>, Arc<Object>)> {
+fn owned(objects: &MachineCache, cluster: &ObjectKey) -> Option<(Arc<Object>, Arc<Object>)> {
     let object = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name))?;
     let text =
         |name: &str| object.at(&format!("spec.controlPlaneRef.{name}")).and_then(Value::as_str).unwrap_or_default();
@@ -444,7 +444,7 @@ fn has_finalizers(object: &Object) -> bool {
 }
 
 fn id_of(workload: Option<&ObjectKey>, object: &Object) -> ObjectId {
-    ObjectId { workload: workload.cloned(), ..ObjectId::of(object) }
+    ObjectId { workload: workload.cloned(), ..ObjectId::for_object(object) }
 }
 
 fn reference(object: &Object) -> ObjectRef {

@@ -78,7 +78,7 @@ struct Process {
 
 impl Process {
     fn start(server: &ApiServer, clusters: impl IntoIterator<Item = Cluster>) -> Self {
-        Process::of(server, Facts::of(clusters, []))
+        Process::of(server, Facts::complete(clusters, []))
     }
 
     fn of(server: &ApiServer, facts: Facts) -> Self {
@@ -160,7 +160,7 @@ async fn objects_out_of_scope_are_not_reconciled() {
     makes(&server, &set("ours"), ("b1", "i1"));
     server.edit(&set("ours"), |set| set["metadata"]["labels"]["cluster.x-k8s.io/watch-filter"] = json!("ours"));
     let scope = Scope::new(&[], Some("ours".to_owned())).unwrap();
-    let process = Process::of(&server, Facts::of([cluster(false)], []).within(scope));
+    let process = Process::of(&server, Facts::complete([cluster(false)], []).within(scope));
     sleep(MINUTE).await;
     assert_ne!(finalizers(&server, &set("ours")), Value::Null);
     assert_eq!(finalizers(&server, DEPLOYMENT), Value::Null);

@@ -54,11 +54,11 @@ fn completed(written: &[Value], values: &[VariableValue]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::wire::{Decode, Version};
+    use model::wire::{Decode, WireVersion};
 
     fn cluster(topology: &Value) -> (Object, Cluster) {
         let value = json!({"metadata": {"name": "c"}, "spec": {"topology": topology}});
-        let cluster = Cluster::decode(Version::V1Beta2, &value.to_string()).unwrap();
+        let cluster = Cluster::decode(WireVersion::V1Beta2, &value.to_string()).unwrap();
         (Object::try_from(value).unwrap(), cluster)
     }
 

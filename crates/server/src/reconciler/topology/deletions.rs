@@ -56,7 +56,7 @@ impl Deletions {
     /// arrives while the hold goes is not lost: kube-apiserver reviews it again after our write, or refuses the write.
     pub(super) fn standing(&self, cluster: &Cluster, now: Moment) -> HoldStanding {
         let metadata = &cluster.metadata;
-        let Some(hold) = DeletionHold::of(metadata).filter(|_| !metadata.is_being_deleted()) else {
+        let Some(hold) = DeletionHold::from_metadata(metadata).filter(|_| !metadata.is_being_deleted()) else {
             return HoldStanding::None;
         };
         let lifetime = i64::try_from(self.hold_lifetime.as_secs()).unwrap_or(i64::MAX);
@@ -76,7 +76,7 @@ mod tests {
     const HOLD: &str = "topologist.dev/before-cluster-delete uid=u-1 since=2030-01-01T00:00:00Z";
 
     fn at(text: &str) -> Moment {
-        Moment::read(text).unwrap()
+        Moment::parse(text).unwrap()
     }
 
     fn raw(annotations: Value, deletion: Value) -> Object {
@@ -105,7 +105,7 @@ mod tests {
             (json!({mine: HOLD}), DeletionChange::DropHold, json!({})),
             (json!({mine: ""}), DeletionChange::DropHold, json!({mine: ""})),
             (json!({mine: HOLD}), DeletionChange::None, json!({mine: HOLD})),
-            (json!(null), DeletionChange::Hold(DeletionHold::read(HOLD).unwrap()), json!({mine: HOLD})),
+            (json!(null), DeletionChange::Hold(DeletionHold::parse(HOLD).unwrap()), json!({mine: HOLD})),
         ] {
             assert_eq!(written(&raw(before.clone(), json!(null)), &change), after, "{before} {change:?}");
         }
@@ -143,7 +143,7 @@ mod tests {
             let cluster = decoded(&raw(annotations, json!("2030-01-01T00:00:00Z")));
             Deletions { guard, ..Deletions::default() }.missing_hold(&cluster, now)
         };
-        let hold = DeletionChange::Hold(DeletionHold::read(HOLD).unwrap());
+        let hold = DeletionChange::Hold(DeletionHold::parse(HOLD).unwrap());
         assert_eq!(of(DeletionGuard::Hold, json!({})), hold);
         assert_eq!(of(DeletionGuard::Hold, json!({annotation::PAUSED: HOLD})), DeletionChange::None);
         assert_eq!(of(DeletionGuard::Controller, json!({})), DeletionChange::None);

@@ -45,8 +45,8 @@ use engine::topology::worker::API_VERSION;
 use engine::topology::{Computation, Failure, Interrupted, Observed, Options, status};
 use machines::lifecycle::CLUSTER_FINALIZER;
 use model::hub::{Cluster, Object, ObjectKey, ObjectRef};
-use model::wire::{Decode, Version};
-use model::world::{Class, Computed, Found, Unsettled, World, settle};
+use model::wire::{Decode, WireVersion};
+use model::world::{Class, ComputeResult, Found, Unsettled, World, settle};
 use schema::budget::{Lease, MemoryPool, SharedLease, Stop};
 
 /// How long the facts of one computation are gathered. No call of an extension begins later; one that has begun may take as long as its
@@ -187,7 +187,7 @@ impl Reconciler {
         self.leadership.may_write()?;
         let Some(raw) = self.managed.cluster(key) else { return Ok(TopologyOutcome::Gone) };
         let text = Object::as_ref(&raw).to_string();
-        let cluster = Cluster::decode(Version::V1Beta2, &text).map_err(RunError::Unreadable)?;
+        let cluster = Cluster::decode(WireVersion::V1Beta2, &text).map_err(RunError::Unreadable)?;
         if cluster.topology().is_none() || !self.cache.facts().scope().has(&cluster.metadata) {
             return Ok(TopologyOutcome::LeftAlone);
         }
@@ -375,7 +375,7 @@ impl Reconciler {
     }
 
     /// Computes once, on a blocking thread, and waits for a free one.
-    async fn in_turn<T, F>(&self, world: World, mut compute: F) -> Computed<T, F, Interruption>
+    async fn in_turn<T, F>(&self, world: World, mut compute: F) -> ComputeResult<T, F, Interruption>
     where
         T: Send + 'static,
         F: FnMut(&World) -> T + Send + 'static,

@@ -5,10 +5,10 @@ use serde_json::json;
 use tower::ServiceExt;
 
 use super::*;
-use apiserver::{Embedded, Options};
+use apiserver::{ApiOptions, Embedded};
 
 fn converter(limits: Limits) -> Arc<Converter> {
-    let versions = ApiVersions::of_cluster(Embedded::new(Options::default()).client());
+    let versions = ApiVersions::of_cluster(Embedded::new(ApiOptions::default()).client());
     Arc::new(Converter::new(versions, limits, Arc::new(Metrics::default())))
 }
 

@@ -12,7 +12,7 @@ fn cluster(metadata: Value) -> Cluster {
         "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevCluster", "name": "c-2"},
     }});
     json_patch::merge(&mut all["metadata"], &metadata);
-    Cluster::decode(Version::V1Beta2, &all.to_string()).unwrap()
+    Cluster::decode(WireVersion::V1Beta2, &all.to_string()).unwrap()
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn cluster(metadata: Value) -> Value {
 }
 
 fn decoded(cluster: &Value) -> Cluster {
-    Cluster::decode(Version::V1Beta2, &cluster.to_string()).unwrap()
+    Cluster::decode(WireVersion::V1Beta2, &cluster.to_string()).unwrap()
 }
 
 async fn hold(script: &Script, reviewed: &Value) -> Result<(), HoldError> {

@@ -108,7 +108,7 @@ async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
     // DEC-42
     let (before, after) = (scene(), with_other_workers(&scene()));
     let cache = Arc::new(Cache::new(before.fold().facts().clone()));
-    let client = Embedded::new(apiserver::Options::default()).client();
+    let client = Embedded::new(apiserver::ApiOptions::default()).client();
     let handler = Handler::new(Gatherer::new(cache.clone()), Settings::default(), patient(), Arc::default());
     let handler = Arc::new(handler.with_events(client.clone()));
     let mut namespace = Namespace::default();

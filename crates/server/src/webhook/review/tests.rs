@@ -17,7 +17,7 @@ use model::world::{Facts, Found, Scope};
 const PATH: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=1s";
 
 fn handler(limits: Limits) -> Handler {
-    let cache = Arc::new(Cache::new(Facts::of([], [])));
+    let cache = Arc::new(Cache::new(Facts::complete([], [])));
     Handler::new(Gatherer::new(cache), Settings::default(), limits, Arc::new(Metrics::default()))
 }
 
@@ -72,7 +72,7 @@ async fn what_is_no_review_gets_an_http_error() {
 async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent() {
     // UPG-008: what cannot be read is a reason.
     let class = json!({"metadata": {"namespace": "ns", "name": "base"}, "spec": {}});
-    let facts = Facts::of([], [serde_json::from_value::<ClusterClass>(class).unwrap()]);
+    let facts = Facts::complete([], [serde_json::from_value::<ClusterClass>(class).unwrap()]);
     let object = |version: &str| {
         let reference = json!({"apiGroup": "g.io", "kind": "Control", "name": "cp"});
         let topology = json!({"classRef": {"name": "base"}, "version": version});
@@ -166,7 +166,7 @@ async fn objects_out_of_scope_are_allowed_without_decoding() {
     ] {
         let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
         let scope = Scope::new(&namespaces, filter.map(str::to_owned)).unwrap();
-        let cache = Arc::new(Cache::new(Facts::of([], []).within(scope)));
+        let cache = Arc::new(Cache::new(Facts::complete([], []).within(scope)));
         let (settings, limits, metrics) = (Settings::default(), Limits::default(), Arc::new(Metrics::default()));
         let handler = Handler::new(Gatherer::new(cache), settings, limits, metrics);
         let (_, body) = post(handler, PATH, review(request.clone())).await;
@@ -183,7 +183,7 @@ async fn the_watch_filter_is_no_boundary_because_users_can_change_the_label() {
     let labelled = |labels: Value| json!({"metadata": {"labels": labels}, "spec": {}});
     let (ours, theirs, none) = (json!({WATCH_FILTER: "ours"}), json!({WATCH_FILTER: "theirs"}), json!({}));
     let scope = Scope::new(&[], Some("ours".to_owned())).unwrap();
-    let cache = Arc::new(Cache::new(Facts::of([], []).within(scope)));
+    let cache = Arc::new(Cache::new(Facts::complete([], []).within(scope)));
     let update = |old: &Value, new: &Value| {
         let mut request = create(labelled(new.clone()));
         request["operation"] = json!("UPDATE");
@@ -246,7 +246,7 @@ async fn errors_inside_a_review_are_answered_under_its_uid() {
 async fn a_panic_ends_one_request_with_code_500_and_is_counted() {
     // ADM-009
     let metrics = Arc::new(Metrics::default());
-    let cache = Arc::new(Cache::new(Facts::of([], [])));
+    let cache = Arc::new(Cache::new(Facts::complete([], [])));
     let mut broken = Handler::new(Gatherer::new(cache), Settings::default(), Limits::default(), metrics.clone());
     broken.evaluate = |_, _, _| panic!("on purpose");
     let (code, body) = post(broken, PATH, review(create(json!({"metadata": {"name": "c"}})))).await;
@@ -267,7 +267,7 @@ async fn a_body_that_does_not_arrive_times_out() {
 /// A router whose reviews are all answered by `evaluate`.
 fn evaluating(limits: Limits, evaluate: Evaluate) -> (Router, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::default());
-    let cache = Arc::new(Cache::new(Facts::of([], [])));
+    let cache = Arc::new(Cache::new(Facts::complete([], [])));
     let mut handler = Handler::new(Gatherer::new(cache), Settings::default(), limits, metrics.clone());
     handler.evaluate = evaluate;
     (router(Arc::new(handler)), metrics)

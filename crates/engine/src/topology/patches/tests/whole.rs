@@ -6,7 +6,7 @@ use crate::topology::desired::Desired;
 use crate::topology::origin::Origin;
 use crate::topology::testing::{Scene, objects};
 use crate::topology::{Computation, Options};
-use model::hub::names::Derived;
+use model::hub::names::DeterministicNames;
 
 const KINDS: [&str; 5] = [
     "ForgeClusterTemplate",
@@ -57,7 +57,7 @@ fn patched(scene: Scene, operations: Value) -> Desired {
     let patches = of_all(&scene, &operations);
     let scene = scene.at("ClusterClass", "/spec/patches", patches);
     let options = Options::new(false);
-    Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap().desired
+    Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap().desired
 }
 
 #[test]

@@ -7,8 +7,8 @@ use crate::topology::plan::{Applied, Certainty, DryRunServer, Fold, Plan, Step};
 use crate::topology::shim::Shim;
 use crate::topology::testing::Scene;
 use crate::topology::{Computation, Failure, Options};
-use model::hub::names::{Derived, Names};
-use model::hub::{ClusterClass, Definition, Object, ObjectKey};
+use model::hub::names::{DeterministicNames, Names};
+use model::hub::{ClusterClass, Object, ObjectKey, ResourceDefinition};
 use model::world::{Answer, DryRun, DryRunCall, Facts, Found, Need, World};
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ fn edited(edits: &[(&str, &str, Value)]) -> Fold {
 
 /// What is planned with an API server that answers dry runs like this, and the kinds that it is asked about in each round.
 fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
-    planned_with(fold, &mut Derived, answer)
+    planned_with(fold, &mut DeterministicNames, answer)
 }
 
 /// The same, with ends of names from somewhere else.
@@ -43,10 +43,10 @@ pub(super) fn planned_with(
     else {
         panic!("Cluster and class are there")
     };
-    let facts = Facts::of([(*cluster).clone()], [ClusterClass::clone(&class)]);
+    let facts = Facts::complete([(*cluster).clone()], [ClusterClass::clone(&class)]);
     let (mut world, objects) = (World::new(Arc::new(facts)), there.objects().unwrap());
     let labels = [("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned())].into();
-    let definition = Definition { labels, ..Definition::default() };
+    let definition = ResourceDefinition { labels, ..ResourceDefinition::default() };
     let mut asked = Vec::new();
     for _ in 0..16 {
         let computation = Computation::of(&cluster, &world, names, &Options::new(false));

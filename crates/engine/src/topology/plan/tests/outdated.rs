@@ -9,7 +9,7 @@ use super::{blade, rolled};
 use crate::topology::plan::{Fold, Rollout};
 use crate::topology::testing::Scene;
 use model::hub::{Object, annotation};
-use model::world::Objects;
+use model::world::ObjectSet;
 
 const SET: &str = "/spec/topology/workers/machineDeployments/0";
 const NOW: &str = "2030-02-01T00:00:00Z";
@@ -24,7 +24,7 @@ fn with_strategy(strategy: &str) -> Scene {
     )
 }
 
-fn objects(fold: &mut Fold) -> &mut Objects {
+fn objects(fold: &mut Fold) -> &mut ObjectSet {
     fold.facts_mut().objects_mut().unwrap()
 }
 

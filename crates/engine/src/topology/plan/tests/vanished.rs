@@ -16,7 +16,7 @@ use model::hub::{Object, ObjectKey, ObjectRef};
 struct Fresh;
 
 impl Names for Fresh {
-    fn end(&mut self, _: &ObjectKey, _: &str) -> String {
+    fn suffix(&mut self, _: &ObjectKey, _: &str) -> String {
         "fresh".to_owned()
     }
 }

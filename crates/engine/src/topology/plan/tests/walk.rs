@@ -7,7 +7,7 @@ use super::blade;
 use crate::topology::hooks::DeletionGuard;
 use crate::topology::status::{Run, topology_reconciled};
 use crate::topology::testing::Scene;
-use golang::version::Written;
+use golang::version::VersionText;
 use model::hub::{Cluster, annotation, label};
 use model::world::{Found, Record};
 
@@ -99,7 +99,8 @@ impl Walk {
         plan.steps.iter().for_each(|step| self.fold.write(&blade(), step).unwrap());
         let annotations = self.cluster().metadata.annotations.to_map();
         let annotation = |name: &str| annotations.get(name).cloned().unwrap_or_default();
-        let short = |plan: &[Written]| plan.iter().map(|version| minor(version.as_str())).collect::<Vec<_>>().join(" ");
+        let short =
+            |plan: &[VersionText]| plan.iter().map(|version| minor(version.as_str())).collect::<Vec<_>>().join(" ");
         let plans = format!("{} / {}", short(&tracker.control_plane.plan), short(&tracker.machine_deployments.plan));
         let version = |object: &Object, path: &str| minor(object.text(path).unwrap().unwrap_or_default());
         let deployments = self.objects("MachineDeployment");

@@ -1,10 +1,10 @@
 use super::*;
 
-fn written(text: &str) -> Written {
-    Written::parse(text).unwrap()
+fn written(text: &str) -> VersionText {
+    VersionText::parse(text).unwrap()
 }
 
-fn all(list: &[&str]) -> Vec<Written> {
+fn all(list: &[&str]) -> Vec<VersionText> {
     list.iter().map(|text| written(text)).collect()
 }
 
@@ -13,7 +13,7 @@ fn way(control_plane: &str, workers: &str, target: &str) -> Way {
     Way { control_plane: written(control_plane), workers, target: written(target) }
 }
 
-fn shown(plan: Result<Vec<Written>, PlanError>) -> String {
+fn shown(plan: Result<Vec<VersionText>, PlanError>) -> String {
     plan.map_or_else(|error| error.to_string(), |plan| texts(&plan))
 }
 
@@ -67,8 +67,9 @@ fn without_a_list_one_minor_version_is_one_step() {
 #[test]
 fn workers_take_up_to_three_minor_versions_at_once() {
     // UP-17
-    let minors =
-        |from: u64, to: u64| -> Vec<Written> { (from..=to).map(|minor| written(&format!("v1.{minor}.0"))).collect() };
+    let minors = |from: u64, to: u64| -> Vec<VersionText> {
+        (from..=to).map(|minor| written(&format!("v1.{minor}.0"))).collect()
+    };
     for (lowest, target, want) in [
         (31, 32, "v1.32.0"),
         (31, 34, "v1.34.0"),

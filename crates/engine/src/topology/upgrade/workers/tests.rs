@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use model::world::{Answer, Facts, Need, Nodes, Objects};
+use model::world::{Answer, Facts, Need, Nodes, ObjectSet};
 
 fn object(value: Value) -> Arc<Object> {
     Arc::new(Object::try_from(value).unwrap())
@@ -18,7 +18,7 @@ fn workers(kind: &str, spec: Value, status: Value) -> BTreeMap<String, CurrentWo
 
 /// Whether a deployment at v1.31.0 is upgrading that has such a selector and these machines.
 fn deployment(selector: Value, machines: &[(Value, Value)]) -> Result<bool, String> {
-    let mut objects = Objects::default();
+    let mut objects = ObjectSet::default();
     for (index, (labels, rest)) in machines.iter().enumerate() {
         let metadata = json!({"namespace": "ns", "name": format!("m{index}"), "labels": labels});
         let mut machine = json!({"apiVersion": API_VERSION, "kind": "Machine", "metadata": metadata});
@@ -119,6 +119,6 @@ fn nodes_are_looked_at_where_a_pool_has_some() {
     // DEC-47: without permission to read kubeconfigs pools hold nothing up.
     assert_eq!(answered(Found::Absent), Ok(0));
     // Files that hold no Nodes say nothing of pools.
-    let files = World::new(Arc::new(Facts::default().with_objects(Objects::default())));
+    let files = World::new(Arc::new(Facts::default().with_objects(ObjectSet::default())));
     assert_eq!(upgrading_pools(&two, &cluster, &files), Ok(BTreeSet::new()));
 }

@@ -1,37 +1,37 @@
-//! What Nodes have of Machines, and the conditions about Nodes.
+//! Node fields that follow Machines, and conditions about Nodes.
 
 use super::*;
 
-fn edit_node(fold: &mut Fold, change: impl FnOnce(&mut Object)) {
-    edit_workload(fold, &node_id("n1"), change);
-    settle(fold);
+fn edit_node(simulator: &mut MachineSimulator, change: impl FnOnce(&mut Object)) {
+    edit_workload(simulator, &node_id("n1"), change);
+    settle(simulator);
 }
 
-fn annotation(fold: &Fold, name: &str) -> String {
-    node_now(fold, "n1").unwrap().annotation(name).unwrap_or("-").to_owned()
+fn annotation(simulator: &MachineSimulator, name: &str) -> String {
+    node_now(simulator, "n1").unwrap().annotation(name).unwrap_or("-").to_owned()
 }
 
-fn edit_machine(fold: &mut Fold, change: impl FnOnce(&mut Object)) {
-    edit(fold, &GroupKind::core("Machine"), "m1", change);
-    settle(fold);
+fn edit_machine(simulator: &mut MachineSimulator, change: impl FnOnce(&mut Object)) {
+    edit(simulator, &GroupKind::core("Machine"), "m1", change);
+    settle(simulator);
 }
 
 #[test]
 fn a_node_names_its_machine() {
     // MA-8.5
-    let mut fold = running();
+    let mut simulator = running();
     for (name, want) in [
         ("cluster.x-k8s.io/cluster-name", CLUSTER),
         ("cluster.x-k8s.io/cluster-namespace", NAMESPACE),
         ("cluster.x-k8s.io/machine", "m1"),
         ("cluster.x-k8s.io/owner-kind", "-"),
     ] {
-        assert_eq!(annotation(&fold, name), want, "{name}");
+        assert_eq!(annotation(&simulator, name), want, "{name}");
     }
-    let set = fold.make(core("MachineSet", "s", json!({})));
-    edit_machine(&mut fold, |machine| set_owner(machine, &set));
-    assert_eq!(annotation(&fold, "cluster.x-k8s.io/owner-kind"), "MachineSet");
-    assert_eq!(annotation(&fold, "cluster.x-k8s.io/owner-name"), "s");
+    let set = simulator.make(core("MachineSet", "s", json!({})));
+    edit_machine(&mut simulator, |machine| set_owner(machine, &set));
+    assert_eq!(annotation(&simulator, "cluster.x-k8s.io/owner-kind"), "MachineSet");
+    assert_eq!(annotation(&simulator, "cluster.x-k8s.io/owner-name"), "s");
 }
 
 fn set_owner(machine: &mut Object, set: &Object) {
@@ -41,10 +41,10 @@ fn set_owner(machine: &mut Object, set: &Object) {
 #[test]
 fn labels_and_annotations_for_nodes_are_kept_in_step() {
     // MA-8.5, MA-8.6, MA-8.7, CT-8.5
-    let mut fold = running();
-    edit_node(&mut fold, |node| fields::set_label(node, "own", "1"));
-    edit(&mut fold, &infrastructure(), "m1", |it| set(it, "status.interruptible", json!(true)));
-    edit_machine(&mut fold, |machine| {
+    let mut simulator = running();
+    edit_node(&mut simulator, |node| fields::set_label(node, "own", "1"));
+    edit(&mut simulator, &infrastructure(), "m1", |it| set(it, "status.interruptible", json!(true)));
+    edit_machine(&mut simulator, |machine| {
         for label in [
             "node-role.kubernetes.io/worker",
             "sub.node-role.kubernetes.io/no",
@@ -67,20 +67,24 @@ fn labels_and_annotations_for_nodes_are_kept_in_step() {
         "sub.node-restriction.kubernetes.io/b",
         "x.node.cluster.x-k8s.io/c",
     ];
-    assert_eq!(annotation(&fold, "cluster.x-k8s.io/labels-from-machine"), labels.join(","));
-    let known: Vec<String> = fields::texts(&node_now(&fold, "n1").unwrap(), "metadata.labels").into_keys().collect();
+    assert_eq!(annotation(&simulator, "cluster.x-k8s.io/labels-from-machine"), labels.join(","));
+    let known: Vec<String> =
+        fields::texts(&node_now(&simulator, "n1").unwrap(), "metadata.labels").into_keys().collect();
     let mut want = labels.to_vec();
     want.push("own");
     want.sort_unstable();
     assert_eq!(known, want);
     let annotations = "node.cluster.x-k8s.io/a,sub.node.cluster.x-k8s.io/b";
-    assert_eq!(annotation(&fold, "cluster.x-k8s.io/annotations-from-machine"), annotations);
-    assert_eq!((annotation(&fold, "node.cluster.x-k8s.io/a"), annotation(&fold, "plain")), ("v".into(), "-".into()));
-    edit_machine(&mut fold, |machine| {
+    assert_eq!(annotation(&simulator, "cluster.x-k8s.io/annotations-from-machine"), annotations);
+    assert_eq!(
+        (annotation(&simulator, "node.cluster.x-k8s.io/a"), annotation(&simulator, "plain")),
+        ("v".into(), "-".into())
+    );
+    edit_machine(&mut simulator, |machine| {
         machine.remove("metadata.annotations");
         set(machine, "metadata.labels", json!({"cluster.x-k8s.io/cluster-name": CLUSTER}));
     });
-    let node = node_now(&fold, "n1").unwrap();
+    let node = node_now(&simulator, "n1").unwrap();
     let left: Vec<String> = fields::texts(&node, "metadata.labels").into_keys().collect();
     assert_eq!((left, node.annotation("node.cluster.x-k8s.io/a")), (vec![labels[0].to_owned(), "own".into()], None));
 }
@@ -88,13 +92,13 @@ fn labels_and_annotations_for_nodes_are_kept_in_step() {
 #[test]
 fn taints_of_machines_are_kept_on_nodes() {
     // MA-8.8, CT-12.6
-    let mut fold = scene();
+    let mut simulator = setup();
     let taint = |key: &str, propagation: &str| json!({"key": key, "value": "1", "effect": "NoSchedule", "propagation": propagation});
     let mut made = machine("m1");
     set(&mut made, "spec.taints", json!([taint("always", "Always"), taint("first", "OnInitialization")]));
-    fold.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
-    fold.make(made);
-    provision(&mut fold);
+    simulator.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
+    simulator.make(made);
+    provision(&mut simulator);
     let mut node = node("n1", ID);
     set(
         &mut node,
@@ -104,92 +108,95 @@ fn taints_of_machines_are_kept_on_nodes() {
             {"key": "own", "effect": "NoExecute"},
         ]),
     );
-    fold.create(Some(&cluster_key()), node).unwrap();
-    settle(&mut fold);
-    let keys = |fold: &Fold| -> Vec<String> {
-        items(&node_now(fold, "n1").unwrap(), "spec.taints")
+    simulator.create(Some(&cluster_key()), node).unwrap();
+    settle(&mut simulator);
+    let keys = |simulator: &MachineSimulator| -> Vec<String> {
+        items(&node_now(simulator, "n1").unwrap(), "spec.taints")
             .iter()
             .map(|it| it["key"].as_str().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(keys(&fold), ["own", "always", "first"]);
-    assert_eq!(annotation(&fold, "cluster.x-k8s.io/taints-from-machine"), "always:NoSchedule");
-    // What is for the beginning alone may be taken away.
-    edit_node(&mut fold, |node| set(node, "spec.taints", json!([{"key": "own", "effect": "NoExecute"}])));
-    assert_eq!(keys(&fold), ["own", "always"]);
-    edit_machine(&mut fold, |machine| set(machine, "spec.taints", json!([taint("first", "OnInitialization")])));
+    assert_eq!(keys(&simulator), ["own", "always", "first"]);
+    assert_eq!(annotation(&simulator, "cluster.x-k8s.io/taints-from-machine"), "always:NoSchedule");
+    // Taints for initialization only may be removed.
+    edit_node(&mut simulator, |node| set(node, "spec.taints", json!([{"key": "own", "effect": "NoExecute"}])));
+    assert_eq!(keys(&simulator), ["own", "always"]);
+    edit_machine(&mut simulator, |machine| set(machine, "spec.taints", json!([taint("first", "OnInitialization")])));
     assert_eq!(
-        (keys(&fold), annotation(&fold, "cluster.x-k8s.io/taints-from-machine")),
+        (keys(&simulator), annotation(&simulator, "cluster.x-k8s.io/taints-from-machine")),
         (vec!["own".to_owned()], String::new())
     );
 }
 
 /// A Machine of a MachineSet `s` of a MachineDeployment `d`, with these templates.
-fn owned(set_spec: Value, deployment_spec: Value) -> Fold {
-    let mut fold = running();
+fn owned(set_spec: Value, deployment_spec: Value) -> MachineSimulator {
+    let mut simulator = running();
     let mut set = core("MachineSet", "s", set_spec);
     fields::set_label(&mut set, "cluster.x-k8s.io/deployment-name", "d");
     fields::set_annotation(&mut set, "machinedeployment.clusters.x-k8s.io/revision", "1");
-    let set = fold.make(set);
+    let set = simulator.make(set);
     let mut deployment = core("MachineDeployment", "d", deployment_spec);
     fields::set_annotation(&mut deployment, "machinedeployment.clusters.x-k8s.io/revision", "1");
-    fold.make(deployment);
-    edit_machine(&mut fold, |machine| {
+    simulator.make(deployment);
+    edit_machine(&mut simulator, |machine| {
         set_owner(machine, &set);
         fields::set_label(machine, "cluster.x-k8s.io/deployment-name", "d");
     });
-    fold
+    simulator
 }
 
 #[test]
 fn a_node_of_an_older_revision_is_avoided() {
     // MA-8.9
-    let mut fold = owned(json!({}), json!({}));
-    let is_tainted = |fold: &Fold| {
-        items(&node_now(fold, "n1").unwrap(), "spec.taints")
+    let mut simulator = owned(json!({}), json!({}));
+    let is_tainted = |simulator: &MachineSimulator| {
+        items(&node_now(simulator, "n1").unwrap(), "spec.taints")
             .iter()
             .any(|taint| taint["key"] == "node.cluster.x-k8s.io/outdated-revision")
     };
-    assert!(!is_tainted(&fold));
+    assert!(!is_tainted(&simulator));
     for (revision, want) in [("2", true), ("1", false)] {
-        edit(&mut fold, &GroupKind::core("MachineDeployment"), "d", |it| {
+        edit(&mut simulator, &GroupKind::core("MachineDeployment"), "d", |it| {
             fields::set_annotation(it, "machinedeployment.clusters.x-k8s.io/revision", revision);
         });
-        settle(&mut fold);
-        assert_eq!(is_tainted(&fold), want, "{revision}");
+        settle(&mut simulator);
+        assert_eq!(is_tainted(&simulator), want, "{revision}");
     }
 }
 
 #[test]
 fn a_node_that_is_in_step_is_not_written() {
     // MA-8.10
-    let mut fold = running();
-    let version = text(&node_now(&fold, "n1").unwrap(), "metadata.resourceVersion").to_owned();
-    fold.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
-    assert_eq!(text(&node_now(&fold, "n1").unwrap(), "metadata.resourceVersion"), version);
+    let mut simulator = running();
+    let version = text(&node_now(&simulator, "n1").unwrap(), "metadata.resourceVersion").to_owned();
+    simulator.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    assert_eq!(text(&node_now(&simulator, "n1").unwrap(), "metadata.resourceVersion"), version);
 }
 
 #[test]
 fn a_provider_id_has_one_node() {
     // MA-8.3, MA-13.5
-    let mut fold = running();
-    fold.create(Some(&cluster_key()), node("n2", ID)).unwrap();
-    settle(&mut fold);
-    assert_eq!(failure(&fold), "several Nodes have the provider ID test://m1: n1, n2");
-    assert_eq!(condition(&fold, "NodeHealthy"), ("Unknown", "InternalError".into()));
+    let mut simulator = running();
+    simulator.create(Some(&cluster_key()), node("n2", ID)).unwrap();
+    settle(&mut simulator);
+    assert_eq!(failure(&simulator), "several Nodes have the provider ID test://m1: n1, n2");
+    assert_eq!(condition(&simulator, "NodeHealthy"), ("Unknown", "InternalError".into()));
 }
 
 #[test]
 fn a_node_that_is_lost_is_an_error_and_the_machine_keeps_running() {
     // MA-8.3, MA-8.4, MA-13.5, MA-3.4
-    let mut fold = running();
-    fold.delete(&node_id("n1"));
-    settle(&mut fold);
-    assert_eq!(failure(&fold), "Node n1 of Machine ns/m1 does not exist any more");
-    assert_eq!((condition(&fold, "NodeReady"), phase(&fold)), (("False", "NodeDeleted".into()), "Running".into()));
-    fold.create(Some(&cluster_key()), node("n2", ID)).unwrap();
-    settle(&mut fold);
-    assert_eq!((field(&fold, "status.nodeRef.name"), condition(&fold, "NodeReady").0), ("n1".into(), "True"));
+    let mut simulator = running();
+    simulator.delete(&node_id("n1"));
+    settle(&mut simulator);
+    assert_eq!(failure(&simulator), "Node n1 of Machine ns/m1 does not exist any more");
+    assert_eq!(
+        (condition(&simulator, "NodeReady"), phase(&simulator)),
+        (("False", "NodeDeleted".into()), "Running".into())
+    );
+    simulator.create(Some(&cluster_key()), node("n2", ID)).unwrap();
+    settle(&mut simulator);
+    assert_eq!((field(&simulator, "status.nodeRef.name"), condition(&simulator, "NodeReady").0), ("n1".into(), "True"));
 }
 
 #[test]
@@ -198,30 +205,33 @@ fn a_connection_is_expected_once_the_control_plane_is_initialized() {
     for (is_initialized, want, reason) in
         [("True", "workload cluster ns/demo is not connected", "ConnectionDown"), ("False", "", "InspectionFailed")]
     {
-        let mut fold = scene();
-        let cluster = fold.core("Cluster", CLUSTER);
-        fold.edit(&cluster, |cluster| put(cluster, "ControlPlaneInitialized", is_initialized));
-        fold.objects.workload_mut(&cluster_key()).is_reachable = false;
-        begin(&mut fold);
-        provision(&mut fold);
-        assert_eq!((failure(&fold), condition(&fold, "NodeReady")), (want, ("Unknown", reason.into())));
+        let mut simulator = setup();
+        let cluster = simulator.core("Cluster", CLUSTER);
+        simulator.edit(&cluster, |cluster| put(cluster, "ControlPlaneInitialized", is_initialized));
+        simulator.objects.workload_mut(&cluster_key()).is_reachable = false;
+        begin(&mut simulator);
+        provision(&mut simulator);
+        assert_eq!((failure(&simulator), condition(&simulator, "NodeReady")), (want, ("Unknown", reason.into())));
     }
 }
 
 #[test]
 fn before_there_is_a_node_conditions_say_what_is_waited_for() {
     // MA-13.5
-    let mut fold = scene();
-    begin(&mut fold);
-    assert!(message(&fold, "NodeHealthy").contains("report the provider ID"));
-    provision(&mut fold);
-    assert_eq!(condition(&fold, "NodeHealthy"), ("Unknown", "InspectionFailed".into()));
-    assert_eq!(message(&fold, "NodeHealthy"), "Waiting for a Node with the provider ID test://m1");
-    let cluster = fold.core("Cluster", CLUSTER);
+    let mut simulator = setup();
+    begin(&mut simulator);
+    assert!(message(&simulator, "NodeHealthy").contains("report the provider ID"));
+    provision(&mut simulator);
+    assert_eq!(condition(&simulator, "NodeHealthy"), ("Unknown", "InspectionFailed".into()));
+    assert_eq!(message(&simulator, "NodeHealthy"), "Waiting for a Node with the provider ID test://m1");
+    let cluster = simulator.core("Cluster", CLUSTER);
     for (path, want) in [("status.conditions", "control plane"), ("status.initialization", "infrastructure")] {
-        fold.edit(&cluster, |cluster| drop(cluster.remove(path)));
-        edit_machine(&mut fold, |machine| fields::set_annotation(machine, "touched", path));
-        assert!(message(&fold, "NodeReady").starts_with(&format!("Waiting for the {want} of the Cluster")), "{want}");
+        simulator.edit(&cluster, |cluster| drop(cluster.remove(path)));
+        edit_machine(&mut simulator, |machine| fields::set_annotation(machine, "touched", path));
+        assert!(
+            message(&simulator, "NodeReady").starts_with(&format!("Waiting for the {want} of the Cluster")),
+            "{want}"
+        );
     }
 }
 
@@ -239,32 +249,32 @@ fn a_node_is_healthy_when_all_its_conditions_are_good() {
         ("unknown", vec![("PIDPressure", "Unknown")], ("Unknown", "NodeHealthyUnknown"), "* Node.PIDPressure: Test"),
         ("fine", vec![], ("True", "NodeHealthy"), ""),
     ] {
-        let mut fold = running();
+        let mut simulator = running();
         let not_ready = conditions.iter().any(|(name, _)| *name == "Ready");
-        edit_node(&mut fold, |node| conditions.iter().for_each(|(name, status)| put(node, name, status)));
-        assert_eq!(condition(&fold, "NodeHealthy"), (want.0, want.1.to_owned()), "{case}");
-        assert_eq!(message(&fold, "NodeHealthy"), text, "{case}");
+        edit_node(&mut simulator, |node| conditions.iter().for_each(|(name, status)| put(node, name, status)));
+        assert_eq!(condition(&simulator, "NodeHealthy"), (want.0, want.1.to_owned()), "{case}");
+        assert_eq!(message(&simulator, "NodeHealthy"), text, "{case}");
         let ready = if not_ready { ("False", "NodeNotReady".to_owned()) } else { ("True", "NodeReady".into()) };
-        assert_eq!(condition(&fold, "NodeReady"), ready, "{case}");
+        assert_eq!(condition(&simulator, "NodeReady"), ready, "{case}");
     }
-    let mut fold = running();
-    edit_node(&mut fold, |node| set(node, "status.conditions", json!([])));
-    assert_eq!(condition(&fold, "NodeReady"), ("Unknown", "NodeReadyUnknown".into()));
+    let mut simulator = running();
+    edit_node(&mut simulator, |node| set(node, "status.conditions", json!([])));
+    assert_eq!(condition(&simulator, "NodeReady"), ("Unknown", "NodeReadyUnknown".into()));
 }
 
 #[test]
 fn a_lost_connection_counts_after_a_while() {
     // MA-13.5
-    let mut fold = running();
-    fold.objects.workload_mut(&cluster_key()).is_reachable = false;
-    let cluster = fold.core("Cluster", CLUSTER);
-    fold.edit(&cluster, |cluster| put(cluster, "RemoteConnectionProbe", "False"));
-    settle(&mut fold);
-    assert_eq!(condition(&fold, "NodeHealthy").0, "True");
-    pass(&mut fold, 299);
-    assert_eq!(condition(&fold, "NodeHealthy").0, "True");
-    pass(&mut fold, 60);
-    assert_eq!(condition(&fold, "NodeHealthy"), ("Unknown", "ConnectionDown".into()));
+    let mut simulator = running();
+    simulator.objects.workload_mut(&cluster_key()).is_reachable = false;
+    let cluster = simulator.core("Cluster", CLUSTER);
+    simulator.edit(&cluster, |cluster| put(cluster, "RemoteConnectionProbe", "False"));
+    settle(&mut simulator);
+    assert_eq!(condition(&simulator, "NodeHealthy").0, "True");
+    pass(&mut simulator, 299);
+    assert_eq!(condition(&simulator, "NodeHealthy").0, "True");
+    pass(&mut simulator, 60);
+    assert_eq!(condition(&simulator, "NodeHealthy"), ("Unknown", "ConnectionDown".into()));
 }
 
 #[test]
@@ -320,57 +330,58 @@ fn a_machine_is_up_to_date_with_its_deployment() {
             "",
         ),
     ] {
-        let fold = owned(template(|_| {}), deployment);
-        assert_eq!(condition(&fold, "UpToDate").1, want, "{case}");
-        assert_eq!(message(&fold, "UpToDate"), text, "{case}");
+        let simulator = owned(template(|_| {}), deployment);
+        assert_eq!(condition(&simulator, "UpToDate").1, want, "{case}");
+        assert_eq!(message(&simulator, "UpToDate"), text, "{case}");
     }
-    let mut fold = owned(template(|_| {}), template(|it| it["rollout"] = json!({"after": "2030-01-01T00:01:00Z"})));
-    assert_eq!(condition(&fold, "UpToDate").1, "UpToDate");
-    pass(&mut fold, 60);
-    assert_eq!(message(&fold, "UpToDate"), "* spec.rollout.after of MachineDeployment d has passed");
-    let mut fold = owned(template(|_| {}), template(|_| {}));
-    edit(&mut fold, &GroupKind::core("MachineDeployment"), "d", |it| {
+    let mut simulator =
+        owned(template(|_| {}), template(|it| it["rollout"] = json!({"after": "2030-01-01T00:01:00Z"})));
+    assert_eq!(condition(&simulator, "UpToDate").1, "UpToDate");
+    pass(&mut simulator, 60);
+    assert_eq!(message(&simulator, "UpToDate"), "* spec.rollout.after of MachineDeployment d has passed");
+    let mut simulator = owned(template(|_| {}), template(|_| {}));
+    edit(&mut simulator, &GroupKind::core("MachineDeployment"), "d", |it| {
         set(it, "spec.template.spec.failureDomain", json!("c"));
     });
-    settle(&mut fold);
-    assert_eq!(message(&fold, "UpToDate"), "* Failure domain a, c required");
+    settle(&mut simulator);
+    assert_eq!(message(&simulator, "UpToDate"), "* Failure domain a, c required");
 }
 
 #[test]
 fn a_machine_whose_kubelet_is_older_is_updating() {
     // MA-13.8
-    let mut fold = owned(json!({}), json!({}));
-    edit_machine(&mut fold, |machine| set(machine, "spec.version", json!("v1.35.0")));
-    assert_eq!(condition(&fold, "UpToDate"), ("False", "Updating".into()));
-    let mut fold = running();
-    edit_machine(&mut fold, |machine| put(machine, "UpToDate", "False"));
-    assert_eq!(condition(&fold, "UpToDate"), ("False", "Test".into()));
+    let mut simulator = owned(json!({}), json!({}));
+    edit_machine(&mut simulator, |machine| set(machine, "spec.version", json!("v1.35.0")));
+    assert_eq!(condition(&simulator, "UpToDate"), ("False", "Updating".into()));
+    let mut simulator = running();
+    edit_machine(&mut simulator, |machine| put(machine, "UpToDate", "False"));
+    assert_eq!(condition(&simulator, "UpToDate"), ("False", "Test".into()));
 }
 
 #[test]
 fn a_machine_is_available_after_it_was_ready_for_a_while() {
     // MA-13.11
-    let mut fold = scene();
+    let mut simulator = setup();
     let mut made = machine("m1");
     set(&mut made, "spec.minReadySeconds", json!(30));
-    fold.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
-    fold.make(external(BOOTSTRAP, "TestConfig", "m1"));
-    fold.make(made);
-    bootstrap(&mut fold);
-    provision(&mut fold);
-    assert_eq!(condition(&fold, "Available"), ("False", "NotReady".into()));
-    fold.create(Some(&cluster_key()), node("n1", ID)).unwrap();
-    settle(&mut fold);
-    assert_eq!(condition(&fold, "Available"), ("False", "WaitingForMinReadySeconds".into()));
-    pass(&mut fold, 30);
-    assert_eq!(condition(&fold, "Available"), ("True", "Available".into()));
+    simulator.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
+    simulator.make(external(BOOTSTRAP, "TestConfig", "m1"));
+    simulator.make(made);
+    bootstrap(&mut simulator);
+    provision(&mut simulator);
+    assert_eq!(condition(&simulator, "Available"), ("False", "NotReady".into()));
+    simulator.create(Some(&cluster_key()), node("n1", ID)).unwrap();
+    settle(&mut simulator);
+    assert_eq!(condition(&simulator, "Available"), ("False", "WaitingForMinReadySeconds".into()));
+    pass(&mut simulator, 30);
+    assert_eq!(condition(&simulator, "Available"), ("True", "Available".into()));
 }
 
 #[test]
 fn gates_and_health_checks_count_for_readiness() {
     // MA-13.9, MA-13.10, MA-13.12
-    let mut fold = running();
-    edit_machine(&mut fold, |machine| {
+    let mut simulator = running();
+    edit_machine(&mut simulator, |machine| {
         set(
             machine,
             "spec.readinessGates",
@@ -379,19 +390,19 @@ fn gates_and_health_checks_count_for_readiness() {
         put(machine, "Bad", "False");
     });
     assert_eq!(
-        (condition(&fold, "Ready"), message(&fold, "Ready")),
+        (condition(&simulator, "Ready"), message(&simulator, "Ready")),
         (("Unknown", "ReadyUnknown".into()), "* Mine: Condition Mine not yet reported".into())
     );
-    edit_machine(&mut fold, |machine| {
+    edit_machine(&mut simulator, |machine| {
         put(machine, "Mine", "True");
         put(machine, "HealthCheckSucceeded", "False");
     });
-    assert_eq!(message(&fold, "Ready"), "* HealthCheckSucceeded: Test");
+    assert_eq!(message(&simulator, "Ready"), "* HealthCheckSucceeded: Test");
     let components = ["APIServerPodHealthy", "SchedulerPodHealthy", "EtcdMemberHealthy"];
-    edit_machine(&mut fold, |machine| {
+    edit_machine(&mut simulator, |machine| {
         put(machine, "HealthCheckSucceeded", "True");
         set(machine, "spec.readinessGates", json!(components.map(|name| json!({"conditionType": name}))));
         components.iter().for_each(|name| put(machine, name, "False"));
     });
-    assert_eq!(message(&fold, "Ready"), "* Control plane components: Test\n* EtcdMemberHealthy: Test");
+    assert_eq!(message(&simulator, "Ready"), "* Control plane components: Test\n* EtcdMemberHealthy: Test");
 }

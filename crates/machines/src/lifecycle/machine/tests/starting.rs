@@ -1,95 +1,95 @@
-//! From nothing to a running Machine.
+//! Start of a Machine.
 
 use super::*;
 
 #[test]
 fn a_machine_comes_up_phase_by_phase() {
     // MA-2.3, MA-4.3, MA-6.5, MA-6.6, MA-7.3, MA-7.6, MA-8.3, MA-8.4, MA-13.7, DEC-6
-    let mut fold = scene();
-    begin(&mut fold);
-    assert_eq!(phase(&fold), "Pending");
-    bootstrap(&mut fold);
+    let mut simulator = setup();
+    begin(&mut simulator);
+    assert_eq!(phase(&simulator), "Pending");
+    bootstrap(&mut simulator);
     assert_eq!(
-        (phase(&fold), field(&fold, "spec.bootstrap.dataSecretName")),
+        (phase(&simulator), field(&simulator, "spec.bootstrap.dataSecretName")),
         ("Provisioning".into(), "m1-data".into())
     );
-    provision(&mut fold);
-    assert_eq!((phase(&fold), field(&fold, "spec.providerID")), ("Provisioned".into(), ID.into()));
-    fold.create(Some(&cluster_key()), node("n1", "test://m10")).unwrap();
-    settle(&mut fold);
-    assert_eq!((phase(&fold), field(&fold, "status.nodeRef.name")), ("Provisioned".into(), String::new()));
-    fold.create(Some(&cluster_key()), node("n2", ID)).unwrap();
-    settle(&mut fold);
-    assert_eq!((phase(&fold), field(&fold, "status.nodeRef.name")), ("Running".into(), "n2".into()));
-    assert_eq!(field(&fold, "status.nodeInfo.kubeletVersion"), "v1.34.0");
-    assert_eq!(fold.core("Machine", "m1").at("status.nodeInfo.swap"), None);
+    provision(&mut simulator);
+    assert_eq!((phase(&simulator), field(&simulator, "spec.providerID")), ("Provisioned".into(), ID.into()));
+    simulator.create(Some(&cluster_key()), node("n1", "test://m10")).unwrap();
+    settle(&mut simulator);
+    assert_eq!((phase(&simulator), field(&simulator, "status.nodeRef.name")), ("Provisioned".into(), String::new()));
+    simulator.create(Some(&cluster_key()), node("n2", ID)).unwrap();
+    settle(&mut simulator);
+    assert_eq!((phase(&simulator), field(&simulator, "status.nodeRef.name")), ("Running".into(), "n2".into()));
+    assert_eq!(field(&simulator, "status.nodeInfo.kubeletVersion"), "v1.34.0");
+    assert_eq!(simulator.core("Machine", "m1").at("status.nodeInfo.swap"), None);
     for name in ["Ready", "Available", "BootstrapConfigReady", "InfrastructureReady", "NodeReady", "NodeHealthy"] {
-        assert_eq!(condition(&fold, name).0, "True", "{name}: {}", message(&fold, name));
+        assert_eq!(condition(&simulator, name).0, "True", "{name}: {}", message(&simulator, name));
     }
     for name in ["Paused", "Deleting", "Updating"] {
-        assert_eq!(condition(&fold, name), ("False", format!("Not{name}")));
+        assert_eq!(condition(&simulator, name), ("False", format!("Not{name}")));
     }
-    let machine = fold.core("Machine", "m1");
+    let machine = simulator.core("Machine", "m1");
     assert_eq!(machine.at("status.observedGeneration"), machine.at("metadata.generation"));
 }
 
 #[test]
 fn the_phase_follows_the_conditions_of_the_same_step() {
     // MA-3.3
-    let mut fold = scene();
-    begin(&mut fold);
-    bootstrap(&mut fold);
-    provision(&mut fold);
-    fold.create(Some(&cluster_key()), node("n1", ID)).unwrap();
-    edit_workload(&mut fold, &node_id("n1"), |node| put(node, "Ready", "False"));
-    settle(&mut fold);
-    assert_eq!((phase(&fold), condition(&fold, "Ready").0), ("Provisioned".into(), "False"));
-    edit_workload(&mut fold, &node_id("n1"), |node| put(node, "Ready", "True"));
-    fold.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
-    assert_eq!((phase(&fold), condition(&fold, "Ready").0), ("Running".into(), "True"));
-    fold.delete(&ObjectId::core("Machine", NAMESPACE, "m1"));
-    fold.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
-    assert_eq!((phase(&fold), condition(&fold, "Deleting").0), ("Deleting".into(), "True"));
+    let mut simulator = setup();
+    begin(&mut simulator);
+    bootstrap(&mut simulator);
+    provision(&mut simulator);
+    simulator.create(Some(&cluster_key()), node("n1", ID)).unwrap();
+    edit_workload(&mut simulator, &node_id("n1"), |node| put(node, "Ready", "False"));
+    settle(&mut simulator);
+    assert_eq!((phase(&simulator), condition(&simulator, "Ready").0), ("Provisioned".into(), "False"));
+    edit_workload(&mut simulator, &node_id("n1"), |node| put(node, "Ready", "True"));
+    simulator.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    assert_eq!((phase(&simulator), condition(&simulator, "Ready").0), ("Running".into(), "True"));
+    simulator.delete(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    simulator.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    assert_eq!((phase(&simulator), condition(&simulator, "Deleting").0), ("Deleting".into(), "True"));
 }
 
 #[test]
 fn a_machine_that_is_as_it_should_be_is_not_written() {
-    let mut fold = running();
-    pass(&mut fold, 3600);
-    let version = field(&fold, "metadata.resourceVersion");
-    fold.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
-    settle(&mut fold);
-    assert_eq!(field(&fold, "metadata.resourceVersion"), version);
+    let mut simulator = running();
+    pass(&mut simulator, 3600);
+    let version = field(&simulator, "metadata.resourceVersion");
+    simulator.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    settle(&mut simulator);
+    assert_eq!(field(&simulator, "metadata.resourceVersion"), version);
 }
 
 #[test]
 fn providers_of_the_older_contract_do_as_well() {
     // CT-5.4
-    let mut fold = scene();
-    fold.assumed = None;
-    fold.make(external("infrastructure.cluster.x-k8s.io/v1beta1", "TestMachine", "m1"));
-    fold.make(external("bootstrap.cluster.x-k8s.io/v1beta1", "TestConfig", "m1"));
-    fold.make(machine("m1"));
-    edit(&mut fold, &config(), "m1", |config| {
+    let mut simulator = setup();
+    simulator.assumed = None;
+    simulator.make(external("infrastructure.cluster.x-k8s.io/v1beta1", "TestMachine", "m1"));
+    simulator.make(external("bootstrap.cluster.x-k8s.io/v1beta1", "TestConfig", "m1"));
+    simulator.make(machine("m1"));
+    edit(&mut simulator, &config(), "m1", |config| {
         set(config, "status", json!({"ready": true, "dataSecretName": "s"}));
     });
-    edit(&mut fold, &infrastructure(), "m1", |it| {
+    edit(&mut simulator, &infrastructure(), "m1", |it| {
         set(it, "spec.providerID", json!(ID));
         set(it, "status", json!({"ready": true}));
     });
-    settle(&mut fold);
-    assert_eq!(phase(&fold), "Provisioned");
+    settle(&mut simulator);
+    assert_eq!(phase(&simulator), "Provisioned");
     // CT-15.10
-    assert_eq!(condition(&fold, "InfrastructureReady"), ("True", "Ready".into()));
+    assert_eq!(condition(&simulator, "InfrastructureReady"), ("True", "Ready".into()));
 }
 
 #[test]
 fn the_finalizer_comes_first() {
     // MA-1.8, MA-4.1
-    let mut fold = scene();
-    let made = fold.make(machine("m1"));
-    fold.take(&ObjectId::of(&made));
-    let machine = fold.core("Machine", "m1");
+    let mut simulator = setup();
+    let made = simulator.make(machine("m1"));
+    simulator.take(&ObjectId::for_object(&made));
+    let machine = simulator.core("Machine", "m1");
     assert_eq!(items(&machine, "metadata.finalizers"), [json!("machine.cluster.x-k8s.io")]);
     assert_eq!(machine.at("status"), None);
 }
@@ -97,29 +97,29 @@ fn the_finalizer_comes_first() {
 #[test]
 fn a_machine_needs_its_cluster() {
     // MA-4.1
-    let mut fold = scene();
-    fold.delete(&ObjectId::core("Cluster", NAMESPACE, CLUSTER));
-    fold.make(machine("m1"));
-    settle(&mut fold);
-    assert_eq!(failure(&fold), "Cluster demo of Machine ns/m1 does not exist");
+    let mut simulator = setup();
+    simulator.delete(&ObjectId::core("Cluster", NAMESPACE, CLUSTER));
+    simulator.make(machine("m1"));
+    settle(&mut simulator);
+    assert_eq!(failure(&simulator), "Cluster demo of Machine ns/m1 does not exist");
 }
 
 #[test]
 fn a_paused_machine_is_left_alone() {
     // MA-4.1, CT-15.12
-    let mut fold = scene();
+    let mut simulator = setup();
     let mut paused = machine("m1");
     fields::set_annotation(&mut paused, "cluster.x-k8s.io/paused", "");
-    fold.make(external(BOOTSTRAP, "TestConfig", "m1"));
-    fold.make(paused);
-    settle(&mut fold);
-    assert_eq!(condition(&fold, "Paused"), ("True", "Paused".into()));
-    assert_eq!(phase(&fold), "");
-    edit(&mut fold, &GroupKind::core("Machine"), "m1", |machine| {
+    simulator.make(external(BOOTSTRAP, "TestConfig", "m1"));
+    simulator.make(paused);
+    settle(&mut simulator);
+    assert_eq!(condition(&simulator, "Paused"), ("True", "Paused".into()));
+    assert_eq!(phase(&simulator), "");
+    edit(&mut simulator, &GroupKind::core("Machine"), "m1", |machine| {
         machine.remove("metadata.annotations");
     });
-    settle(&mut fold);
-    assert_eq!((condition(&fold, "Paused").0, phase(&fold)), ("False", "Pending".into()));
+    settle(&mut simulator);
+    assert_eq!((condition(&simulator, "Paused").0, phase(&simulator)), ("False", "Pending".into()));
 }
 
 #[test]
@@ -132,15 +132,15 @@ fn the_cluster_owns_only_machines_without_another_owner_to_come() {
         ("of a pool", labelled("cluster.x-k8s.io/pool-name"), 0),
         ("of a control plane", labelled("cluster.x-k8s.io/control-plane-name"), 0),
     ] {
-        let mut fold = scene();
+        let mut simulator = setup();
         let mut machine = machine("m1");
         machine.remove("metadata.labels");
         if let Some((_, label)) = &label {
             fields::set_label(&mut machine, label, "owner");
         }
-        fold.make(machine);
-        settle(&mut fold);
-        let machine = fold.core("Machine", "m1");
+        simulator.make(machine);
+        settle(&mut simulator);
+        let machine = simulator.core("Machine", "m1");
         let plain =
             fields::owners(&machine).iter().filter(|it| it["kind"] == "Cluster" && it.get("controller").is_none());
         assert_eq!(plain.count(), want, "{case}");
@@ -151,21 +151,21 @@ fn the_cluster_owns_only_machines_without_another_owner_to_come() {
 #[test]
 fn the_owning_set_must_exist() {
     // MA-4.2
-    let mut fold = scene();
+    let mut simulator = setup();
     let mut machine = machine("m1");
     let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "s", "uid": "u"});
     set(&mut machine, "metadata.ownerReferences", json!([owner]));
-    fold.make(machine);
-    settle(&mut fold);
-    assert_eq!(failure(&fold), "MachineSet s of Machine ns/m1 does not exist");
+    simulator.make(machine);
+    settle(&mut simulator);
+    assert_eq!(failure(&simulator), "MachineSet s of Machine ns/m1 does not exist");
 }
 
 #[test]
 fn a_machine_controls_what_it_refers_to() {
     // MA-5.3, CT-15.3
-    let mut fold = scene();
-    let cluster = fold.core("Cluster", CLUSTER);
-    fold.edit(&cluster, |cluster| {
+    let mut simulator = setup();
+    let cluster = simulator.core("Cluster", CLUSTER);
+    simulator.edit(&cluster, |cluster| {
         set(
             cluster,
             "spec.controlPlaneRef",
@@ -177,14 +177,14 @@ fn a_machine_controls_what_it_refers_to() {
     set(&mut config, "metadata.ownerReferences", json!([owner("controlplane.cluster.x-k8s.io/v1beta1", "TestPlane")]));
     let mut infrastructure = external(INFRASTRUCTURE, "TestMachine", "m1");
     set(&mut infrastructure, "metadata.ownerReferences", json!([owner("cluster.x-k8s.io/v1beta1", "MachineSet")]));
-    fold.make(config);
-    fold.make(infrastructure);
+    simulator.make(config);
+    simulator.make(infrastructure);
     let mut machine = machine("m1");
     fields::set_label(&mut machine, "cluster.x-k8s.io/control-plane", "");
-    let machine = fold.make(machine);
-    settle(&mut fold);
+    let machine = simulator.make(machine);
+    settle(&mut simulator);
     for kind in [super::config(), super::infrastructure()] {
-        let object = fold.find(&kind, "m1").unwrap();
+        let object = simulator.find(&kind, "m1").unwrap();
         assert_eq!(fields::owners(&object), [fields::owner(&machine, true)], "{kind}");
         assert_eq!(object.label("cluster.x-k8s.io/cluster-name"), Some(CLUSTER), "{kind}");
     }
@@ -193,167 +193,170 @@ fn a_machine_controls_what_it_refers_to() {
 #[test]
 fn what_another_object_controls_stays_with_it() {
     // MA-5.3
-    let mut fold = scene();
+    let mut simulator = setup();
     let mut config = external(BOOTSTRAP, "TestConfig", "m1");
     let other = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m2", "uid": "u", "controller": true});
     set(&mut config, "metadata.ownerReferences", json!([other]));
-    fold.make(config);
-    fold.make(machine("m1"));
-    settle(&mut fold);
-    assert_eq!(failure(&fold), "TestConfig ns/m1 has another controller: Machine m2");
-    assert_eq!(condition(&fold, "BootstrapConfigReady"), ("Unknown", "InternalError".into()));
+    simulator.make(config);
+    simulator.make(machine("m1"));
+    settle(&mut simulator);
+    assert_eq!(failure(&simulator), "TestConfig ns/m1 has another controller: Machine m2");
+    assert_eq!(condition(&simulator, "BootstrapConfigReady"), ("Unknown", "InternalError".into()));
 }
 
 #[test]
 fn a_secret_of_the_user_counts_as_data() {
     // MA-2.4, MA-6.1, MA-6.3, MA-13.3, DEC-7
     for (secret, phase_then) in [("mine", "Provisioning"), ("", "Pending")] {
-        let mut fold = scene();
+        let mut simulator = setup();
         let mut machine = machine("m1");
         set(&mut machine, "spec.bootstrap", json!({"dataSecretName": secret}));
-        fold.make(machine);
-        settle(&mut fold);
-        assert_eq!(phase(&fold), phase_then, "{secret:?}");
-        assert_eq!(condition(&fold, "BootstrapConfigReady"), ("True", "DataSecretProvided".into()));
+        simulator.make(machine);
+        settle(&mut simulator);
+        assert_eq!(phase(&simulator), phase_then, "{secret:?}");
+        assert_eq!(condition(&simulator, "BootstrapConfigReady"), ("True", "DataSecretProvided".into()));
     }
 }
 
 #[test]
 fn missing_objects_are_looked_up_again() {
     // MA-6.2, MA-7.1, MA-13.3, MA-13.4
-    let mut fold = scene();
-    fold.make(machine("m1"));
-    settle(&mut fold);
+    let mut simulator = setup();
+    simulator.make(machine("m1"));
+    settle(&mut simulator);
     for name in ["BootstrapConfigReady", "InfrastructureReady"] {
-        assert_eq!(condition(&fold, name), ("False", "ObjectDoesNotExist".into()));
+        assert_eq!(condition(&simulator, name), ("False", "ObjectDoesNotExist".into()));
     }
-    fold.make(external(BOOTSTRAP, "TestConfig", "m1"));
-    fold.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
-    pass(&mut fold, 31);
-    assert_eq!(message(&fold, "BootstrapConfigReady"), "TestConfig status.initialization.dataSecretCreated is false");
-    assert_eq!(message(&fold, "InfrastructureReady"), "TestMachine status.initialization.provisioned is false");
+    simulator.make(external(BOOTSTRAP, "TestConfig", "m1"));
+    simulator.make(external(INFRASTRUCTURE, "TestMachine", "m1"));
+    pass(&mut simulator, 31);
+    assert_eq!(
+        message(&simulator, "BootstrapConfigReady"),
+        "TestConfig status.initialization.dataSecretCreated is false"
+    );
+    assert_eq!(message(&simulator, "InfrastructureReady"), "TestMachine status.initialization.provisioned is false");
 }
 
 #[test]
 fn a_configuration_must_name_its_secret_and_only_once() {
     // MA-6.4, MA-6.6, MA-6.3, CT-12.3, CT-12.4
-    let mut fold = scene();
-    begin(&mut fold);
-    edit(&mut fold, &config(), "m1", |it| set(it, "status.initialization.dataSecretCreated", json!(true)));
-    settle(&mut fold);
-    assert_eq!(failure(&fold), "TestConfig says that the data Secret is created, and does not name it");
-    bootstrap(&mut fold);
-    edit(&mut fold, &config(), "m1", |it| set(it, "status.dataSecretName", json!("other")));
-    settle(&mut fold);
-    assert_eq!(field(&fold, "spec.bootstrap.dataSecretName"), "m1-data");
+    let mut simulator = setup();
+    begin(&mut simulator);
+    edit(&mut simulator, &config(), "m1", |it| set(it, "status.initialization.dataSecretCreated", json!(true)));
+    settle(&mut simulator);
+    assert_eq!(failure(&simulator), "TestConfig says that the data Secret is created, and does not name it");
+    bootstrap(&mut simulator);
+    edit(&mut simulator, &config(), "m1", |it| set(it, "status.dataSecretName", json!("other")));
+    settle(&mut simulator);
+    assert_eq!(field(&simulator, "spec.bootstrap.dataSecretName"), "m1-data");
 }
 
 #[test]
 fn a_configuration_that_is_deleted_gives_no_data() {
     // MA-6.4
-    let mut fold = scene();
-    begin(&mut fold);
-    fold.delete(&ObjectId::new(config(), ObjectKey::new(NAMESPACE, "m1")));
-    bootstrap(&mut fold);
-    assert_eq!((field(&fold, "spec.bootstrap.dataSecretName"), failure(&fold)), (String::new(), ""));
+    let mut simulator = setup();
+    begin(&mut simulator);
+    simulator.delete(&ObjectId::new(config(), ObjectKey::new(NAMESPACE, "m1")));
+    bootstrap(&mut simulator);
+    assert_eq!((field(&simulator, "spec.bootstrap.dataSecretName"), failure(&simulator)), (String::new(), ""));
 }
 
 #[test]
 fn a_flag_of_another_type_is_an_error() {
     // CT-5.1, MA-13.3
-    let mut fold = scene();
-    begin(&mut fold);
-    edit(&mut fold, &config(), "m1", |it| set(it, "status.initialization.dataSecretCreated", json!("yes")));
-    settle(&mut fold);
-    assert!(failure(&fold).contains("is not a boolean"), "{}", failure(&fold));
-    assert_eq!(condition(&fold, "BootstrapConfigReady"), ("Unknown", "InternalError".into()));
+    let mut simulator = setup();
+    begin(&mut simulator);
+    edit(&mut simulator, &config(), "m1", |it| set(it, "status.initialization.dataSecretCreated", json!("yes")));
+    settle(&mut simulator);
+    assert!(failure(&simulator).contains("is not a boolean"), "{}", failure(&simulator));
+    assert_eq!(condition(&simulator, "BootstrapConfigReady"), ("Unknown", "InternalError".into()));
     // MA-1.9
-    assert_eq!(fold.core("Machine", "m1").at("status.observedGeneration").map(Value::to_string), Some("1".into()));
+    assert_eq!(simulator.core("Machine", "m1").at("status.observedGeneration").map(Value::to_string), Some("1".into()));
 }
 
 #[test]
 fn infrastructure_is_taken_over_once_both_flag_and_id_are_there() {
     // MA-7.2, MA-7.3, MA-7.4, MA-7.5, MA-7.6, CT-8.3, CT-8.4, CT-8.6
-    let mut fold = scene();
-    begin(&mut fold);
-    edit(&mut fold, &infrastructure(), "m1", |it| {
+    let mut simulator = setup();
+    begin(&mut simulator);
+    edit(&mut simulator, &infrastructure(), "m1", |it| {
         set(it, "status.initialization.provisioned", json!(true));
         set(it, "status.addresses", json!([{"type": "InternalIP", "address": "10.0.0.1"}]));
         set(it, "status.failureDomain", json!("b"));
         set(it, "spec.failureDomain", json!("a"));
     });
-    settle(&mut fold);
-    assert_eq!((phase(&fold), field(&fold, "status.failureDomain")), ("Pending".into(), String::new()));
-    edit(&mut fold, &infrastructure(), "m1", |it| set(it, "spec.providerID", json!("test://1")));
-    settle(&mut fold);
-    let machine = fold.core("Machine", "m1");
+    settle(&mut simulator);
+    assert_eq!((phase(&simulator), field(&simulator, "status.failureDomain")), ("Pending".into(), String::new()));
+    edit(&mut simulator, &infrastructure(), "m1", |it| set(it, "spec.providerID", json!("test://1")));
+    settle(&mut simulator);
+    let machine = simulator.core("Machine", "m1");
     assert_eq!(machine.at("status.addresses"), Some(&json!([{"type": "InternalIP", "address": "10.0.0.1"}])));
     assert_eq!((text(&machine, "spec.failureDomain"), text(&machine, "status.failureDomain")), ("a", "b"));
     assert_eq!(text(&machine, "spec.providerID"), "test://1");
-    edit(&mut fold, &infrastructure(), "m1", |it| {
+    edit(&mut simulator, &infrastructure(), "m1", |it| {
         set(it, "status.initialization.provisioned", json!(false));
         set(it, "spec.providerID", json!("test://2"));
     });
-    settle(&mut fold);
-    assert_eq!(field(&fold, "spec.providerID"), "test://2");
-    fold.delete(&ObjectId::new(infrastructure(), ObjectKey::new(NAMESPACE, "m1")));
-    edit(&mut fold, &infrastructure(), "m1", |it| set(it, "spec.providerID", json!("test://3")));
-    settle(&mut fold);
-    assert_eq!(field(&fold, "spec.providerID"), "test://2");
+    settle(&mut simulator);
+    assert_eq!(field(&simulator, "spec.providerID"), "test://2");
+    simulator.delete(&ObjectId::new(infrastructure(), ObjectKey::new(NAMESPACE, "m1")));
+    edit(&mut simulator, &infrastructure(), "m1", |it| set(it, "spec.providerID", json!("test://3")));
+    settle(&mut simulator);
+    assert_eq!(field(&simulator, "spec.providerID"), "test://2");
 }
 
 #[test]
 fn lost_infrastructure_is_a_failure() {
     // MA-4.4, MA-7.1, MA-13.4
-    let mut fold = running();
-    fold.delete(&ObjectId::new(infrastructure(), ObjectKey::new(NAMESPACE, "m1")));
-    release(&mut fold, &infrastructure());
-    assert_eq!(failure(&fold), "TestMachine m1 was provisioned and does not exist any more");
-    assert_eq!(field(&fold, "status.deprecated.v1beta1.failureReason"), "InvalidConfiguration");
-    assert_eq!(phase(&fold), "Running", "no provider has reported a failure");
-    assert_eq!(condition(&fold, "InfrastructureReady"), ("False", "ObjectDeleted".into()));
-    assert!(message(&fold, "InfrastructureReady").contains("while the Machine still exists"));
+    let mut simulator = running();
+    simulator.delete(&ObjectId::new(infrastructure(), ObjectKey::new(NAMESPACE, "m1")));
+    release(&mut simulator, &infrastructure());
+    assert_eq!(failure(&simulator), "TestMachine m1 was provisioned and does not exist any more");
+    assert_eq!(field(&simulator, "status.deprecated.v1beta1.failureReason"), "InvalidConfiguration");
+    assert_eq!(phase(&simulator), "Running", "no provider has reported a failure");
+    assert_eq!(condition(&simulator, "InfrastructureReady"), ("False", "ObjectDeleted".into()));
+    assert!(message(&simulator, "InfrastructureReady").contains("while the Machine still exists"));
 }
 
 #[test]
 fn a_failure_of_a_provider_is_final() {
     // MA-5.4, CT-5.5, DEC-6
-    let mut fold = running();
-    fold.objects.set_listed(&infrastructure(), Some(Contract::V1Beta1));
-    edit(&mut fold, &infrastructure(), "m1", |it| {
+    let mut simulator = running();
+    simulator.objects.set_listed(&infrastructure(), Some(Contract::V1Beta1));
+    edit(&mut simulator, &infrastructure(), "m1", |it| {
         set(it, "status.failureReason", json!("CreateError"));
         set(it, "status.failureMessage", json!("quota exceeded"));
     });
-    settle(&mut fold);
-    assert_eq!(phase(&fold), "Failed");
-    assert_eq!(field(&fold, "status.deprecated.v1beta1.failureReason"), "CreateError");
-    assert_eq!(field(&fold, "status.deprecated.v1beta1.failureMessage"), "TestMachine m1 failed: quota exceeded");
-    assert!(fold.events.iter().any(|(_, _, event)| event.is_warning && event.message.contains("quota exceeded")));
-    edit(&mut fold, &config(), "m1", |it| set(it, "status.failureMessage", json!("another")));
-    settle(&mut fold);
-    assert_eq!(fold.events.iter().filter(|(_, _, event)| event.reason == "ProviderFailure").count(), 1);
-    assert_eq!(field(&fold, "status.deprecated.v1beta1.failureMessage"), "TestMachine m1 failed: quota exceeded");
-    edit(&mut fold, &infrastructure(), "m1", |it| {
+    settle(&mut simulator);
+    assert_eq!(phase(&simulator), "Failed");
+    assert_eq!(field(&simulator, "status.deprecated.v1beta1.failureReason"), "CreateError");
+    assert_eq!(field(&simulator, "status.deprecated.v1beta1.failureMessage"), "TestMachine m1 failed: quota exceeded");
+    assert!(simulator.events.iter().any(|(_, _, event)| event.is_warning && event.message.contains("quota exceeded")));
+    edit(&mut simulator, &config(), "m1", |it| set(it, "status.failureMessage", json!("another")));
+    settle(&mut simulator);
+    assert_eq!(simulator.events.iter().filter(|(_, _, event)| event.reason == "ProviderFailure").count(), 1);
+    assert_eq!(field(&simulator, "status.deprecated.v1beta1.failureMessage"), "TestMachine m1 failed: quota exceeded");
+    edit(&mut simulator, &infrastructure(), "m1", |it| {
         it.remove("status.failureReason");
         it.remove("status.failureMessage");
     });
-    settle(&mut fold);
-    assert_eq!((phase(&fold), failure(&fold)), ("Failed".into(), ""));
+    settle(&mut simulator);
+    assert_eq!((phase(&simulator), failure(&simulator)), ("Failed".into(), ""));
 }
 
 #[test]
 fn a_failure_in_the_contract_v1beta2_is_copied_and_has_no_effect() {
     // CT-5.5, CT-6.7, CT-20.2, DEC-6
-    let mut fold = running();
-    edit(&mut fold, &infrastructure(), "m1", |it| set(it, "status.failureMessage", json!("quota exceeded")));
-    settle(&mut fold);
-    assert_eq!(field(&fold, "status.deprecated.v1beta1.failureMessage"), "TestMachine m1 failed: quota exceeded");
-    assert!(fold.events.iter().any(|(_, _, event)| event.is_warning && event.message.contains("quota exceeded")));
-    assert_eq!(phase(&fold), "Running");
-    fold.objects.set_listed(&config(), Some(Contract::V1Beta1));
-    edit(&mut fold, &config(), "m1", |it| set(it, "status.failureReason", json!("NoImage")));
-    settle(&mut fold);
-    assert_eq!(phase(&fold), "Failed", "the other part follows the contract v1beta1");
+    let mut simulator = running();
+    edit(&mut simulator, &infrastructure(), "m1", |it| set(it, "status.failureMessage", json!("quota exceeded")));
+    settle(&mut simulator);
+    assert_eq!(field(&simulator, "status.deprecated.v1beta1.failureMessage"), "TestMachine m1 failed: quota exceeded");
+    assert!(simulator.events.iter().any(|(_, _, event)| event.is_warning && event.message.contains("quota exceeded")));
+    assert_eq!(phase(&simulator), "Running");
+    simulator.objects.set_listed(&config(), Some(Contract::V1Beta1));
+    edit(&mut simulator, &config(), "m1", |it| set(it, "status.failureReason", json!("NoImage")));
+    settle(&mut simulator);
+    assert_eq!(phase(&simulator), "Failed", "the other part follows the contract v1beta1");
 }
 
 #[test]
@@ -367,17 +370,17 @@ fn certificates_of_a_control_plane_have_an_end() {
         (true, None, None, ""),
         (false, Some("2031-01-01T00:00:00Z"), None, ""),
     ] {
-        let mut fold = scene();
+        let mut simulator = setup();
         let (mut config, mut machine) = (external(BOOTSTRAP, "TestConfig", "m1"), machine("m1"));
         of_config.into_iter().for_each(|time| fields::set_annotation(&mut config, EXPIRY, time));
         of_machine.into_iter().for_each(|time| fields::set_annotation(&mut machine, EXPIRY, time));
         if label {
             fields::set_label(&mut machine, "cluster.x-k8s.io/control-plane", "");
         }
-        fold.make(config);
-        fold.make(machine);
-        settle(&mut fold);
-        assert_eq!(field(&fold, "status.certificatesExpiryDate"), want);
-        assert_eq!(failure(&fold).contains("not a time"), of_config == Some("soon"));
+        simulator.make(config);
+        simulator.make(machine);
+        settle(&mut simulator);
+        assert_eq!(field(&simulator, "status.certificatesExpiryDate"), want);
+        assert_eq!(failure(&simulator).contains("not a time"), of_config == Some("soon"));
     }
 }

@@ -1,23 +1,28 @@
-//! The hook with which a KubeadmControlPlane holds the deletion of its Machines until their members have left etcd (CT-10.21).
+//! The hook by which a KubeadmControlPlane blocks the deletion of its Machines until their members have left etcd
+//! (CT-10.21).
 
-use super::super::scene::Scene;
-use super::member::Member;
+use super::super::context::ProviderContext;
+use super::member::ControlPlaneMachine;
 use crate::lifecycle::conditions::{is_true, reason};
 use crate::lifecycle::fields::{remaining, time};
 use crate::lifecycle::hooks::{CLEANUP, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS, hooks};
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
-use model::rollouts::Owner;
+use model::rollouts::RolloutOwner;
 
 /// Whether the Machines of a control plane have the hook.
 pub(super) fn is_used_by(control_plane: &Object) -> bool {
-    Owner::control_plane(control_plane.kind()) == Owner::KubeadmControlPlane
+    RolloutOwner::control_plane(control_plane.kind()) == RolloutOwner::KubeadmControlPlane
 }
 
-/// The Machine whose hook is removed in this step: the one that was deleted first, if its member may leave etcd and has had the
-/// time for it. No hook is removed while another Machine without the hook is being deleted.
-pub(super) fn released<'m>(scene: &Scene<'_>, members: &'m [Member], step: &mut Step) -> Option<&'m str> {
-    if !is_used_by(scene.object) {
+/// The Machine whose hook is removed in this step: the one deleted first, if its member may leave etcd and its removal
+/// time has passed. No hook is removed while another Machine without the hook is being deleted.
+pub(super) fn released<'m>(
+    ctx: &ProviderContext<'_>,
+    members: &'m [ControlPlaneMachine],
+    step: &mut Reconciliation,
+) -> Option<&'m str> {
+    if !is_used_by(ctx.object) {
         return None;
     }
     let deleting = || members.iter().map(|member| &member.machine).filter(|machine| machine.is_being_deleted());
@@ -33,21 +38,21 @@ pub(super) fn released<'m>(scene: &Scene<'_>, members: &'m [Member], step: &mut 
     if members.len() == 1 {
         return Some(first.name());
     }
-    if !may_leave(scene.object, members, first.name()) {
+    if !may_leave(ctx.object, members, first.name()) {
         return None;
     }
-    let begun = time(first, PRE_TERMINATE_START).unwrap_or(scene.context.now);
-    if let Some(left) = remaining(begun, scene.context.settings.timings.etcd_removal, scene.context.now) {
-        step.look_again(left);
+    let begun = time(first, PRE_TERMINATE_START).unwrap_or(ctx.context.now);
+    if let Some(left) = remaining(begun, ctx.context.settings.timings.etcd_removal, ctx.context.now) {
+        step.requeue_after(left);
         return None;
     }
     Some(first.name())
 }
 
-/// Whether the control plane works without a Machine: one of the others runs, and, unless etcd is elsewhere, most of the members of
-/// etcd that are left. A Machine without a Node has no member.
-fn may_leave(control_plane: &Object, members: &[Member], leaving: &str) -> bool {
-    let (leaving, others): (Vec<&Member>, Vec<&Member>) =
+/// Whether the control plane works without a Machine: another one runs, and, unless etcd is external, most of the
+/// remaining etcd members do. A Machine without a Node has no member.
+fn may_leave(control_plane: &Object, members: &[ControlPlaneMachine], leaving: &str) -> bool {
+    let (leaving, others): (Vec<&ControlPlaneMachine>, Vec<&ControlPlaneMachine>) =
         members.iter().partition(|member| member.machine.name() == leaving);
     let running = others.iter().filter(|member| member.runs()).count();
     let has_member = leaving.iter().any(|member| member.has_node());

@@ -1,64 +1,64 @@
-//! The Machines of a control plane, with what is known of each.
+//! Machines of a control plane with their state.
 
 use std::sync::Arc;
 
+use super::super::context::ProviderContext;
 use super::super::infrastructure_machine::API_SERVER;
-use super::super::scene::Scene;
 use crate::lifecycle::conditions::{get, is_false, is_true};
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
+use crate::lifecycle::dependents::is_controlled_by;
 use crate::lifecycle::fields::{created, reference, text};
 use crate::lifecycle::objects::GroupKind;
-use crate::lifecycle::wake::is_controlled_by;
 use model::hub::Object;
 
 /// A Machine of a control plane.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct ControlPlaneMachine {
     pub(super) machine: Arc<Object>,
     pub(super) infrastructure: Option<Arc<Object>>,
     pub(super) config: Option<Arc<Object>>,
     has_api_server: bool,
 }
 
-/// The Machines that the control plane controls, the oldest first.
-pub(super) fn members(scene: &Scene<'_>) -> Result<Vec<Member>, Fault> {
-    let mut machines = scene.context.of_cluster(&GroupKind::core("Machine"), &scene.cluster_key())?;
-    machines.retain(|machine| is_controlled_by(machine, scene.object));
+/// The Machines controlled by the control plane, oldest first.
+pub(super) fn members(ctx: &ProviderContext<'_>) -> Result<Vec<ControlPlaneMachine>, StepError> {
+    let mut machines = ctx.context.of_cluster(&GroupKind::core("Machine"), &ctx.cluster_key())?;
+    machines.retain(|machine| is_controlled_by(machine, ctx.object));
     machines.sort_by_key(|machine| (created(machine), machine.name().to_owned()));
-    machines.into_iter().map(|machine| member(scene, machine)).collect()
+    machines.into_iter().map(|machine| member(ctx, machine)).collect()
 }
 
-fn member(scene: &Scene<'_>, machine: Arc<Object>) -> Result<Member, Fault> {
-    let find = |path: &str| scene.context.referenced(&reference(&machine, path), machine.namespace());
+fn member(ctx: &ProviderContext<'_>, machine: Arc<Object>) -> Result<ControlPlaneMachine, StepError> {
+    let find = |path: &str| ctx.context.referenced(&reference(&machine, path), machine.namespace());
     let (infrastructure, config) = (find("spec.infrastructureRef")?, find("spec.bootstrap.configRef")?);
     let has_api_server = match &infrastructure {
-        Some(found) => has_api_server(scene, found)?,
+        Some(found) => has_api_server(ctx, found)?,
         None => false,
     };
-    Ok(Member { machine, infrastructure, config, has_api_server })
+    Ok(ControlPlaneMachine { machine, infrastructure, config, has_api_server })
 }
 
-/// Whether the API server on a machine answers. Other providers say no more than that the machine is provisioned.
-fn has_api_server(scene: &Scene<'_>, infrastructure: &Object) -> Result<bool, Fault> {
+/// Whether the API server on a machine responds. Other providers only report that the machine is provisioned.
+fn has_api_server(ctx: &ProviderContext<'_>, infrastructure: &Object) -> Result<bool, StepError> {
     if get(infrastructure, "VMProvisioned").is_some() {
         return Ok(is_true(infrastructure, API_SERVER));
     }
-    Flag::Provisioned.read(scene.context, infrastructure)
+    Flag::Provisioned.read(ctx.context, infrastructure)
 }
 
-impl Member {
-    /// Whether its API server answers.
+impl ControlPlaneMachine {
+    /// Whether its API server responds.
     pub(super) fn has_api_server(&self) -> bool {
         self.has_api_server && !self.machine.is_being_deleted()
     }
 
-    /// Whether its Node is known and its API server answered last, even if it is being deleted.
+    /// Whether its Node is known and its API server responded last, even if it is being deleted.
     pub(super) fn runs(&self) -> bool {
         self.has_node() && self.has_api_server
     }
 
-    /// Whether the control plane on it runs: its Node is known and its API server answers.
+    /// Whether its control plane runs: its Node is known and its API server responds.
     pub(super) fn is_healthy(&self) -> bool {
         self.has_node() && self.has_api_server()
     }
@@ -73,7 +73,7 @@ impl Member {
         text(&self.machine, "spec.version")
     }
 
-    /// Whether a health check asks its owner to replace it (MA-19.10).
+    /// Whether a health check requests its remediation (MA-19.10).
     pub(super) fn needs_remediation(&self) -> bool {
         is_false(&self.machine, "HealthCheckSucceeded")
             && is_false(&self.machine, "OwnerRemediated")

@@ -1,18 +1,18 @@
-//! Control planes (CT-10, MA-30.3): of Machines, one of which is made or replaced at a time, or without Machines.
+//! Control planes (CT-10, MA-30.3): with Machines, one of which is created or replaced at a time, or without Machines.
 //!
 //! ```text
-//! cleanup.rs: which Machine loses the hook that holds its deletion
-//! template.rs: what its Machines are like ─┐
-//! member.rs: what there is ────────────────┼─► outdated.rs: what differs ─► moves.rs: what to do next ─► making.rs: a new Machine
-//!                                          └─► handed_down.rs: what running Machines get ─► report.rs: status and conditions
-//! without_machines.rs: versions and flags that follow after a while
+//! cleanup.rs: removal of the hook that blocks the deletion of a Machine
+//! template.rs: desired Machines ─┐
+//! member.rs: existing Machines ──┼─► outdated.rs: differences ─► actions.rs: next action ─► creation.rs: a new Machine
+//!                                └─► propagation.rs: in-place updates ─► report.rs: status and conditions
+//! without_machines.rs: versions and flags that follow after a delay
 //! ```
 
 mod cleanup;
-mod handed_down;
-mod making;
+mod propagation;
+mod creation;
 mod member;
-mod moves;
+mod actions;
 mod outdated;
 mod report;
 mod template;
@@ -22,120 +22,125 @@ mod without_machines;
 
 use serde_json::json;
 
-use self::handed_down::Orders;
-use self::member::{Member, members};
-use self::moves::{Move, next_move};
+use self::actions::{ControlPlaneAction, next_action};
+use self::member::{ControlPlaneMachine, members};
+use self::propagation::MachineOrders;
 use super::connection::connect;
-use super::scene::{Scene, has_endpoint};
-use crate::lifecycle::conditions::{Condition, put};
-use crate::lifecycle::context::Fault;
+use super::context::{ProviderContext, has_endpoint};
+use crate::lifecycle::conditions::{ConditionState, put};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{reference, remove_finalizer, remove_text, set};
 use crate::lifecycle::hooks::CLEANUP;
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::{ContractRef, Object};
 
-/// On control planes until their Machines are gone (CT-10.20).
+/// Finalizer of control planes until their Machines are gone (CT-10.20).
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/control-plane";
 
 /// The next step of a control plane.
-pub(super) fn step(scene: &Scene<'_>, step: &mut Step) -> Result<(), Fault> {
-    let Some(mut after) = scene.begin(Some(FINALIZER), step) else { return Ok(()) };
-    let members = members(scene)?;
-    if scene.object.is_being_deleted() {
-        delete(scene, &members, after, step);
+pub(super) fn step(ctx: &ProviderContext<'_>, step: &mut Reconciliation) -> Result<(), StepError> {
+    let Some(mut after) = ctx.begin(Some(FINALIZER), step) else { return Ok(()) };
+    let members = members(ctx)?;
+    if ctx.object.is_being_deleted() {
+        delete(ctx, &members, after, step);
         return Ok(());
     }
-    match template::infrastructure(scene)? {
-        None => without_machines::step(scene, &mut after, step)?,
+    match template::infrastructure(ctx)? {
+        None => without_machines::step(ctx, &mut after, step)?,
         Some(template) => {
-            let end = of_machines(scene, &template, &members, &mut after, step);
-            step.keep(end)?;
+            let end = of_machines(ctx, &template, &members, &mut after, step);
+            step.collect_error(end)?;
         }
     }
-    step.update(scene.object, after);
+    step.update(ctx.object, after);
     Ok(())
 }
 
-/// A control plane of Machines: what they should be, one move, and what there is to report.
+/// A control plane with Machines: outdated Machines, one action, and the status.
 fn of_machines(
-    scene: &Scene<'_>,
+    ctx: &ProviderContext<'_>,
     template: &ContractRef,
-    members: &[Member],
+    members: &[ControlPlaneMachine],
     after: &mut Object,
-    step: &mut Step,
-) -> Result<(), Fault> {
-    let outdated = outdated::all(scene, template, members, step);
-    let has_api_server = members.iter().any(Member::has_api_server);
-    initialize(scene, has_api_server, after, step)?;
-    let chosen = next_move(scene, members, &outdated, after)?;
-    let released = cleanup::released(scene, members, step);
-    handed_down::all(scene, members, &outdated, &Orders { chosen: &chosen, released }, step);
-    report::report(scene, members, &outdated, after)?;
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
+    let outdated = outdated::all(ctx, template, members, step);
+    let has_api_server = members.iter().any(ControlPlaneMachine::has_api_server);
+    initialize(ctx, has_api_server, after, step)?;
+    let chosen = next_action(ctx, members, &outdated, after)?;
+    let released = cleanup::released(ctx, members, step);
+    propagation::all(ctx, members, &outdated, &MachineOrders { chosen: &chosen, released }, step);
+    report::report(ctx, members, &outdated, after)?;
     match chosen {
-        Move::Create => making::make(scene, template, members, step),
-        Move::Delete(member, why) => {
-            step.tell("DeletedMachine", format!("Deleted Machine {}: {why}", member.machine.name()));
+        ControlPlaneAction::Create => creation::make(ctx, template, members, step),
+        ControlPlaneAction::Delete(member, why) => {
+            step.event("DeletedMachine", format!("Deleted Machine {}: {why}", member.machine.name()));
             step.delete(&member.machine);
             Ok(())
         }
-        Move::Remediate(member) => {
-            step.tell("RemediatedMachine", format!("Deleted unhealthy Machine {}", member.machine.name()));
+        ControlPlaneAction::Remediate(member) => {
+            step.event("RemediatedMachine", format!("Deleted unhealthy Machine {}", member.machine.name()));
             step.delete(&member.machine);
             Ok(())
         }
-        Move::None => Ok(()),
+        ControlPlaneAction::None => Ok(()),
     }
 }
 
-/// The flag and what comes with it, once an API server answers (CT-10.9, CT-10.17).
-fn initialize(scene: &Scene<'_>, has_api_server: bool, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+/// Sets the flag and its fields once an API server responds (CT-10.9, CT-10.17).
+fn initialize(
+    ctx: &ProviderContext<'_>,
+    has_api_server: bool,
+    after: &mut Object,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
     const INITIALIZED: &str = "Initialized";
-    if has_api_server && !scene.is_connected() {
-        connect(scene, step)?;
+    if has_api_server && !ctx.is_connected() {
+        connect(ctx, step)?;
     }
-    if !Flag::ControlPlaneInitialized.read(scene.context, after)? {
-        if !has_api_server || !scene.is_connected() {
-            put(after, INITIALIZED, &Condition::new(false, "NotInitialized", ""), scene.context.now);
+    if !Flag::ControlPlaneInitialized.read(ctx.context, after)? {
+        if !has_api_server || !ctx.is_connected() {
+            put(after, INITIALIZED, &ConditionState::new(false, "NotInitialized", ""), ctx.context.now);
             return Ok(());
         }
-        Flag::ControlPlaneInitialized.raise(scene.context, after);
-        step.tell(INITIALIZED, "The API server of the control plane answers");
+        Flag::ControlPlaneInitialized.raise(ctx.context, after);
+        step.event(INITIALIZED, "The API server of the control plane answers");
     }
-    let is_alone = !reference(&scene.cluster, "spec.infrastructureRef").is_defined();
-    if is_alone && !has_endpoint(&scene.cluster) && !has_endpoint(after) {
-        let endpoint = &scene.context.settings.endpoint;
+    let is_alone = !reference(&ctx.cluster, "spec.infrastructureRef").is_defined();
+    if is_alone && !has_endpoint(&ctx.cluster) && !has_endpoint(after) {
+        let endpoint = &ctx.context.settings.endpoint;
         set(after, "spec.controlPlaneEndpoint", json!({"host": endpoint.host, "port": endpoint.port}));
     }
-    put(after, INITIALIZED, &Condition::new(true, INITIALIZED, ""), scene.context.now);
+    put(after, INITIALIZED, &ConditionState::new(true, INITIALIZED, ""), ctx.context.now);
     Ok(())
 }
 
-/// The Machines go first, then, after a while, the object (CT-10.20).
-fn delete(scene: &Scene<'_>, members: &[Member], mut after: Object, step: &mut Step) {
+/// Deletes the Machines first, then, after a delay, the object (CT-10.20).
+fn delete(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine], mut after: Object, step: &mut Reconciliation) {
     let number = members.len();
     if number > 0 {
         for member in members {
-            // No member has to leave an etcd that goes as a whole.
+            // No member must leave an etcd that is deleted as a whole.
             let mut machine = (*member.machine).clone();
-            if cleanup::is_used_by(scene.object) {
+            if cleanup::is_used_by(ctx.object) {
                 remove_text(&mut machine, "metadata.annotations", CLEANUP);
             }
             step.update(&member.machine, machine);
             step.delete(&member.machine);
         }
         let message = format!("{number} Machines are being deleted");
-        put(&mut after, "Deleting", &Condition::new(true, "WaitingForMachineDeletion", message), scene.context.now);
-        step.update(scene.object, after);
+        put(&mut after, "Deleting", &ConditionState::new(true, "WaitingForMachineDeletion", message), ctx.context.now);
+        step.update(ctx.object, after);
         return;
     }
-    if let Some(left) = scene.left_since_deletion(scene.context.settings.timings.deletion) {
-        step.look_again(left);
+    if let Some(left) = ctx.left_since_deletion(ctx.context.settings.timings.deletion) {
+        step.requeue_after(left);
     } else {
-        if scene.is_hosted() && !reference(&scene.cluster, "spec.infrastructureRef").is_defined() {
-            step.writes.push(Write::Connect { workload: scene.cluster_key(), up: false });
+        if ctx.is_hosted() && !reference(&ctx.cluster, "spec.infrastructureRef").is_defined() {
+            step.writes.push(ObjectWrite::Connect { workload: ctx.cluster_key(), up: false });
         }
         remove_finalizer(&mut after, FINALIZER);
     }
-    step.update(scene.object, after);
+    step.update(ctx.object, after);
 }

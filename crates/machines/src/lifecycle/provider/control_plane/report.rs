@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::scene::Scene;
-use super::handed_down::up_to_date;
-use super::member::Member;
-use super::outdated::Outdated;
+use super::super::context::ProviderContext;
+use super::member::ControlPlaneMachine;
+use super::outdated::OutdatedMachines;
+use super::propagation::up_to_date;
 use super::template::replicas;
-use crate::lifecycle::conditions::{Condition, REPORTED, aggregate, is_true, observe_generation, put};
-use crate::lifecycle::context::Fault;
+use crate::lifecycle::conditions::{ConditionState, REPORTED, aggregate, is_true, observe_generation, put};
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::set;
 use golang::version::KubeVersion;
@@ -20,61 +20,67 @@ use model::hub::{Object, label};
 
 /// Writes the status.
 pub(super) fn report(
-    scene: &Scene<'_>,
-    members: &[Member],
-    outdated: &Outdated,
+    ctx: &ProviderContext<'_>,
+    members: &[ControlPlaneMachine],
+    outdated: &OutdatedMachines,
     after: &mut Object,
-) -> Result<(), Fault> {
-    counters(scene, members, outdated, after);
-    versions(scene, members, after);
-    let now = scene.context.now;
-    let is_initialized = Flag::ControlPlaneInitialized.read(scene.context, after)?;
+) -> Result<(), StepError> {
+    counters(ctx, members, outdated, after);
+    versions(ctx, members, after);
+    let now = ctx.context.now;
+    let is_initialized = Flag::ControlPlaneInitialized.read(ctx.context, after)?;
     put(after, "Available", &available(members, is_initialized), now);
     put(after, "RollingOut", &rolling_out(outdated), now);
-    let (scaling_up, scaling_down) = scaling(members.len(), replicas(scene.object));
+    let (scaling_up, scaling_down) = scaling(members.len(), replicas(ctx.object));
     put(after, "ScalingUp", &scaling_up, now);
     put(after, "ScalingDown", &scaling_down, now);
     for (name, source) in [("MachinesReady", "Ready"), ("MachinesUpToDate", "UpToDate")] {
         let condition = match members.is_empty() {
-            true => Condition::new(true, "NoReplicas", ""),
+            true => ConditionState::new(true, "NoReplicas", ""),
             false => aggregate(members.iter().map(|member| &*member.machine), source, false, REPORTED),
         };
         put(after, name, &condition, now);
     }
     let remediated = members.iter().filter(|member| member.needs_remediation()).count();
     let remediating = match remediated {
-        0 => Condition::new(false, "NotRemediating", ""),
-        number => Condition::new(true, "Remediating", format!("{number} Machines are unhealthy")),
+        0 => ConditionState::new(false, "NotRemediating", ""),
+        number => ConditionState::new(true, "Remediating", format!("{number} Machines are unhealthy")),
     };
     put(after, "Remediating", &remediating, now);
     observe_generation(after);
     Ok(())
 }
 
-/// How many Machines there are, and how many of them are ready, available and up to date, as the contract counts them.
-fn counters(scene: &Scene<'_>, members: &[Member], outdated: &Outdated, after: &mut Object) {
+/// Counters of ready, available and up-to-date Machines, as the contract defines them.
+fn counters(
+    ctx: &ProviderContext<'_>,
+    members: &[ControlPlaneMachine],
+    outdated: &OutdatedMachines,
+    after: &mut Object,
+) {
     let with = |name: &str| members.iter().filter(|member| is_true(&member.machine, name)).count();
-    let wanted = replicas(scene.object);
+    let wanted = replicas(ctx.object);
     let count = |after: &mut Object, name: &str, number: usize| set(after, &format!("status.{name}"), json!(number));
     count(after, "replicas", members.len());
-    if scene.context.contract(scene.object) == Contract::V1Beta1 {
+    if ctx.context.contract(ctx.object) == Contract::V1Beta1 {
         let ready = with("NodeReady");
         count(after, "readyReplicas", ready);
         count(after, "unavailableReplicas", wanted.max(members.len()).saturating_sub(ready));
         count(after, "updatedReplicas", members.len().saturating_sub(outdated.len()));
     } else {
-        let is_new =
-            |member: &&Member| up_to_date(member, outdated).status == crate::lifecycle::conditions::Status::True;
+        let is_new = |member: &&ControlPlaneMachine| {
+            up_to_date(member, outdated).status == crate::lifecycle::conditions::ConditionStatus::True
+        };
         count(after, "readyReplicas", with("Ready"));
         count(after, "availableReplicas", with("Available"));
         count(after, "upToDateReplicas", members.iter().filter(is_new).count());
     }
-    let selector = format!("{}={},{}=", label::CLUSTER_NAME, scene.cluster.name(), label::CONTROL_PLANE);
+    let selector = format!("{}={},{}=", label::CLUSTER_NAME, ctx.cluster.name(), label::CONTROL_PLANE);
     set(after, "status.selector", json!(selector));
 }
 
-/// The versions that run, the lowest first (CT-5.14, CT-10.4). They stay as they were while no Machine runs.
-fn versions(scene: &Scene<'_>, members: &[Member], after: &mut Object) {
+/// The running versions, lowest first (CT-5.14, CT-10.4). Unchanged while no Machine runs.
+fn versions(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine], after: &mut Object) {
     let mut number: BTreeMap<&str, usize> = BTreeMap::new();
     for member in members.iter().filter(|member| member.has_node()) {
         *number.entry(member.version()).or_default() += 1;
@@ -83,7 +89,7 @@ fn versions(scene: &Scene<'_>, members: &[Member], after: &mut Object) {
     versions.sort_by(|(one, _), (other, _)| order(one, other));
     let Some((lowest, _)) = versions.first() else { return };
     set(after, "status.version", json!(lowest));
-    if scene.context.contract(scene.object) == Contract::V1Beta2 {
+    if ctx.context.contract(ctx.object) == Contract::V1Beta2 {
         let entry = |(version, number): &(&str, usize)| json!({"version": version, "replicas": number});
         set(after, "status.versions", Value::Array(versions.iter().map(entry).collect()));
     }
@@ -97,33 +103,33 @@ fn order(one: &str, other: &str) -> Ordering {
 }
 
 /// Whether most of the Machines run.
-fn available(members: &[Member], is_initialized: bool) -> Condition {
+fn available(members: &[ControlPlaneMachine], is_initialized: bool) -> ConditionState {
     let running = members.iter().filter(|member| member.is_healthy()).count();
     if !is_initialized {
-        return Condition::new(false, "NotAvailable", "the control plane is not initialized yet");
+        return ConditionState::new(false, "NotAvailable", "the control plane is not initialized yet");
     }
     match running > 0 && running > members.len() / 2 {
-        true => Condition::new(true, "Available", ""),
-        false => Condition::new(false, "NotAvailable", format!("{running} of {} Machines run", members.len())),
+        true => ConditionState::new(true, "Available", ""),
+        false => ConditionState::new(false, "NotAvailable", format!("{running} of {} Machines run", members.len())),
     }
 }
 
-fn rolling_out(outdated: &Outdated) -> Condition {
+fn rolling_out(outdated: &OutdatedMachines) -> ConditionState {
     match outdated.len() {
-        0 => Condition::new(false, "NotRollingOut", ""),
-        number => Condition::new(true, "RollingOut", format!("Rolling out {number} not up-to-date replicas")),
+        0 => ConditionState::new(false, "NotRollingOut", ""),
+        number => ConditionState::new(true, "RollingOut", format!("Rolling out {number} not up-to-date replicas")),
     }
 }
 
-fn scaling(there: usize, wanted: usize) -> (Condition, Condition) {
+fn scaling(there: usize, wanted: usize) -> (ConditionState, ConditionState) {
     let message = |direction: &str| format!("Scaling {direction} from {there} to {wanted} replicas");
     let up = match there < wanted {
-        true => Condition::new(true, "ScalingUp", message("up")),
-        false => Condition::new(false, "NotScalingUp", ""),
+        true => ConditionState::new(true, "ScalingUp", message("up")),
+        false => ConditionState::new(false, "NotScalingUp", ""),
     };
     let down = match there > wanted {
-        true => Condition::new(true, "ScalingDown", message("down")),
-        false => Condition::new(false, "NotScalingDown", ""),
+        true => ConditionState::new(true, "ScalingDown", message("down")),
+        false => ConditionState::new(false, "NotScalingDown", ""),
     };
     (up, down)
 }

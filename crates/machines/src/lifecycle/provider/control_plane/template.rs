@@ -1,24 +1,24 @@
-//! What a control plane says of its Machines, in the layout of its contract (CT-5.4).
+//! Machine settings of a control plane, in the layout of its contract (CT-5.4).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::scene::Scene;
-use crate::lifecycle::context::Fault;
+use super::super::context::ProviderContext;
+use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{number, text, texts};
 use golang::calendar::go_duration;
 use model::hub::contract::Contract;
 use model::hub::{ContractRef, Object, group_of};
 
-/// The template of the infrastructure of its Machines; `None` for a control plane without Machines. A part of a reference is an
-/// error (CT-5.6).
-pub(super) fn infrastructure(scene: &Scene<'_>) -> Result<Option<ContractRef>, Fault> {
-    let (path, group) = match scene.context.contract(scene.object) {
+/// The infrastructure template of its Machines; `None` for a control plane without Machines. An incomplete reference is
+/// an error (CT-5.6).
+pub(super) fn infrastructure(ctx: &ProviderContext<'_>) -> Result<Option<ContractRef>, StepError> {
+    let (path, group) = match ctx.context.contract(ctx.object) {
         Contract::V1Beta1 => ("spec.machineTemplate.infrastructureRef", "apiVersion"),
         Contract::V1Beta2 => ("spec.machineTemplate.spec.infrastructureRef", "apiGroup"),
     };
-    let object = scene.object;
+    let object = ctx.object;
     if object.members_at(path)?.is_none() {
         return Ok(None);
     }
@@ -26,13 +26,13 @@ pub(super) fn infrastructure(scene: &Scene<'_>) -> Result<Option<ContractRef>, F
     let (written, kind, name) = (read(group)?, read("kind")?, read("name")?);
     if [written, kind, name].contains(&"") {
         let text = format!("{} {}: {path} needs {group}, kind and name", object.kind(), object.key());
-        return Err(Fault::because(text));
+        return Err(StepError::failed(text));
     }
     let api_group = if group == "apiVersion" { group_of(written) } else { written };
     Ok(Some(ContractRef { api_group: api_group.to_owned(), kind: kind.to_owned(), name: name.to_owned() }))
 }
 
-/// How many Machines there should be.
+/// Desired number of Machines.
 pub(super) fn replicas(object: &Object) -> usize {
     let replicas = number(object, "spec.replicas").unwrap_or(1);
     usize::try_from(replicas).unwrap_or_default()
@@ -43,8 +43,8 @@ pub(super) fn metadata(object: &Object, what: &str) -> BTreeMap<String, String> 
     texts(object, &format!("spec.machineTemplate.metadata.{what}"))
 }
 
-/// What a Machine has from the template besides labels and annotations, by its path in the Machine; `None` where the template
-/// says nothing (CT-10.13).
+/// Settings of a Machine from the template besides labels and annotations, by path in the Machine; `None` if the
+/// template does not set it (CT-10.13).
 pub(super) fn settings(object: &Object, contract: Contract) -> Vec<(&'static str, Option<Value>)> {
     let below = match contract {
         Contract::V1Beta1 => "spec.machineTemplate",
@@ -65,7 +65,7 @@ pub(super) fn settings(object: &Object, contract: Contract) -> Vec<(&'static str
     ]
 }
 
-/// The whole seconds of a duration (CT-5.7).
+/// Whole seconds of a duration (CT-5.7).
 fn seconds(text: &str) -> Option<Value> {
     Some(json!(go_duration(text)? / golang::calendar::SECOND))
 }

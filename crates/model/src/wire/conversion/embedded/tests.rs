@@ -14,7 +14,7 @@ fn object(kind: &str, version: EmbeddedVersion, spec: Value, status: Value) -> V
 
 fn to(version: EmbeddedVersion, object: &Value) -> Value {
     let mut object = object.clone();
-    convert(EmbeddedKind::of(&object).unwrap(), &mut object, version, &Versions::new()).unwrap();
+    convert(EmbeddedKind::for_object(&object).unwrap(), &mut object, version, &KindVersions::new()).unwrap();
     object
 }
 
@@ -22,7 +22,7 @@ fn has_annotation(object: &Value) -> bool {
     object["metadata"]["annotations"].get(CONVERSION_DATA).is_some()
 }
 
-/// Objects in both versions that need no annotation on their way.
+/// Objects in both versions that convert without the annotation.
 fn pairs() -> Vec<(Value, Value)> {
     let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
     let old_condition = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
@@ -115,7 +115,7 @@ fn each_version_has_the_fields_of_its_contract() {
     }
 }
 
-/// Objects of which the other version has no place for something.
+/// Objects with parts that the other version cannot represent.
 fn awkward() -> Vec<Value> {
     let reference = |api_version: &str, kind: &str| {
         json!({"machineTemplate": {"infrastructureRef": {"apiVersion": api_version, "kind": kind, "name": "m"},
@@ -178,11 +178,11 @@ fn the_version_of_a_kind_of_others_is_looked_up() {
         json!({"machineTemplate": {"spec": {"infrastructureRef": {"apiGroup": "x.example.com", "kind": "Box", "name": "m"}}}}),
         Value::Null,
     );
-    let kind = EmbeddedKind::of(&control_plane).unwrap();
+    let kind = EmbeddedKind::for_object(&control_plane).unwrap();
     let box_kind = ("x.example.com".to_owned(), "Box".to_owned());
     assert_eq!(versions_needed(&control_plane, V1Alpha1), vec![box_kind.clone()]);
     assert_eq!(versions_needed(&control_plane, V1Beta1), vec![]);
-    let unknown = convert(kind, &mut control_plane.clone(), V1Alpha1, &Versions::new()).unwrap_err();
+    let unknown = convert(kind, &mut control_plane.clone(), V1Alpha1, &KindVersions::new()).unwrap_err();
     assert!(matches!(unknown, ConversionError::UnknownVersion { .. }), "{unknown}");
     convert(kind, &mut control_plane, V1Alpha1, &[(box_kind, Ok("v7".to_owned()))].into()).unwrap();
     let reference = &control_plane["spec"]["machineTemplate"]["infrastructureRef"];
@@ -200,12 +200,12 @@ fn what_is_no_object_of_the_provider_is_not_converted() {
         ("v1beta1", "EmbeddedMachine", false),
     ] {
         let object = json!({"apiVersion": api_version, "kind": kind});
-        assert_eq!(EmbeddedKind::of(&object).is_some(), is_known, "{api_version} {kind}");
+        assert_eq!(EmbeddedKind::for_object(&object).is_some(), is_known, "{api_version} {kind}");
     }
     for wrong in [json!({"nodeDrainTimeout": "soon"}), json!({"nodeDrainTimeout": 5})] {
         let mut wrong = object("EmbeddedControlPlane", V1Alpha1, json!({"machineTemplate": wrong}), Value::Null);
-        let kind = EmbeddedKind::of(&wrong).unwrap();
-        let error = convert(kind, &mut wrong, V1Beta1, &Versions::new()).unwrap_err();
+        let kind = EmbeddedKind::for_object(&wrong).unwrap();
+        let error = convert(kind, &mut wrong, V1Beta1, &KindVersions::new()).unwrap_err();
         assert!(matches!(error, ConversionError::Duration { .. }), "{error}");
     }
 }

@@ -61,7 +61,7 @@ async fn an_object_is_not_made_twice_if_the_api_server_does_not_answer() {
         let store = Arc::new(store);
         let writer =
             Writer::new(script.client(), store.clone(), Arc::new(NoWorkloads), Followed::none(&store), Arc::default());
-        let write = Write::Create { workload: None, objects: vec![machine(&owners)] };
+        let write = ObjectWrite::Create { workload: None, objects: vec![machine(&owners)] };
         assert_eq!(writer.write(vec![write]).await.is_ok(), is_made, "{case}");
         assert_eq!(script.left(), 0, "{case}");
         let id = ObjectId::core("Machine", "ns", "m");
@@ -121,7 +121,8 @@ async fn a_silent_api_server_occupies_a_step_for_a_short_time() {
             Arc::new(Writer::new(client, store.clone(), Arc::new(NoWorkloads), Followed::none(&store), Arc::default()));
         let started = Instant::now();
         let create = |name: &str| {
-            let (writer, write) = (writer.clone(), Write::Create { workload: None, objects: vec![machine(name)] });
+            let (writer, write) =
+                (writer.clone(), ObjectWrite::Create { workload: None, objects: vec![machine(name)] });
             tokio::spawn(async move { writer.write(vec![write]).await })
         };
         let others: Vec<_> = (0..uncertain::SHARE).map(|number| create(&format!("other{number}"))).collect();
@@ -155,7 +156,7 @@ async fn a_forgotten_workload_cluster_is_not_made_again() {
         Arc::default(),
     );
     let node = object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}));
-    let write = Write::Create { workload: Some(ObjectKey::new("ns", "c")), objects: vec![node] };
+    let write = ObjectWrite::Create { workload: Some(ObjectKey::new("ns", "c")), objects: vec![node] };
     let write = || write.clone();
     let error = async || writer.write(vec![write()]).await.unwrap_err().to_string();
     assert_eq!(error().await, "workload cluster ns/c is not connected", "there is no Cluster");
@@ -238,7 +239,7 @@ async fn the_control_plane_owns_the_kubeconfig() {
         let (script, (store, _queue)) = (Script::default(), Store::new(Arc::default()));
         let store = Arc::new(store);
         for object in [Some(&cluster), control_plane].into_iter().flatten() {
-            store.wrote(&ObjectId::of(object), object.clone());
+            store.wrote(&ObjectId::for_object(object), object.clone());
         }
         for ((method, path), owner, answer) in requests {
             script.expect(method, path, &[owner], answer);
@@ -292,8 +293,9 @@ async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
     for pod in &pods {
         store.wrote(&id_of(Some(&cluster), pod), (**pod).clone());
     }
-    let evict =
-        || pods.iter().map(|pod| Write::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None }).collect();
+    let evict = || {
+        pods.iter().map(|pod| ObjectWrite::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None }).collect()
+    };
     let refusal = |name: &str| {
         let pod = ObjectKey::new("default", name);
         store.with(|objects| objects.workload(&cluster)?.refusal(&pod).map(str::to_owned))
@@ -344,14 +346,14 @@ async fn an_object_that_is_not_found_is_read_again() {
     };
     let (machine, pod) = (Arc::new(named("cluster.x-k8s.io/v1beta2", "Machine")), Arc::new(named("v1", "Pod")));
     let mut changed = Object::clone(&machine);
-    machines::lifecycle::put_at(&mut changed, "spec.version", json!("v1.33.0"));
+    machines::lifecycle::set_field(&mut changed, "spec.version", json!("v1.33.0"));
     let cluster = ObjectKey::new("ns", "c");
     let missing = || Answer::error(404, "NotFound");
-    let update = || Write::Update { workload: None, before: machine.clone(), after: changed.clone() };
-    let evict = || Write::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None };
+    let update = || ObjectWrite::Update { workload: None, before: machine.clone(), after: changed.clone() };
+    let evict = || ObjectWrite::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None };
     let eviction = format!("{POD}/eviction");
-    let of_machine = ObjectId::of(&machine);
-    let of_pod = ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&pod) };
+    let of_machine = ObjectId::for_object(&machine);
+    let of_pod = ObjectId { workload: Some(cluster.clone()), ..ObjectId::for_object(&pod) };
     for (case, id, write, (method, path), read, found, is_stored) in [
         ("a deleted Machine", &of_machine, update(), (Method::PATCH, MACHINE), MACHINE, missing(), false),
         ("a deleted Pod", &of_pod, evict(), (Method::POST, &*eviction), POD, missing(), false),

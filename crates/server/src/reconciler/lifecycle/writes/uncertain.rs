@@ -245,7 +245,7 @@ mod tests {
     fn large(owner: &str, name: &str) -> Doubt {
         let mut doubt = doubt(owner);
         for (path, value) in [("metadata.name", json!(name)), ("spec.text", json!("a".repeat(1 << 20)))] {
-            machines::lifecycle::put_at(&mut doubt.object, path, value);
+            machines::lifecycle::set_field(&mut doubt.object, path, value);
         }
         doubt
     }

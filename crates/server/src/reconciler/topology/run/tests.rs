@@ -50,14 +50,14 @@ async fn nothing_is_made_for_a_cluster_that_would_be_gone_at_once() {
         metadata: Metadata { name: "base".into(), namespace: "n".into(), ..Metadata::default() },
         ..ClusterClass::default()
     };
-    reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
+    reconciler.cache = Arc::new(Cache::new(Facts::complete([], [class])));
     let cluster = |finalizers: Value, deleted: Value| {
         let metadata = json!({"namespace": "n", "name": "c", "finalizers": finalizers, "deletionTimestamp": deleted});
         let spec = json!({"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}});
         Object::try_from(json!({"apiVersion": API_VERSION, "kind": "Cluster", "metadata": metadata, "spec": spec}))
             .unwrap()
     };
-    let decoded = |raw: &Object| Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap();
+    let decoded = |raw: &Object| Cluster::decode(WireVersion::V1Beta2, &raw.as_ref().to_string()).unwrap();
     let cases = [
         (cluster(Value::Null, Value::Null), true),
         (cluster(json!(["other"]), Value::Null), true),
@@ -85,15 +85,15 @@ async fn nothing_is_concluded_without_the_caches() {
         "spec": {"infrastructure": template("ITemplate"), "controlPlane": template("ATemplate")},
         "status": {"observedGeneration": 1, "conditions": [{"type": "VariablesReady", "status": "True"}]},
     });
-    let class = ClusterClass::decode(Version::V1Beta2, &class.to_string()).unwrap();
-    reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
+    let class = ClusterClass::decode(WireVersion::V1Beta2, &class.to_string()).unwrap();
+    reconciler.cache = Arc::new(Cache::new(Facts::complete([], [class])));
     let raw = Object::try_from(json!({
         "apiVersion": API_VERSION, "kind": "Cluster",
         "metadata": {"namespace": "n", "name": "c", "uid": "u", "resourceVersion": "1"},
         "spec": {"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}},
     }))
     .unwrap();
-    let cluster = Arc::new(Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap());
+    let cluster = Arc::new(Cluster::decode(WireVersion::V1Beta2, &raw.as_ref().to_string()).unwrap());
     let findings = reconciler.roll_out(&cluster, Arc::new(raw)).await;
     assert!(!findings.unlisted.is_empty(), "{:?}", findings.error);
     let outcome = reconciler.conclude(&cluster.metadata.key(), &cluster, findings).await;

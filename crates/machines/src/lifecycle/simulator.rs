@@ -1,4 +1,4 @@
-//! Steps on a virtual clock: what they write becomes true at once, and the clock goes on when nothing is left to do (MA-30.1).
+//! Runs steps on a virtual clock and applies their writes immediately (MA-30.1).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 
 mod garbage;
 
-use super::context::Context;
+use super::context::StepContext;
+use super::dependents::dependents;
+use super::dispatch::next;
 use super::fields::{later, stamp};
-use super::next::next;
-use super::objects::{GroupKind, ObjectId, Objects};
-use super::settings::Settings;
-use super::step::{Event, Outcome, Step, Write};
-use super::wake::concerned;
+use super::objects::{GroupKind, MachineCache, ObjectId};
+use super::settings::MachineSettings;
+use super::step::{ObjectWrite, Reconciliation, StepEvent, StepOutcome};
 use golang::calendar::Moment;
 use model::hub::contract::definition_name;
 use model::hub::contract::{Contract, assumed, listed};
 use model::hub::{GROUP, Object, ObjectKey, version_of};
 
-/// How soon a step that failed is tried again at first, and at most.
+/// Initial and maximum retry interval of a failed step.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(1);
 
@@ -29,44 +29,44 @@ const LAST_RETRY: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     #[error("{0} already exists")]
-    AlreadyExists(ObjectId),
+    AlreadyExists(Box<ObjectId>),
     #[error("{0} not found")]
-    NotFound(ObjectId),
+    NotFound(Box<ObjectId>),
     /// It was read before the last change.
     #[error("{0} has changed")]
-    Changed(ObjectId),
+    Changed(Box<ObjectId>),
 }
 
 /// Objects, what is due, and the time.
 #[derive(Debug)]
-pub struct Fold {
-    pub objects: Objects,
-    pub settings: Settings,
+pub struct MachineSimulator {
+    pub objects: MachineCache,
+    pub settings: MachineSettings,
     now: Moment,
-    /// The objects that are due now.
+    /// Objects that are due now.
     due: Due,
-    /// When others are due.
+    /// Objects that are due later.
     timers: Timers,
     failures: HashMap<ObjectId, (u32, String)>,
     /// Everything that was told.
-    pub events: Vec<(Moment, ObjectId, Event)>,
+    pub events: Vec<(Moment, ObjectId, StepEvent)>,
     /// Objects that garbage collection has to look at.
     uncollected: VecDeque<ObjectId>,
     /// Objects whose deletion in the foreground is not complete, by uid.
     waiting: HashMap<String, ObjectId>,
-    /// What has changed since [`Fold::take_changes`]: before and after.
+    /// What has changed since [`MachineSimulator::take_changes`]: before and after.
     changes: Vec<StoredChange>,
-    /// The labels of definitions, by name: they say which contract a version follows.
+    /// Labels of definitions, by name, which determine the contracts of versions.
     definitions: BTreeMap<String, BTreeMap<String, String>>,
-    /// The contract of kinds without a definition; `None` for the one that DEC-17 assumes.
+    /// The contract of kinds without a definition; `None` for the assumption of DEC-17.
     pub assumed: Option<Contract>,
-    /// What webhooks add to an object of the management cluster before it is stored.
+    /// The changes that webhooks make to an object of the management cluster before it is stored.
     pub admit: fn(&mut Object),
     numbers: u64,
     steps: u64,
 }
 
-/// When objects are due, in the order of objects and in that of time.
+/// Due times, indexed by object and by time.
 #[derive(Debug, Default)]
 struct Timers {
     by_object: HashMap<ObjectId, Moment>,
@@ -90,7 +90,7 @@ impl Timers {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Takes out what is due at a time.
+    /// Removes the objects that are due at a time.
     fn take_until(&mut self, now: Moment) -> Vec<ObjectId> {
         let mut due = Vec::new();
         while self.next().is_some_and(|at| at <= now) {
@@ -102,16 +102,16 @@ impl Timers {
     }
 }
 
-/// Objects that are due, those that others summarize first: so an object is looked at when what it summarizes has come to rest.
+/// Due objects, in the order of aggregation: an object runs after the objects that it aggregates have settled.
 #[derive(Debug, Default)]
 struct Due {
     by_rank: [BTreeSet<ObjectId>; RANKS],
 }
 
-/// How many ranks there are.
+/// Number of ranks.
 const RANKS: usize = 6;
 
-/// How far up an object of a kind is, from what machines are made of to the Cluster.
+/// The aggregation rank of a kind, from the parts of machines to the Cluster.
 fn rank(kind: &GroupKind) -> usize {
     match (&*kind.group, &*kind.kind) {
         (GROUP, "Machine") => 1,
@@ -144,7 +144,7 @@ impl Due {
     }
 }
 
-/// A change of a stored object; `None` where there is none.
+/// A change of a stored object; `None` before its creation or after its deletion.
 #[derive(Clone, Debug)]
 pub struct StoredChange {
     pub id: ObjectId,
@@ -152,11 +152,11 @@ pub struct StoredChange {
     pub after: Option<Arc<Object>>,
 }
 
-impl Fold {
-    /// No objects, at a point in time.
-    pub fn new(settings: Settings, now: Moment) -> Self {
-        Fold {
-            objects: Objects::default(),
+impl MachineSimulator {
+    /// A simulator without objects at a point in time.
+    pub fn new(settings: MachineSettings, now: Moment) -> Self {
+        MachineSimulator {
+            objects: MachineCache::default(),
             settings,
             now,
             due: Due::default(),
@@ -174,22 +174,22 @@ impl Fold {
         }
     }
 
-    /// What time it is.
+    /// The current time.
     pub fn now(&self) -> Moment {
         self.now
     }
 
-    /// The labels of a definition, which say which contract its versions follow (CT-3.3).
+    /// Sets the labels of a definition, which determine the contracts of its versions (CT-3.3).
     pub fn define(&mut self, name: String, labels: BTreeMap<String, String>) {
         self.definitions.insert(name, labels);
     }
 
-    /// What has changed since this was called the last time.
+    /// The changes since the last call.
     pub fn take_changes(&mut self) -> Vec<StoredChange> {
         std::mem::take(&mut self.changes)
     }
 
-    /// The contract that a version of a kind follows: by its definition, else the assumed one (DEC-17).
+    /// The contract of a version of a kind: by its definition, else the assumed one (DEC-17).
     fn contract_of(&self, object: &Object) -> Contract {
         let (group, kind, version) = (object.group(), object.kind(), version_of(object.api_version()));
         let labels = self.definitions.get(&definition_name(group, kind));
@@ -197,14 +197,14 @@ impl Fold {
         labels.and_then(|labels| listed(labels, version)).unwrap_or_else(assumed)
     }
 
-    /// Makes an object, as an API server does: with a uid, a time and a generation. A name that is taken is an error.
+    /// Creates an object as an API server does: with uid, creation time and generation.
     ///
     /// # Errors
     /// When there is one of that name.
     pub fn create(&mut self, workload: Option<&ObjectKey>, mut object: Object) -> Result<Arc<Object>, StoreError> {
-        let id = ObjectId { workload: workload.cloned(), ..ObjectId::of(&object) };
+        let id = ObjectId { workload: workload.cloned(), ..ObjectId::for_object(&object) };
         if self.objects.get(&id).is_some() {
-            return Err(StoreError::AlreadyExists(id));
+            return Err(StoreError::AlreadyExists(id.into()));
         }
         if workload.is_none() {
             (self.admit)(&mut object);
@@ -225,14 +225,14 @@ impl Fold {
         Ok(object)
     }
 
-    /// Puts an object as an API server has it: its uid, its time and its generation stay.
+    /// Stores an object of an API server with its uid, creation time and generation.
     ///
     /// # Errors
     /// When there is one of that name.
     pub fn insert(&mut self, mut object: Object) -> Result<(), StoreError> {
-        let id = ObjectId::of(&object);
+        let id = ObjectId::for_object(&object);
         if self.objects.get(&id).is_some() {
-            return Err(StoreError::AlreadyExists(id));
+            return Err(StoreError::AlreadyExists(id.into()));
         }
         self.numbers += 1;
         super::fields::set(&mut object, "metadata.resourceVersion", json!(self.numbers.to_string()));
@@ -247,7 +247,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Changes an object; one that is being deleted and has no finalizer left is gone.
+    /// Updates an object; one that is being deleted is removed with its last finalizer.
     ///
     /// # Errors
     /// When it is gone, or has changed meanwhile.
@@ -257,11 +257,11 @@ impl Fold {
         before: &Object,
         mut after: Object,
     ) -> Result<(), StoreError> {
-        let id = ObjectId { workload: workload.cloned(), ..ObjectId::of(before) };
-        let Some(known) = self.objects.get(&id).cloned() else { return Err(StoreError::NotFound(id)) };
+        let id = ObjectId { workload: workload.cloned(), ..ObjectId::for_object(before) };
+        let Some(known) = self.objects.get(&id).cloned() else { return Err(StoreError::NotFound(id.into())) };
         let version = |object: &Object| object.at("metadata.resourceVersion").cloned();
         if version(&known) != version(before) {
-            return Err(StoreError::Changed(id));
+            return Err(StoreError::Changed(id.into()));
         }
         if *known == after {
             return Ok(());
@@ -283,7 +283,7 @@ impl Fold {
             Some(object) => self.objects.put(id, object.clone()),
             None => self.objects.remove(id),
         };
-        self.due.extend(concerned(&self.objects, id, before.as_deref(), object.as_deref()));
+        self.due.extend(dependents(&self.objects, id, before.as_deref(), object.as_deref()));
         if id.workload.is_none() {
             self.due.insert(id.clone());
         }
@@ -291,7 +291,7 @@ impl Fold {
         before
     }
 
-    /// Makes a step for each object that is due, until none is, or until `most` steps were made; says whether it came to rest.
+    /// Runs the steps of due objects until none is due, or until `most` steps have run; returns whether it settled.
     pub fn settle(&mut self, most: usize) -> bool {
         self.collect_garbage();
         for _ in 0..most {
@@ -302,26 +302,26 @@ impl Fold {
         self.due.is_empty()
     }
 
-    /// The number of steps so far.
+    /// Number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Makes the next step of one object.
+    /// Runs the next step of one object.
     pub fn take(&mut self, id: &ObjectId) {
         self.steps += 1;
-        let context = Context::new(&self.objects, &self.settings, self.now);
+        let context = StepContext::new(&self.objects, &self.settings, self.now);
         match next(context, id) {
-            Outcome::Needs(kinds) => {
-                // The first object of the kind tells its contract.
+            StepOutcome::Needs(kinds) => {
+                // The first object of a kind determines its contract.
                 kinds.iter().for_each(|kind| self.objects.set_listed(kind, None));
                 self.due.insert(id.clone());
             }
-            Outcome::Done(step) => self.carry_out(id, step),
+            StepOutcome::Done(step) => self.carry_out(id, step),
         }
     }
 
-    fn carry_out(&mut self, id: &ObjectId, step: Step) {
+    fn carry_out(&mut self, id: &ObjectId, step: Reconciliation) {
         let mut errors = step.errors;
         for write in step.writes {
             if let Err(error) = self.write(write) {
@@ -332,7 +332,7 @@ impl Fold {
         self.events.extend(step.events.into_iter().map(|event| (self.now, id.clone(), event)));
         if errors.is_empty() {
             self.failures.remove(id);
-            if let Some(again) = step.again {
+            if let Some(again) = step.requeue_after {
                 self.timers.set(id, later(self.now, again));
             }
             return;
@@ -344,12 +344,12 @@ impl Fold {
         self.timers.set(id, later(self.now, wait));
     }
 
-    fn write(&mut self, write: Write) -> Result<(), StoreError> {
+    fn write(&mut self, write: ObjectWrite) -> Result<(), StoreError> {
         match write {
-            Write::Create { workload, objects } => {
+            ObjectWrite::Create { workload, objects } => {
                 let mut made = Vec::new();
                 for object in objects {
-                    let id = ObjectId { workload: workload.clone(), ..ObjectId::of(&object) };
+                    let id = ObjectId { workload: workload.clone(), ..ObjectId::for_object(&object) };
                     if let Err(error) = self.create(workload.as_ref(), object) {
                         made.iter().for_each(|id| self.delete(id));
                         return Err(error);
@@ -358,34 +358,35 @@ impl Fold {
                 }
                 Ok(())
             }
-            Write::CreateIfAbsent { workload, object } => {
-                let id = ObjectId { workload: workload.clone(), ..ObjectId::of(&object) };
+            ObjectWrite::CreateIfAbsent { workload, object } => {
+                let id = ObjectId { workload: workload.clone(), ..ObjectId::for_object(&object) };
                 if self.objects.get(&id).is_none() {
                     self.create(workload.as_ref(), object)?;
                 }
                 Ok(())
             }
-            Write::Update { workload, before, after } => self.update(workload.as_ref(), &before, after),
-            Write::Delete { workload, object } => {
-                self.delete(&ObjectId { workload, ..ObjectId::of(&object) });
+            ObjectWrite::Update { workload, before, after } => self.update(workload.as_ref(), &before, after),
+            ObjectWrite::Delete { workload, object } => {
+                self.delete(&ObjectId { workload, ..ObjectId::for_object(&object) });
                 Ok(())
             }
-            Write::Evict { workload, pod, grace: _ } => {
-                self.delete(&ObjectId { workload: Some(workload), ..ObjectId::of(&pod) });
+            ObjectWrite::Evict { workload, pod, grace: _ } => {
+                self.delete(&ObjectId { workload: Some(workload), ..ObjectId::for_object(&pod) });
                 Ok(())
             }
-            Write::Connect { workload, up: true } => {
+            ObjectWrite::Connect { workload, up: true } => {
                 self.objects.workload_mut(&workload).is_reachable = true;
-                self.due.extend(self.objects.everything_of(&workload).iter().map(|object| ObjectId::of(object)));
+                self.due
+                    .extend(self.objects.everything_of(&workload).iter().map(|object| ObjectId::for_object(object)));
                 self.due.insert(ObjectId::core("Cluster", &workload.namespace, &workload.name));
                 Ok(())
             }
-            // There is no server to reach on a virtual clock.
-            Write::Follow { workload, on: true } => {
+            // There is no server to connect to on a virtual clock.
+            ObjectWrite::Follow { workload, on: true } => {
                 self.objects.disconnect(&workload, None);
                 Ok(())
             }
-            Write::Connect { workload, up: false } | Write::Follow { workload, on: false } => {
+            ObjectWrite::Connect { workload, up: false } | ObjectWrite::Follow { workload, on: false } => {
                 self.objects.forget_workload(&workload);
                 self.due.insert(ObjectId::core("Cluster", &workload.namespace, &workload.name));
                 Ok(())
@@ -393,31 +394,31 @@ impl Fold {
         }
     }
 
-    /// Sets the clock, and nothing else.
+    /// Advances the clock only.
     #[cfg(test)]
     pub(super) fn advance_by(&mut self, by: Duration) {
         self.now = later(self.now, by);
     }
 
-    /// Another process goes on with what is stored: workload clusters are empty, and every object is due.
+    /// Simulates a new process with the stored objects: workload clusters are empty, and every object is due.
     #[cfg(test)]
     pub(super) fn restart(&mut self) {
         let clusters: Vec<ObjectKey> =
             self.objects.all(&GroupKind::core("Cluster")).map(|cluster| cluster.key()).collect();
         clusters.iter().for_each(|cluster| self.objects.forget_workload(cluster));
         let all = self.objects.kinds().flat_map(|kind| self.objects.all(kind));
-        let all: Vec<ObjectId> = all.map(|object| ObjectId::of(object)).collect();
+        let all: Vec<ObjectId> = all.map(|object| ObjectId::for_object(object)).collect();
         self.due = Due::default();
         self.due.extend(all);
         self.timers = Timers::default();
     }
 
-    /// When something is due next, if nothing is due now.
+    /// The next due time, if nothing is due now.
     pub fn next_due(&self) -> Option<Moment> {
         self.timers.next()
     }
 
-    /// Sets the clock to the next time at which something is due; says whether there is one.
+    /// Advances the clock to the next due time; returns whether there is one.
     pub fn advance(&mut self) -> bool {
         let Some(next) = self.next_due() else { return false };
         self.now = self.now.max(next);
@@ -425,7 +426,7 @@ impl Fold {
         true
     }
 
-    /// Runs for so long, in virtual time; says whether nothing is left to do by then.
+    /// Runs for a period of virtual time; returns whether nothing is due by then.
     pub fn run(&mut self, lasts: Duration) -> bool {
         const STEPS: usize = 100_000;
         let end = later(self.now, lasts);
@@ -444,14 +445,14 @@ impl Fold {
         }
     }
 
-    /// Lets time pass at whose end everything is looked at again.
+    /// Lets time pass, after which every object is due.
     #[cfg(any(test, feature = "testing"))]
     pub fn pass(&mut self, time: Duration) {
         self.now = later(self.now, time);
         self.due.extend(self.timers.take_until(self.now));
     }
 
-    /// What the last step of an object that failed said.
+    /// The error of an object's last step, if it failed.
     pub fn failure(&self, id: &ObjectId) -> Option<&str> {
         self.failures.get(id).map(|(_, text)| &**text)
     }

@@ -1,29 +1,29 @@
-//! How a machine is (MA-19.2 to MA-19.5).
+//! Health of machines (MA-19.2 to MA-19.5).
 
 use std::sync::Arc;
 
 use core::time::Duration;
 
-use super::scope::Scope;
+use super::scope::CheckScope;
 use crate::lifecycle::conditions::{get, is_true, since};
-use crate::lifecycle::context::Context;
+use crate::lifecycle::context::StepContext;
 use crate::lifecycle::fields::{created, later, remaining, text};
-use crate::lifecycle::objects::Workload;
-use golang::calendar::{Moment, of_seconds};
+use crate::lifecycle::objects::WorkloadObjects;
+use golang::calendar::{Moment, format_seconds};
 use model::hub::{Object, UnhealthyCondition, label};
 
-/// On a Machine: it has to be remediated.
+/// On a Machine: requests its remediation.
 const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";
-/// How long a machine may be without a Node, in seconds.
+/// Default startup timeout of a Node, in seconds.
 const STARTUP_TIMEOUT: i32 = 600;
-/// What is added before looking again, since comparisons are strict (MA-19.4).
+/// Added to requeue times, since comparisons are strict (MA-19.4).
 const STRICTLY: Duration = Duration::from_secs(1);
 
-/// How a machine is.
+/// Health of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum MachineHealth {
     Healthy,
-    /// Neither: something is not as it should be, but not for long enough; after which time to look again (MA-19.5).
+    /// A condition is bad but its timeout has not passed; the duration is the next check time (MA-19.5).
     Pending(Option<Duration>),
     Unhealthy {
         reason: &'static str,
@@ -32,8 +32,8 @@ pub(super) enum Verdict {
 }
 
 /// The Node of a machine.
-enum Node<'a> {
-    /// The machine names none yet.
+enum NodeLookup<'a> {
+    /// The machine has no Node reference yet.
     NotYet,
     /// The workload cluster is not connected.
     Unseen,
@@ -41,30 +41,30 @@ enum Node<'a> {
     There(&'a Arc<Object>),
 }
 
-/// Judges the machines of a Cluster.
-pub(super) struct Judge<'a> {
-    scope: &'a Scope,
+/// Evaluates the health of the machines of a Cluster.
+pub(super) struct HealthEvaluator<'a> {
+    scope: &'a CheckScope,
     now: Moment,
-    workload: Option<&'a Workload>,
+    workload: Option<&'a WorkloadObjects>,
     is_initialized: bool,
     is_provisioned: bool,
-    /// The latest of the times since when the conditions of the Cluster are true.
+    /// The latest transition time of the Cluster conditions that must be true.
     since: Option<Moment>,
 }
 
-/// What checks have found.
+/// Results of the checks of a machine.
 #[derive(Default)]
-struct Findings {
+struct HealthFindings {
     of_machine: Vec<String>,
     of_node: Vec<String>,
     node_reason: &'static str,
     again: Option<Duration>,
 }
 
-impl<'a> Judge<'a> {
-    pub(super) fn new(context: &'a Context<'_>, scope: &'a Scope) -> Self {
+impl<'a> HealthEvaluator<'a> {
+    pub(super) fn new(context: &'a StepContext<'_>, scope: &'a CheckScope) -> Self {
         let cluster = &scope.cluster;
-        Judge {
+        HealthEvaluator {
             scope,
             now: context.now,
             workload: context.workload(&scope.key),
@@ -74,34 +74,34 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// How a machine is; the first that fits.
-    pub(super) fn verdict(&self, machine: &Object) -> Verdict {
+    /// The health of a machine; the first match counts.
+    pub(super) fn verdict(&self, machine: &Object) -> MachineHealth {
         if machine.annotation(REMEDIATE).is_some() {
             let message = format!("Health check failed: the Machine has the annotation {REMEDIATE}");
-            return Verdict::Unhealthy { reason: "HasRemediateAnnotation", message };
+            return MachineHealth::Unhealthy { reason: "HasRemediateAnnotation", message };
         }
         let node = self.node(machine);
-        let mut found = Findings::default();
+        let mut found = HealthFindings::default();
         // MA-19.2
         let may_be_judged = self.is_initialized || machine.label(label::CONTROL_PLANE).is_some();
         if may_be_judged && self.is_provisioned {
             self.check_machine(machine, &mut found);
             self.check_node(machine, &node, &mut found);
         }
-        let is_there = matches!(node, Node::There(_)) && !machine.is_being_deleted();
+        let is_there = matches!(node, NodeLookup::There(_)) && !machine.is_being_deleted();
         found.verdict(is_there)
     }
 
-    fn node(&self, machine: &Object) -> Node<'a> {
+    fn node(&self, machine: &Object) -> NodeLookup<'a> {
         let name = text(machine, "status.nodeRef.name");
         if name.is_empty() {
-            return Node::NotYet;
+            return NodeLookup::NotYet;
         }
-        let Some(workload) = self.workload else { return Node::Unseen };
-        workload.node(name).map_or(Node::Gone, Node::There)
+        let Some(workload) = self.workload else { return NodeLookup::Unseen };
+        workload.node(name).map_or(NodeLookup::Gone, NodeLookup::There)
     }
 
-    fn check_machine(&self, machine: &Object, found: &mut Findings) {
+    fn check_machine(&self, machine: &Object, found: &mut HealthFindings) {
         for check in &*self.scope.checks.unhealthy_machine_conditions {
             if let Some(message) = self.check_condition(machine, check, &mut found.again) {
                 found.of_machine.push(message);
@@ -109,12 +109,14 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn check_node(&self, machine: &Object, node: &Node<'_>, found: &mut Findings) {
+    fn check_node(&self, machine: &Object, node: &NodeLookup<'_>, found: &mut HealthFindings) {
         match node {
-            Node::Unseen => {}
-            Node::Gone => found.fail("NodeDeleted", format!("Node {} is gone", text(machine, "status.nodeRef.name"))),
-            Node::NotYet => self.check_startup(machine, found),
-            Node::There(node) => {
+            NodeLookup::Unseen => {}
+            NodeLookup::Gone => {
+                found.fail("NodeDeleted", format!("Node {} is gone", text(machine, "status.nodeRef.name")));
+            }
+            NodeLookup::NotYet => self.check_startup(machine, found),
+            NodeLookup::There(node) => {
                 for check in &*self.scope.checks.unhealthy_node_conditions {
                     if let Some(message) = self.check_condition(node, check, &mut found.again) {
                         found.fail("UnhealthyNode", message);
@@ -124,18 +126,18 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a machine has waited too long for its Node.
-    fn check_startup(&self, machine: &Object, found: &mut Findings) {
+    /// Whether the startup timeout of the Node has passed.
+    fn check_startup(&self, machine: &Object, found: &mut HealthFindings) {
         let seconds = self.scope.checks.node_startup_timeout_seconds.unwrap_or(STARTUP_TIMEOUT);
         let begun = created(machine).max(self.since).max(true_since(machine, "InfrastructureReady"));
         let Some(begun) = begun.filter(|_| seconds != 0) else { return };
         if self.is_over(begun, seconds, &mut found.again) {
-            let lasted = of_seconds(seconds.into());
+            let lasted = format_seconds(seconds.into());
             found.fail("NodeStartupTimeout", format!("No Node has appeared within {lasted}"));
         }
     }
 
-    /// What is wrong when a condition has had a status for too long.
+    /// Reports a condition whose status has exceeded its timeout.
     fn check_condition(
         &self,
         object: &Object,
@@ -146,12 +148,12 @@ impl<'a> Judge<'a> {
         get(object, r#type).filter(|condition| condition.status.name() == status)?;
         let begun = since(object, r#type).or_else(|| created(object))?;
         let seconds = timeout_seconds.unwrap_or_default();
-        let (kind, lasted) = (object.kind(), of_seconds(seconds.into()));
+        let (kind, lasted) = (object.kind(), format_seconds(seconds.into()));
         let message = || format!("Condition {type} of the {kind} has been {status} for more than {lasted}");
         self.is_over(begun, seconds, again).then(message)
     }
 
-    /// Whether more than a number of seconds has passed; otherwise notes when to look again (MA-19.4).
+    /// Whether more than a number of seconds has passed; otherwise records the next check time (MA-19.4).
     fn is_over(&self, begun: Moment, seconds: i32, again: &mut Option<Duration>) -> bool {
         let lasts = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
         if later(begun, lasts) < self.now {
@@ -163,24 +165,27 @@ impl<'a> Judge<'a> {
     }
 }
 
-impl Findings {
+impl HealthFindings {
     fn fail(&mut self, reason: &'static str, message: String) {
         self.node_reason = reason;
         self.of_node.push(message);
     }
 
-    /// All messages, under the reason of the machine if one of its checks has failed (MA-19.3).
-    fn verdict(self, has_node: bool) -> Verdict {
+    /// All messages, with the reason of the machine if one of its checks failed (MA-19.3).
+    fn verdict(self, has_node: bool) -> MachineHealth {
         let reason = if self.of_machine.is_empty() { self.node_reason } else { "UnhealthyMachine" };
         let messages: Vec<String> = self.of_machine.into_iter().chain(self.of_node).collect();
         if !messages.is_empty() {
-            return Verdict::Unhealthy { reason, message: format!("Health check failed: {}", messages.join("; ")) };
+            return MachineHealth::Unhealthy {
+                reason,
+                message: format!("Health check failed: {}", messages.join("; ")),
+            };
         }
-        if has_node && self.again.is_none() { Verdict::Healthy } else { Verdict::Pending(self.again) }
+        if has_node && self.again.is_none() { MachineHealth::Healthy } else { MachineHealth::Pending(self.again) }
     }
 }
 
-/// Since when a condition is true, if it is.
+/// The transition time of a condition that is true.
 fn true_since(object: &Object, name: &str) -> Option<Moment> {
     since(object, name).filter(|_| is_true(object, name))
 }

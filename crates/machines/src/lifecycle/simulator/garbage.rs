@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Fold;
+use super::MachineSimulator;
 use crate::lifecycle::fields::{map_mut, set};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use golang::calendar::Moment;
 use model::garbage::{self, Collectable, FOREGROUND, Lookup, OwnerReference, Propagation, Store};
 use model::hub::{Object, ObjectKey, group_of};
 
-impl Fold {
+impl MachineSimulator {
     /// Deletes an object and, after it, its dependents; one with finalizers stays until they are removed.
     pub fn delete(&mut self, id: &ObjectId) {
         self.delete_with(id, None);
@@ -23,7 +23,7 @@ impl Fold {
         self.collect_garbage();
     }
 
-    /// Does all that follows from the writes so far.
+    /// Processes all consequences of the writes so far.
     pub(super) fn collect_garbage(&mut self) {
         while let Some(id) = self.uncollected.pop_front() {
             garbage::collect(self, &id);
@@ -94,7 +94,7 @@ impl Fold {
     }
 }
 
-impl Store for Fold {
+impl Store for MachineSimulator {
     type Id = ObjectId;
     type Object = Object;
     type Shared = Arc<Object>;
@@ -144,7 +144,7 @@ impl Store for Fold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::settings::Settings;
+    use crate::lifecycle::settings::MachineSettings;
     use crate::lifecycle::testing::fold_with;
 
     fn config_map(name: &str, metadata: Value) -> Object {
@@ -154,33 +154,33 @@ mod tests {
         Object::try_from(object).unwrap()
     }
 
-    fn names(fold: &Fold) -> Vec<&str> {
-        fold.objects.all(&GroupKind::new("", "ConfigMap")).map(|object| object.name()).collect()
+    fn names(simulator: &MachineSimulator) -> Vec<&str> {
+        simulator.objects.all(&GroupKind::new("", "ConfigMap")).map(|object| object.name()).collect()
     }
 
     #[test]
     fn a_deletion_in_the_foreground_that_had_begun_is_completed() {
-        let mut fold = fold_with(Settings::default());
+        let mut simulator = fold_with(MachineSettings::default());
         let deleted = json!({"deletionTimestamp": "2029-12-31T00:00:00Z", "finalizers": [FOREGROUND]});
         let owner =
             json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "a", "blockOwnerDeletion": true}]);
-        fold.insert(config_map("a", deleted)).unwrap();
-        fold.insert(config_map("b", json!({"ownerReferences": owner}))).unwrap();
-        assert_eq!(names(&fold), ["a", "b"], "all objects are loaded first");
-        fold.settle(1);
-        assert!(names(&fold).is_empty());
+        simulator.insert(config_map("a", deleted)).unwrap();
+        simulator.insert(config_map("b", json!({"ownerReferences": owner}))).unwrap();
+        assert_eq!(names(&simulator), ["a", "b"], "all objects are loaded first");
+        simulator.settle(1);
+        assert!(names(&simulator).is_empty());
     }
 
     #[test]
     fn objects_are_kept_whose_owners_were_not_loaded() {
-        let mut fold = fold_with(Settings::default());
+        let mut simulator = fold_with(MachineSettings::default());
         let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"}]);
-        fold.insert(config_map("a", json!({"ownerReferences": owner}))).unwrap();
-        fold.settle(1);
-        let before = fold.objects.all(&GroupKind::new("", "ConfigMap")).next().unwrap().clone();
+        simulator.insert(config_map("a", json!({"ownerReferences": owner}))).unwrap();
+        simulator.settle(1);
+        let before = simulator.objects.all(&GroupKind::new("", "ConfigMap")).next().unwrap().clone();
         let mut after = (*before).clone();
         set(&mut after, "data", json!({"x": "y"}));
-        fold.update(None, &before, after).unwrap();
-        assert_eq!(names(&fold), ["a"]);
+        simulator.update(None, &before, after).unwrap();
+        assert_eq!(names(&simulator), ["a"]);
     }
 }

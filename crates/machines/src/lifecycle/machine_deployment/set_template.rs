@@ -1,53 +1,53 @@
-//! What the sets of a MachineDeployment look like (MA-21.6 to MA-21.10).
+//! Metadata and spec of the sets of a MachineDeployment (MA-21.6 to MA-21.10).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::sets::Draft;
-use crate::lifecycle::context::{Context, Fault};
+use super::sets::SetDraft;
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{map_mut, owner, set, set_annotation, set_label, set_owner, text, texts};
-use crate::lifecycle::machine_set::{DISABLE_CREATE, HandedDown, IN_PLACE, RECORD, REVISION, title};
+use crate::lifecycle::machine_set::{DISABLE_CREATE, IN_PLACE, PropagatedMetadata, RECORD, REVISION, title};
 use crate::lifecycle::names;
 use crate::lifecycle::objects::GroupKind;
 use model::hub::{Object, ObjectKey, annotation, label, prefixed_name};
 
-/// The label that tells the machines of the sets of a deployment apart (MA-21.8).
+/// Label that distinguishes the machines of the sets of a deployment (MA-21.8).
 const UNIQUE: &str = "machine-template-hash";
-/// Former revisions of a set.
+/// Annotation with former revisions of a set.
 const HISTORY: &str = "machinedeployment.clusters.x-k8s.io/revision-history";
-/// How many machines the deployment asks for.
+/// Annotation with the desired replicas of the deployment.
 pub(super) const DESIRED: &str = "machinedeployment.clusters.x-k8s.io/desired-replicas";
-/// How many machines there may be.
+/// Annotation with the maximum number of machines.
 pub(super) const MAX: &str = "machinedeployment.clusters.x-k8s.io/max-replicas";
-/// Annotations of a deployment that its sets do not get (MA-21.9).
+/// Annotations of a deployment that are not copied to its sets (MA-21.9).
 const OWN: [&str; 7] = [annotation::LAST_APPLIED, REVISION, HISTORY, DESIRED, MAX, annotation::CONVERSION_DATA, RECORD];
 
-/// What is the same for all sets of a deployment.
-pub(super) struct Shape<'a> {
+/// The common content of all sets of a deployment.
+pub(super) struct SetTemplate<'a> {
     pub(super) deployment: &'a Object,
-    pub(super) handed_down: HandedDown,
+    pub(super) handed_down: PropagatedMetadata,
     pub(super) replicas: i64,
-    /// How many machines there may be more.
+    /// Maximum number of surplus machines.
     pub(super) surge: i64,
     pub(super) is_on_delete: bool,
 }
 
-/// The labels and annotations that a deployment hands down to its sets (MA-21.7, MA-21.9).
-pub(super) fn hand_down(deployment: &mut Object) -> HandedDown {
+/// Labels and annotations that a deployment propagates to its sets (MA-21.7, MA-21.9).
+pub(super) fn hand_down(deployment: &mut Object) -> PropagatedMetadata {
     let labels = texts(deployment, "spec.template.metadata.labels");
     let mut annotations = texts(deployment, "metadata.annotations");
     annotations.retain(|name, _| !OWN.contains(&&**name));
-    HandedDown::of(deployment, labels, annotations)
+    PropagatedMetadata::from_owner(deployment, labels, annotations)
 }
 
-impl Shape<'_> {
-    /// Gives a set its shape; replicas stay (MA-21.7).
+impl SetTemplate<'_> {
+    /// Updates a set; replicas are unchanged (MA-21.7).
     ///
     /// # Errors
     /// When the set has no unique label (MA-21.8).
-    pub(super) fn put_on(&self, set: &mut Object, is_new: bool) -> Result<(), Fault> {
-        let missing = || Fault::because(format!("{} has no label {UNIQUE}", title(set)));
+    pub(super) fn put_on(&self, set: &mut Object, is_new: bool) -> Result<(), StepError> {
+        let missing = || StepError::failed(format!("{} has no label {UNIQUE}", title(set)));
         let unique = set.label(UNIQUE).ok_or_else(missing)?.to_owned();
         self.handed_down.apply(set);
         self.label(set, &unique);
@@ -69,7 +69,7 @@ impl Shape<'_> {
         text(self.deployment, "spec.clusterName")
     }
 
-    /// The spec, without replicas and without the fields of which a change replaces machines.
+    /// Updates the spec, without replicas and without fields whose changes replace machines.
     fn put_spec(&self, object: &mut Object, unique: &str) {
         let from = self.deployment;
         set(object, "spec.clusterName", json!(self.cluster()));
@@ -100,11 +100,11 @@ impl Shape<'_> {
         selector
     }
 
-    /// A set that does not exist yet, without replicas (MA-21.6).
+    /// A new set without replicas (MA-21.6).
     ///
     /// # Errors
-    /// When no name is free.
-    pub(super) fn new_set(&self, context: &Context<'_>) -> Result<Draft, Fault> {
+    /// When no name is available.
+    pub(super) fn new_set(&self, context: &StepContext<'_>) -> Result<SetDraft, StepError> {
         let (name, unique) = self.free_name(context)?;
         let from = self.deployment;
         let mut new = Object::from(Map::from_iter([
@@ -119,29 +119,29 @@ impl Shape<'_> {
         set(&mut new, "spec.replicas", json!(0));
         set(&mut new, "spec.template.spec", from.at("spec.template.spec").cloned().unwrap_or_default());
         self.put_on(&mut new, true)?;
-        Ok(Draft { before: None, after: new })
+        Ok(SetDraft { before: None, after: new })
     }
 
-    /// A free name for a set, and the value of its unique label.
-    fn free_name(&self, context: &Context<'_>) -> Result<(String, String), Fault> {
+    /// An unused name for a set, and the value of its unique label.
+    fn free_name(&self, context: &StepContext<'_>) -> Result<(String, String), StepError> {
         const ATTEMPTS: usize = 10;
         let from = self.deployment;
         let template = from.at("spec.template").map(Value::to_string).unwrap_or_default();
         let hash = names::short_hash(&template);
         for number in 0..ATTEMPTS {
-            let end = names::end(from, &format!("set/{hash}"), number, context.time_of_names());
+            let end = names::name_suffix(from, &format!("set/{hash}"), number, context.time_of_names());
             let name = prefixed_name(&format!("{}-", from.name()), &end);
             let key = ObjectKey::new(from.namespace(), &*name);
             if context.get(&GroupKind::core("MachineSet"), &key)?.is_none() {
                 return Ok((name, format!("{hash}-{end}")));
             }
         }
-        Err(Fault::because(format!("{}: found no free name for a MachineSet", title(from))))
+        Err(StepError::failed(format!("{}: found no free name for a MachineSet", title(from))))
     }
 }
 
-/// Gives the new set a revision that is higher than those of the old sets, and returns it (MA-21.10).
-pub(super) fn revise(new: &mut Object, old: &[Draft]) -> String {
+/// Sets the revision of the new set to one above those of the old sets, and returns it (MA-21.10).
+pub(super) fn revise(new: &mut Object, old: &[SetDraft]) -> String {
     let revision = |set: &Object| set.annotation(REVISION).and_then(|text| text.parse::<i64>().ok());
     let highest = old.iter().map(|set| revision(&set.after).unwrap_or_default()).max().unwrap_or_default();
     let wanted = (highest + 1).max(revision(new).unwrap_or_default()).to_string();
@@ -179,8 +179,8 @@ mod tests {
             (None, None, vec!["x"], "1", None),
         ] {
             let mut new = set(own, history);
-            let old: Vec<Draft> =
-                old.into_iter().map(|revision| Draft { before: None, after: set(Some(revision), None) }).collect();
+            let old: Vec<SetDraft> =
+                old.into_iter().map(|revision| SetDraft { before: None, after: set(Some(revision), None) }).collect();
             assert_eq!(revise(&mut new, &old), want);
             assert_eq!((new.annotation(REVISION), new.annotation(HISTORY)), (Some(want), want_history));
         }

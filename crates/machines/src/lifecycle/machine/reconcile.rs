@@ -1,36 +1,36 @@
-//! What one step of a Machine works on.
+//! State of one step of a Machine.
 
 use std::sync::Arc;
 
-use crate::lifecycle::context::Context;
-use crate::lifecycle::objects::Workload;
-use crate::lifecycle::step::{Step, Write};
+use crate::lifecycle::context::StepContext;
+use crate::lifecycle::objects::WorkloadObjects;
+use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::{Object, label};
 
-/// The object of a reference of a Machine: its bootstrap configuration, or its infrastructure.
+/// A referenced object of a Machine: bootstrap configuration or infrastructure.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum External {
-    /// It could not be looked up.
+pub(super) enum ExternalObject {
+    /// The lookup failed.
     Unread,
     NoReference,
     Missing,
     Found(Arc<Object>),
 }
 
-impl External {
-    /// The object, if it is there.
+impl ExternalObject {
+    /// The object, if it exists.
     pub(super) fn found(&self) -> Option<&Arc<Object>> {
         match self {
-            External::Found(object) => Some(object),
+            ExternalObject::Found(object) => Some(object),
             _ => None,
         }
     }
 }
 
-/// What is known about the Node of a Machine.
+/// Result of looking up the Node of a Machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NodeState {
-    /// The Machine has no provider id to look for.
+    /// The Machine has no provider ID.
     NotAsked,
     NotConnected,
     /// Several Nodes have the provider id.
@@ -40,7 +40,7 @@ pub(super) enum NodeState {
 }
 
 impl NodeState {
-    /// The Node, if there is one.
+    /// The Node, if it exists.
     pub(super) fn found(&self) -> Option<&Arc<Object>> {
         match self {
             NodeState::Found(node) => Some(node),
@@ -49,53 +49,53 @@ impl NodeState {
     }
 }
 
-/// What a deletion waits for: the reason and the message of the condition `Deleting`.
+/// What a deletion waits for: reason and message of the condition `Deleting`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stage {
+pub(super) struct DeletionWait {
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-impl Stage {
-    /// The reason of the last stage.
+impl DeletionWait {
+    /// Reason of the last stage.
     pub(super) const COMPLETED: &str = "DeletionCompleted";
 
-    /// Nothing is left of the Machine but its finalizer.
+    /// Only the finalizer of the Machine is left.
     pub(super) fn completed() -> Self {
-        Stage::new(Stage::COMPLETED, "Deletion completed")
+        DeletionWait::new(DeletionWait::COMPLETED, "Deletion completed")
     }
 
     pub(super) fn is_completed(&self) -> bool {
-        self.reason == Stage::COMPLETED
+        self.reason == DeletionWait::COMPLETED
     }
 
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Stage { reason, message: message.into() }
+        DeletionWait { reason, message: message.into() }
     }
 }
 
-/// A Machine in the course of a step, and what the step has found so far.
+/// A Machine during a step, with the results so far.
 #[derive(Debug)]
-pub(super) struct Work<'a, 'o> {
-    pub(super) context: &'a Context<'o>,
-    pub(super) step: &'a mut Step,
+pub(super) struct MachineReconcile<'a, 'o> {
+    pub(super) context: &'a StepContext<'o>,
+    pub(super) step: &'a mut Reconciliation,
     pub(super) cluster: Arc<Object>,
-    /// As it was when the step began.
+    /// The Machine at the start of the step.
     pub(super) before: Arc<Object>,
-    /// As it will be.
+    /// The Machine at the end of the step.
     pub(super) machine: Object,
     pub(super) set: Option<Arc<Object>>,
     pub(super) deployment: Option<Arc<Object>>,
-    pub(super) bootstrap: External,
-    pub(super) infrastructure: External,
+    pub(super) bootstrap: ExternalObject,
+    pub(super) infrastructure: ExternalObject,
     pub(super) node: NodeState,
-    /// The Node as it will be, where it changes.
+    /// The Node at the end of the step, if it changes.
     pub(super) node_after: Option<Object>,
-    /// How far the deletion is; `None` for a Machine that stays.
-    pub(super) deletion: Option<Stage>,
+    /// Stage of the deletion; `None` if the Machine is not being deleted.
+    pub(super) deletion: Option<DeletionWait>,
 }
 
-impl<'o> Work<'_, 'o> {
+impl<'o> MachineReconcile<'_, 'o> {
     /// Whether the Machine is being deleted.
     pub(super) fn is_deleting(&self) -> bool {
         self.before.is_being_deleted()
@@ -107,21 +107,21 @@ impl<'o> Work<'_, 'o> {
     }
 
     /// The workload cluster, if it is connected.
-    pub(super) fn workload(&self) -> Option<&'o Workload> {
+    pub(super) fn workload(&self) -> Option<&'o WorkloadObjects> {
         self.context.workload(&self.cluster.key())
     }
 
-    /// The Node to change; nothing if there is none.
+    /// The Node, mutable; `None` if it does not exist.
     pub(super) fn node_mut(&mut self) -> Option<&mut Object> {
         let node = self.node.found()?;
         Some(self.node_after.get_or_insert_with(|| (**node).clone()))
     }
 
-    /// Writes what has changed of the Node (MA-8.10). The Node must not be changed any more afterwards.
+    /// Writes the changes of the Node (MA-8.10). The Node must not be changed afterwards.
     pub(super) fn write_node(&mut self) {
         let (Some(before), Some(after)) = (self.node.found().cloned(), self.node_after.take()) else { return };
         if *before != after {
-            self.step.writes.push(Write::Update { workload: Some(self.cluster.key()), before, after });
+            self.step.writes.push(ObjectWrite::Update { workload: Some(self.cluster.key()), before, after });
         }
     }
 }

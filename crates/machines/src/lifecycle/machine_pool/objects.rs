@@ -1,33 +1,33 @@
-//! The bootstrap configuration and the infrastructure of a pool.
+//! Bootstrap configuration and infrastructure of a pool.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::contract::{Flag, has_failed, terminal_failure};
 use crate::lifecycle::fields::{is_of_kind, list_mut, owner, reference, set, set_label, set_owner, text};
 use crate::lifecycle::objects::GroupKind;
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::{Object, label};
 
-/// Where the flags of a pool are.
+/// Paths of the flags of a pool.
 pub(super) const DATA: &str = "status.initialization.bootstrapDataSecretCreated";
 pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";
 const SECRET: &str = "spec.template.spec.bootstrap.dataSecretName";
 
-/// What a pool refers to, as far as it is there.
-pub(super) struct Parts {
+/// The existing objects that a pool refers to.
+pub(super) struct PoolObjects {
     pub(super) config: Option<Arc<Object>>,
     pub(super) infrastructure: Option<Arc<Object>>,
     pub(super) has_config_ref: bool,
 }
 
-impl Parts {
-    pub(super) fn read(context: &Context<'_>, pool: &Object) -> Result<Parts, Fault> {
+impl PoolObjects {
+    pub(super) fn read(context: &StepContext<'_>, pool: &Object) -> Result<PoolObjects, StepError> {
         let config = reference(pool, "spec.template.spec.bootstrap.configRef");
         let infrastructure = reference(pool, "spec.template.spec.infrastructureRef");
-        Ok(Parts {
+        Ok(PoolObjects {
             has_config_ref: config.is_defined(),
             config: context.referenced(&config, pool.namespace())?,
             infrastructure: context.referenced(&infrastructure, pool.namespace())?,
@@ -38,11 +38,11 @@ impl Parts {
         self.config.iter().chain(&self.infrastructure)
     }
 
-    /// The pool controls both, and their labels name the Cluster (MA-5.3).
-    pub(super) fn own(&self, cluster: &Object, pool: &Object, step: &mut Step) {
+    /// Makes the pool the controller of both, with the label of the Cluster (MA-5.3).
+    pub(super) fn own(&self, cluster: &Object, pool: &Object, step: &mut Reconciliation) {
         for part in self.all().filter(|part| !part.is_being_deleted()) {
             let mut after = (**part).clone();
-            // A topology makes them with its Cluster as controller, which holds them until the pool does.
+            // A topology creates them with the Cluster as their controller, until the pool takes over.
             let is_controller = |owner: &Value| owner.get("controller") == Some(&Value::Bool(true));
             list_mut(&mut after, "metadata", "ownerReferences")
                 .retain(|owner| !(is_of_kind(owner, &GroupKind::core("Cluster")) && is_controller(owner)));
@@ -52,15 +52,21 @@ impl Parts {
         }
     }
 
-    /// The name of the Secret with the bootstrap data (MA-6.3, MA-6.5, MA-6.6), then the instances (MA-7.3, CT-13.1).
-    pub(super) fn take_over(&self, context: &Context<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+    /// Copies the name of the Secret with the bootstrap data (MA-6.3, MA-6.5, MA-6.6), then the instances (MA-7.3,
+    /// CT-13.1).
+    pub(super) fn take_over(
+        &self,
+        context: &StepContext<'_>,
+        after: &mut Object,
+        step: &mut Reconciliation,
+    ) -> Result<(), StepError> {
         self.all().for_each(|part| copy_failure(part, after, step));
         let data = self.take_data(context, after, step);
-        step.keep(data)?;
+        step.collect_error(data)?;
         let Some(infrastructure) = &self.infrastructure else { return Ok(()) };
         if Flag::read_of_pool(context, infrastructure)? && after.at(PROVISIONED).is_none() {
             set(after, PROVISIONED, json!(true));
-            step.tell("InfrastructureProvisioned", "The infrastructure of the pool is provisioned");
+            step.event("InfrastructureProvisioned", "The infrastructure of the pool is provisioned");
         }
         let ids = infrastructure.at("spec.providerIDList").cloned().unwrap_or(Value::Null);
         set(after, "spec.providerIDList", ids);
@@ -69,12 +75,17 @@ impl Parts {
         Ok(())
     }
 
-    /// Whether a part of the contract v1beta1 has failed for good (DEC-6).
-    pub(super) fn have_failed(&self, context: &Context<'_>) -> bool {
+    /// Whether an object of the contract v1beta1 has failed permanently (DEC-6).
+    pub(super) fn have_failed(&self, context: &StepContext<'_>) -> bool {
         self.all().any(|part| has_failed(context, part))
     }
 
-    fn take_data(&self, context: &Context<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
+    fn take_data(
+        &self,
+        context: &StepContext<'_>,
+        after: &mut Object,
+        step: &mut Reconciliation,
+    ) -> Result<(), StepError> {
         if !text(after, SECRET).is_empty() {
             set(after, DATA, json!(true));
             return Ok(());
@@ -84,19 +95,19 @@ impl Parts {
             return Ok(());
         }
         match text(config, "status.dataSecretName") {
-            "" => Err(Fault::because(format!("{} {} has no status.dataSecretName", config.kind(), config.key()))),
+            "" => Err(StepError::failed(format!("{} {} has no status.dataSecretName", config.kind(), config.key()))),
             name => {
                 set(after, SECRET, json!(name));
                 set(after, DATA, json!(true));
-                step.tell("BootstrapDataCreated", format!("The bootstrap data of the pool is in Secret {name}"));
+                step.event("BootstrapDataCreated", format!("The bootstrap data of the pool is in Secret {name}"));
                 Ok(())
             }
         }
     }
 }
 
-/// Copies a failure from which the provider of a part does not recover; the first one stays (MA-5.4, CT-5.5).
-fn copy_failure(part: &Object, after: &mut Object, step: &mut Step) {
+/// Copies a terminal failure; the first one is kept (MA-5.4, CT-5.5).
+fn copy_failure(part: &Object, after: &mut Object, step: &mut Reconciliation) {
     const MESSAGE: &str = "status.deprecated.v1beta1.failureMessage";
     let Some((reason, message)) = terminal_failure(part) else { return };
     if !text(after, MESSAGE).is_empty() {

@@ -1,43 +1,44 @@
-//! Objects of a running cluster for a simulation: what other providers have brought up, in the terms of this one.
+//! Adoption of a running cluster for a simulation: translates the state of other providers into that of the simulated
+//! one.
 //!
-//! The contracts tell that a machine is there and which Node it has. They do not tell how a provider keeps count of the parts of a
-//! machine, how it names Nodes, or what its finalizers wait for. Those are replaced, so that the simulated provider goes on where the
-//! real one is.
+//! The contracts report whether a machine exists and which Node it has. They do not define how a provider tracks the
+//! parts of a machine, names Nodes, or what its finalizers wait for. Those are replaced, so that the simulated provider
+//! can continue from the current state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::context::PROVISIONED;
 use super::delays::BOOTSTRAPPED;
 use super::infrastructure_machine::parts;
 use super::infrastructure_pool::bring_up;
-use super::scene::PROVISIONED;
 use super::virtual_node::provider_id;
-use crate::lifecycle::conditions::{Condition, get, put};
+use crate::lifecycle::conditions::{ConditionState, get, put};
 use crate::lifecycle::fields::{controller, flag, is_of_kind, map_mut, number, reference, set, set_annotation, text};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use golang::calendar::Moment;
 use model::hub::{GROUP, Object, ObjectKey, label};
 
-/// The finalizers of Cluster API's own controllers, which the steps take away again.
+/// Finalizers of Cluster API's controllers, which the steps remove.
 const OF_CLUSTER_API: &str = "cluster.x-k8s.io";
-/// Those of the simulated provider.
+/// Finalizers of the simulated provider.
 const OF_PROVIDER: &str = "lifecycle.topologist.dev/";
 
-/// What is there of an infrastructure object.
-enum Adopted {
+/// The existing parts of an infrastructure object.
+enum AdoptedObject {
     Machine {
         is_control_plane: bool,
         has_node: bool,
     },
-    /// So many instances of a version.
+    /// Number and version of instances.
     Pool {
         version: String,
         instances: usize,
     },
 }
 
-/// Prepares the objects of a Cluster, as an API server has them, for a simulation.
+/// Prepares the objects of a Cluster from an API server for a simulation.
 pub fn adopt(objects: &mut Vec<Object>, now: Moment) {
     leave_out_machines_of_pools(objects);
     let mut adopted = BTreeMap::new();
@@ -52,21 +53,21 @@ pub fn adopt(objects: &mut Vec<Object>, now: Moment) {
         }
     }
     for object in objects.iter_mut() {
-        match adopted.get(&ObjectId::of(object)) {
-            Some(Adopted::Machine { is_control_plane, has_node }) => {
-                bring_up_machine(object, *is_control_plane, *has_node, now);
+        match adopted.get(&ObjectId::for_object(object)) {
+            Some(AdoptedObject::Machine { is_control_plane, has_node }) => {
+                bring_up_machine(object, parts(*is_control_plane), *has_node, now);
             }
-            Some(Adopted::Pool { version, instances }) => bring_up(object, version, *instances, now),
+            Some(AdoptedObject::Pool { version, instances }) => bring_up(object, version, *instances, now),
             None => {}
         }
     }
 }
 
-/// Removes the Machines of pools with what they control: the simulated provider has instances in their place, as many as the pool
-/// reports.
+/// Removes the Machines of pools with the objects that they control: the simulated provider has as many instances as
+/// the pool reports instead.
 fn leave_out_machines_of_pools(objects: &mut Vec<Object>) {
     let is_of_pool = |object: &Object| {
-        GroupKind::of(object).is_core("Machine")
+        GroupKind::for_object(object).is_core("Machine")
             && controller(object).is_some_and(|owner| is_of_kind(owner, &GroupKind::core("MachinePool")))
     };
     let of_pools: BTreeSet<String> =
@@ -80,7 +81,7 @@ fn leave_out_machines_of_pools(objects: &mut Vec<Object>) {
     });
 }
 
-/// Takes away finalizers that nothing in a simulation would take away.
+/// Removes finalizers that no simulated controller removes.
 fn keep_known_finalizers(object: &mut Object) {
     let is_of_cluster_api = object.group() == GROUP;
     let metadata = map_mut(object, "metadata");
@@ -93,8 +94,8 @@ fn keep_known_finalizers(object: &mut Object) {
     }
 }
 
-/// A Machine: its Node has the name and the provider id that the simulated provider gives it.
-fn machine(object: &mut Object) -> Option<(ObjectId, Adopted)> {
+/// A Machine: its Node gets the name and provider ID of the simulated provider.
+fn machine(object: &mut Object) -> Option<(ObjectId, AdoptedObject)> {
     if !flag(object, "status.initialization.infrastructureProvisioned") {
         return None;
     }
@@ -105,34 +106,34 @@ fn machine(object: &mut Object) -> Option<(ObjectId, Adopted)> {
     if has_node {
         set(object, "status.nodeRef.name", json!(infrastructure.key.name));
     }
-    Some((infrastructure, Adopted::Machine { is_control_plane, has_node }))
+    Some((infrastructure, AdoptedObject::Machine { is_control_plane, has_node }))
 }
 
-fn pool(object: &mut Object) -> Option<(ObjectId, Adopted)> {
+fn pool(object: &mut Object) -> Option<(ObjectId, AdoptedObject)> {
     if !flag(object, "status.initialization.infrastructureProvisioned") {
         return None;
     }
     let instances = usize::try_from(number(object, "status.replicas").unwrap_or(0)).unwrap_or_default();
     let version = text(object, "spec.template.spec.version").to_owned();
-    Some((infrastructure(object, "spec.template.spec.infrastructureRef"), Adopted::Pool { version, instances }))
+    Some((infrastructure(object, "spec.template.spec.infrastructureRef"), AdoptedObject::Pool { version, instances }))
 }
 
 fn infrastructure(object: &Object, path: &str) -> ObjectId {
     let to = reference(object, path);
-    ObjectId::new(GroupKind::to(&to), ObjectKey::new(object.namespace(), &*to.name))
+    ObjectId::new(GroupKind::for_reference(&to), ObjectKey::new(object.namespace(), &*to.name))
 }
 
-/// An infrastructure machine whose parts are there, as far as its Machine tells.
-fn bring_up_machine(object: &mut Object, is_control_plane: bool, has_node: bool, now: Moment) {
-    let is_own = parts(is_control_plane).iter().any(|part| get(object, part).is_some());
+/// An infrastructure machine with the parts that its Machine reports.
+fn bring_up_machine(object: &mut Object, parts: &[&str], has_node: bool, now: Moment) {
+    let is_own = parts.iter().any(|part| get(object, part).is_some());
     let id = provider_id(object.name());
     set(object, "spec.providerID", json!(id));
     if is_own {
         return;
     }
-    let there = if has_node { parts(is_control_plane) } else { &parts(is_control_plane)[..1] };
-    for part in there {
-        put(object, part, &Condition::new(true, PROVISIONED, ""), now);
+    let started = if has_node { parts } else { &parts[..1] };
+    for part in started {
+        put(object, part, &ConditionState::new(true, PROVISIONED, ""), now);
     }
     if has_node {
         set_annotation(object, BOOTSTRAPPED, "true");

@@ -1,23 +1,20 @@
-//! Why a Cluster is not as its topology asks for when a simulation ends.
+//! Reasons why a Cluster is not in its desired state when a simulation ends.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::reasons::StuckReason;
+use super::reasons::{MOST_MACHINES, StuckReason};
 use super::{Simulation, cluster_id};
-use machines::lifecycle::conditions::{self, Condition, NOT_YET_REPORTED, Status};
+use machines::lifecycle::conditions::{self, ConditionState, ConditionStatus, NOT_YET_REPORTED};
+use machines::lifecycle::dependents::is_paused;
 use machines::lifecycle::hooks::{self, HoldingHook};
-use machines::lifecycle::wake::is_paused;
-use machines::lifecycle::{GroupKind, ObjectId, Objects, owner_name};
+use machines::lifecycle::{GroupKind, MachineCache, ObjectId, owner_name};
 use model::hub::deletion_hold::is_pause;
 use model::hub::{Object, ObjectKey, annotation};
 
-/// How many machines a simulation follows: each change of one is a step that looks at all those of its set.
-pub(super) const MOST_MACHINES: i64 = 10_000;
-
 impl Simulation {
-    /// Why a Cluster is not as it should be, if it is not.
+    /// The reason why a Cluster is not in its desired state, if it is not.
     pub(super) fn why_stuck(&self, key: &ObjectKey) -> Option<StuckReason> {
         if let Some(wanted) = self.too_many {
             return Some(StuckReason::TooManyMachines { wanted });
@@ -29,7 +26,7 @@ impl Simulation {
             return Some(StuckReason::Stopped);
         }
         let symptom = self.exhausted().or_else(|| self.symptom(key))?;
-        // What holds an upgrade back is often a machine; the machine says more.
+        // A hold on an upgrade is often caused by a machine, whose message is more specific.
         let is_cause = self.is_exhausted || self.failures.contains_key(key) || self.is_paused(key);
         Some(if is_cause { symptom } else { self.bad_machine(key).unwrap_or(symptom) })
     }
@@ -50,7 +47,7 @@ impl Simulation {
         let id = cluster_id(key);
         let cluster = self.machines.objects.get(&id)?;
         let of_cluster = self.machines.objects.everything_of(key);
-        let ids = of_cluster.iter().map(|object| ObjectId::of(object)).chain([id.clone()]);
+        let ids = of_cluster.iter().map(|object| ObjectId::for_object(object)).chain([id.clone()]);
         for id in ids {
             if let Some(failure) = self.machines.failure(&id) {
                 let failure = failure.to_owned();
@@ -59,9 +56,9 @@ impl Simulation {
         }
         let condition = |name: &str| conditions::get(cluster, name);
         let names = ["TopologyReconciled", "Available"];
-        let missing = || Condition::new(Status::Unknown, "NotYetReported", "it was never reported");
+        let missing = || ConditionState::new(ConditionStatus::Unknown, "NotYetReported", "it was never reported");
         let mut bad = names.iter().map(|name| (name, condition(name).unwrap_or_else(missing)));
-        let bad = bad.find(|(_, found)| found.status != Status::True);
+        let bad = bad.find(|(_, found)| found.status != ConditionStatus::True);
         let bad = bad.map(|(name, found)| StuckReason::Condition {
             name,
             status: found.status,
@@ -103,8 +100,8 @@ fn held(machine: &Object, hook: &HoldingHook<'_>) -> StuckReason {
     }
 }
 
-/// How many machines worker sets, control planes and sets of no worker set ask for, if a simulation does not follow as many.
-pub(super) fn too_many_machines(objects: &Objects) -> Option<i64> {
+/// The number of desired machines, if it exceeds the limit of a simulation.
+pub(super) fn too_many_machines(objects: &MachineCache) -> Option<i64> {
     let asks = |kind: &&GroupKind| {
         let is_worker_set = ["MachineDeployment", "MachinePool", "MachineSet"].iter().any(|name| kind.is_core(name));
         is_worker_set || kind.kind.ends_with("ControlPlane")
@@ -115,7 +112,8 @@ pub(super) fn too_many_machines(objects: &Objects) -> Option<i64> {
     (wanted > MOST_MACHINES).then_some(wanted)
 }
 
-/// A message of several parts in one line, without those that are not reported yet; all of them if no other is there.
+/// The parts of a message that are more specific than that nothing is reported yet; the whole message if there are
+/// none.
 fn reported(message: &str) -> String {
     let parts = parts(message);
     let reported: Vec<&str> =
@@ -123,6 +121,7 @@ fn reported(message: &str) -> String {
     if reported.is_empty() { parts.join("; ") } else { reported.join("; ") }
 }
 
+/// The message of a condition on one line.
 fn in_one_line(message: &str) -> String {
     parts(message).join("; ")
 }

@@ -1,44 +1,50 @@
-//! What running Machines of a control plane get without being replaced (CT-10.13, CT-10.15, ROLL-7).
+//! In-place updates of running control plane Machines (CT-10.13, CT-10.15, ROLL-7).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::super::scene::Scene;
-use super::member::Member;
-use super::moves::Move;
-use super::outdated::Outdated;
+use super::super::context::ProviderContext;
+use super::actions::ControlPlaneAction;
+use super::member::ControlPlaneMachine;
+use super::outdated::OutdatedMachines;
 use super::template::{metadata, settings};
-use crate::lifecycle::conditions::{Condition, is_true, put};
+use crate::lifecycle::conditions::{ConditionState, is_true, put};
 use crate::lifecycle::fields::{remove_text, set, set_annotation, set_text, text};
 use crate::lifecycle::hooks::CLEANUP;
-use crate::lifecycle::step::Step;
+use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
 
-/// On what a control plane made: the labels and annotations that come from its template, so that they go with it.
+/// Annotation with the labels and annotations that come from the template, so that they can be removed with it.
 const FROM_TEMPLATE: &str = "lifecycle.topologist.dev/from-template";
 
-/// What a step decides about single Machines.
-pub(super) struct Orders<'a> {
-    pub(super) chosen: &'a Move,
-    /// The Machine that loses the hook which holds its deletion.
+/// Decisions of a step about single Machines.
+pub(super) struct MachineOrders<'a> {
+    pub(super) chosen: &'a ControlPlaneAction,
+    /// The Machine whose deletion hook is removed.
     pub(super) released: Option<&'a str>,
 }
 
-/// Hands down metadata and settings to all Machines, and says whether each is up to date.
-pub(super) fn all(scene: &Scene<'_>, members: &[Member], outdated: &Outdated, orders: &Orders<'_>, step: &mut Step) {
+/// Propagates metadata and settings to all Machines, and reports whether each is up to date.
+pub(super) fn all(
+    ctx: &ProviderContext<'_>,
+    members: &[ControlPlaneMachine],
+    outdated: &OutdatedMachines,
+    orders: &MachineOrders<'_>,
+    step: &mut Reconciliation,
+) {
     for member in members {
         let mut machine = (*member.machine).clone();
         if !machine.is_being_deleted() {
-            hand_down_metadata(scene.object, &mut machine);
-            hand_down_settings(scene, &mut machine);
-            hand_down_to(scene.object, member.infrastructure.as_ref(), step);
-            hand_down_to(scene.object, member.config.as_ref(), step);
+            hand_down_metadata(ctx.object, &mut machine);
+            hand_down_settings(ctx, &mut machine);
+            hand_down_to(ctx.object, member.infrastructure.as_ref(), step);
+            hand_down_to(ctx.object, member.config.as_ref(), step);
         }
         let condition = up_to_date(member, outdated);
-        put(&mut machine, "UpToDate", &condition, scene.context.now);
-        remediation(scene, member, orders.chosen, &mut machine);
+        put(&mut machine, "UpToDate", &condition, ctx.context.now);
+        remediation(ctx, member, orders.chosen, &mut machine);
         if orders.released == Some(machine.name()) {
             remove_text(&mut machine, "metadata.annotations", CLEANUP);
         }
@@ -46,7 +52,7 @@ pub(super) fn all(scene: &Scene<'_>, members: &[Member], outdated: &Outdated, or
     }
 }
 
-fn hand_down_to(object: &Object, made: Option<&Arc<Object>>, step: &mut Step) {
+fn hand_down_to(object: &Object, made: Option<&Arc<Object>>, step: &mut Reconciliation) {
     if let Some(made) = made.filter(|made| !made.is_being_deleted()) {
         let mut after = (**made).clone();
         hand_down_metadata(object, &mut after);
@@ -54,7 +60,7 @@ fn hand_down_to(object: &Object, made: Option<&Arc<Object>>, step: &mut Step) {
     }
 }
 
-/// Labels and annotations of the template; those that came from it and are in it no more go.
+/// Propagates labels and annotations of the template; removes those that are no longer in it.
 pub(super) fn hand_down_metadata(object: &Object, made: &mut Object) {
     let known: Value =
         made.annotation(FROM_TEMPLATE).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -80,9 +86,10 @@ pub(super) fn hand_down_metadata(object: &Object, made: &mut Object) {
     }
 }
 
-/// Timeouts, readiness gates and taints. A deletion timeout of the Node that the template does not set stays as it was defaulted.
-pub(super) fn hand_down_settings(scene: &Scene<'_>, machine: &mut Object) {
-    for (path, value) in settings(scene.object, scene.context.contract(scene.object)) {
+/// Propagates timeouts, readiness gates and taints. The defaulted node deletion timeout stays if the template does not
+/// set it.
+pub(super) fn hand_down_settings(ctx: &ProviderContext<'_>, machine: &mut Object) {
+    for (path, value) in settings(ctx.object, ctx.context.contract(ctx.object)) {
         let is_defaulted = path == "spec.deletion.nodeDeletionTimeoutSeconds";
         match value {
             Some(value) => set(machine, path, value),
@@ -93,21 +100,26 @@ pub(super) fn hand_down_settings(scene: &Scene<'_>, machine: &mut Object) {
 }
 
 /// `UpToDate` of a Machine (CT-10.15), in the words of MA-13.8.
-pub(super) fn up_to_date(member: &Member, outdated: &Outdated) -> Condition {
+pub(super) fn up_to_date(member: &ControlPlaneMachine, outdated: &OutdatedMachines) -> ConditionState {
     if let Some(reasons) = outdated.get(member.machine.name()) {
         let lines: Vec<String> = reasons.iter().map(|reason| format!("* {reason}")).collect();
-        return Condition::new(false, "NotUpToDate", lines.join("\n"));
+        return ConditionState::new(false, "NotUpToDate", lines.join("\n"));
     }
     let running = text(&member.machine, "status.nodeInfo.kubeletVersion");
     if !running.is_empty() && running != member.version() {
         let message = format!("* Version {running}, {} required", member.version());
-        return Condition::new(false, "Updating", message);
+        return ConditionState::new(false, "Updating", message);
     }
-    Condition::new(true, "UpToDate", "")
+    ConditionState::new(true, "UpToDate", "")
 }
 
 /// Whether an unhealthy Machine is replaced now or later (MA-19.10, MA-19.13).
-fn remediation(scene: &Scene<'_>, member: &Member, chosen: &Move, machine: &mut Object) {
+fn remediation(
+    ctx: &ProviderContext<'_>,
+    member: &ControlPlaneMachine,
+    chosen: &ControlPlaneAction,
+    machine: &mut Object,
+) {
     const OWNER_REMEDIATED: &str = "OwnerRemediated";
     if is_true(&member.machine, "HealthCheckSucceeded") {
         let is_asked = crate::lifecycle::conditions::is_false(machine, OWNER_REMEDIATED);
@@ -119,10 +131,11 @@ fn remediation(scene: &Scene<'_>, member: &Member, chosen: &Move, machine: &mut 
     if !member.needs_remediation() {
         return;
     }
-    let is_chosen = matches!(chosen, Move::Remediate(chosen) if chosen.machine.name() == member.machine.name());
+    let is_chosen =
+        matches!(chosen, ControlPlaneAction::Remediate(chosen) if chosen.machine.name() == member.machine.name());
     let condition = match is_chosen {
-        true => Condition::new(false, "MachineDeleting", ""),
-        false => Condition::new(false, "RemediationDeferred", "waiting for the other control plane Machines"),
+        true => ConditionState::new(false, "MachineDeleting", ""),
+        false => ConditionState::new(false, "RemediationDeferred", "waiting for the other control plane Machines"),
     };
-    put(machine, OWNER_REMEDIATED, &condition, scene.context.now);
+    put(machine, OWNER_REMEDIATED, &condition, ctx.context.now);
 }

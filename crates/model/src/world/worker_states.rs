@@ -1,5 +1,5 @@
-//! What is watched of the machines of worker sets: their number, which their topology may leave to an autoscaler (DEC-53), and how many
-//! of them are outdated (DEC-59).
+//! Watched states of the MachineDeployments of worker sets: their replicas, which a topology may leave to an autoscaler
+//! (DEC-53), and their outdated machines (DEC-59).
 
 use rpds::RedBlackTreeMapSync;
 
@@ -13,25 +13,25 @@ pub struct WorkerSet {
     pub name: String,
 }
 
-/// What is watched of the MachineDeployment of a worker set.
+/// The watched state of the MachineDeployment of a worker set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerState {
     pub replicas: i64,
-    /// How many machines are not up to date; `None` while its controller has not seen its last change.
+    /// Number of outdated machines; `None` until its controller has observed its last change.
     pub outdated: Option<i64>,
     /// The Kubernetes version of its template; empty if it has none.
     pub version: Box<str>,
 }
 
-/// The states of MachineDeployments that belong to topologies. A clone costs O(1), a change O(log n).
+/// The states of MachineDeployments of topologies. A clone costs O(1), a change O(log n).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sizes {
-    /// Which set a MachineDeployment is.
+pub(super) struct WorkerStates {
+    /// The worker set of each MachineDeployment.
     sets: RedBlackTreeMapSync<ObjectKey, WorkerSet>,
     states: RedBlackTreeMapSync<WorkerSet, WorkerState>,
 }
 
-impl Sizes {
+impl WorkerStates {
     pub(super) fn put(&mut self, deployment: ObjectKey, set: WorkerSet, state: WorkerState) {
         self.remove(&deployment);
         self.sets.insert_mut(deployment, set.clone());
@@ -45,11 +45,11 @@ impl Sizes {
         }
     }
 
-    pub(super) fn of(&self, set: &WorkerSet) -> Option<&WorkerState> {
+    pub(super) fn state(&self, set: &WorkerSet) -> Option<&WorkerState> {
         self.states.get(set)
     }
 
-    pub(super) fn set_of(&self, deployment: &ObjectKey) -> Option<&WorkerSet> {
+    pub(super) fn worker_set(&self, deployment: &ObjectKey) -> Option<&WorkerSet> {
         self.sets.get(deployment)
     }
 

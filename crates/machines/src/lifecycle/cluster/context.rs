@@ -1,26 +1,26 @@
-//! What belongs to a Cluster.
+//! A Cluster with its objects.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::lifecycle::context::{Context, Fault};
+use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{is_of_kind, owners, reference, text};
 use crate::lifecycle::objects::GroupKind;
 use model::hub::{ContractRef, Object, ObjectKey, label};
 
-/// The object of a reference of the Cluster.
-pub(super) struct Referenced {
+/// A referenced object of the Cluster.
+pub(super) struct ReferencedObject {
     pub reference: ContractRef,
-    /// `None` when the reference is empty, or there is no such object.
+    /// `None` if the reference is empty or the object does not exist.
     pub found: Option<Arc<Object>>,
 }
 
-impl Referenced {
-    fn read(context: &Context<'_>, cluster: &Object, path: &str) -> Result<Self, Fault> {
+impl ReferencedObject {
+    fn read(context: &StepContext<'_>, cluster: &Object, path: &str) -> Result<Self, StepError> {
         let reference = reference(cluster, path);
         let found = context.referenced(&reference, cluster.namespace())?;
-        Ok(Referenced { reference, found })
+        Ok(ReferencedObject { reference, found })
     }
 
     pub(super) fn is_set(&self) -> bool {
@@ -28,16 +28,16 @@ impl Referenced {
     }
 }
 
-/// A Cluster and what belongs to it (MA-27.7); every list is sorted by name.
-pub(super) struct Scene<'a> {
-    pub context: &'a Context<'a>,
+/// A Cluster and its objects (MA-27.7); every list is sorted by name.
+pub(super) struct ClusterContext<'a> {
+    pub context: &'a StepContext<'a>,
     pub cluster: &'a Arc<Object>,
     pub key: ObjectKey,
     pub has_topology: bool,
-    /// Of the topology; `None` without one, and of a Cluster that is deleted after its class.
+    /// The class of the topology; `None` without one, and for a Cluster that is deleted after its class.
     pub class: Option<Arc<Object>>,
-    pub infrastructure: Referenced,
-    pub control_plane: Referenced,
+    pub infrastructure: ReferencedObject,
+    pub control_plane: ReferencedObject,
     pub pools: Vec<Arc<Object>>,
     pub deployments: Vec<Arc<Object>>,
     pub sets: Vec<Arc<Object>>,
@@ -45,13 +45,13 @@ pub(super) struct Scene<'a> {
     pub worker_machines: Vec<Arc<Object>>,
 }
 
-impl<'a> Scene<'a> {
-    /// Everything that belongs to the Cluster.
+impl<'a> ClusterContext<'a> {
+    /// Collects the objects of a Cluster.
     ///
     /// # Errors
-    /// When a kind is not listed yet, or the ClusterClass does not exist (MA-27.1). A Cluster that is being deleted can go without its
-    /// class (DEC-11).
-    pub(super) fn gather(context: &'a Context<'a>, cluster: &'a Arc<Object>) -> Result<Self, Fault> {
+    /// When a kind is not listed yet, or the ClusterClass does not exist (MA-27.1). A Cluster that is being deleted
+    /// does not need its class (DEC-11).
+    pub(super) fn gather(context: &'a StepContext<'a>, cluster: &'a Arc<Object>) -> Result<Self, StepError> {
         let key = cluster.key();
         let has_topology = cluster.at("spec.topology").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
         let class = if has_topology { class(context, cluster)? } else { None };
@@ -59,13 +59,13 @@ impl<'a> Scene<'a> {
         let machines = of_kind("Machine")?;
         let (control_plane_machines, worker_machines) =
             machines.into_iter().partition(|machine| machine.label(label::CONTROL_PLANE).is_some());
-        Ok(Scene {
+        Ok(ClusterContext {
             context,
             cluster,
             has_topology,
             class,
-            infrastructure: Referenced::read(context, cluster, "spec.infrastructureRef")?,
-            control_plane: Referenced::read(context, cluster, "spec.controlPlaneRef")?,
+            infrastructure: ReferencedObject::read(context, cluster, "spec.infrastructureRef")?,
+            control_plane: ReferencedObject::read(context, cluster, "spec.controlPlaneRef")?,
             pools: of_kind("MachinePool")?,
             deployments: of_kind("MachineDeployment")?,
             sets: of_kind("MachineSet")?,
@@ -75,19 +75,19 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Whether a reference is still to be set by the topology controller.
-    pub(super) fn waits_for_topology(&self, part: &Referenced) -> bool {
+    /// Whether a reference is yet to be set by the topology controller.
+    pub(super) fn waits_for_topology(&self, part: &ReferencedObject) -> bool {
         self.has_topology && !part.is_set()
     }
 
-    /// The MachineSets that belong to no MachineDeployment.
+    /// MachineSets without a MachineDeployment.
     pub(super) fn stand_alone_sets(&self) -> impl Iterator<Item = &Arc<Object>> {
         let deployment = GroupKind::core("MachineDeployment");
         self.sets.iter().filter(move |set| !owners(set).iter().any(|owner| is_of_kind(owner, &deployment)))
     }
 }
 
-fn class(context: &Context<'_>, cluster: &Object) -> Result<Option<Arc<Object>>, Fault> {
+fn class(context: &StepContext<'_>, cluster: &Object) -> Result<Option<Arc<Object>>, StepError> {
     let name = text(cluster, "spec.topology.classRef.name");
     let namespace = match text(cluster, "spec.topology.classRef.namespace") {
         "" => cluster.namespace(),
@@ -95,7 +95,7 @@ fn class(context: &Context<'_>, cluster: &Object) -> Result<Option<Arc<Object>>,
     };
     match context.core("ClusterClass", namespace, name)? {
         None if !cluster.is_being_deleted() => {
-            Err(Fault::because(format!("ClusterClass {namespace}/{name} does not exist")))
+            Err(StepError::failed(format!("ClusterClass {namespace}/{name} does not exist")))
         }
         found => Ok(found),
     }

@@ -1,12 +1,12 @@
-//! The defaults that the mutating webhook gives to objects of machines when they are created.
+//! Defaults that the mutating webhook adds to objects of machines on creation.
 
 use std::sync::Arc;
 
 use engine::admission::{Operation, Phase, Question, Request, Settings};
 use model::hub::{GROUP, Kind, Object};
-use model::wire::Version;
+use model::wire::WireVersion;
 
-/// Adds defaults to a new object. Clusters and ClusterClasses have theirs already.
+/// Adds defaults to a new object. Clusters and ClusterClasses have them already.
 pub(super) fn default(object: &mut Object) {
     let kind = Kind::OF_MACHINES.into_iter().find(|kind| object.group() == GROUP && object.kind() == kind.name());
     let Some(kind) = kind else { return };
@@ -14,12 +14,12 @@ pub(super) fn default(object: &mut Object) {
     let request = Request {
         phase: Phase::Default,
         kind,
-        version: Version::V1Beta2,
+        version: WireVersion::V1Beta2,
         operation: Operation::Create,
         name: object.name(),
         object: Some(&text),
         old_object: None,
-        old_version: Version::V1Beta2,
+        old_version: WireVersion::V1Beta2,
     };
     let Ok(question) = Question::decode(&request) else { return };
     let patch = question.settle(&Arc::default(), &Settings::default()).patch;

@@ -1,4 +1,4 @@
-//! Objects in the form in which a client wants them.
+//! Response bodies in the form that a client accepts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,29 +9,29 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::request::Call;
+use super::request::ApiRequest;
 use super::table;
-use crate::storage::registry::{Registry, Resource};
+use crate::storage::registry::{KindRegistry, ServedResource};
 use crate::storage::shape::{is_stored_as, viewed};
-use crate::storage::status::Failure;
-use crate::storage::stored::Stored;
+use crate::storage::status::ApiError;
+use crate::storage::stored::StoredEntry;
 
-/// What an answer consists of, before it is written.
+/// The parts of a response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ApiResponse {
     pub code: StatusCode,
     pub body: Bytes,
     pub warnings: Vec<String>,
     retry_after: Option<u64>,
 }
 
-impl Answer {
-    pub(super) fn of(code: StatusCode, value: &Value) -> Self {
-        Answer::from_text(code, value.to_string().into())
+impl ApiResponse {
+    pub(super) fn from_json(code: StatusCode, value: &Value) -> Self {
+        ApiResponse::from_text(code, value.to_string().into())
     }
 
     pub(super) fn from_text(code: StatusCode, body: Bytes) -> Self {
-        Answer { code, body, warnings: Vec::new(), retry_after: None }
+        ApiResponse { code, body, warnings: Vec::new(), retry_after: None }
     }
 
     #[must_use]
@@ -65,17 +65,17 @@ impl Answer {
     }
 }
 
-impl From<Failure> for Answer {
-    fn from(failure: Failure) -> Self {
+impl From<ApiError> for ApiResponse {
+    fn from(failure: ApiError) -> Self {
         if failure.is_plain() {
-            return Answer::from_text(failure.code, failure.message.into());
+            return ApiResponse::from_text(failure.code, failure.message.into());
         }
         let retry_after = failure.details.get("retryAfterSeconds").and_then(Value::as_u64);
-        Answer { retry_after, ..Answer::of(failure.code, &failure.to_value()) }
+        ApiResponse { retry_after, ..ApiResponse::from_json(failure.code, &failure.to_value()) }
     }
 }
 
-/// A warning as a header has it: `299 - "text"`.
+/// A warning in header form: `299 - "text"`.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("299 - \"");
     for c in text.chars().filter(|c| !c.is_control()) {
@@ -88,19 +88,19 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// In which form objects are wanted.
+/// Response forms of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseForm {
     Whole,
-    /// Nothing but the metadata.
+    /// Metadata only.
     Metadata,
-    /// Rows of a table; what comes with each row.
+    /// A table, with what each row includes.
     Table(String),
 }
 
-impl Form {
-    /// The first form in the `Accept` header that can be had.
-    pub(super) fn of(call: &Call) -> Self {
+impl ResponseForm {
+    /// The first supported form in the `Accept` header.
+    pub(super) fn negotiate(call: &ApiRequest) -> Self {
         for kind in call.accept.split(',') {
             let mut parts = kind.split(';').map(str::trim);
             let media_type = parts.next().unwrap_or_default();
@@ -111,25 +111,25 @@ impl Form {
             let parameter =
                 |name: &str| parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| *value);
             match (parameter("as"), parameter("g"), parameter("v")) {
-                ("", _, _) => return Form::Whole,
+                ("", _, _) => return ResponseForm::Whole,
                 ("Table", "meta.k8s.io", "v1" | "v1beta1") => {
-                    return Form::Table(call.query.text("includeObject").to_owned());
+                    return ResponseForm::Table(call.query.text("includeObject").to_owned());
                 }
                 ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => {
-                    return Form::Metadata;
+                    return ResponseForm::Metadata;
                 }
                 _ => {}
             }
         }
-        Form::Whole
+        ResponseForm::Whole
     }
 
     /// One object in this form.
-    pub(super) fn object(&self, resource: &Resource, object: Value) -> Value {
+    pub(super) fn object(&self, resource: &ServedResource, object: Value) -> Value {
         match self {
-            Form::Whole => object,
-            Form::Metadata => metadata_of(&object),
-            Form::Table(include) => {
+            ResponseForm::Whole => object,
+            ResponseForm::Metadata => metadata_of(&object),
+            ResponseForm::Table(include) => {
                 let list = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 table::render(resource, &[&object], list, include)
             }
@@ -137,52 +137,52 @@ impl Form {
     }
 
     /// A stored object in this form, as JSON.
-    pub(super) fn text(&self, registry: &Registry, resource: &Resource, stored: &Stored) -> Bytes {
+    pub(super) fn text(&self, registry: &KindRegistry, resource: &ServedResource, stored: &StoredEntry) -> Bytes {
         match self {
-            Form::Whole if is_stored_as(resource, stored) => stored.text().clone(),
+            ResponseForm::Whole if is_stored_as(resource, stored) => stored.text().clone(),
             _ => self.object(resource, viewed(registry, resource, stored)).to_string().into(),
         }
     }
 
-    /// A list in this form, without objects.
-    pub(super) fn list<'r>(&self, registry: &'r Registry, resource: &'r Resource) -> List<'r> {
+    /// An empty list in this form.
+    pub(super) fn list<'r>(&self, registry: &'r KindRegistry, resource: &'r ServedResource) -> ListWriter<'r> {
         let items = match self {
-            Form::Table(include) => Items::Table(include.clone(), Vec::new()),
-            Form::Metadata => Items::Metadata(Vec::new()),
-            Form::Whole => Items::Whole(Vec::new()),
+            ResponseForm::Table(include) => ListItems::Table(include.clone(), Vec::new()),
+            ResponseForm::Metadata => ListItems::Metadata(Vec::new()),
+            ResponseForm::Whole => ListItems::Whole(Vec::new()),
         };
-        List { registry, resource, items, count: 0 }
+        ListWriter { registry, resource, items, count: 0 }
     }
 }
 
-/// A list to which objects are added.
+/// Builder for a list of objects.
 #[derive(Debug)]
-pub(super) struct List<'r> {
-    registry: &'r Registry,
-    resource: &'r Resource,
-    items: Items,
+pub(super) struct ListWriter<'r> {
+    registry: &'r KindRegistry,
+    resource: &'r ServedResource,
+    items: ListItems,
     count: usize,
 }
 
-/// The objects of a list: as JSON with commas between them, or for a table.
+/// The items of a list: concatenated JSON, or objects for a table.
 #[derive(Debug)]
-enum Items {
+enum ListItems {
     Whole(Vec<u8>),
     Metadata(Vec<u8>),
     Table(String, Vec<Value>),
 }
 
-impl List<'_> {
+impl ListWriter<'_> {
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
     /// Adds a stored object.
-    pub(super) fn push(&mut self, stored: &Stored) {
-        // Lists of a server's own kinds say the kind of their items only once.
+    pub(super) fn push(&mut self, stored: &StoredEntry) {
+        // Items in lists of built-in kinds have no `apiVersion` and `kind`.
         let is_untyped = self.resource.builtin.is_some();
         match &mut self.items {
-            Items::Whole(text) if is_stored_as(self.resource, stored) => {
+            ListItems::Whole(text) if is_stored_as(self.resource, stored) => {
                 separate(text);
                 match is_untyped {
                     true => write(text, &without_type(stored.text())),
@@ -198,39 +198,42 @@ impl List<'_> {
     pub(super) fn push_object(&mut self, object: Value) {
         self.count += 1;
         match &mut self.items {
-            Items::Whole(text) => {
+            ListItems::Whole(text) => {
                 separate(text);
                 match self.resource.builtin {
                     Some(_) => write(text, &untyped(object)),
                     None => write(text, &object),
                 }
             }
-            Items::Metadata(text) => {
+            ListItems::Metadata(text) => {
                 separate(text);
                 write(text, &metadata_of(&object));
             }
-            Items::Table(_, objects) => objects.push(object),
+            ListItems::Table(_, objects) => objects.push(object),
         }
     }
 
-    pub(super) fn into_answer(self, mut metadata: Map<String, Value>) -> Answer {
-        let is_whole = matches!(self.items, Items::Whole(_));
+    pub(super) fn into_answer(self, mut metadata: Map<String, Value>) -> ApiResponse {
+        let is_whole = matches!(self.items, ListItems::Whole(_));
         if !is_whole && metadata.get("continue").is_some_and(|token| token == "") {
             metadata.remove("continue");
         }
         let metadata = Value::Object(metadata);
         let (api_version, kind, items) = match self.items {
-            Items::Whole(items) => (self.resource.api_version(), self.resource.list_kind.clone(), items),
-            Items::Metadata(items) => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned(), items),
-            Items::Table(include, objects) => {
+            ListItems::Whole(items) => (self.resource.api_version(), self.resource.list_kind.clone(), items),
+            ListItems::Metadata(items) => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned(), items),
+            ListItems::Table(include, objects) => {
                 let objects: Vec<&Value> = objects.iter().collect();
-                return Answer::of(StatusCode::OK, &table::render(self.resource, &objects, metadata, &include));
+                return ApiResponse::from_json(
+                    StatusCode::OK,
+                    &table::render(self.resource, &objects, metadata, &include),
+                );
             }
         };
         let mut body = format!("{{\"apiVersion\":{},\"items\":[", json!(api_version)).into_bytes();
         body.extend(items);
         body.extend(format!("],\"kind\":{},\"metadata\":{metadata}}}", json!(kind)).into_bytes());
-        Answer::from_text(StatusCode::OK, body.into())
+        ApiResponse::from_text(StatusCode::OK, body.into())
     }
 }
 
@@ -244,7 +247,7 @@ fn write(text: &mut Vec<u8>, value: &impl serde::Serialize) {
     serde_json::to_writer(text, value).expect("a value can be written to memory");
 }
 
-/// The members of an object without those that say its kind.
+/// The members of an object without `apiVersion` and `kind`.
 fn without_type(text: &[u8]) -> BTreeMap<Cow<'_, str>, &RawValue> {
     let mut members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
     members.remove("apiVersion");
@@ -252,7 +255,7 @@ fn without_type(text: &[u8]) -> BTreeMap<Cow<'_, str>, &RawValue> {
     members
 }
 
-/// The object without what says its kind.
+/// The object without `apiVersion` and `kind`.
 fn untyped(mut object: Value) -> Value {
     if let Value::Object(members) = &mut object {
         members.remove("apiVersion");
