@@ -323,8 +323,8 @@ impl Extensions {
         Found::Absent
     }
 
-    /// What a request to a handler comes to, which is the same for all equal requests; nothing if a recording does not
-    /// have it.
+    /// The outcome of a request to a handler, the same for all equal requests; `None` if the recording does not have
+    /// it.
     fn outcome(&self, name: &str, handler: &Handler, body: &str, extension: &Extension) -> Option<Arc<Call>> {
         let key = key(name, handler.hook(), body);
         if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {

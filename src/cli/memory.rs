@@ -32,8 +32,8 @@ const MOST_TEMPLATES: usize = 64 << 20;
 /// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
 const REVIEW: usize = 80 << 20;
 
-/// What the conversion of a large body takes at most besides the body: what becomes of its 32 MiB, the answer, and an
-/// object that is decoded.
+/// Maximum bytes of the conversion of a large body besides the body: its 32 MiB converted, the answer, and one decoded
+/// object.
 const CONVERSION: usize = 144 << 20;
 
 /// What a connection takes at most besides the bodies of its requests: what has arrived and is not read, its TLS state,

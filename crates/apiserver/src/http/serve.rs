@@ -69,10 +69,10 @@ impl Embedded {
                 let mut group = registry.group(&target.group);
                 group.any(|resource| resource.builtin.is_some() && resource.version == target.version)
             };
-            let nobody = || {
+            let unserved = || {
                 if target.as_ref().is_some_and(is_own) { ApiError::no_such_kind() } else { ApiError::no_such_path() }
             };
-            let answer = discovery::answer(&registry, &call.path, &call.accept).ok_or_else(nobody)?;
+            let answer = discovery::answer(&registry, &call.path, &call.accept).ok_or_else(unserved)?;
             return Ok(answer.into_response());
         };
         let is_known = match target.subresource.as_str() {

@@ -102,7 +102,7 @@ pub struct ChangeReport {
     pub before: Option<String>,
 }
 
-/// What becomes of the machines of a control plane or of workers (DEC-42).
+/// The effect of a plan on the machines of a control plane or of workers (DEC-42).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollReport {
@@ -351,8 +351,8 @@ impl ChangeReport {
     }
 }
 
-/// Whether a value came from a patch that has no say in it any more: the patch is named, since nothing else would name
-/// it.
+/// Whether a value came from a patch that no longer sets it. The report names the patch, because nothing else
+/// does.
 fn is_of_other_patch(was: &Origin, change: &Change) -> bool {
     let patch = |origin: &Origin| match origin {
         Origin::Patch(made_by) => Some(made_by.patch.clone()),

@@ -91,7 +91,7 @@ pub struct HeldOfGroup {
     pub reason: String,
 }
 
-/// What becomes of the machines of a role.
+/// The effect of a plan on the machines of a role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollOfGroup {
