@@ -1,6 +1,6 @@
 //! What does not depend on the names of Clusters: the plan for one Cluster then holds for others with the same topology.
 
-use golang::template::{Functions, Template};
+use golang::template::{FieldChain, Functions, Template};
 use model::hub::{ClassUpgrade, Cluster, ClusterClass, ClusterClassSpec, Naming, Patch};
 use model::world::Class;
 
@@ -24,6 +24,13 @@ const NAMELESS: [&[&str]; 14] = [
     &["builtin", "machinePool", "class"],
     &["builtin", "machinePool", "topologyName"],
     &["builtin", "machinePool", "replicas"],
+];
+/// Builtin variables that contain the names of templates of workers. A rotation changes them.
+const TEMPLATE_NAMES: [&[&str]; 4] = [
+    &["builtin", "machineDeployment", "bootstrap", "configRef", "name"],
+    &["builtin", "machineDeployment", "infrastructureRef", "name"],
+    &["builtin", "machinePool", "bootstrap", "configRef", "name"],
+    &["builtin", "machinePool", "infrastructureRef", "name"],
 ];
 /// Words that YAML does not read as texts.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "inf", "nan", "y"];
@@ -60,6 +67,24 @@ fn looks_at_no_names(class: &ClusterClass) -> bool {
         && !workers_are_named
         && *upgrade == ClassUpgrade::default()
         && patches.iter().all(writes_no_names)
+}
+
+/// Whether inline patches may read the name of a worker's template, so that its rotation changes what they write.
+pub(super) fn reads_template_names(patches: &[Patch]) -> bool {
+    let contains_name =
+        |path: &[&str]| TEMPLATE_NAMES.iter().any(|name| name.starts_with(path) || path.starts_with(name));
+    let template_reads = |template: &str| {
+        !template.is_empty()
+            && all_fields(template).is_none_or(|fields| fields.iter().any(|path| contains_name(&segments(path))))
+    };
+    patches.iter().any(|patch| {
+        let operations = patch.definitions.iter().flat_map(|one| &*one.json_patches);
+        template_reads(&patch.enabled_if)
+            || operations.filter_map(|one| one.value_from.as_ref()).any(|from| {
+                let variable = from.variable.split(['.', '[']).collect::<Vec<_>>();
+                contains_name(&variable) && !from.variable.is_empty() || template_reads(&from.template)
+            })
+    })
 }
 
 /// Whether a patch does not look at names, and writes that of the Cluster as it is, if at all.
@@ -110,11 +135,16 @@ fn reads_no_names(template: &str) -> bool {
     if template.is_empty() {
         return true;
     }
-    let parsed = Template::parse("names", template, Functions::Sprig);
-    let fields = parsed.ok().and_then(|template| template.all_fields());
-    fields.is_some_and(|fields| {
-        fields.iter().all(|path| is_nameless(&path.iter().map(String::as_str).collect::<Vec<_>>()))
-    })
+    all_fields(template).is_some_and(|fields| fields.iter().all(|path| is_nameless(&segments(path))))
+}
+
+/// The paths that a template refers to; `None` if it does not parse or its text does not show them all.
+fn all_fields(template: &str) -> Option<Vec<FieldChain>> {
+    Template::parse("names", template, Functions::Sprig).ok()?.all_fields()
+}
+
+fn segments(path: &FieldChain) -> Vec<&str> {
+    path.iter().map(String::as_str).collect()
 }
 
 /// Whether a variable is one that users set, or a builtin one without a name in it.
@@ -162,6 +192,30 @@ mod tests {
         {
             assert_eq!(is_nameless(&variable.split('.').collect::<Vec<_>>()), want, "{variable}");
         }
+    }
+
+    #[test]
+    fn patches_read_names_of_templates_by_name_or_with_all_around_them() {
+        let patch = |from: serde_json::Value| {
+            let operation = serde_json::json!({"op": "add", "path": "/spec", "valueFrom": from});
+            let patch = serde_json::json!({"name": "p", "definitions": [{"jsonPatches": [operation]}]});
+            reads_template_names(&[serde_json::from_value(patch).unwrap()])
+        };
+        for (variable, want) in [
+            ("builtin.machineDeployment.infrastructureRef.name", true),
+            ("builtin.machinePool.bootstrap.configRef.name", true),
+            ("builtin.machinePool", true),
+            ("builtin", true),
+            ("builtin.machineDeployment.version", false),
+            ("builtin.controlPlane", false),
+            ("size", false),
+            ("size[0].infrastructureRef", false),
+        ] {
+            assert_eq!(patch(serde_json::json!({"variable": variable})), want, "{variable}");
+            let template = format!("{{{{ .{} }}}}", variable.split('[').next().unwrap());
+            assert_eq!(patch(serde_json::json!({"template": template})), want, "{template}");
+        }
+        assert!(patch(serde_json::json!({"template": "{{ . | toJson }}"})));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::fold::Rotations;
 use super::{Action, Fold, Part, Plan, Rollout, Step};
 use crate::topology::current::Current;
+use crate::topology::nameless::reads_template_names;
 use crate::topology::upgrade::{Tracker, is_deployment_upgrading};
 use crate::topology::worker::WorkerKind;
 use crate::topology::{Computation, Failure, Observed};
@@ -72,6 +73,11 @@ impl Fold {
         let (observed, tracker, plan) = planned.ok()?;
         let numbers = numbers(&tracker)?;
         if plan.failure.is_some() || !have_own_machines(&observed.current) {
+            return None;
+        }
+        // A patch that reads the new name of a rotated template changes the worker once more, before the next worker upgrades.
+        let rotates = plan.steps.iter().any(|step| step.action == Action::Rotate);
+        if rotates && reads_template_names(&observed.blueprint.class.spec.patches) {
             return None;
         }
         Some(Ahead { rounds: rounds(plan, &numbers)?, observed })

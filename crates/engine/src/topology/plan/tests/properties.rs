@@ -4,9 +4,12 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value, json};
 
+use std::sync::Arc;
+
+use super::super::Rollout;
 use super::{SIZE, SMITH, blade, change, edited, edits};
 use crate::topology::testing::Scene;
-use model::hub::annotation;
+use model::hub::{Object, annotation};
 
 const VERSIONS: [&str; 5] = ["v1.31.0", "v1.31.4", "v1.32.1", "v1.33.0", "v1.34.2"];
 
@@ -141,6 +144,13 @@ fn chosen(workers: Vec<BoxedStrategy<Value>>) -> impl Strategy<Value = Vec<Value
     workers.prop_flat_map(move |workers| subsequence(workers, 0..=count).prop_shuffle())
 }
 
+/// The status of a class with the variable `size`.
+fn size_variable() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "string", "default": "medium"}});
+    let definition = json!({"from": "inline", "required": false, "schema": schema});
+    json!([{"name": "size", "definitionsConflict": false, "definitions": [definition]}])
+}
+
 /// A Cluster, its class and its templates.
 fn scenes() -> impl Strategy<Value = (Scene, usize)> {
     let deployments = ["a", "b", "c"].map(|name| worker(name, "smith").boxed()).to_vec();
@@ -154,13 +164,7 @@ fn scenes() -> impl Strategy<Value = (Scene, usize)> {
             let scene = edited(&edits)
                 .at("ClusterClass", "/spec/kubernetesVersions", json!(VERSIONS))
                 .at("ClusterClass", "/spec/patches", json!(patches))
-                .at(
-                    "ClusterClass",
-                    "/status/variables",
-                    json!([{"name": "size", "definitionsConflict": false,
-                    "definitions": [{"from": "inline", "required": false,
-                        "schema": {"openAPIV3Schema": {"type": "string", "default": "medium"}}}]}]),
-                )
+                .at("ClusterClass", "/status/variables", size_variable())
                 .at(
                     "Cluster",
                     "/metadata/annotations",
@@ -226,16 +230,7 @@ proptest! {
             Some((at, holds)) => defer(after, at, holds),
             None => after,
         };
-        let rolled_out = |is_one_by_one: bool| {
-            let [mut old, mut new] =
-                [&before, &after].map(|scene| if hooks { scene.fold_with_hooks() } else { scene.fold() });
-            old.roll_out(&blade());
-            new.is_one_by_one = is_one_by_one;
-            new.take_over(&blade(), &old);
-            let outcome = new.roll_out(&blade());
-            (outcome, new.objects_of(&blade()))
-        };
-        let ((ahead, objects), (each, want)) = (rolled_out(false), rolled_out(true));
+        let [(ahead, objects), (each, want)] = [false, true].map(|one_by_one| upgraded(&before, &after, hooks, one_by_one));
         prop_assert_eq!(&ahead.rounds, &each.rounds);
         prop_assert_eq!((&ahead.held, &ahead.failure), (&each.held, &each.failure));
         prop_assert_eq!((&ahead.notes, &ahead.warnings), (&each.notes, &each.warnings));
@@ -251,6 +246,52 @@ proptest! {
         if let Some(failure) = outcome.failure {
             prop_assert!(!failure.to_string().is_empty());
         }
+    }
+}
+
+/// The rollout from one scene to the other, and the objects after it.
+fn upgraded(before: &Scene, after: &Scene, hooks: bool, is_one_by_one: bool) -> (Rollout, Vec<Arc<Object>>) {
+    let [mut old, mut new] = [before, after].map(|scene| if hooks { scene.fold_with_hooks() } else { scene.fold() });
+    old.roll_out(&blade());
+    new.is_one_by_one = is_one_by_one;
+    new.take_over(&blade(), &old);
+    let outcome = new.roll_out(&blade());
+    (outcome, new.objects_of(&blade()))
+}
+
+/// UP-32: a patch that reads the name of a rotated template rotates another one before the next worker upgrades.
+#[test]
+fn names_of_rotated_templates_reach_a_worker_before_the_next_one_upgrades() {
+    // The patch leaves the first worker alone.
+    let overrides = json!({"overrides": [{"name": "size", "value": "huge"}]});
+    let workers = json!([
+        {"name": "a", "class": "smith", "replicas": 2},
+        {"name": "b", "class": "smith", "replicas": 2, "variables": overrides},
+        {"name": "c", "class": "smith", "replicas": 2, "variables": overrides},
+    ]);
+    for name in ["builtin.machineDeployment.infrastructureRef.name", "builtin.machineDeployment.infrastructureRef"] {
+        let operations = |value| json!([add("/spec/template/spec/note", value)]);
+        let smiths = json!({"machineDeploymentClass": {"names": ["smith"]}});
+        let image = operations(variable("builtin.machineDeployment.version"));
+        let of_name = operations(template(&format!("{{{{ .{name} | toJson | quote }}}}")));
+        let patch = json!([{"name": "p", "enabledIf": "{{ eq .size \"huge\" }}", "definitions": [
+            definition("ForgeMachineTemplate", smiths.clone(), image),
+            definition("KubeadmConfigTemplate", smiths, of_name),
+        ]}]);
+        let scene = |version: &str| {
+            Scene::new()
+                .at("ClusterClass", "/spec/kubernetesVersions", json!(VERSIONS))
+                .at("ClusterClass", "/spec/patches", patch.clone())
+                .at("ClusterClass", "/status/variables", size_variable())
+                .at("Cluster", "/spec/topology/version", json!(version))
+                .at("Cluster", "/spec/topology/workers", json!({"machineDeployments": workers}))
+        };
+        let (before, after) = (scene(VERSIONS[0]), scene(VERSIONS[1]));
+        let [(ahead, objects), (each, want)] =
+            [false, true].map(|one_by_one| upgraded(&before, &after, false, one_by_one));
+        assert_eq!(each.failure, None);
+        assert_eq!(ahead.rounds, each.rounds, "{name}");
+        assert_eq!(objects, want, "{name}");
     }
 }
 
