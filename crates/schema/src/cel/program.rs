@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::budget::EvaluationBudget;
 use super::check::{CheckedExpr, Patterns, ResultType, compile, mistake_with_hint};
-use super::cost;
+use super::cost::{self, ExpressionCost};
 use super::eval::run;
 use super::fault::EvalError;
 use super::types::Decl;
@@ -18,6 +18,8 @@ const MAX_MESSAGE: usize = 5120;
 pub(crate) struct Program {
     checked: CheckedExpr,
     pub(crate) cost: u64,
+    /// The function whose result has no maximum size, if the cost depends on one.
+    pub(crate) unbounded: Option<&'static str>,
 }
 
 impl Program {
@@ -27,8 +29,8 @@ impl Program {
     /// The compile error with its position.
     pub(crate) fn compile(text: &str, decl: &Decl, wanted: ResultType, patterns: Patterns<'_>) -> Result<Self, String> {
         let checked = compile(text, decl, wanted, patterns).map_err(|mistake| mistake.with_context(text))?;
-        let cost = cost::estimate(&checked.root, decl);
-        Ok(Program { checked, cost })
+        let ExpressionCost { units, unbounded } = cost::estimate(&checked.root, decl);
+        Ok(Program { checked, cost: units, unbounded })
     }
 
     /// The error of an expression, with a suggestion for a misspelled name.

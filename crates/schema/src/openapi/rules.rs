@@ -149,20 +149,34 @@ impl RuleChecker<'_> {
             }
             found.run("CEL-011", |found| {
                 let total = rule.cost().saturating_mul(place.times(rules));
-                self.cost_is_bounded(total, at.child("rule"), "rule", found);
-                self.cost_is_bounded(rule.message_cost(), at.child("messageExpression"), "messageExpression", found);
+                self.cost_is_bounded((total, rule.unbounded()), at.child("rule"), "rule", found);
+                let message_cost = (rule.message_cost(), rule.unbounded_in_message());
+                self.cost_is_bounded(message_cost, at.child("messageExpression"), "messageExpression", found);
             });
         }
     }
 
-    fn cost_is_bounded(&mut self, cost: u64, path: Path, what: &str, found: &mut Findings) {
+    /// The cost of an expression, and the function without a maximum size in it, if any.
+    fn cost_is_bounded(
+        &mut self,
+        (cost, unbounded): (u64, Option<&str>),
+        path: Path,
+        what: &str,
+        found: &mut Findings,
+    ) {
         if cost > PER_RULE {
-            let detail = format!(
-                "the estimated cost of the {what} exceeds the budget by {}; limit maxItems, maxProperties and maxLength of what it \
-                 looks at",
-                excess(cost, PER_RULE)
+            let remediation = match unbounded {
+                Some(function) => format!(
+                    "the result of {function}() has no maximum size for the estimate of Kubernetes, so the {what} must not \
+                     join, search or iterate over it"
+                ),
+                None => "limit maxItems, maxProperties and maxLength of what it looks at".to_owned(),
+            };
+            let excess = excess(cost, PER_RULE);
+            found.forbidden(
+                path.clone(),
+                format!("the estimated cost of the {what} exceeds the budget by {excess}; {remediation}"),
             );
-            found.forbidden(path.clone(), detail);
         }
         self.total = self.total.saturating_add(cost);
         if cost >= LARGE {

@@ -161,6 +161,16 @@ impl CompiledRule {
         self.message.as_ref().and_then(|message| message.as_ref().ok()).map_or(0, |program| program.cost)
     }
 
+    /// The function whose result has no maximum size, if the cost of the rule depends on one.
+    pub(super) fn unbounded(&self) -> Option<&'static str> {
+        self.program.as_ref().ok()?.unbounded
+    }
+
+    /// The function whose result has no maximum size, if the cost of the message expression depends on one.
+    pub(super) fn unbounded_in_message(&self) -> Option<&'static str> {
+        self.message.as_ref()?.as_ref().ok()?.unbounded
+    }
+
     /// The message without a message expression.
     fn plain_message(&self) -> String {
         match self.source.message.trim() {

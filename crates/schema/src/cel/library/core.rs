@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::time;
-use super::{ArgumentSizes, EvalResult, Function, first, function, method, one, tenths, unfit};
+use super::{ArgumentSizes, EvalResult, Function, SizeRange, both, function, method, one, tenths, unfit};
 use crate::cel::fault::EvalError;
 use crate::cel::meter::{Meter, PER_ELEMENT};
 use crate::cel::value::{Val, equal, order};
@@ -61,10 +61,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ],
         one,
         add,
-    )
-    .growing(|_| 1),
-    function("+", &["string string->string", "bytes bytes->bytes"], |size| tenths(1, both(size)), add).growing(both),
-    function("+", &["list(A) list(A)->list(A)"], one, add).growing(both),
+    ),
+    function("+", &["string string->string", "bytes bytes->bytes"], |size| tenths(1, joined(size)), add).sized(both),
+    function("+", &["list(A) list(A)->list(A)"], one, add).sized(both),
     function(
         "-",
         &[
@@ -136,11 +135,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ],
         one,
         to_text,
-    )
-    .growing(|_| 64),
-    function("string", &["bytes->string"], |size| tenths(1, size(0)).max(1), to_text),
+    ),
+    // At least four bytes of UTF-8 are a character.
+    function("string", &["bytes->string"], |size| tenths(1, size(0)).max(1), to_text)
+        .sized(|size| SizeRange { min: size(0).min / 4, max: size(0).max }),
     function("bytes", &["bytes->bytes"], one, to_bytes),
-    function("bytes", &["string->bytes"], |size| tenths(1, size(0)).max(1), to_bytes).growing(first),
+    function("bytes", &["string->bytes"], |size| tenths(1, size(0)).max(1), to_bytes)
+        .sized(|size| SizeRange { min: size(0).min, max: size(0).max.saturating_mul(4) }),
 ];
 
 /// Work to parse a number.
@@ -152,7 +153,7 @@ fn comparison(size: ArgumentSizes<'_>) -> u64 {
     tenths(1, size(0).min(size(1)))
 }
 
-fn both(size: ArgumentSizes<'_>) -> u64 {
+fn joined(size: ArgumentSizes<'_>) -> u64 {
     size(0).saturating_add(size(1))
 }
 

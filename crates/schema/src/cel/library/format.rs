@@ -47,8 +47,7 @@ macro_rules! constants {
                 &["format string->optional(list(string))"],
                 |size| tenths(1, size(1)).saturating_mul(32),
                 validate,
-            )
-            .growing(|_| 0),
+            ),
         ]
     };
 }

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::{ArgumentSizes, ELEMENT, EvalResult, Function, RESULT, function, method, one, tenths, unfit};
+use super::{
+    ArgumentSizes, ELEMENT, EvalResult, Function, RESULT, first, function, method, one, square_of_first, tenths, unfit,
+};
 use crate::cel::fault::EvalError;
 use crate::cel::meter::{Meter, PER_ELEMENT};
 use crate::cel::value::{CelList, Val, equal, numbers, order};
@@ -57,8 +59,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |size| size(0),
         sum,
     ),
-    method("min", EXTREMES, each, |meter, args| extreme(meter, args, Ordering::Less)).growing(|size| size(ELEMENT)),
-    method("max", EXTREMES, each, |meter, args| extreme(meter, args, Ordering::Greater)).growing(|size| size(ELEMENT)),
+    method("min", EXTREMES, each, |meter, args| extreme(meter, args, Ordering::Less)),
+    method("max", EXTREMES, each, |meter, args| extreme(meter, args, Ordering::Greater)),
     method("indexOf", &["list(A) A->int"], each, |meter, args| find(meter, args, false)),
     method("lastIndexOf", &["list(A) A->int"], each, |meter, args| find(meter, args, true)),
     method("slice", &["list(A) int int->list(A)"], made, slice),
@@ -67,7 +69,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         &["list(list(A))->list(A)", "list(dyn)->list(dyn)"],
         |size| 12_u64.saturating_add(size(0)),
         |meter, args| flatten(meter, args, 1),
-    ),
+    )
+    .sized(first),
     method(
         "flatten",
         &["list(dyn) int->list(dyn)"],
@@ -76,18 +79,21 @@ pub(super) const FUNCTIONS: &[Function] = &[
             Some(Val::Int(depth)) if *depth >= 0 => flatten(meter, args, *depth),
             _ => Err(EvalError::failed("level must be non-negative")),
         },
-    ),
+    )
+    .sized(first),
     method("sort", SORTED, compared, |meter, args| {
         let elements = elements(meter, args.first())?;
         let keys = elements.clone();
         sorted_by(elements, keys, meter)
-    }),
-    method("distinct", &["list(A)->list(A)"], squared, distinct),
+    })
+    .sized(square_of_first),
+    method("distinct", &["list(A)->list(A)"], squared, distinct).sized(square_of_first),
     method("reverse", &["list(A)->list(A)"], made, |meter, args| {
         let mut elements = elements(meter, args.first())?;
         elements.reverse();
         Ok(Val::list(elements))
-    }),
+    })
+    .sized(first),
     function(
         "lists.range",
         &["int->list(int)"],
@@ -97,8 +103,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             meter.work(usize::try_from(*count).unwrap_or(0).saturating_mul(PER_ELEMENT))?;
             Ok(Val::list((0..*count).map(Val::Int).collect()))
         },
-    )
-    .growing(|_| u64::MAX),
+    ),
     method("first", &["list(A)->optional(A)"], one, |meter, args| end(meter, args, false)),
     method("last", &["list(A)->optional(A)"], one, |meter, args| end(meter, args, true)),
     function("sets.contains", PAIR, product, |meter, args| {

@@ -26,6 +26,44 @@ use super::value::Val;
 /// Sizes of arguments by position, of the result at [`RESULT`], and of an element of the first argument at [`ELEMENT`].
 pub(super) type ArgumentSizes<'a> = &'a dyn Fn(usize) -> u64;
 
+/// Minimum and maximum size of a value: characters, bytes or elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SizeRange {
+    pub min: u64,
+    pub max: u64,
+}
+
+impl SizeRange {
+    pub(super) const UNKNOWN: SizeRange = SizeRange { min: 0, max: u64::MAX };
+
+    pub(super) const fn fixed(size: u64) -> SizeRange {
+        SizeRange { min: size, max: size }
+    }
+
+    pub(super) const fn up_to(max: u64) -> SizeRange {
+        SizeRange { min: 0, max }
+    }
+
+    /// The range that contains both.
+    pub(super) fn or(self, other: SizeRange) -> SizeRange {
+        SizeRange { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+
+    pub(super) fn plus(self, other: SizeRange) -> SizeRange {
+        SizeRange { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+    }
+
+    pub(super) fn times(self, other: SizeRange) -> SizeRange {
+        SizeRange { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
+    }
+}
+
+/// Size ranges of arguments by position, and of an element of the first argument at [`ELEMENT`].
+pub(super) type SizeRanges<'a> = &'a dyn Fn(usize) -> SizeRange;
+
+/// The size of a result, given the sizes of the arguments.
+pub(super) type ResultSize = fn(SizeRanges<'_>) -> SizeRange;
+
 /// Position of the result among the sizes.
 pub(super) const RESULT: usize = usize::MAX;
 
@@ -47,8 +85,9 @@ pub(super) struct Function {
     /// `string int->bool`
     pub signatures: &'static [&'static str],
     pub price: fn(ArgumentSizes<'_>) -> u64,
-    /// Maximum size of the result, given the maximum sizes of the arguments.
-    pub grows: fn(ArgumentSizes<'_>) -> u64,
+    /// The size of the result, given the sizes of the arguments. Without it, a result that is no scalar has no maximum
+    /// size (CEL-028).
+    pub result_size: Option<ResultSize>,
     pub run: Implementation,
 }
 
@@ -69,7 +108,7 @@ const fn function(
     price: fn(ArgumentSizes<'_>) -> u64,
     run: Implementation,
 ) -> Function {
-    Function { name, is_method: false, signatures, price, grows: first, run }
+    Function { name, is_method: false, signatures, price, result_size: None, run }
 }
 
 const fn method(
@@ -78,19 +117,34 @@ const fn method(
     price: fn(ArgumentSizes<'_>) -> u64,
     run: Implementation,
 ) -> Function {
-    Function { name, is_method: true, signatures, price, grows: first, run }
+    Function { name, is_method: true, signatures, price, result_size: None, run }
 }
 
 impl Function {
-    const fn growing(mut self, grows: fn(ArgumentSizes<'_>) -> u64) -> Function {
-        self.grows = grows;
+    const fn sized(mut self, result_size: ResultSize) -> Function {
+        self.result_size = Some(result_size);
         self
     }
 }
 
-/// The size of the first argument, which most results have.
-fn first(sizes: ArgumentSizes<'_>) -> u64 {
+/// The size of the first argument.
+fn first(sizes: SizeRanges<'_>) -> SizeRange {
     sizes(0)
+}
+
+/// At most the size of the first argument.
+fn part_of_first(sizes: SizeRanges<'_>) -> SizeRange {
+    SizeRange::up_to(sizes(0).max)
+}
+
+/// The sizes of the first two arguments together.
+fn both(sizes: SizeRanges<'_>) -> SizeRange {
+    sizes(0).plus(sizes(1))
+}
+
+/// The square of the size of the first argument, as Kubernetes' estimator has it for sorted and distinct elements.
+fn square_of_first(sizes: SizeRanges<'_>) -> SizeRange {
+    sizes(0).times(sizes(0))
 }
 
 /// One unit.

@@ -1,7 +1,10 @@
 //! Strings. Positions count characters.
 
 use super::printf::{format, quoted};
-use super::{ArgumentSizes, ELEMENT, EvalResult, Function, RESULT, function, method, one, tenths, unfit};
+use super::{
+    ArgumentSizes, ELEMENT, EvalResult, Function, RESULT, SizeRange, SizeRanges, first, function, method, one,
+    part_of_first, tenths, unfit,
+};
 use crate::cel::fault::EvalError;
 use crate::cel::meter::{Meter, PER_ELEMENT};
 use crate::cel::value::{CelText, Val};
@@ -26,12 +29,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |size| tenths(1, size(0)).saturating_mul(tenths(1, size(1))),
         |meter, args| compare(meter, args, |text, other| text.contains(other)),
     ),
-    function("matches", &["string string->bool"], one, |meter, args| dynamic("matches", meter, args)),
+    function("matches", &["string string->bool"], searching, |meter, args| dynamic("matches", meter, args)),
     method("matches", &["string string->bool"], searching, |meter, args| dynamic("matches", meter, args)),
-    method("find", &["string string->string"], searching, |meter, args| dynamic("find", meter, args)),
+    method("find", &["string string->string"], searching, |meter, args| dynamic("find", meter, args))
+        .sized(part_of_first),
     method("findAll", &["string string->list(string)", "string string int->list(string)"], searching, |meter, args| {
         dynamic("findAll", meter, args)
-    }),
+    })
+    .sized(part_of_first),
     method("charAt", &["string int->string"], one, |meter, args| match args {
         [Val::Text(text), Val::Int(at)] => {
             meter.work(text.as_str().len() / 8)?;
@@ -44,29 +49,56 @@ pub(super) const FUNCTIONS: &[Function] = &[
             }
         }
         _ => Err(unfit(args)),
-    })
-    .growing(|_| 4),
+    }),
     method("indexOf", &["string string->int", "string string int->int"], scan, |meter, args| {
         index_of(meter, args, false)
     }),
     method("lastIndexOf", &["string string->int", "string string int->int"], scan, |meter, args| {
         index_of(meter, args, true)
     }),
-    method("lowerAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_lowercase)),
-    method("upperAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_uppercase)),
-    method("trim", &["string->string"], scan, |meter, args| remade(meter, args, |text| text.trim().to_owned())),
+    method("lowerAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_lowercase))
+        .sized(first),
+    method("upperAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_uppercase))
+        .sized(first),
+    method("trim", &["string->string"], scan, |meter, args| remade(meter, args, |text| text.trim().to_owned()))
+        .sized(first),
     method("replace", &["string string string->string", "string string string int->string"], twice, replace)
-        .growing(|size| size(0).max(size(0).saturating_mul(size(2)))),
-    method("split", &["string string->list(string)", "string string int->list(string)"], twice, split),
-    method("substring", &["string int->string", "string int int->string"], scan, substring),
+        .sized(replaced),
+    method("split", &["string string->list(string)", "string string int->list(string)"], twice, split)
+        .sized(part_of_first),
+    method("substring", &["string int->string", "string int int->string"], scan, substring).sized(first),
     method("join", &["list(string)->string", "list(string) string->string"], |size| tenths(1, size(RESULT)), join)
-        .growing(|size| size(0).saturating_mul(size(1).saturating_add(size(ELEMENT)))),
-    method("format", &["string list(dyn)->string"], scan, format).growing(|_| 0),
-    function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)),
+        .sized(|size| {
+            let (list, separator) = (size(0), size(1));
+            let between = SizeRange { min: list.min.saturating_sub(1), max: list.max.saturating_sub(1) };
+            list.times(size(ELEMENT)).plus(separator.times(between))
+        }),
+    method("format", &["string list(dyn)->string"], scan, format),
+    function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)).sized(|size| {
+        let doubled = size(0).max.saturating_mul(2);
+        SizeRange { min: size(0).min.saturating_add(2), max: doubled.saturating_add(2) }
+    }),
 ];
 
 fn scan(size: ArgumentSizes<'_>) -> u64 {
     tenths(1, size(0))
+}
+
+/// The size of a text after replacements of its second argument by its third.
+fn replaced(size: SizeRanges<'_>) -> SizeRange {
+    let (text, old, new) = (size(0), size(1), size(2));
+    let (most, kept_at_most) = match old.min {
+        // The replacement is put around every character.
+        0 => (text.max.saturating_add(1), text.max),
+        shortest if new.max <= shortest => (0, text.max),
+        shortest => (text.max.div_ceil(shortest), 0),
+    };
+    let (fewest, kept_at_least) = match old.max {
+        0 => (text.min.saturating_add(1), text.min),
+        longest if longest <= new.min => (0, text.min),
+        longest => (text.min.div_ceil(longest), 0),
+    };
+    SizeRange { min: fewest, max: most }.times(new).plus(SizeRange { min: kept_at_least, max: kept_at_most })
 }
 
 fn twice(size: ArgumentSizes<'_>) -> u64 {

@@ -1,6 +1,6 @@
 //! URLs.
 
-use super::{Function, function, method, one, tenths, unfit};
+use super::{Function, first, function, method, one, tenths, unfit};
 use crate::cel::extended::CelUrl;
 use crate::cel::fault::EvalError;
 use crate::cel::meter::Meter;
@@ -32,7 +32,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
             }
             _ => Err(unfit(args)),
         },
-    ),
+    )
+    .sized(first),
     method("getScheme", &["url->string"], one, |meter, args| part(meter, args, |url| &url.scheme)),
     method("getHost", &["url->string"], one, |meter, args| part(meter, args, |url| &url.host)),
     method("getHostname", &["url->string"], one, |meter, args| part(meter, args, |url| url.name_and_port().0)),

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::pattern_of;
 use crate::cel::{Decl, PER_RULE, Program, ResultType};
-use crate::openapi::{Schema, SchemaAllowance, SchemaDefinition};
+use crate::field::{Findings, Path};
+use crate::openapi::{self, Schema, SchemaAllowance, SchemaDefinition};
 
 /// A rule with the result of kube-apiserver's libraries.
 #[derive(Deserialize)]
@@ -77,8 +78,8 @@ fn results_are_those_of_kubernetes() {
 }
 
 #[test]
-fn estimates_are_no_higher_than_those_of_kubernetes_and_reject_unbounded_sizes() {
-    // CEL-011, CEL-014, CEL-015
+fn estimates_accept_and_refuse_the_rules_that_kubernetes_does() {
+    // CEL-011, CEL-014, CEL-015, CEL-028
     let mut differences = String::new();
     for vector in vectors().into_iter().filter(|vector| vector.error.is_none()) {
         let definition: SchemaDefinition = serde_json::from_value(vector.schema).unwrap();
@@ -86,14 +87,43 @@ fn estimates_are_no_higher_than_those_of_kubernetes_and_reject_unbounded_sizes()
         let ours = compile(&vector.rule, &decl).unwrap().cost;
         let theirs = vector.cost.unwrap();
         let is_higher = ours > theirs.saturating_add(theirs / 10).saturating_add(2);
-        // Kubernetes refuses rules without an estimate; here they pass, and the evaluation budget decides.
-        let is_unknown = theirs > u64::MAX / 20;
-        let passes = ours <= PER_RULE && theirs > PER_RULE && !is_unknown;
-        if is_higher || passes {
+        if is_higher || (ours > PER_RULE) != (theirs > PER_RULE) {
             let _ = writeln!(differences, "{}: {ours}, want {theirs}", vector.rule);
         }
     }
     assert!(differences.is_empty(), "\n{differences}");
+}
+
+/// A schema with the answer of kube-apiserver to a CustomResourceDefinition with it.
+#[derive(Deserialize)]
+struct CostVector {
+    schema: Value,
+    code: u16,
+}
+
+#[test]
+fn schemas_are_refused_for_their_cost_where_kubernetes_refuses_them() {
+    // CEL-011, CEL-012, CEL-028
+    let text = std::fs::read_to_string(testing::fixture("cel/costs.jsonl")).unwrap();
+    let mut differences = String::new();
+    let (mut accepted, mut refused) = (0, 0);
+    for line in text.lines() {
+        let CostVector { schema, code } = serde_json::from_str(line).unwrap();
+        let definition: SchemaDefinition = serde_json::from_value(schema.clone()).unwrap();
+        let mut found = Findings::default();
+        openapi::check(&definition, &Path::ROOT, &mut SchemaAllowance::unlimited(), &mut found);
+        let is_accepted = found.error_count() == 0;
+        if is_accepted {
+            accepted += 1;
+        } else {
+            refused += 1;
+        }
+        if is_accepted != (code == 201) {
+            let _ = writeln!(differences, "{schema}: want {code}, {found:?}");
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+    assert!(accepted > 100 && refused > 100, "{accepted}, {refused}");
 }
 
 #[test]
