@@ -30,6 +30,7 @@ mod port_forward;
 mod reference;
 mod replicas;
 mod rollout;
+mod rule_costs;
 mod self_managed;
 mod server_side_apply;
 mod template_finalizers;

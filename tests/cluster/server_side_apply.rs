@@ -14,6 +14,7 @@ use topologist::ssa::{
     managers_of_update, same_but_for_times, with_managers,
 };
 
+use crate::harness::chance::Chance;
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::wait::SOON;
 
@@ -113,33 +114,7 @@ impl Things {
 /// Makes a value up.
 type Maker = fn(&mut Chance) -> Value;
 
-/// Chance that can be repeated.
-struct Chance(u64);
-
 impl Chance {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((x ^ (x >> 31)) % limit as u64).unwrap()
-    }
-
-    fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Clone>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())].clone()
-    }
-
-    /// Some of them, in any order.
-    fn some<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
-        let mut left = all.to_vec();
-        let count = self.below(all.len() + 1);
-        (0..count).map(|_| left.remove(self.below(left.len()))).collect()
-    }
-
     fn text(&mut self) -> Value {
         json!(self.pick(&["1", "2", "<3>"]))
     }

@@ -16,10 +16,12 @@
 //! | `balancer`, `network`, `faulty_api` | what stands between topologist and an API server: a Service, a network that fails, an API server that fails |
 //! | `kubectl_stories` | stories about kubectl, for any API server |
 //! | `deletions` | deletions of objects that own each other, for any store |
+//! | `chance` | random choices that a seed determines |
 //! | `verdicts` | verdicts of the admission engine |
 #![allow(dead_code, unused_macros, unused_imports, reason = "each test binary uses a part of the harness")]
 
 pub mod balancer;
+pub mod chance;
 pub mod controller_manager;
 pub mod controllers;
 pub mod deletions;
