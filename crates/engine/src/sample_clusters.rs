@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use crate::topology::plan::uid;
 use golang::json;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
@@ -62,7 +62,13 @@ pub struct Draft {
 
 impl Draft {
     /// Variables are set to that extent, and every worker class is used once.
-    pub fn generate(class: &Class, key: &ObjectKey, version: &str, extent: SampleExtent, settings: &Settings) -> Self {
+    pub fn generate(
+        class: &Class,
+        key: &ObjectKey,
+        version: &str,
+        extent: SampleExtent,
+        settings: &AdmissionSettings,
+    ) -> Self {
         let definitions = variables::current(class).unwrap_or_default();
         let compiled = class.variables().unwrap_or_default();
         let SampleValues { values, missing } = SampleValues::generate(&definitions, &compiled, extent);
@@ -95,7 +101,7 @@ impl Draft {
     ///
     /// # Errors
     /// When a variable has no value, or an end point denies the Cluster.
-    pub fn admitted(&self, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, String> {
+    pub fn admitted(&self, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Result<Cluster, String> {
         if let Some(missing) = self.missing.first() {
             return Err(missing.clone());
         }
@@ -104,10 +110,10 @@ impl Draft {
 }
 
 /// A Cluster in v1beta2, after both end points of the webhook have seen its creation; otherwise the errors of their verdicts.
-fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, Vec<String>> {
+fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Result<Cluster, Vec<String>> {
     let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let mut text = cluster.to_string();
-    let defaulted = Question::decode(&creation(Phase::Default, "", &text)).ok();
+    let defaulted = DecodedRequest::decode(&creation(Phase::Default, "", &text)).ok();
     let defaulted = defaulted.map(|request| request.settle(facts, settings));
     if let Some(verdict) = &defaulted
         && let Ok(mut value) = json::value(&text)
@@ -115,7 +121,7 @@ fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<
     {
         text = value.to_string();
     }
-    let validated = match Question::decode(&creation(Phase::Validate, name, &text)) {
+    let validated = match DecodedRequest::decode(&creation(Phase::Validate, name, &text)) {
         Ok(request) => request.settle(facts, settings),
         Err(denied) => *denied,
     };
@@ -127,8 +133,8 @@ fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<
 }
 
 /// The request that creates a Cluster.
-fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> Request<'a> {
-    Request {
+fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> RawRequest<'a> {
+    RawRequest {
         phase,
         kind: Kind::Cluster,
         version: WireVersion::V1Beta2,
@@ -143,9 +149,11 @@ fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> Request<'a> {
 /// The errors of a verdict as texts.
 fn errors(verdict: &Verdict) -> Vec<String> {
     match &verdict.outcome {
-        Outcome::Allowed => Vec::new(),
-        Outcome::Invalid(errors) => errors.iter().map(ToString::to_string).collect(),
-        Outcome::Forbidden { message, .. } | Outcome::Undecodable(message) | Outcome::Unknown { message, .. } => {
+        AdmissionOutcome::Allowed => Vec::new(),
+        AdmissionOutcome::Invalid(errors) => errors.iter().map(ToString::to_string).collect(),
+        AdmissionOutcome::Forbidden { message, .. }
+        | AdmissionOutcome::Undecodable(message)
+        | AdmissionOutcome::Unknown { message, .. } => {
             vec![message.clone()]
         }
     }
@@ -160,7 +168,7 @@ fn network() -> Value {
 }
 
 /// Each worker class once.
-fn workers(class: &ClusterClass, settings: &Settings) -> Value {
+fn workers(class: &ClusterClass, settings: &AdmissionSettings) -> Value {
     let set = |(class, name): (&str, String)| json!({"class": class, "name": name, "replicas": WORKERS});
     let sets = |classes: Vec<&str>| names(classes).into_iter().map(set).collect::<Value>();
     let mut workers = Map::new();
@@ -193,7 +201,7 @@ fn identified(mut cluster: Cluster) -> Cluster {
 
 /// The facts of a cluster, with a sample of each class of `files` that no Cluster uses: what its topology looks at is read then.
 pub fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
-    let settings = Settings::default();
+    let settings = AdmissionSettings::default();
     for class in files.class_keys() {
         let is_used = [&facts, files].into_iter().any(|facts| facts.user_keys(class).next().is_some());
         let Found::Yes(found) = facts.class(class) else { continue };

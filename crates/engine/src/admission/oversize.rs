@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Settings, Verdict};
+use super::{AdmissionSettings, Verdict};
 use golang::json::JsonSize;
 use model::hub::Kind;
 use schema::field::{Findings, Path};
@@ -27,16 +27,17 @@ pub struct Oversize {
 impl Oversize {
     /// The first part of an object that holds too much, if there is one. Who manages which field does not count, since that
     /// is not read.
-    pub fn of(text: &str) -> Option<Oversize> {
+    pub fn find(text: &str) -> Option<Oversize> {
         // Most texts are so short that nothing needs to be counted.
         let whole = || JsonSize::measure(text);
         if text.len() <= MOST.objects || !whole().exceeds(MOST) {
             return None;
         }
-        let Ok(parts) = serde_json::from_str::<Parts<'_>>(text) else {
+        let Ok(parts) = serde_json::from_str::<ObjectParts<'_>>(text) else {
             return Some(Oversize { part: "", size: whole(), most: MOST });
         };
-        let managed = parts.metadata.and_then(|metadata| serde_json::from_str::<Managed<'_>>(metadata.get()).ok());
+        let managed =
+            parts.metadata.and_then(|metadata| serde_json::from_str::<ManagedMetadata<'_>>(metadata.get()).ok());
         let managed = size(managed.and_then(|metadata| metadata.managed_fields));
         [
             ("metadata", size(parts.metadata).without(managed), MOST),
@@ -64,13 +65,13 @@ impl Oversize {
     }
 
     /// The verdict on an object that was as large before, or was not.
-    pub(super) fn verdict(&self, kind: Kind, as_before: bool, settings: &Settings) -> Verdict {
+    pub(super) fn verdict(&self, kind: Kind, as_before: bool, settings: &AdmissionSettings) -> Verdict {
         let mut found = Findings::without(settings.silenced);
         found.run("DEC-44", |found| match as_before {
             true => found.warn(format!("{} {}, as before; nothing else is checked", self.part, self.reason())),
             false => found.invalid(Path::new(self.part), "", self.reason()),
         });
-        Verdict::of(kind, found)
+        Verdict::from_findings(kind, found)
     }
 }
 
@@ -79,7 +80,7 @@ fn size(part: Option<&RawValue>) -> JsonSize {
 }
 
 #[derive(Deserialize)]
-struct Parts<'a> {
+struct ObjectParts<'a> {
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -90,7 +91,7 @@ struct Parts<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Managed<'a> {
+struct ManagedMetadata<'a> {
     #[serde(borrow)]
     managed_fields: Option<&'a RawValue>,
 }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     fn part(text: &str) -> Option<&'static str> {
-        Oversize::of(text).map(|oversize| oversize.part)
+        Oversize::find(text).map(|oversize| oversize.part)
     }
 
     fn list(entry: &str, count: usize) -> String {
@@ -125,7 +126,7 @@ mod tests {
         ] {
             assert_eq!(part(&text), want, "{}", &text[..40]);
         }
-        let reason = Oversize::of(&format!(r#"{{"spec":[{}]}}"#, list("{}", many))).unwrap().reason();
+        let reason = Oversize::find(&format!(r#"{{"spec":[{}]}}"#, list("{}", many))).unwrap().reason();
         assert!(reason.starts_with("has 25001 JSON objects, and the limit is 25000;"), "{reason}");
     }
 
@@ -134,7 +135,7 @@ mod tests {
         // DEC-44
         let of = |part: &str, objects: usize, values: usize| {
             let text = format!(r#"{{"{part}":[{},{}]}}"#, list("{}", objects), list("0", values));
-            Oversize::of(&text).unwrap()
+            Oversize::find(&text).unwrap()
         };
         let before = of("spec", 50_000, 1_000);
         for (after, want) in [

@@ -32,7 +32,7 @@ pub(super) fn run<C, F: Fn(&C, &mut Findings)>(rules: &[Rule<F>], change: &C, fo
 
 /// A rule as lists and documents show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedRule {
     pub id: RuleId,
     /// The function, which is the fact that holds: `version_never_goes_back`.
     pub name: &'static str,
@@ -41,6 +41,6 @@ pub struct Listed {
 }
 
 /// The rows of one table.
-pub(super) fn listed<F>(kind: Kind, rules: &'static [Rule<F>]) -> impl Iterator<Item = Listed> {
-    rules.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind: Some(kind) })
+pub(super) fn listed<F>(kind: Kind, rules: &'static [Rule<F>]) -> impl Iterator<Item = ListedRule> {
+    rules.iter().map(move |rule| ListedRule { id: rule.id, name: rule.name, kind: Some(kind) })
 }

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use schema::field::RuleId;
 
-/// The default of [`Settings::computation_limit`].
+/// The default of [`AdmissionSettings::computation_limit`].
 const COMPUTATION_LIMIT: usize = 64 << 20;
 
 /// What an installation can switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct AdmissionSettings {
     pub gates: FeatureGates,
     /// The smallest node startup timeout other than 0, in seconds (HCK-001).
     pub minimum_node_startup_timeout_seconds: i32,
@@ -30,9 +30,9 @@ pub struct Settings {
     pub silenced: Option<RuleId>,
 }
 
-impl Default for Settings {
+impl Default for AdmissionSettings {
     fn default() -> Self {
-        Settings {
+        AdmissionSettings {
             gates: FeatureGates::default(),
             minimum_node_startup_timeout_seconds: 30,
             dependents: Dependents::default(),

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::class_changes::{self, Sides, Written};
+use super::class_changes::{self, ClassesByName, ComparedClass};
 use super::cluster_report::{ClusterReport, Fate};
-use super::report::Report;
-use crate::admission::Settings;
+use super::report::ComparisonReport;
+use crate::admission::AdmissionSettings;
 use crate::sample_clusters::{self, Draft};
 use crate::topology::Failure;
-use crate::topology::plan::Fold;
+use crate::topology::plan::TopologySimulator;
 use model::hub::{Cluster, ClusterClass, ObjectKey};
 use model::variables::SampleExtent;
 use model::world::{Class, Facts, Found, Record};
@@ -19,11 +19,11 @@ use model::world::{Class, Facts, Found, Record};
 #[derive(Debug)]
 pub struct ComparedSide<'a> {
     /// Its classes, those of a cluster included.
-    pub classes: Written,
+    pub classes: ClassesByName,
     /// What the webhook judges by.
     pub facts: &'a Arc<Facts>,
     /// What topologies are computed of.
-    pub fold: &'a mut Fold,
+    pub fold: &'a mut TopologySimulator,
 }
 
 /// The samples of classes that no Cluster uses.
@@ -48,13 +48,13 @@ struct Sample {
 }
 
 /// The same Cluster on both sides, where a class is on both.
-struct Pair {
+struct SamplePair {
     old: Option<Cluster>,
     new: Cluster,
     warning: Option<String>,
 }
 
-impl Pair {
+impl SamplePair {
     /// Adds the Clusters to their sides.
     fn put(
         self,
@@ -64,7 +64,7 @@ impl Pair {
         before: &mut ComparedSide<'_>,
         after: &mut ComparedSide<'_>,
     ) -> Sample {
-        let Pair { old, new, warning } = self;
+        let SamplePair { old, new, warning } = self;
         let version = new.spec.topology.version.clone();
         let is_new = old.is_none();
         if let Some(old) = old {
@@ -81,7 +81,7 @@ impl ClassSamples {
     pub fn add(
         before: &mut ComparedSide<'_>,
         after: &mut ComparedSide<'_>,
-        settings: &Settings,
+        settings: &AdmissionSettings,
         removes: bool,
         wants: impl Fn(&ObjectKey) -> bool,
     ) -> Self {
@@ -111,7 +111,7 @@ impl ClassSamples {
         key: &ObjectKey,
         before: &mut ComparedSide<'_>,
         after: &mut ComparedSide<'_>,
-        settings: &Settings,
+        settings: &AdmissionSettings,
     ) {
         // What cannot be read is denied, or said elsewhere.
         let Found::Yes(new) = after.facts.class(class) else { return };
@@ -120,7 +120,7 @@ impl ClassSamples {
             Some(Found::Yes(old)) => Some(old),
             Some(_) => return self.miss(class, "cannot read the class before the change"),
         };
-        let sides = Sides {
+        let sides = ComparedClass {
             before: (&before.classes, before.fold.facts()),
             after: (&after.classes, after.fold.facts()),
             classes: (old.as_ref().map(|old| &***old), &new),
@@ -166,7 +166,7 @@ impl ClassSamples {
     }
 
     /// Adds the entries of classes: those without a sample, and those whose sample does not show a difference.
-    pub fn complete(mut self, report: &mut Report) {
+    pub fn complete(mut self, report: &mut ComparisonReport) {
         let changed: BTreeSet<ObjectKey> = report
             .groups
             .iter()
@@ -187,7 +187,7 @@ struct Attempt<'a, 'b> {
     new: &'a Arc<Class>,
     before: &'a ComparedSide<'b>,
     after: &'a ComparedSide<'b>,
-    settings: &'a Settings,
+    settings: &'a AdmissionSettings,
 }
 
 impl Attempt<'_, '_> {
@@ -195,7 +195,7 @@ impl Attempt<'_, '_> {
     ///
     /// # Errors
     /// Why there is none.
-    fn pair(&self) -> Result<Pair, String> {
+    fn pair(&self) -> Result<SamplePair, String> {
         let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
         let version = sample_clusters::version(&all)
             .ok_or("the class lists no Kubernetes version both before and after the change")?;
@@ -217,19 +217,19 @@ impl Attempt<'_, '_> {
                 let warning = Some(format!(
                     "the sample differs before and after the change, because no sample is valid for both: {reason}"
                 ));
-                return Ok(Pair { warning, ..pair });
+                return Ok(SamplePair { warning, ..pair });
             }
         }
         Err(reason)
     }
 
     /// Both drafts, if they are good for their sides.
-    fn judged(&self, old: Option<&Draft>, new: &Draft) -> Result<Pair, String> {
+    fn judged(&self, old: Option<&Draft>, new: &Draft) -> Result<SamplePair, String> {
         let before = |error: String| format!("before the change: {error}");
         let old = old.map(|old| self.side(old, self.before, &|_| true).map_err(before)).transpose()?;
         // What is wrong with the files themselves is an error of the plan.
         let new = self.side(new, self.after, &is_of_values)?;
-        Ok(Pair { old, new, warning: None })
+        Ok(SamplePair { old, new, warning: None })
     }
 
     /// The draft on one side; it is no good when its topology fails in a way that `counts`.

@@ -18,7 +18,7 @@ const SETS: [&str; 2] = ["spec.topology.workers.machineDeployments[", "spec.topo
 
 /// The names of a Cluster and of its objects.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NamePlaceholders {
     /// With what stands in their place.
     all: HashMap<String, &'static str>,
     /// How many bytes names have, the longest first.
@@ -27,8 +27,8 @@ pub(super) struct Names {
     rotated: BTreeSet<String>,
 }
 
-impl Names {
-    pub(super) fn of(report: &ClusterReport) -> Self {
+impl NamePlaceholders {
+    pub(super) fn from_report(report: &ClusterReport) -> Self {
         let ClusterReport { namespace, name, steps, rolls, held, .. } = report;
         let of_steps = steps.iter().map(|step| &step.name);
         let of_rolls = rolls.iter().map(|roll| &roll.name);
@@ -39,7 +39,7 @@ impl Names {
         let objects = objects.filter(|object| *object != name && !object.is_empty());
         let all: Vec<_> = objects.map(|object| (object.clone(), OBJECT)).collect();
         let of_cluster = [(format!("{namespace}/{name}"), CLUSTER), (name.clone(), CLUSTER)];
-        Names::from(all.into_iter().chain(of_cluster), rotated)
+        NamePlaceholders::from(all.into_iter().chain(of_cluster), rotated)
     }
 
     /// Of equal names the first counts.
@@ -49,7 +49,7 @@ impl Names {
             lengths.insert(Reverse(name.len()));
             all.entry(name).or_insert(with);
         }
-        Names { all, lengths, rotated }
+        NamePlaceholders { all, lengths, rotated }
     }
 
     /// How long the longest name is that a text begins with, of those that count, and what takes its place.
@@ -173,8 +173,8 @@ mod tests {
 
     use super::*;
 
-    fn of<const N: usize>(names: [(&str, &'static str); N]) -> Names {
-        Names::from(names.map(|(name, with)| (name.to_owned(), with)), BTreeSet::new())
+    fn of<const N: usize>(names: [(&str, &'static str); N]) -> NamePlaceholders {
+        NamePlaceholders::from(names.map(|(name, with)| (name.to_owned(), with)), BTreeSet::new())
     }
 
     #[test]
@@ -216,17 +216,17 @@ mod tests {
         assert_eq!(without_sets(class), class, "classes are not names of a Cluster");
     }
 
-    fn names(rotated: &[&str]) -> Names {
+    fn names(rotated: &[&str]) -> NamePlaceholders {
         let rotated: BTreeSet<String> = rotated.iter().map(|name| (*name).to_owned()).collect();
         let all: Vec<_> = rotated.iter().map(|name| (name.clone(), OBJECT)).collect();
-        Names::from(all.into_iter().chain([("blue".to_owned(), CLUSTER)]), rotated)
+        NamePlaceholders::from(all.into_iter().chain([("blue".to_owned(), CLUSTER)]), rotated)
     }
 
     fn change(from: Value, to: Value) -> ChangeReport {
         ChangeReport { path: "spec.a".to_owned(), from, to, because: String::new(), before: None }
     }
 
-    fn first(names: &Names, change: ChangeReport, set: Option<&str>) -> ChangeReport {
+    fn first(names: &NamePlaceholders, change: ChangeReport, set: Option<&str>) -> ChangeReport {
         names.changes(&change, set).remove(0)
     }
 

@@ -9,13 +9,13 @@ use serde::{Serialize, Serializer};
 use super::cluster_report::ClusterReport;
 use super::groups::ChangeGroup;
 use super::held_edit::HeldEdit;
-use crate::topology::plan::Machines;
+use crate::topology::plan::MachineCounts;
 use model::hub::ObjectKey;
 
 /// What becomes of all Clusters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct ComparisonReport {
     /// Only where they are asked for: text and Markdown need no more than the groups.
     pub clusters: Vec<ClusterReport>,
     /// Clusters with the same change, the most affected first (DEC-48).
@@ -49,7 +49,7 @@ pub struct Summary {
     pub clusters: usize,
     /// Clusters of which anything changes.
     pub changed: usize,
-    pub machines: Machines,
+    pub machines: MachineCounts,
     pub deleted_objects: usize,
     /// Clusters that cannot be planned.
     #[serde(skip)]
@@ -59,7 +59,7 @@ pub struct Summary {
     pub refused: usize,
 }
 
-impl Report {
+impl ComparisonReport {
     /// Adds classes that no Cluster uses, and why some have no sample.
     pub fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
         self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
@@ -80,7 +80,7 @@ impl Report {
         match () {
             () if !self.errors.is_empty() || !self.held_edits.is_empty() || any(|group| !group.errors.is_empty()) => 1,
             () if any(|group| group.deleted > 0) => 5,
-            () if any(|group| group.machines.go()) => 4,
+            () if any(|group| group.machines.affects_machines()) => 4,
             () if any(|group| !group.steps.is_empty()) => 3,
             () => 0,
         }
@@ -110,7 +110,7 @@ impl ReportCollector {
 
     /// Adds a Cluster to its group.
     pub fn add(&mut self, report: ClusterReport) {
-        let (id, mut group) = ChangeGroup::of(&report);
+        let (id, mut group) = ChangeGroup::from_report(&report);
         self.unchecked.extend(report.unchecked.iter().cloned());
         match self.keep {
             Keep::Groups if !self.groups.contains_key(&id) => group.alone = Some(Box::new(report)),
@@ -126,7 +126,7 @@ impl ReportCollector {
             self.add(report);
             return others;
         }
-        let (id, group) = ChangeGroup::of(&report);
+        let (id, group) = ChangeGroup::from_report(&report);
         self.add(report);
         // A name that is a word of what is told would be left out as well if its own plan were told.
         let is_word = |key: &ObjectKey| id.contains(&key.name);
@@ -135,7 +135,7 @@ impl ReportCollector {
         }
         let (apart, equal): (Vec<_>, Vec<_>) = others.into_iter().partition(is_word);
         for key in equal {
-            self.join(id.clone(), group.of_equivalent(key));
+            self.join(id.clone(), group.for_equivalent(key));
         }
         apart
     }
@@ -155,7 +155,7 @@ impl ReportCollector {
     }
 
     /// The whole, in an order that does not depend on the order in which Clusters were added.
-    pub fn into_report(self, denials: Vec<String>) -> Report {
+    pub fn into_report(self, denials: Vec<String>) -> ComparisonReport {
         let mut groups: Vec<(String, ChangeGroup)> = self.groups.into_iter().collect();
         groups.iter_mut().for_each(|(_, group)| group.sort());
         groups.sort_by(|(_, one), (_, other)| one.rank().cmp(&other.rank()));
@@ -173,7 +173,7 @@ impl ReportCollector {
             Keep::Groups => groups.iter().flat_map(ChangeGroup::incomplete).collect::<Vec<String>>(),
         };
         let summary = summary(&groups);
-        Report {
+        ComparisonReport {
             clusters,
             groups,
             classes: Vec::new(),

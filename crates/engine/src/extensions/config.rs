@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::wire::ExtensionConfigSpec;
-use super::{Address, AddressError, Handler, Registration};
-use crate::topology::conditions::{Condition, Shape, Status, condition, cut};
+use super::{AddressError, BaseUrl, ExtensionHandler, Registration};
+use crate::topology::conditions::{DesiredCondition, StatusBuilder, StatusLayout, condition, cut};
 use golang::json::{StringMap, decode};
 use model::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
 use model::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
@@ -49,7 +49,7 @@ pub enum ConfigError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtensionConfig {
     pub name: String,
-    pub address: Address,
+    pub address: BaseUrl,
     /// The Service that the address stands for; none with a URL.
     pub service: Option<ServicePort>,
     /// The certificates of `caBundle` in PEM form; empty when those of the system are meant (RH-4.7).
@@ -93,7 +93,7 @@ impl ExtensionConfig {
     ///
     /// # Errors
     /// For the first thing that cannot be used.
-    pub fn of(object: &Object) -> Result<Self, ConfigError> {
+    pub fn from_object(object: &Object) -> Result<Self, ConfigError> {
         let name = object.name();
         if let Some(fault) = dns_label_faults(name).into_iter().next() {
             return Err(ConfigError::Name(fault));
@@ -155,12 +155,12 @@ fn selector(selector: Option<LabelSelector>) -> Result<Selector, ConfigError> {
 }
 
 /// Where the extension is: its URL, or that of its service (RH-4.2).
-fn address(spec: &ExtensionConfigSpec) -> Result<(Address, Option<ServicePort>), ConfigError> {
+fn address(spec: &ExtensionConfigSpec) -> Result<(BaseUrl, Option<ServicePort>), ConfigError> {
     let config = &spec.client_config;
     let service = match (&*config.url, &config.service) {
         ("", Some(service)) => service,
         (url, None) if !url.is_empty() => {
-            return Address::parse(url).map(|address| (address, None)).map_err(ConfigError::Url);
+            return BaseUrl::parse(url).map(|address| (address, None)).map_err(ConfigError::Url);
         }
         _ => return Err(ConfigError::NotOneOf),
     };
@@ -178,7 +178,7 @@ fn address(spec: &ExtensionConfigSpec) -> Result<(Address, Option<ServicePort>),
         return Err(fault("path", "must begin with /".to_owned()));
     }
     let url = format!("https://{}.{}.svc:{port}{}", service.name, service.namespace, service.path);
-    let address = Address::parse(&url).map_err(|error| fault("path", error.to_string()))?;
+    let address = BaseUrl::parse(&url).map_err(|error| fault("path", error.to_string()))?;
     let service = ObjectKey::new(&*service.namespace, &*service.name);
     Ok((address, Some(ServicePort { service, port })))
 }
@@ -186,7 +186,7 @@ fn address(spec: &ExtensionConfigSpec) -> Result<(Address, Option<ServicePort>),
 /// The status after Discovery: its handlers, or why there are none (RH-2.6, RH-3.2, RH-3.3).
 pub fn status(object: &Value, outcome: Result<&Registration, &str>, now: &str) -> Value {
     const TYPE: &str = "Discovered";
-    let mut status = Status::of(object, Shape::V1BETA2, now);
+    let mut status = StatusBuilder::for_object(object, StatusLayout::V1BETA2, now);
     status.set(&paused(object));
     match outcome {
         Ok(registration) => {
@@ -206,12 +206,12 @@ pub fn status(object: &Value, outcome: Result<&Registration, &str>, now: &str) -
 
 /// The status of one that is paused.
 pub fn paused_status(object: &Value, now: &str) -> Value {
-    let mut status = Status::of(object, Shape::V1BETA2, now);
+    let mut status = StatusBuilder::for_object(object, StatusLayout::V1BETA2, now);
     status.set(&paused(object));
     status.into_value()
 }
 
-fn paused(object: &Value) -> Condition {
+fn paused(object: &Value) -> DesiredCondition {
     let annotations = object.pointer("/metadata/annotations");
     match annotations.and_then(|all| all.get(annotation::PAUSED)).is_some() {
         true => {
@@ -221,7 +221,7 @@ fn paused(object: &Value) -> Condition {
     }
 }
 
-fn handler((name, handler): (String, &Handler)) -> Value {
+fn handler((name, handler): (String, &ExtensionHandler)) -> Value {
     json!({
         "name": name,
         "requestHook": {"apiVersion": format!("{}/{}", super::GROUP, super::VERSION), "hook": handler.hook()},
@@ -238,7 +238,7 @@ mod tests {
 
     fn config(spec: &Value, annotations: &Value) -> Result<ExtensionConfig, ConfigError> {
         let object = json!({"metadata": {"name": "lab", "annotations": annotations}, "spec": spec});
-        ExtensionConfig::of(&Object::try_from(object).unwrap())
+        ExtensionConfig::from_object(&Object::try_from(object).unwrap())
     }
 
     fn uri(spec: &Value) -> String {
@@ -313,7 +313,7 @@ mod tests {
         let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "GeneratePatches"});
         let answer = json!({"status": "Success", "handlers": [{"name": "gen", "requestHook": hook}]});
         let raw = RawValue::from_string(answer.to_string()).unwrap();
-        let registration = Registration::of("lab", &raw, BTreeMap::new()).unwrap();
+        let registration = Registration::from_discovery("lab", &raw, BTreeMap::new()).unwrap();
         let mut object = json!({"metadata": {"name": "lab", "generation": 3}});
         object["status"] = status(&object, Ok(&registration), "t1");
         let handlers = json!([{"name": "gen.lab", "requestHook": hook, "timeoutSeconds": 10, "failurePolicy": "Fail"}]);

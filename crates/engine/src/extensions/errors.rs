@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// Why a request cannot be completed.
 #[derive(Debug, Error)]
-pub enum RequestError {
+pub enum RequestBodyError {
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     #[error("the request is not an object")]
@@ -15,7 +15,7 @@ pub enum RequestError {
 
 /// Why the body of a response is no answer.
 #[derive(Debug, Error)]
-pub enum BodyError {
+pub enum ResponseBodyError {
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     #[error("the body is empty")]
@@ -25,7 +25,7 @@ pub enum BodyError {
 /// An answer that takes more bytes of memory than it may once it is decoded. It is no call that failed: no failure policy ignores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("it takes {} MiB once it is decoded, more than {} MiB", .bytes.div_ceil(1 << 20), .most >> 20)]
-pub struct TooLarge {
+pub struct ResponseTooLarge {
     pub bytes: usize,
     pub most: usize,
 }
@@ -34,7 +34,7 @@ pub struct TooLarge {
 #[derive(Debug, Error)]
 pub enum AnswerError {
     #[error("the answer of handler {handler:?} is invalid: {source}")]
-    TooLarge { handler: String, source: TooLarge },
+    TooLarge { handler: String, source: ResponseTooLarge },
     #[error("the answer of handler {handler:?} is invalid: unknown status {status:?}; expected Success or Failure")]
     UnknownStatus { handler: String, status: String },
     /// The call failed, or its answer cannot be decoded; both are up to the failure policy (RH-7.3).

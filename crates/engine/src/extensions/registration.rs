@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::errors::HandlerError;
 use super::wire::{DiscoveredHandler, DiscoveryResponse};
-use super::{FailurePolicy, GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, told};
+use super::{FailurePolicy, GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, sanitize};
 use golang::json::decode;
 use model::hub::{Hook, naming};
 
@@ -27,14 +27,14 @@ const OTHER_HOOKS: [&str; 7] = [
 
 /// One function of an extension; its name is a DNS label, its hook one of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handler {
+pub struct ExtensionHandler {
     name: String,
     hook: &'static str,
     timeout_seconds: u32,
     failure_policy: FailurePolicy,
 }
 
-impl Handler {
+impl ExtensionHandler {
     /// The name in paths, without that of the ExtensionConfig.
     pub fn name(&self) -> &str {
         &self.name
@@ -79,7 +79,7 @@ pub enum DiscoveryError {
 pub struct Registration {
     config: String,
     /// In the order of the answer.
-    handlers: Vec<Handler>,
+    handlers: Vec<ExtensionHandler>,
     settings: BTreeMap<String, String>,
 }
 
@@ -88,12 +88,16 @@ impl Registration {
     ///
     /// # Errors
     /// When the answer is not a success, and for each handler that is invalid.
-    pub fn of(config: &str, answer: &RawValue, settings: BTreeMap<String, String>) -> Result<Self, DiscoveryError> {
+    pub fn from_discovery(
+        config: &str,
+        answer: &RawValue,
+        settings: BTreeMap<String, String>,
+    ) -> Result<Self, DiscoveryError> {
         check_size(answer, MAX_DECODED_LIST).map_err(|problem| DiscoveryError::Invalid(vec![problem.to_string()]))?;
         let answer: DiscoveryResponse = decode(answer.get()).map_err(DiscoveryError::Undecodable)?;
         match &*answer.status {
             "Success" => {}
-            "Failure" => return Err(DiscoveryError::Failure(told(&answer.message))),
+            "Failure" => return Err(DiscoveryError::Failure(sanitize(&answer.message))),
             other => return Err(DiscoveryError::UnknownStatus(cut(other, 64).to_owned())),
         }
         let handlers = checked(&answer.handlers).map_err(DiscoveryError::Invalid)?;
@@ -111,7 +115,7 @@ impl Registration {
     }
 
     /// All handlers with the names that they are registered by (RH-3.3).
-    pub fn handlers(&self) -> impl Iterator<Item = (String, &Handler)> {
+    pub fn handlers(&self) -> impl Iterator<Item = (String, &ExtensionHandler)> {
         self.handlers.iter().map(|handler| (format!("{}.{}", handler.name, self.config), handler))
     }
 
@@ -119,7 +123,7 @@ impl Registration {
     ///
     /// # Errors
     /// When there is none, or it is for another hook.
-    pub fn handler(&self, name: &str, hook: &str) -> Result<&Handler, HandlerError> {
+    pub fn handler(&self, name: &str, hook: &str) -> Result<&ExtensionHandler, HandlerError> {
         match self.handlers.iter().find(|handler| handler.name == name) {
             Some(handler) if handler.hook == hook => Ok(handler),
             Some(handler) => {
@@ -141,7 +145,7 @@ pub fn registered_name(name: &str) -> Option<(&str, &str)> {
 }
 
 /// The handlers, or everything that is wrong with them (RH-6.4).
-fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<Handler>, Vec<String>> {
+fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<ExtensionHandler>, Vec<String>> {
     let (mut handlers, mut problems, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (at, found) in discovered.iter().enumerate() {
         let mut wrong = |problem: String| problems.push(format!("handlers[{at}]: {problem}"));
@@ -154,7 +158,7 @@ fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<Handler>, Vec<String>
         let policy = policy(found.failure_policy.as_deref()).map_err(&mut wrong);
         let hook = hook(&found.request_hook.api_version, &found.request_hook.hook).map_err(&mut wrong);
         if let (Ok(timeout_seconds), Ok(failure_policy), Ok(hook)) = (timeout, policy, hook) {
-            handlers.push(Handler { name: found.name.clone(), hook, timeout_seconds, failure_policy });
+            handlers.push(ExtensionHandler { name: found.name.clone(), hook, timeout_seconds, failure_policy });
         }
     }
     if problems.is_empty() { Ok(handlers) } else { Err(problems) }
@@ -192,7 +196,7 @@ mod tests {
 
     fn registered(answer: &Value) -> Result<Registration, DiscoveryError> {
         let raw = RawValue::from_string(answer.to_string()).unwrap();
-        Registration::of("ext", &raw, BTreeMap::new())
+        Registration::from_discovery("ext", &raw, BTreeMap::new())
     }
 
     fn answer(handlers: &Value) -> Value {

@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::edit::{Edit, changes_spec, classes_with, users};
-use crate::topology::nameless::has_no_names;
+use crate::topology::name_independence::is_name_independent;
 use model::hub::{Cluster, ObjectKey, TopologyMetadata, annotation};
 use model::world::{Facts, Found, WorkerSet};
 
 /// The Clusters that an edit concerns, and their classes. Nothing is compiled or read for it.
 #[derive(Debug, Default)]
-pub struct Extent {
+pub struct AffectedClusters {
     /// By namespace and name.
     pub(super) clusters: Vec<Arc<Cluster>>,
     /// The classes of these Clusters, on both sides of the edit.
     pub(super) classes: BTreeSet<ObjectKey>,
 }
 
-impl Extent {
+impl AffectedClusters {
     /// The extent of an edit among the stored Clusters and classes; `None` for one that cannot do anything to machines.
-    pub fn of(edit: &Edit, stored: &Facts) -> Option<Self> {
+    pub fn for_edit(edit: &Edit, stored: &Facts) -> Option<Self> {
         if !edit.matters() {
             return None;
         }
@@ -44,7 +44,8 @@ impl Extent {
         };
         let is_managed = |cluster: &Arc<Cluster>| cluster.topology().is_some() && !cluster.metadata.is_being_deleted();
         let clusters: Vec<_> = clusters.into_iter().filter(is_managed).collect();
-        (!clusters.is_empty() && !is_of_names_alone(edit, &classes, stored)).then_some(Extent { clusters, classes })
+        (!clusters.is_empty() && !only_changes_metadata(edit, &classes, stored))
+            .then_some(AffectedClusters { clusters, classes })
     }
 
     /// How many Clusters the edit concerns.
@@ -63,9 +64,9 @@ impl Extent {
 }
 
 /// Whether an edit changes labels and annotations only, in classes that look at no names, and so at none of them either.
-fn is_of_names_alone(edit: &Edit, classes: &BTreeSet<ObjectKey>, stored: &Facts) -> bool {
+fn only_changes_metadata(edit: &Edit, classes: &BTreeSet<ObjectKey>, stored: &Facts) -> bool {
     let Edit::Cluster { old, new } = edit else { return false };
-    let is_nameless = |key| matches!(stored.class(key), Found::Yes(class) if has_no_names(&class));
+    let is_nameless = |key| matches!(stored.class(key), Found::Yes(class) if is_name_independent(&class));
     !changes_spec(old, new) && classes.iter().all(is_nameless)
 }
 

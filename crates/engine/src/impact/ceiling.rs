@@ -1,10 +1,10 @@
 //! A ceiling on the machines that one edit may replace or remove, and the approval that lifts it (DEC-53, DEC-59).
 
-use super::bound::Extent;
-use super::case::Case;
+use super::bound::AffectedClusters;
 use super::edit::Edit;
+use super::inputs::ImpactInputs;
 use super::tally::Impact;
-use super::words::{clusters_of, grouped, machines};
+use super::warnings::{clusters_of, grouped, machines};
 use crate::topology::plan::outlasts_certificates;
 use golang::json::StringMap;
 use model::hub::{ClusterClass, Object, ObjectKey};
@@ -40,18 +40,18 @@ pub struct Ceiling {
 
 impl Ceiling {
     /// The lowest of the one of the process and those of the classes, before and after the edit.
-    pub fn of(case: &Case, flag: Option<u32>) -> Option<Self> {
+    pub fn from_inputs(case: &ImpactInputs, flag: Option<u32>) -> Option<Self> {
         let of_classes = [&case.before, &case.after]
             .into_iter()
-            .flat_map(|facts| case.classes().filter_map(|key| Ceiling::of_stored(facts, key)));
+            .flat_map(|facts| case.classes().filter_map(|key| Ceiling::for_stored_class(facts, key)));
         Ceiling::lowest(flag, of_classes)
     }
 
     /// The same for an edit of which no case could be made.
-    pub fn of_edit(edit: &Edit, extent: &Extent, stored: &Facts, flag: Option<u32>) -> Option<Self> {
-        let of_classes = extent.classes.iter().filter_map(|key| Ceiling::of_stored(stored, key));
+    pub fn for_edit(edit: &Edit, extent: &AffectedClusters, stored: &Facts, flag: Option<u32>) -> Option<Self> {
+        let of_classes = extent.classes.iter().filter_map(|key| Ceiling::for_stored_class(stored, key));
         let edited = match edit {
-            Edit::Class { old, new } => [Ceiling::of_class(old), Ceiling::of_class(new)],
+            Edit::Class { old, new } => [Ceiling::for_class(old), Ceiling::for_class(new)],
             _ => [None, None],
         };
         Ceiling::lowest(flag, of_classes.chain(edited.into_iter().flatten()))
@@ -74,14 +74,14 @@ impl Ceiling {
 
     /// Whether any edit can be denied at all.
     pub fn is_set(stored: &Facts, flag: Option<u32>) -> bool {
-        flag.is_some() || stored.class_keys().any(|key| Ceiling::of_stored(stored, key).is_some())
+        flag.is_some() || stored.class_keys().any(|key| Ceiling::for_stored_class(stored, key).is_some())
     }
 
-    fn of_stored(facts: &Facts, key: &ObjectKey) -> Option<Self> {
-        if let Found::Yes(class) = facts.class(key) { Ceiling::of_class(&class) } else { None }
+    fn for_stored_class(facts: &Facts, key: &ObjectKey) -> Option<Self> {
+        if let Found::Yes(class) = facts.class(key) { Ceiling::for_class(&class) } else { None }
     }
 
-    fn of_class(class: &ClusterClass) -> Option<Self> {
+    fn for_class(class: &ClusterClass) -> Option<Self> {
         let text = class.metadata.annotations.get(MAX_REPLACED_MACHINES)?;
         let key = class.metadata.key();
         let ceiling = |machines, problem: &str| {
@@ -104,7 +104,7 @@ impl Ceiling {
         if gone <= self.machines {
             return None;
         }
-        let approval = Approval::of(edit);
+        let approval = Approval::from_edit(edit);
         if matches!(approval, Approval::For(machines) if machines >= gone) {
             return None;
         }
@@ -189,7 +189,7 @@ enum Approval {
 }
 
 impl Approval {
-    fn of(edit: &Edit) -> Self {
+    fn from_edit(edit: &Edit) -> Self {
         let (old, new) = edit.annotations();
         let Some(text) = new.get(APPROVED_IMPACT) else { return Approval::None };
         if old.get(APPROVED_IMPACT) == Some(text) {

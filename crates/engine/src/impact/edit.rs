@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::topology::class_references::{group_version, made_kinds, references};
+use crate::topology::class_references::{created_kinds, group_version, references};
 use golang::json::StringMap;
 use model::hub::deletion_hold::is_pause;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, TemplateRef, annotation, label};
@@ -60,7 +60,7 @@ impl Edit {
             }
             Edit::Cluster { new, .. } | Edit::NewCluster(new) => {
                 (&new.spec.topology, &new.spec.cluster_network, new.spec.paused).hash(&mut hasher);
-                [&new.metadata.labels, &new.metadata.annotations].map(of_users).hash(&mut hasher);
+                [&new.metadata.labels, &new.metadata.annotations].map(user_metadata).hash(&mut hasher);
                 (new.metadata.uid.clone(), new.metadata.generation)
             }
             Edit::Template { new, .. } | Edit::NewTemplate(new) => {
@@ -79,8 +79,8 @@ impl Edit {
             Edit::Class { old, new } => old.spec != new.spec,
             Edit::Cluster { old, new } => {
                 changes_spec(old, new)
-                    || of_users(&old.metadata.labels) != of_users(&new.metadata.labels)
-                    || of_users(&old.metadata.annotations) != of_users(&new.metadata.annotations)
+                    || user_metadata(&old.metadata.labels) != user_metadata(&new.metadata.labels)
+                    || user_metadata(&old.metadata.annotations) != user_metadata(&new.metadata.annotations)
             }
             Edit::NewCluster(new) => new.topology().is_some(),
             Edit::NewTemplate(_) => true,
@@ -89,9 +89,11 @@ impl Edit {
     }
 
     /// The versions of kinds of which a new Cluster gets objects, by `apiVersion` and kind.
-    pub fn made_kinds(&self, stored: &Facts) -> BTreeSet<(String, String)> {
+    pub fn created_kinds(&self, stored: &Facts) -> BTreeSet<(String, String)> {
         match self {
-            Edit::NewCluster(new) => new.class_key().map(|class| made_by(stored, &class)).unwrap_or_default(),
+            Edit::NewCluster(new) => {
+                new.class_key().map(|class| created_kinds_of_class(stored, &class)).unwrap_or_default()
+            }
             _ => BTreeSet::new(),
         }
     }
@@ -122,7 +124,7 @@ const OF_CONTROLLERS: [&str; 7] = [
 ];
 
 /// Labels or annotations without those that controllers write. Patches may read all others, also those of Cluster API.
-fn of_users(all: &StringMap) -> BTreeMap<String, String> {
+fn user_metadata(all: &StringMap) -> BTreeMap<String, String> {
     let mut all = all.to_map();
     all.retain(|name, value| match name.as_str() {
         annotation::PAUSED => is_pause(value),
@@ -138,9 +140,9 @@ pub(super) fn users(stored: &Facts, class: &ObjectKey) -> Vec<Arc<Cluster>> {
 }
 
 /// The versions of kinds of which Clusters of a class get objects.
-pub(super) fn made_by(facts: &Facts, class: &ObjectKey) -> BTreeSet<(String, String)> {
+pub(super) fn created_kinds_of_class(facts: &Facts, class: &ObjectKey) -> BTreeSet<(String, String)> {
     match facts.class(class) {
-        Found::Yes(class) => made_kinds(&class.spec),
+        Found::Yes(class) => created_kinds(&class.spec),
         _ => BTreeSet::new(),
     }
 }

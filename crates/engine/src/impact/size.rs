@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::edit::{Edit, classes_with, refers_to, users};
-use crate::topology::size::{ClassSize, TooLarge};
+use crate::topology::size::{ClassSize, TopologyTooLarge};
 use crate::topology::{SizeLimit, TopologySize};
 use golang::json::Weight;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, TemplateRef, annotation};
@@ -19,7 +19,7 @@ pub(super) struct ClassSizes(BTreeMap<ObjectKey, ClassSize>);
 
 impl ClassSizes {
     /// The sizes of these classes with the templates among the facts.
-    pub(super) fn of<'c>(facts: &Facts, classes: impl Iterator<Item = &'c ObjectKey>) -> Self {
+    pub(super) fn for_classes<'c>(facts: &Facts, classes: impl Iterator<Item = &'c ObjectKey>) -> Self {
         let weight = |reference: &TemplateRef, namespace: &str| {
             let key = ObjectKey::new(namespace, &reference.name);
             match facts.objects()?.object(&ObjectRef::new(&reference.api_version, &reference.kind, key)) {
@@ -30,13 +30,13 @@ impl ClassSizes {
         let sizes = classes.filter_map(|key| {
             let Found::Yes(class) = facts.class(key) else { return None };
             let weigh = |reference: &TemplateRef| weight(reference, &key.namespace).unwrap_or_default();
-            Some((key.clone(), ClassSize::of(&class, weigh)))
+            Some((key.clone(), ClassSize::from_class(&class, weigh)))
         });
         ClassSizes(sizes.collect())
     }
 
     /// The size of the topology of a Cluster; nothing if its class is not known.
-    pub(super) fn of_cluster(&self, facts: &Facts, key: &ObjectKey) -> TopologySize {
+    pub(super) fn topology_size(&self, facts: &Facts, key: &ObjectKey) -> TopologySize {
         let Found::Yes(cluster) = facts.cluster(key) else { return TopologySize::default() };
         let class = cluster.class_key().and_then(|class| self.0.get(&class));
         class.map(|class| class.topology(&cluster)).unwrap_or_default()
@@ -75,7 +75,7 @@ pub struct SizeRules {
 }
 
 /// What sizes are computed from.
-struct Sizes<'a, T> {
+struct SizeInputs<'a, T> {
     stored: &'a Facts,
     template: T,
     rules: SizeRules,
@@ -83,20 +83,20 @@ struct Sizes<'a, T> {
 
 impl SizeVerdict {
     /// The verdict on an edit; `template` gives the templates that are known. The others weigh nothing.
-    pub fn of(
+    pub fn for_edit(
         edit: &Edit,
         stored: &Facts,
         template: impl Fn(&ObjectRef) -> Option<Arc<Object>>,
         rules: SizeRules,
     ) -> Self {
-        let sizes = Sizes { stored, template, rules };
+        let sizes = SizeInputs { stored, template, rules };
         match edit {
-            Edit::NewCluster(new) => sizes.of_cluster(None, new),
-            Edit::Cluster { old, new } => sizes.of_cluster(Some(old), new),
-            Edit::Class { old, new } if old.spec != new.spec => sizes.of_class(old, new),
+            Edit::NewCluster(new) => sizes.cluster_verdict(None, new),
+            Edit::Cluster { old, new } => sizes.cluster_verdict(Some(old), new),
+            Edit::Class { old, new } if old.spec != new.spec => sizes.class_verdict(old, new),
             Edit::Class { .. } => SizeVerdict::default(),
-            Edit::Template { old, new } => sizes.of_template(Some(old), new),
-            Edit::NewTemplate(new) => sizes.of_template(None, new),
+            Edit::Template { old, new } => sizes.template_verdict(Some(old), new),
+            Edit::NewTemplate(new) => sizes.template_verdict(None, new),
         }
     }
 
@@ -110,9 +110,9 @@ impl SizeVerdict {
     }
 }
 
-impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
+impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> SizeInputs<'_, T> {
     /// A new Cluster may not be too large, and an old one may not grow when it is. One that stays as it is may be repaired elsewhere.
-    fn of_cluster(&self, old: Option<&Cluster>, new: &Cluster) -> SizeVerdict {
+    fn cluster_verdict(&self, old: Option<&Cluster>, new: &Cluster) -> SizeVerdict {
         if new.topology().is_none() || new.metadata.is_being_deleted() {
             return SizeVerdict::default();
         }
@@ -133,16 +133,16 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
         SizeVerdict::warned(format!("{path}: {error}; the topology is not reconciled until then"))
     }
 
-    fn of_class(&self, old: &ClusterClass, new: &ClusterClass) -> SizeVerdict {
+    fn class_verdict(&self, old: &ClusterClass, new: &ClusterClass) -> SizeVerdict {
         let key = new.metadata.key();
         let weigh = |reference: &TemplateRef| self.weight(reference, &key.namespace);
-        let (before, after) = (ClassSize::of_edited(old, weigh), ClassSize::of_edited(new, weigh));
+        let (before, after) = (ClassSize::from_edited(old, weigh), ClassSize::from_edited(new, weigh));
         let grown = self.grown([(&key, &before, &after)]);
         let allows = new.metadata.annotations.contains_key(annotation::ALLOW_BREAKING_CLUSTERS);
-        self.of_dependents(grown, Path::new("spec"), allows, "ClusterClass")
+        self.dependents_verdict(grown, Path::new("spec"), allows, "ClusterClass")
     }
 
-    fn of_template(&self, old: Option<&Arc<Object>>, new: &Arc<Object>) -> SizeVerdict {
+    fn template_verdict(&self, old: Option<&Arc<Object>>, new: &Arc<Object>) -> SizeVerdict {
         let (group, kind, key) = (new.group(), new.kind(), new.key());
         let with = |reference: &TemplateRef, edited: Weight| match refers_to(reference, group, kind, &key.name) {
             true => edited,
@@ -153,20 +153,21 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
             .into_iter()
             .filter_map(|class| {
                 let Found::Yes(found) = self.stored.class(&class) else { return None };
-                let [before, after] = [lighter, heavier].map(|edited| ClassSize::of(&found, |one| with(one, edited)));
+                let [before, after] =
+                    [lighter, heavier].map(|edited| ClassSize::from_class(&found, |one| with(one, edited)));
                 Some((class, before, after))
             })
             .collect();
         let grown = self.grown(of_classes.iter().map(|(class, before, after)| (class, before, after)));
         let allows = new.annotation(annotation::ALLOW_BREAKING_CLUSTERS).is_some();
-        self.of_dependents(grown, Path::new("spec"), allows, kind)
+        self.dependents_verdict(grown, Path::new("spec"), allows, kind)
     }
 
     /// The Clusters of these classes that become too large, and why the first of them is.
     fn grown<'c>(
         &self,
         classes: impl IntoIterator<Item = (&'c ObjectKey, &'c ClassSize, &'c ClassSize)>,
-    ) -> Vec<(ObjectKey, TooLarge)> {
+    ) -> Vec<(ObjectKey, TopologyTooLarge)> {
         let mut grown = Vec::new();
         if self.rules.breaking == Breaking::Ignored {
             return grown;
@@ -183,7 +184,13 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
         grown
     }
 
-    fn of_dependents(&self, grown: Vec<(ObjectKey, TooLarge)>, path: Path, allows: bool, kind: &str) -> SizeVerdict {
+    fn dependents_verdict(
+        &self,
+        grown: Vec<(ObjectKey, TopologyTooLarge)>,
+        path: Path,
+        allows: bool,
+        kind: &str,
+    ) -> SizeVerdict {
         let Some((_, error)) = grown.first() else { return SizeVerdict::default() };
         let names: Vec<String> = grown.iter().map(|(key, _)| key.to_string()).collect();
         let clusters = if names.len() == 1 { "Cluster" } else { "Clusters" };
@@ -201,7 +208,7 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
     fn size(&self, cluster: &Cluster) -> Option<TopologySize> {
         let key = cluster.class_key()?;
         let Found::Yes(class) = self.stored.class(&key) else { return None };
-        Some(ClassSize::of(&class, |reference| self.weight(reference, &key.namespace)).topology(cluster))
+        Some(ClassSize::from_class(&class, |reference| self.weight(reference, &key.namespace)).topology(cluster))
     }
 
     fn weight(&self, reference: &TemplateRef, namespace: &str) -> Weight {

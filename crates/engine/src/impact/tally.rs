@@ -7,7 +7,7 @@ use model::hub::ObjectKey;
 
 /// What an edit does to one Cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ClusterImpact {
     pub cluster: ObjectKey,
     /// Those of all steps until nothing is left to do.
     pub rolls: Vec<Roll>,
@@ -27,10 +27,10 @@ pub struct Change {
     pub incomplete: Option<String>,
 }
 
-impl Change {
+impl ClusterImpact {
     /// An edit after which a Cluster is as it was rolled out.
     pub(super) fn none(cluster: ObjectKey) -> Self {
-        Change {
+        ClusterImpact {
             cluster,
             rolls: Vec::new(),
             fails: false,
@@ -46,7 +46,7 @@ impl Change {
 
 /// Numbers of machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct ImpactCounts {
     pub replaced: i64,
     pub removed: i64,
     pub added: i64,
@@ -58,9 +58,9 @@ pub struct Count {
     pub removed_is_least: bool,
 }
 
-impl Count {
-    fn of(rolls: &[Roll]) -> Self {
-        let mut count = Count::default();
+impl ImpactCounts {
+    fn from_rolls(rolls: &[Roll]) -> Self {
+        let mut count = ImpactCounts::default();
         for machines in rolls.iter().map(|roll| roll.machines) {
             let replaced = machines.replaced.unwrap_or(machines.at_least);
             count.replaced = count.replaced.saturating_add(replaced);
@@ -73,7 +73,7 @@ impl Count {
         count
     }
 
-    fn add(&mut self, other: Count, times: i64) {
+    fn add(&mut self, other: ImpactCounts, times: i64) {
         let add = |sum: &mut i64, one: i64| *sum = sum.saturating_add(one.saturating_mul(times));
         add(&mut self.replaced, other.replaced);
         add(&mut self.removed, other.removed);
@@ -96,11 +96,11 @@ impl Count {
 
 /// Clusters whose machines go for the same reasons (DEC-48).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct ImpactGroup {
     pub clusters: usize,
     /// One of them, as an example.
     pub example: ObjectKey,
-    pub machines: Count,
+    pub machines: ImpactCounts,
     /// Which kinds of objects replace machines, and why.
     pub reasons: BTreeSet<(String, String)>,
 }
@@ -121,8 +121,8 @@ pub struct Tally {
     /// Why these are not counted.
     uncounted_because: Option<Uncounted>,
     affected: usize,
-    machines: Count,
-    groups: BTreeMap<BTreeSet<(String, String)>, Group>,
+    machines: ImpactCounts,
+    groups: BTreeMap<BTreeSet<(String, String)>, ImpactGroup>,
     failing: usize,
     fails: Option<ObjectKey>,
     unknown: usize,
@@ -169,7 +169,7 @@ pub struct Impact {
     pub compared: usize,
     /// Clusters whose machines are replaced, removed or outdated.
     pub affected: usize,
-    pub machines: Count,
+    pub machines: ImpactCounts,
     /// Machines that go for certain: those of Clusters that were compared.
     pub certain: i64,
     /// Machines that may go at the most: those that go for certain, and all of Clusters that are not known (DEC-59).
@@ -177,7 +177,7 @@ pub struct Impact {
     /// Why these are more than those that go for certain.
     pub uncounted: Option<Uncounted>,
     /// Those with most machines first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ImpactGroup>,
     /// Clusters whose topology can no longer be computed, and one of them.
     pub failing: usize,
     pub fails: Option<ObjectKey>,
@@ -194,7 +194,7 @@ pub struct Impact {
 
 impl Tally {
     /// An empty tally for a number of Clusters, and for the most machines that they have.
-    pub(super) fn of(subject: String, (clusters, machines): (usize, i64), incomplete: Option<String>) -> Self {
+    pub(super) fn new(subject: String, (clusters, machines): (usize, i64), incomplete: Option<String>) -> Self {
         Tally {
             subject,
             clusters,
@@ -204,7 +204,7 @@ impl Tally {
             uncounted: 0,
             uncounted_because: None,
             affected: 0,
-            machines: Count::default(),
+            machines: ImpactCounts::default(),
             groups: BTreeMap::new(),
             failing: 0,
             fails: None,
@@ -216,7 +216,7 @@ impl Tally {
     }
 
     /// Adds what becomes of a Cluster, and of others that are equal to it.
-    pub fn add(&mut self, clusters: usize, change: Change) {
+    pub fn add(&mut self, clusters: usize, change: ClusterImpact) {
         self.compared += clusters;
         self.compared_machines = self.compared_machines.saturating_add(change.machines);
         if let Some(reason) = change.failure {
@@ -235,7 +235,7 @@ impl Tally {
             return;
         }
         self.incomplete = self.incomplete.take().or(change.incomplete);
-        let count = Count::of(&change.rolls);
+        let count = ImpactCounts::from_rolls(&change.rolls);
         let times = i64::try_from(clusters).unwrap_or(i64::MAX);
         self.machines.add(count, times);
         self.endless = self.endless.or(change.endless);
@@ -256,12 +256,12 @@ impl Tally {
         self.affected += clusters;
         let updater = change.rolls.iter().find_map(|roll| roll.in_place.clone());
         self.in_place = self.in_place.take().or(updater);
-        let gone = change.rolls.iter().filter(|roll| Count::of(std::slice::from_ref(*roll)).affects());
+        let gone = change.rolls.iter().filter(|roll| ImpactCounts::from_rolls(std::slice::from_ref(*roll)).affects());
         let reasons: BTreeSet<_> = gone.map(|roll| (roll.kind.clone(), roll.reason.clone())).collect();
-        let group = self.groups.entry(reasons.clone()).or_insert_with(|| Group {
+        let group = self.groups.entry(reasons.clone()).or_insert_with(|| ImpactGroup {
             clusters: 0,
             example: change.cluster.clone(),
-            machines: Count::default(),
+            machines: ImpactCounts::default(),
             reasons,
         });
         group.clusters += clusters;
@@ -278,14 +278,14 @@ impl Tally {
             }
         };
         let number = |sum: usize| usize::try_from(scale(i64::try_from(sum).unwrap_or(i64::MAX))).unwrap_or(usize::MAX);
-        let count = |of: Count| Count {
+        let count = |of: ImpactCounts| ImpactCounts {
             replaced: scale(of.replaced),
             removed: scale(of.removed),
             added: scale(of.added),
             outdated: scale(of.outdated),
             ..of
         };
-        let mut groups: Vec<Group> = self.groups.values().cloned().collect();
+        let mut groups: Vec<ImpactGroup> = self.groups.values().cloned().collect();
         groups.iter_mut().for_each(|group| {
             (group.clusters, group.machines) = (number(group.clusters), count(group.machines));
         });
@@ -319,7 +319,7 @@ impl Impact {
     /// The impact of an edit of which nothing is known but how many Clusters it concerns, and how many machines they have.
     pub fn unknown(subject: String, (clusters, machines): (usize, i64), reason: String) -> Self {
         let uncounted_because = Some(Uncounted::Other(reason));
-        Tally { uncounted_because, ..Tally::of(subject, (clusters, machines), None) }.impact()
+        Tally { uncounted_because, ..Tally::new(subject, (clusters, machines), None) }.impact()
     }
 
     /// How much of the impact is known.

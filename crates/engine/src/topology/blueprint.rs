@@ -41,7 +41,7 @@ impl Blueprint {
     ///
     /// # Errors
     /// A class or a template is missing, the class is not ready, or the variables do not fit it.
-    pub fn of(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
+    pub fn read(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
         let class = class(cluster, world)?;
         let cluster = with_defaults(cluster, &class, world)?;
         let spec = &class.spec;

@@ -10,7 +10,7 @@ use super::Failure;
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::desired::{Desired, DesiredObject, DesiredWorker};
-use super::ownership::{Claimant, Owner, SameName, Taken, Unavailable};
+use super::ownership::{Claimant, CurrentOwner, OwnershipConflict, SameName, Unavailable};
 use super::worker::WorkerKind;
 use model::hub::{Cluster, ClusterClass, GROUP, NameParts, NameSubject, Object, ObjectKey, group_of, name_from};
 use model::world::{Found, World};
@@ -22,7 +22,7 @@ use model::world::{Found, World};
 pub(super) fn check_names(cluster: &ObjectKey, desired: &Desired) -> Result<(), Failure> {
     let mut seen: BTreeMap<(&str, &str, &str), String> = BTreeMap::new();
     let parts = objects(desired).chain(health_checks(desired));
-    for Part { part, hint, group, kind, name } in parts {
+    for ClaimedPart { part, hint, group, kind, name } in parts {
         if let Some(first) = seen.insert((group, kind, name), part.clone()) {
             let (cluster, name) = (cluster.clone(), name.to_owned());
             return Err(Box::new(SameName { cluster, first, second: part, name, hint }).into());
@@ -32,7 +32,7 @@ pub(super) fn check_names(cluster: &ObjectKey, desired: &Desired) -> Result<(), 
 }
 
 /// A part of a topology and its object.
-struct Part<'a> {
+struct ClaimedPart<'a> {
     part: String,
     /// What else tells names apart.
     hint: &'static str,
@@ -41,36 +41,36 @@ struct Part<'a> {
     name: &'a str,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ClaimedPart<'a> {
     fn new(part: impl Into<String>, hint: &'static str, object: &'a Object) -> Self {
-        Part { part: part.into(), hint, group: object.group(), kind: object.kind(), name: object.name() }
+        ClaimedPart { part: part.into(), hint, group: object.group(), kind: object.kind(), name: object.name() }
     }
 
-    fn of_worker(worker: &'a DesiredWorker, object: &'a Object) -> Self {
+    fn for_worker(worker: &'a DesiredWorker, object: &'a Object) -> Self {
         let hint = match worker.kind {
             WorkerKind::MachineDeployment => " or .machineDeployment.topologyName",
             WorkerKind::MachinePool => " or .machinePool.topologyName",
         };
-        Part::new(format!("{} {:?}", worker.kind.name(), worker.topology_name), hint, object)
+        ClaimedPart::new(format!("{} {:?}", worker.kind.name(), worker.topology_name), hint, object)
     }
 }
 
-fn objects(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
+fn objects(desired: &Desired) -> impl Iterator<Item = ClaimedPart<'_>> {
     let control_plane = &desired.control_plane;
     let machines = control_plane.machines.as_ref().map(|machines| ("the machines of the control plane", machines));
     let of_cluster =
         [("the infrastructure cluster", &desired.infrastructure), ("the control plane", &control_plane.control_plane)];
-    let of_cluster = of_cluster.into_iter().chain(machines).map(|(part, one)| Part::new(part, "", &one.object));
+    let of_cluster = of_cluster.into_iter().chain(machines).map(|(part, one)| ClaimedPart::new(part, "", &one.object));
     let of_workers = workers(desired).flat_map(|worker| {
         let DesiredWorker { worker: object, bootstrap, infrastructure, .. } = worker;
-        [object, bootstrap, infrastructure].map(|one| Part::of_worker(worker, &one.object))
+        [object, bootstrap, infrastructure].map(|one| ClaimedPart::for_worker(worker, &one.object))
     });
     of_cluster.chain(of_workers)
 }
 
 /// The health checks, whose names are those of what they check. As soon as there is one, its name is also reserved for a target of the
 /// other kind: its health check may be added or removed later, and is found by this name.
-fn health_checks(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
+fn health_checks(desired: &Desired) -> impl Iterator<Item = ClaimedPart<'_>> {
     let control_plane = &desired.control_plane;
     let deployments = &desired.machine_deployments;
     let checked: BTreeSet<&str> = deployments
@@ -79,11 +79,11 @@ fn health_checks(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
         .map(|worker| worker.worker.object.name())
         .collect();
     let all_are_checked = control_plane.health_check.is_some();
-    let of_control_plane = Part::new("the control plane", "", &control_plane.control_plane.object);
-    let of_deployments = deployments.iter().map(|worker| Part::of_worker(worker, &worker.worker.object));
+    let of_control_plane = ClaimedPart::new("the control plane", "", &control_plane.control_plane.object);
+    let of_deployments = deployments.iter().map(|worker| ClaimedPart::for_worker(worker, &worker.worker.object));
     let parts = [of_control_plane].into_iter().chain(of_deployments);
     let parts = parts.filter(move |part| all_are_checked || checked.contains(part.name));
-    parts.map(|part| Part { group: GROUP, kind: "MachineHealthCheck", ..part })
+    parts.map(|part| ClaimedPart { group: GROUP, kind: "MachineHealthCheck", ..part })
 }
 
 fn workers(desired: &Desired) -> impl Iterator<Item = &DesiredWorker> {
@@ -193,7 +193,11 @@ impl Claims<'_> {
             let Found::Yes(class) = self.world.class_at_once(&other.class_key()?) else { return None };
             generator(&other, &class, object)
         })?;
-        let taken = Taken { object: object.reference(), owner: Owner::Generated(owner), claimant: claimant.clone() };
+        let taken = OwnershipConflict {
+            object: object.reference(),
+            owner: CurrentOwner::Generated(owner),
+            claimant: claimant.clone(),
+        };
         Some(Unavailable::Taken(Box::new(taken)))
     }
 }

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::class_references::Outdated;
-use super::class_variables::{Discovered, Variables, inline_variables};
-use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
+use super::class_references::OutdatedReference;
+use super::class_variables::{ClassVariables, Discovered, inline_variables};
+use super::conditions::{DesiredCondition, MESSAGE_BYTES, StatusBuilder, StatusLayout, condition, cut};
 use golang::json;
 use model::wire::WireVersion;
 
@@ -21,7 +21,7 @@ pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum References {
     /// All could be followed; these name a version that is not the newest (CCR-05).
-    Checked(Vec<Outdated>),
+    Checked(Vec<OutdatedReference>),
     /// Some could not be followed.
     Failed,
     /// Some are not followed, since they cannot become part of a URL, for these reasons (DEC-45).
@@ -35,12 +35,12 @@ pub fn is_paused(class: &Value) -> bool {
 
 /// The status with a condition that says whether the class is paused (CCR-02).
 pub fn with_paused(class: &Value, now: &str) -> Value {
-    let mut status = Status::of(class, Shape::V1BETA2, now);
+    let mut status = StatusBuilder::for_object(class, StatusLayout::V1BETA2, now);
     status.set(&paused(class));
     status.into_value()
 }
 
-fn paused(class: &Value) -> Condition {
+fn paused(class: &Value) -> DesiredCondition {
     match is_paused(class) {
         true => condition("Paused", "True", "Paused", format!("ClusterClass has the {PAUSED_ANNOTATION} annotation")),
         false => condition("Paused", "False", "NotPaused", String::new()),
@@ -48,7 +48,7 @@ fn paused(class: &Value) -> Condition {
 }
 
 /// Whether the status says of pausing what is the case; an older generation makes no difference (CT-15.12).
-pub fn tells_paused(class: &Value) -> bool {
+pub fn reports_paused(class: &Value) -> bool {
     let conditions = class.pointer("/status/conditions").and_then(Value::as_array);
     let paused = conditions.into_iter().flatten().find(|condition| condition["type"] == "Paused");
     paused.is_some_and(|condition| condition["status"] == if is_paused(class) { "True" } else { "False" })
@@ -56,14 +56,14 @@ pub fn tells_paused(class: &Value) -> bool {
 
 /// The status after a look at everything (CCR-09 to CCR-12). What it says of pausing is brought to the current generation
 /// as well, since nothing else writes it after an edit of the spec.
-pub fn reconciled(class: &Value, references: &References, variables: &Variables, now: &str) -> Value {
-    let mut status = Status::of(class, Shape::V1BETA2, now);
-    if tells_paused(class) {
+pub fn reconciled(class: &Value, references: &References, variables: &ClassVariables, now: &str) -> Value {
+    let mut status = StatusBuilder::for_object(class, StatusLayout::V1BETA2, now);
+    if reports_paused(class) {
         status.set(&paused(class));
     }
     status.note_variables(variables);
     status.note_references(references);
-    if matches!((references, variables), (References::Checked(_), Variables::Settled(_))) {
+    if matches!((references, variables), (References::Checked(_), ClassVariables::Settled(_))) {
         status.observe();
     }
     status.into_value()
@@ -71,7 +71,7 @@ pub fn reconciled(class: &Value, references: &References, variables: &Variables,
 
 /// Whether two statuses mean the same. A boolean that is false may be left out on its way through an older version
 /// (CONV-002), and that is no difference to write about.
-pub fn says_the_same(before: Option<&Value>, after: &Value) -> bool {
+pub fn is_equivalent(before: Option<&Value>, after: &Value) -> bool {
     let plain = |status: Option<&Value>| {
         let mut status = status.filter(|status| !status.is_null()).cloned().unwrap_or_else(|| json!({}));
         let variables = status.get_mut("variables").and_then(Value::as_array_mut);
@@ -85,16 +85,16 @@ pub fn says_the_same(before: Option<&Value>, after: &Value) -> bool {
 
 /// A class of a file as its controller would leave it, as far as that follows from the class alone. One whose patches
 /// discover variables stays as it is, and so does one that is not understood.
-pub fn of_file(text: &str) -> Cow<'_, str> {
+pub fn with_status(text: &str) -> Cow<'_, str> {
     let with_status = || {
         let class = json::value(text).ok()?;
         let version = WireVersion::from_api_version(class.get("apiVersion")?.as_str()?)?;
-        let shape = if version == WireVersion::V1Beta2 { Shape::V1BETA2 } else { Shape::V1BETA1 };
+        let shape = if version == WireVersion::V1Beta2 { StatusLayout::V1BETA2 } else { StatusLayout::V1BETA1 };
         if discovers_variables(&class) || !is_readable(&class, shape) {
             return None;
         }
-        let mut status = Status::of(&class, shape, NEVER);
-        status.note_variables(&Variables::Settled(inline_variables(&class, shape)));
+        let mut status = StatusBuilder::for_object(&class, shape, NEVER);
+        status.note_variables(&ClassVariables::Settled(inline_variables(&class, shape)));
         status.observe();
         let status = status.into_value();
         let mut class = class;
@@ -108,15 +108,15 @@ pub fn of_file(text: &str) -> Cow<'_, str> {
 ///
 /// # Errors
 /// Why the variables cannot be used (CCR-08, CCR-09).
-pub fn of_file_with(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
-    if !is_readable(&class, Shape::V1BETA2) {
+pub fn with_discovered_status(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
+    if !is_readable(&class, StatusLayout::V1BETA2) {
         return Ok(class);
     }
-    let variables = Variables::of(&class, discovered);
+    let variables = ClassVariables::from_class(&class, discovered);
     if let Some(problem) = variables.problem() {
         return Err(problem);
     }
-    let mut status = Status::of(&class, Shape::V1BETA2, NEVER);
+    let mut status = StatusBuilder::for_object(&class, StatusLayout::V1BETA2, NEVER);
     status.note_variables(&variables);
     status.observe();
     let status = status.into_value();
@@ -136,7 +136,7 @@ fn discovers_variables(class: &Value) -> bool {
 }
 
 /// Whether everything to replace has the right type; what has not is left for the decoder to complain of.
-fn is_readable(class: &Value, shape: Shape) -> bool {
+fn is_readable(class: &Value, shape: StatusLayout) -> bool {
     let status = match class.get("status") {
         None | Some(Value::Null) => return true,
         Some(status) => status,
@@ -154,16 +154,16 @@ fn is_readable(class: &Value, shape: Shape) -> bool {
     status.is_object() && is_list(shape.conditions) && is_list(shape.legacy) && is_list(&["variables"])
 }
 
-impl Status<'_> {
+impl StatusBuilder<'_> {
     /// CCR-09, CCR-12
-    fn note_variables(&mut self, variables: &Variables) {
+    fn note_variables(&mut self, variables: &ClassVariables) {
         match variables {
-            Variables::Settled(variables) => {
+            ClassVariables::Settled(variables) => {
                 self.set_variables(variables);
                 self.set(&condition("VariablesReady", "True", "VariablesReady", String::new()));
                 self.set_legacy(&condition("VariablesReconciled", "True", "", String::new()), None);
             }
-            Variables::Undiscovered(_) | Variables::Conflicting { .. } => {
+            ClassVariables::Undiscovered(_) | ClassVariables::Conflicting { .. } => {
                 if let Some(variables) = variables.list() {
                     self.set_variables(variables);
                 }
@@ -172,7 +172,7 @@ impl Status<'_> {
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
             }
-            Variables::Unreadable(_) => {
+            ClassVariables::Unreadable(_) => {
                 let message = cut(&variables.problem().unwrap_or_default());
                 let reason = "ClusterClassUnreadable";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
@@ -204,7 +204,7 @@ impl Status<'_> {
                 self.set_legacy(&condition(TYPE, "Unknown", "MalformedReferences", message), None);
             }
             References::Checked(outdated) if !outdated.is_empty() => {
-                let items = outdated.iter().map(|Outdated { kind, name, current, latest }| {
+                let items = outdated.iter().map(|OutdatedReference { kind, name, current, latest }| {
                     format!("{kind} {name}: current: {current}, latest: {latest}")
                 });
                 let items: Vec<String> = items.collect();

@@ -6,25 +6,25 @@ use model::hub::condition;
 
 /// Where a version keeps what.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct StatusLayout {
     pub(crate) conditions: &'static [&'static str],
     pub(crate) legacy: &'static [&'static str],
     /// The metadata of a variable, in the spec and in the status.
     pub(crate) metadata: &'static str,
 }
 
-impl Shape {
-    pub(crate) const V1BETA2: Shape = Shape {
+impl StatusLayout {
+    pub(crate) const V1BETA2: StatusLayout = StatusLayout {
         conditions: &["conditions"],
         legacy: &["deprecated", "v1beta1", "conditions"],
         metadata: "deprecatedV1Beta1Metadata",
     };
-    pub(crate) const V1BETA1: Shape =
-        Shape { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
+    pub(crate) const V1BETA1: StatusLayout =
+        StatusLayout { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
 }
 
 /// A condition as it should be.
-pub(crate) struct Condition {
+pub(crate) struct DesiredCondition {
     pub(crate) r#type: &'static str,
     pub(crate) status: &'static str,
     pub(crate) reason: &'static str,
@@ -36,24 +36,24 @@ pub(crate) fn condition(
     status: &'static str,
     reason: &'static str,
     message: String,
-) -> Condition {
-    Condition { r#type, status, reason, message }
+) -> DesiredCondition {
+    DesiredCondition { r#type, status, reason, message }
 }
 
 /// A status in the making.
-pub(crate) struct Status<'a> {
-    pub(crate) shape: Shape,
+pub(crate) struct StatusBuilder<'a> {
+    pub(crate) shape: StatusLayout,
     pub(crate) generation: i64,
     now: &'a str,
     pub(crate) members: Map<String, Value>,
 }
 
-impl<'a> Status<'a> {
+impl<'a> StatusBuilder<'a> {
     /// The status of an object as it is.
-    pub(crate) fn of(object: &Value, shape: Shape, now: &'a str) -> Self {
+    pub(crate) fn for_object(object: &Value, shape: StatusLayout, now: &'a str) -> Self {
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
         let members = object.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
-        Status { shape, generation, now, members }
+        StatusBuilder { shape, generation, now, members }
     }
 
     pub(crate) fn into_value(self) -> Value {
@@ -61,7 +61,7 @@ impl<'a> Status<'a> {
     }
 
     /// Sets a condition; its time is that of the last change of its status.
-    pub(crate) fn set(&mut self, wanted: &Condition) {
+    pub(crate) fn set(&mut self, wanted: &DesiredCondition) {
         let (generation, now) = (self.generation, self.now);
         let Some(entry) = self.entry(self.shape.conditions, wanted.r#type) else { return };
         let since = entry.get("lastTransitionTime").filter(|_| entry.get("status") == Some(&json!(wanted.status)));
@@ -79,7 +79,7 @@ impl<'a> Status<'a> {
     }
 
     /// Sets a condition in the older form; its time is that of the last change of any of it. Empty texts are left out.
-    pub(crate) fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
+    pub(crate) fn set_legacy(&mut self, wanted: &DesiredCondition, severity: Option<&str>) {
         let now = self.now;
         let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
         let message = cut(&wanted.message);

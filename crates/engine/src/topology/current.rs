@@ -70,8 +70,8 @@ impl Current {
     ///
     /// # Errors
     /// Something that is referred to is missing or does not belong to the topology.
-    pub fn of(blueprint: &Blueprint, world: &World) -> Result<Self, Failure> {
-        let reader = Reader { blueprint, world, namespace: &blueprint.cluster.metadata.namespace };
+    pub fn read(blueprint: &Blueprint, world: &World) -> Result<Self, Failure> {
+        let reader = CurrentReader { blueprint, world, namespace: &blueprint.cluster.metadata.namespace };
         // Each part asks for what it lacks before any of them gives up, so that one round gathers it all.
         let infrastructure = reader.infrastructure();
         let control_plane = reader.control_plane();
@@ -94,13 +94,13 @@ impl Current {
     }
 }
 
-struct Reader<'a> {
+struct CurrentReader<'a> {
     blueprint: &'a Blueprint,
     world: &'a World,
     namespace: &'a str,
 }
 
-impl Reader<'_> {
+impl CurrentReader<'_> {
     /// The infrastructure cluster, once the Cluster refers to it (CS-02).
     fn infrastructure(&self) -> Result<Option<Arc<Object>>, Failure> {
         let reference = &self.blueprint.cluster.spec.infrastructure_ref;

@@ -13,8 +13,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::nameless::{has_no_names, has_short_names, is_read_as_text};
-use super::plan::Fold;
+use super::name_independence::{has_short_names, is_name_independent, is_read_as_text};
+use super::plan::TopologySimulator;
 use model::hub::label::CLUSTER_NAME;
 use model::hub::{Cluster, ObjectKey};
 use model::world::{Facts, Found, ObjectSet};
@@ -27,7 +27,7 @@ pub struct EquivalentClusters {
 }
 
 /// What plans of a Cluster follow from, apart from its name.
-type Input = [Presence; 2];
+type PlanInputs = [Presence; 2];
 
 /// A Cluster on one side.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -38,10 +38,14 @@ enum Presence {
 }
 
 /// All Clusters, those with the same input together, in the order of the first of each.
-pub fn grouped(clusters: Vec<ObjectKey>, before: &Fold, after: &Fold) -> Vec<EquivalentClusters> {
-    let sides = [before, after].map(|fold| Side::of(fold.facts()));
+pub fn grouped(
+    clusters: Vec<ObjectKey>,
+    before: &TopologySimulator,
+    after: &TopologySimulator,
+) -> Vec<EquivalentClusters> {
+    let sides = [before, after].map(|fold| SideIndex::new(fold.facts()));
     let mut all: Vec<EquivalentClusters> = Vec::new();
-    let mut known: HashMap<Input, usize> = HashMap::new();
+    let mut known: HashMap<PlanInputs, usize> = HashMap::new();
     for cluster in clusters {
         let input = input(&cluster, &sides);
         let same = input.as_ref().and_then(|input| known.get(input)).and_then(|at| all.get_mut(*at));
@@ -61,7 +65,7 @@ pub fn ungrouped(clusters: Vec<ObjectKey>) -> Vec<EquivalentClusters> {
 }
 
 /// What a plan of a Cluster follows from; `None` where it may follow from the name or from objects.
-fn input(key: &ObjectKey, sides: &[Side<'_>; 2]) -> Option<Input> {
+fn input(key: &ObjectKey, sides: &[SideIndex<'_>; 2]) -> Option<PlanInputs> {
     if !is_read_as_text(&key.name) {
         return None;
     }
@@ -70,7 +74,7 @@ fn input(key: &ObjectKey, sides: &[Side<'_>; 2]) -> Option<Input> {
 }
 
 /// The facts of a side, and what every Cluster needs of them.
-struct Side<'a> {
+struct SideIndex<'a> {
     facts: &'a Facts,
     /// Classes that do not look at names.
     classes: BTreeSet<&'a ObjectKey>,
@@ -81,12 +85,13 @@ struct Side<'a> {
     has_nodes: bool,
 }
 
-impl<'a> Side<'a> {
-    fn of(facts: &'a Facts) -> Self {
-        let is_nameless = |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if has_no_names(&class));
+impl<'a> SideIndex<'a> {
+    fn new(facts: &'a Facts) -> Self {
+        let is_nameless =
+            |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if is_name_independent(&class));
         let objects = || facts.objects().into_iter().flat_map(ObjectSet::iter);
         let labelled = objects().filter_map(|object| Some((object.namespace(), object.label(CLUSTER_NAME)?)));
-        Side {
+        SideIndex {
             facts,
             classes: facts.class_keys().filter(is_nameless).collect(),
             names: objects().map(|object| (object.namespace(), object.name())).collect(),

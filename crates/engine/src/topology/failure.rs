@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::hooks::HookTracker;
 use super::ownership::{SameName, Unavailable};
-use super::patches::{PatchError, told};
-use super::size::TooLarge;
+use super::patches::{PatchError, summary};
+use super::size::TopologyTooLarge;
 use super::upgrade::PlanError;
 use model::hub::control_plane::UnclearVersion;
 use model::hub::{Hook, ObjectKey, ObjectRef, WrongType};
@@ -94,7 +94,7 @@ pub enum Failure {
     KeepsVanishing { object: Box<ObjectRef> },
     /// DEC-58: nothing was computed, or not all of it.
     #[error("{0}, see spec.topology.workers")]
-    TooLarge(#[from] TooLarge),
+    TooLarge(#[from] TopologyTooLarge),
     /// The computation ended before it was complete; the same one may succeed later (DEC-58).
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
@@ -129,7 +129,7 @@ pub enum Failure {
     #[error("hook {hook} failed: {reason}")]
     Hook { hook: Hook, reason: String },
     /// PE-11 to PE-29: all that is wrong with one patch.
-    #[error("{}", told(.0))]
+    #[error("{}", summary(.0))]
     Patches(Vec<PatchError>),
     /// HK-11: nothing is wrong, and nothing may be created yet.
     #[error("{}", .0.message("Cluster topology creation").unwrap_or_default())]

@@ -72,7 +72,7 @@ pub enum Deletion {
 
 impl HookTracker {
     /// What is pending on a Cluster before anything is asked (HK-02).
-    pub fn of(cluster: &Cluster) -> Self {
+    pub fn for_cluster(cluster: &Cluster) -> Self {
         let pending = cluster.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
         let pending = pending.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         HookTracker { pending, blocking: BTreeMap::new() }
@@ -135,23 +135,23 @@ impl HookTracker {
 
 /// The plans that requests carry (HK-19).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plans<'a> {
+pub(super) struct RemainingPlans<'a> {
     pub(super) control_plane: &'a [VersionText],
     pub(super) workers: &'a [VersionText],
 }
 
 /// Calls hooks for a Cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Hooks<'a> {
+pub struct HookCaller<'a> {
     cluster: &'a Cluster,
     world: &'a World,
     is_enabled: bool,
 }
 
-impl<'a> Hooks<'a> {
+impl<'a> HookCaller<'a> {
     /// For a Cluster with the defaults of its variables (HK-06).
     pub fn new(cluster: &'a Cluster, world: &'a World, options: &Options) -> Self {
-        Hooks { cluster, world, is_enabled: options.runtime_sdk }
+        HookCaller { cluster, world, is_enabled: options.runtime_sdk }
     }
 
     /// Whether hooks take part at all (HK-01).
@@ -230,7 +230,7 @@ impl<'a> Hooks<'a> {
         &self,
         from: &VersionText,
         to: &VersionText,
-        plans: Plans<'_>,
+        plans: RemainingPlans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
         if !self.is_enabled || tracker.is_pending(Hook::AfterClusterUpgrade) {
@@ -242,7 +242,7 @@ impl<'a> Hooks<'a> {
             .filter(|name| name.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
             .collect();
         let message = match names.as_slice() {
-            [] => return self.call(Hook::BeforeClusterUpgrade, from_to(Some(from), to, plans), tracker),
+            [] => return self.call(Hook::BeforeClusterUpgrade, before_step_members(Some(from), to, plans), tracker),
             [name] => format!("annotation {name} is set"),
             names => format!("annotations {} are set", names.join(", ")),
         };
@@ -254,13 +254,13 @@ impl<'a> Hooks<'a> {
         &self,
         from: &VersionText,
         to: &VersionText,
-        plans: Plans<'_>,
+        plans: RemainingPlans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
         if !self.is_enabled {
             return Ok(Gate::Open);
         }
-        self.call(Hook::BeforeControlPlaneUpgrade, from_to(Some(from), to, plans), tracker)
+        self.call(Hook::BeforeControlPlaneUpgrade, before_step_members(Some(from), to, plans), tracker)
     }
 
     /// Whether neither reference is there yet: nothing has been created, or it is not recorded.
@@ -324,20 +324,24 @@ impl<'a> Hooks<'a> {
 }
 
 /// What hooks are told that stand before a step.
-pub(super) fn from_to(from: Option<&VersionText>, to: &VersionText, plans: Plans<'_>) -> [(&'static str, Value); 4] {
+pub(super) fn before_step_members(
+    from: Option<&VersionText>,
+    to: &VersionText,
+    plans: RemainingPlans<'_>,
+) -> [(&'static str, Value); 4] {
     let [control_plane, workers] = upgrades(plans);
     let from = from.map(VersionText::as_str).unwrap_or_default();
     [("fromKubernetesVersion", json!(from)), ("toKubernetesVersion", json!(to.as_str())), control_plane, workers]
 }
 
 /// What hooks are told that stand after a step.
-pub(super) fn at(version: &VersionText, plans: Plans<'_>) -> [(&'static str, Value); 3] {
+pub(super) fn after_step_members(version: &VersionText, plans: RemainingPlans<'_>) -> [(&'static str, Value); 3] {
     let [control_plane, workers] = upgrades(plans);
     [("kubernetesVersion", json!(version.as_str())), control_plane, workers]
 }
 
 /// The remaining plans (RH-18.2).
-fn upgrades(plans: Plans<'_>) -> [(&'static str, Value); 2] {
+fn upgrades(plans: RemainingPlans<'_>) -> [(&'static str, Value); 2] {
     let list = |plan: &[VersionText]| -> Value { plan.iter().map(|one| json!({"version": one.as_str()})).collect() };
     [("controlPlaneUpgrades", list(plans.control_plane)), ("workersUpgrades", list(plans.workers))]
 }

@@ -23,7 +23,7 @@ const EXTRA_ARGS: [&str; 6] = [
 ];
 
 /// The entries that a Cluster must have, if it lacks them (SSA-21): it is never applied, so topologist owns none of its fields.
-pub fn of_cluster(cluster: &Object) -> Option<Vec<Value>> {
+pub fn repaired_for_cluster(cluster: &Object) -> Option<Vec<Value>> {
     let entries = entries(cluster);
     let is_kept = |entry: &Value| !is_of(entry, BEFORE) && !is_of(entry, MANAGER);
     if !entries.is_empty() && entries.iter().all(is_kept) {
@@ -37,7 +37,7 @@ pub fn of_cluster(cluster: &Object) -> Option<Vec<Value>> {
 }
 
 /// The entries that an object of a topology is to have, if it has not (SSA-22).
-pub fn of_object(object: &Object) -> Option<Vec<Value>> {
+pub fn repaired_for_object(object: &Object) -> Option<Vec<Value>> {
     let entries = entries(object);
     if !entries.is_empty() && !entries.iter().any(|entry| is_of(entry, BEFORE)) {
         return None;
@@ -129,20 +129,21 @@ mod tests {
     #[test]
     fn a_cluster_is_never_applied() {
         // SSA-21
-        let repaired = |entries: &[(&str, &str)]| managers(of_cluster(&object("Cluster", entries, json!({}))));
+        let repaired =
+            |entries: &[(&str, &str)]| managers(repaired_for_cluster(&object("Cluster", entries, json!({}))));
         let text = |text: &str| Some(vec![text.to_owned()]);
         assert_eq!(repaired(&[]), text("manager Update"));
         assert_eq!(repaired(&[("kubectl", "Update")]), None);
         assert_eq!(repaired(&[("kubectl", "Update"), (BEFORE, "Update")]), text("kubectl Update"));
         assert_eq!(repaired(&[("capi-topology", "Apply"), (BEFORE, "Update")]), text("manager Update"));
-        let made = of_cluster(&object("Cluster", &[], json!({}))).unwrap();
+        let made = repaired_for_cluster(&object("Cluster", &[], json!({}))).unwrap();
         assert_eq!((&made[0]["apiVersion"], &made[0]["fieldsV1"]), (&json!("g/v1"), &name()));
     }
 
     #[test]
     fn an_object_without_managed_fields_gets_an_entry_of_the_engine() {
         // SSA-22
-        let repaired = |entries: &[(&str, &str)]| managers(of_object(&object("Forge", entries, json!({}))));
+        let repaired = |entries: &[(&str, &str)]| managers(repaired_for_object(&object("Forge", entries, json!({}))));
         let list = |all: &[&str]| Some(all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
         assert_eq!(repaired(&[]), list(&["capi-topology Apply"]));
         assert_eq!(repaired(&[("provider", "Update")]), None);
@@ -158,7 +159,8 @@ mod tests {
     fn extra_args_of_a_kubeadm_control_plane_belong_to_the_engine() {
         // SSA-22
         let fields = |spec: Value| {
-            let made = of_object(&object("KubeadmControlPlane", &[], json!({"kubeadmConfigSpec": spec}))).unwrap();
+            let made =
+                repaired_for_object(&object("KubeadmControlPlane", &[], json!({"kubeadmConfigSpec": spec}))).unwrap();
             made[0]["fieldsV1"].clone()
         };
         let item = json!({"name": "v", "value": "1"});

@@ -9,13 +9,13 @@
 //! Cluster ─► blueprint.rs (class, templates) ─► current.rs (existing objects) ─► upgrade/ (versions) ─► desired/ (one function
 //!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
 //!            templates that are replaced again and again)
-//! held.rs: what is held back, and why
+//! holds.rs: parts that are held back, with reasons
 //! refusals.rs: what the schemas of definitions refuse of the objects that are written; inspection.rs: of a whole topology
 //! mitigation.rs: repair of managedFields that were lost
 //! claims.rs: whether the names of new objects are free
 //! ownership.rs: whether an existing object belongs to another Cluster or to another part of the topology
 //! size.rs: how large a topology is, before it is computed
-//! nameless.rs, equivalent_clusters.rs: whether the plan for one Cluster holds for others
+//! name_independence.rs, equivalent_clusters.rs: Clusters with equal plans apart from names
 //! explanations.rs: failures and gaps of computations in words, with hints
 //! ```
 //!
@@ -35,17 +35,17 @@ pub mod equivalent_clusters;
 pub mod explanations;
 mod failure;
 mod field_path;
-pub mod held;
+pub mod holds;
 pub mod hooks;
 pub mod inspection;
 pub mod mitigation;
-pub mod nameless;
+pub mod name_independence;
 pub mod origin;
 pub mod ownership;
 pub mod patches;
 pub mod plan;
 pub mod refusals;
-pub mod rolled_out;
+pub mod rollout_record;
 pub mod rotations;
 pub mod shim;
 pub mod size;
@@ -56,7 +56,7 @@ pub mod testing;
 pub mod upgrade;
 pub mod worker;
 
-pub use compute::{Computation, Observed};
+pub use compute::{Computation, ObservedState};
 pub use failure::{Failure, Interrupted};
 pub use size::{SizeLimit, TopologySize};
 

@@ -56,7 +56,7 @@ impl Origins {
     }
 
     /// The marks that had a say in the value at `path`, the one that decided last: marks above the path, at it, and below it.
-    pub fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Mark> {
+    pub fn marks_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Mark> {
         self.0.iter().filter(move |mark| is_below(path, &mark.path) || is_below(&mark.path, path))
     }
 
@@ -68,7 +68,7 @@ impl Origins {
 
     /// Whether a secret went into the value at `path`, or into a part of it (DEC-34).
     pub fn is_sensitive(&self, path: &str) -> bool {
-        self.of(path).any(|mark| matches!(&mark.origin, Origin::Patch(made_by) if made_by.is_sensitive))
+        self.marks_at(path).any(|mark| matches!(&mark.origin, Origin::Patch(made_by) if made_by.is_sensitive))
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(origins.decisive("spec.replicas"), Some(&Origin::Class("a".into())));
         assert_eq!(origins.decisive("spec.version"), Some(&Origin::Cluster("b".into())));
         assert_eq!(origins.decisive("spec.version[0].x"), Some(&Origin::Cluster("b".into())));
-        assert_eq!(origins.of("spec").count(), 4, "a whole has the origins of its parts");
-        assert_eq!(origins.of("spec.version").count(), 3);
+        assert_eq!(origins.marks_at("spec").count(), 4, "a whole has the origins of its parts");
+        assert_eq!(origins.marks_at("spec.version").count(), 3);
     }
 }

@@ -1,7 +1,7 @@
 //! What an API server would refuse of the objects of a topology, by the schemas of their CustomResourceDefinitions.
 //!
 //! ```text
-//! object to apply ─► defaults of the schema ─► types, bounds, enums, unknown fields, rules ─► Refusal, with what wrote the field
+//! object to apply ─► defaults of the schema ─► types, bounds, enums, unknown fields, rules ─► RefusedField with its origin
 //! ```
 //!
 //! A topology is applied with server-side apply, so a field that the schema does not have is refused and not dropped.
@@ -27,7 +27,7 @@ const MOST: usize = 100;
 
 /// A field that an API server would refuse.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct RefusedField {
     /// The kind of the object.
     pub kind: String,
     /// The name of the object.
@@ -46,7 +46,7 @@ pub struct Refusal {
     slot: String,
 }
 
-impl Refusal {
+impl RefusedField {
     /// A field of one object, by the kind and the name of that.
     pub fn new(
         (kind, name): (&str, &str),
@@ -56,7 +56,7 @@ impl Refusal {
         because: Option<Origin>,
         class: &ObjectKey,
     ) -> Self {
-        Refusal {
+        RefusedField {
             kind: kind.to_owned(),
             name: name.to_owned(),
             others: BTreeSet::new(),
@@ -75,14 +75,14 @@ impl Refusal {
         self.error == ErrorKind::Required
     }
 
-    fn is_like(&self, other: &Refusal) -> bool {
+    fn is_like(&self, other: &RefusedField) -> bool {
         self.field == other.field
             && (self.error, &self.kind, &self.detail) == (other.error, &other.kind, &other.detail)
             && self.because == other.because
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RefusedField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)?;
         if !self.others.is_empty() {
@@ -103,7 +103,7 @@ impl fmt::Display for Refusal {
 /// What is said of the objects of a topology so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checks {
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<RefusedField>,
     /// The kinds of objects that were not checked, because no schema of their version is known.
     pub unchecked: BTreeSet<String>,
     /// Why known schemas were not used.
@@ -112,7 +112,7 @@ pub struct Checks {
 
 /// The object to check, and what is known of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct CheckedObject<'a> {
     /// A name for the place of the object in its topology.
     pub slot: &'a str,
     /// What is applied.
@@ -126,7 +126,7 @@ pub struct Subject<'a> {
 impl Checks {
     /// Checks an object against the schema of its definition, if the world has one. Only objects of providers are checked: the others
     /// have the shape that this program gives them. `refused` is why the object cannot be merged.
-    pub fn add(&mut self, subject: Subject<'_>, world: &World, refused: Option<String>) {
+    pub fn add(&mut self, subject: CheckedObject<'_>, world: &World, refused: Option<String>) {
         let sent = subject.sent;
         if sent.group() == GROUP {
             return;
@@ -150,8 +150,8 @@ impl Checks {
     }
 
     /// Checks an object against a schema.
-    pub(crate) fn add_by(&mut self, subject: Subject<'_>, schema: &ResourceSchema, refused: Option<String>) {
-        let as_a_whole = |reason| of(subject, String::new(), ErrorKind::Invalid, reason);
+    pub(crate) fn add_by(&mut self, subject: CheckedObject<'_>, schema: &ResourceSchema, refused: Option<String>) {
+        let as_a_whole = |reason| refused_field(subject, String::new(), ErrorKind::Invalid, reason);
         match refusals(subject, schema) {
             Ok(found) if found.is_empty() => refused.into_iter().for_each(|reason| self.put(as_a_whole(reason))),
             Ok(found) => found.into_iter().for_each(|refusal| self.put(refusal)),
@@ -166,7 +166,7 @@ impl Checks {
         self.unusable.extend(other.unusable);
     }
 
-    fn put(&mut self, refusal: Refusal) {
+    fn put(&mut self, refusal: RefusedField) {
         let has_room = self.refusals.len() < MOST;
         match self.refusals.iter_mut().find(|known| known.is_like(&refusal)) {
             Some(known) => {
@@ -206,8 +206,8 @@ pub(crate) fn completed_in(world: &World, object: Object) -> Object {
 }
 
 /// What an API server would refuse of an object.
-fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal>, String> {
-    let Subject { sent, merged, .. } = subject;
+fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<RefusedField>, String> {
+    let CheckedObject { sent, merged, .. } = subject;
     let mut known = Value::from(sent.clone());
     let dropped = schema.prune(&mut known);
     let mut value = Value::from(merged.clone());
@@ -221,7 +221,7 @@ fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal
     if violations.is_empty() {
         violations = schema.rule_violations(&value, None);
     }
-    let mut found: Vec<Refusal> = dropped.into_iter().map(|field| unknown(subject, schema, field)).collect();
+    let mut found: Vec<RefusedField> = dropped.into_iter().map(|field| unknown(subject, schema, field)).collect();
     let is_ours = |violation: &&Violation| is_sent(sent, violation);
     found.extend(violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation)));
     found.sort_by(|one, other| one.field.cmp(&other.field));
@@ -229,7 +229,7 @@ fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal
     found.truncate(NAMED);
     if more > 0 {
         let detail = format!("{more} more fields would be refused");
-        found.push(of(subject, String::new(), ErrorKind::Invalid, detail));
+        found.push(refused_field(subject, String::new(), ErrorKind::Invalid, detail));
     }
     Ok(found)
 }
@@ -243,14 +243,14 @@ fn is_sent(sent: &Object, violation: &Violation) -> bool {
     sent.to_value().pointer(pointer).is_some()
 }
 
-fn unknown(subject: Subject<'_>, schema: &ResourceSchema, field: String) -> Refusal {
+fn unknown(subject: CheckedObject<'_>, schema: &ResourceSchema, field: String) -> RefusedField {
     let meant = schema.meant_by(&subject.sent.to_value(), &field);
     let hint = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     let detail = format!("unknown field{hint}");
-    of(subject, field, ErrorKind::Forbidden, detail)
+    refused_field(subject, field, ErrorKind::Forbidden, detail)
 }
 
-fn refusal(subject: Subject<'_>, value: &Value, violation: &Violation) -> Refusal {
+fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation) -> RefusedField {
     let field = path_of(value, &violation.pointer);
     let detail = match violation.kind {
         ErrorKind::Required => "is required, unless a webhook of the provider sets it".to_owned(),
@@ -259,15 +259,18 @@ fn refusal(subject: Subject<'_>, value: &Value, violation: &Violation) -> Refusa
         _ if subject.origins.is_sensitive(&field) => "is not valid".to_owned(),
         _ => violation.detail.clone(),
     };
-    of(subject, field, violation.kind, detail)
+    refused_field(subject, field, violation.kind, detail)
 }
 
-fn of(subject: Subject<'_>, field: String, error: ErrorKind, detail: String) -> Refusal {
+fn refused_field(subject: CheckedObject<'_>, field: String, error: ErrorKind, detail: String) -> RefusedField {
     // Many things wrote an object as a whole.
     let decisive = subject.origins.decisive(&field).filter(|_| !field.is_empty());
     let because = decisive.filter(|origin| **origin != Origin::Topology).cloned();
     let object = (subject.sent.kind(), subject.sent.name());
-    Refusal { slot: subject.slot.to_owned(), ..Refusal::new(object, field, error, detail, because, subject.class) }
+    RefusedField {
+        slot: subject.slot.to_owned(),
+        ..RefusedField::new(object, field, error, detail, because, subject.class)
+    }
 }
 
 /// A place in a value as paths of origins are written.
@@ -318,7 +321,11 @@ mod tests {
         origins.mark("spec.labels[a.b/c]", Origin::Patch(patch));
         for sent in objects {
             let merged = merged.unwrap_or(sent);
-            checks.add_by(Subject { slot: sent.name(), sent, merged, origins: &origins, class: &class }, schema, None);
+            checks.add_by(
+                CheckedObject { slot: sent.name(), sent, merged, origins: &origins, class: &class },
+                schema,
+                None,
+            );
         }
         checks.refusals.iter().map(ToString::to_string).collect()
     }

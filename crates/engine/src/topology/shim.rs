@@ -37,7 +37,7 @@ pub(crate) fn is_shim(owner: &Value, cluster: &str) -> bool {
 
 /// What becomes of the ConfigMap: it is created with the first of the two objects, and deleted once the Cluster owns both
 /// (RS-14, RS-38).
-pub(super) fn of(cluster: &Cluster, current: &Current) -> Shim {
+pub(super) fn decide(cluster: &Cluster, current: &Current) -> Shim {
     let (Some(infrastructure), Some(control_plane)) = (&current.infrastructure, &current.control_plane.object) else {
         return Shim::Create;
     };

@@ -71,21 +71,22 @@ pub(crate) struct OwnSize {
 
 impl OwnSize {
     /// The sizes of the parts of a class.
-    pub(crate) fn of(class: &ClusterClass) -> Self {
+    pub(crate) fn from_class(class: &ClusterClass) -> Self {
         let spec = &class.spec;
         let control_plane = &spec.control_plane;
         let lists = ELEMENT.times(control_plane.taints.len() + control_plane.readiness_gates.len());
-        let mut cluster = TopologySize { objects: 2, weight: lists + of_metadata(&control_plane.metadata).times(2) };
+        let mut cluster =
+            TopologySize { objects: 2, weight: lists + metadata_weight(&control_plane.metadata).times(2) };
         if control_plane.machine_infrastructure.template_ref.is_defined() {
             cluster.add(1, Weight::default());
         }
         let of_workers = |metadata: &TopologyMetadata, elements: usize| {
-            let weight = OBJECT + of_metadata(metadata).times(2) + ELEMENT.times(elements);
+            let weight = OBJECT + metadata_weight(metadata).times(2) + ELEMENT.times(elements);
             TopologySize { objects: 3, weight }
         };
         let machine_deployments = spec.workers.machine_deployments.iter().enumerate().map(|(position, class)| {
             let size = of_workers(&class.metadata, class.taints.len() + class.readiness_gates.len());
-            (class.class.clone(), WorkerSize { size, check: of_check(&class.health_check), position })
+            (class.class.clone(), WorkerSize { size, check: check_weight(&class.health_check), position })
         });
         let machine_pools = spec.workers.machine_pools.iter().enumerate().map(|(position, class)| {
             let size = of_workers(&class.metadata, class.taints.len());
@@ -93,7 +94,7 @@ impl OwnSize {
         });
         OwnSize {
             cluster,
-            control_plane_check: of_check(&control_plane.health_check),
+            control_plane_check: check_weight(&control_plane.health_check),
             machine_deployments: machine_deployments.collect(),
             machine_pools: machine_pools.collect(),
             has_patches: !spec.patches.is_empty(),
@@ -114,13 +115,13 @@ pub(crate) struct ClassSize {
 
 impl ClassSize {
     /// The sizes of the parts of a class that is edited; `weigh` gives the weights of templates, and nothing for those that are not known.
-    pub(crate) fn of_edited(class: &ClusterClass, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
-        Self::with(Arc::new(OwnSize::of(class)), class, weigh)
+    pub(crate) fn from_edited(class: &ClusterClass, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        Self::with(Arc::new(OwnSize::from_class(class)), class, weigh)
     }
 
     /// The same of a class that is kept, with all that follows from the class alone.
-    pub(crate) fn of(class: &Class, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
-        Self::with(class.summary(OwnSize::of), class, weigh)
+    pub(crate) fn from_class(class: &Class, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        Self::with(class.summary(OwnSize::from_class), class, weigh)
     }
 
     fn with(own: Arc<OwnSize>, class: &ClusterClass, mut weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
@@ -148,22 +149,22 @@ impl ClassSize {
         let seen = if own.has_patches { seen_by_patches(cluster) } else { Weight::default() };
         let mut all = own.cluster;
         all.weight += self.templates + seen.times(2);
-        all.weight += of_metadata(&topology.control_plane.metadata).times(2);
-        all.weight += of_variables(&topology.control_plane.variables.overrides);
-        all.add_check(of_check(&topology.control_plane.health_check).or(own.control_plane_check));
+        all.weight += metadata_weight(&topology.control_plane.metadata).times(2);
+        all.weight += variables_weight(&topology.control_plane.variables.overrides);
+        all.add_check(check_weight(&topology.control_plane.health_check).or(own.control_plane_check));
         for worker in &topology.workers.machine_deployments {
             let (WorkerSize { size, check, .. }, templates) =
-                of_class(&own.machine_deployments, &self.of_machine_deployments, &worker.class);
-            all.add(size.objects, size.weight + templates + seen + of_metadata(&worker.metadata).times(3));
-            all.weight += of_variables(&worker.variables.overrides).times(2);
+                worker_set_size(&own.machine_deployments, &self.of_machine_deployments, &worker.class);
+            all.add(size.objects, size.weight + templates + seen + metadata_weight(&worker.metadata).times(3));
+            all.weight += variables_weight(&worker.variables.overrides).times(2);
             all.weight += ELEMENT.times(worker.taints.len() + worker.readiness_gates.len());
-            all.add_check(of_check(&worker.health_check).or(check));
+            all.add_check(check_weight(&worker.health_check).or(check));
         }
         for worker in &topology.workers.machine_pools {
             let (WorkerSize { size, .. }, templates) =
-                of_class(&own.machine_pools, &self.of_machine_pools, &worker.class);
-            all.add(size.objects, size.weight + templates + seen + of_metadata(&worker.metadata).times(3));
-            all.weight += of_variables(&worker.variables.overrides).times(2);
+                worker_set_size(&own.machine_pools, &self.of_machine_pools, &worker.class);
+            all.add(size.objects, size.weight + templates + seen + metadata_weight(&worker.metadata).times(3));
+            all.weight += variables_weight(&worker.variables.overrides).times(2);
             all.weight += ELEMENT.times(worker.taints.len());
         }
         all
@@ -171,7 +172,7 @@ impl ClassSize {
 }
 
 /// The size of a worker set of a class, and the weight of its templates; nothing if the class of workers does not exist.
-fn of_class(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &str) -> (WorkerSize, Weight) {
+fn worker_set_size(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &str) -> (WorkerSize, Weight) {
     let size = classes.get(name).copied();
     let templates = size.and_then(|size| templates.get(size.position)).copied();
     (size.unwrap_or_default(), templates.unwrap_or_default())
@@ -181,7 +182,7 @@ fn of_class(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &
 fn seen_by_patches(cluster: &Cluster) -> Weight {
     let metadata = &cluster.metadata;
     let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::from_texts(texts.iter()));
-    of_variables(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
+    variables_weight(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
 }
 
 impl TopologySize {
@@ -209,15 +210,15 @@ impl Blueprint {
             .collect();
         let weigh =
             |reference: &TemplateRef| weights.get(&(&*reference.kind, &*reference.name)).copied().unwrap_or_default();
-        ClassSize::of(&self.class, weigh).topology(&self.cluster)
+        ClassSize::from_class(&self.class, weigh).topology(&self.cluster)
     }
 }
 
-fn of_metadata(metadata: &TopologyMetadata) -> Weight {
+fn metadata_weight(metadata: &TopologyMetadata) -> Weight {
     Weight::from_texts(metadata.labels.iter()) + Weight::from_texts(metadata.annotations.iter())
 }
 
-fn of_variables(variables: &[VariableValue]) -> Weight {
+fn variables_weight(variables: &[VariableValue]) -> Weight {
     let of_one = |variable: &VariableValue| {
         let value = variable.value.as_ref().map_or(Weight::default(), |value| Weight::from_text(value.get()));
         value + Weight { text: variable.name.len(), memory: variable.name.len() } + ELEMENT
@@ -225,7 +226,7 @@ fn of_variables(variables: &[VariableValue]) -> Weight {
     variables.iter().map(of_one).sum()
 }
 
-fn of_check(check: &HealthCheck) -> Option<Weight> {
+fn check_weight(check: &HealthCheck) -> Option<Weight> {
     let conditions = check.checks.unhealthy_node_conditions.len() + check.checks.unhealthy_machine_conditions.len();
     check.is_defined().then(|| OBJECT + ELEMENT.times(conditions))
 }
@@ -244,13 +245,13 @@ impl SizeLimit {
     pub const NONE: SizeLimit = SizeLimit { text: usize::MAX, memory: usize::MAX };
 
     /// A limit on the bytes of all objects as text.
-    pub const fn of_text(bytes: usize) -> Self {
+    pub const fn for_text(bytes: usize) -> Self {
         SizeLimit { text: bytes, ..SizeLimit::NONE }
     }
 
     /// The same with a limit on the memory that a computation takes.
     #[must_use]
-    pub const fn of_memory(self, bytes: usize) -> Self {
+    pub const fn with_memory(self, bytes: usize) -> Self {
         SizeLimit { memory: bytes, ..self }
     }
 
@@ -258,28 +259,29 @@ impl SizeLimit {
     ///
     /// # Errors
     /// When it is too large.
-    pub fn check(self, size: TopologySize) -> Result<(), TooLarge> {
+    pub fn check(self, size: TopologySize) -> Result<(), TopologyTooLarge> {
         let TopologySize { objects, weight } = size;
-        self.excess(weight).map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Templates { objects } }))
+        self.excess(weight)
+            .map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Templates { objects } }))
     }
 
     /// The same once patches have enlarged objects by this much.
     ///
     /// # Errors
     /// When they are too large now.
-    pub(crate) fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TooLarge> {
+    pub(crate) fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TopologyTooLarge> {
         let excess = self.excess(size.weight + grown);
-        excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Patches }))
+        excess.map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Patches }))
     }
 
     /// Whether a rollout may write this much in all of its plans.
     ///
     /// # Errors
     /// When it is too much.
-    pub(crate) fn check_written(self, written: Weight) -> Result<(), TooLarge> {
+    pub(crate) fn check_written(self, written: Weight) -> Result<(), TopologyTooLarge> {
         let limit = SizeLimit { text: self.text.saturating_mul(WRITTEN), memory: self.memory.saturating_mul(WRITTEN) };
         let excess = limit.excess(written);
-        excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Rounds }))
+        excess.map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Rounds }))
     }
 
     fn excess(self, weight: Weight) -> Option<Excess> {
@@ -298,7 +300,7 @@ const WRITTEN: usize = 4;
 /// Why a topology is not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{made_by} {excess}; use fewer worker sets, or smaller templates and variables{}", .excess.remedy())]
-pub struct TooLarge {
+pub struct TopologyTooLarge {
     excess: Excess,
     made_by: MadeBy,
 }

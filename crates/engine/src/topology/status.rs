@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::conditions::{Shape, Status, condition, present};
+use super::conditions::{StatusBuilder, StatusLayout, condition, present};
 use super::hooks::DeletionGuard;
 use super::upgrade::{Tracker, WorkerTracker};
 use super::worker::WorkerKind;
@@ -23,7 +23,7 @@ const SHOWN_NAMES: usize = 3;
 /// A run that stops before there is a desired state, without an error, has nothing to say: the condition stays as it is
 /// (ST-17).
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct ReconcileOutcome<'a> {
     /// As it was read at first.
     pub cluster: &'a Cluster,
     /// As far as it was read.
@@ -57,8 +57,8 @@ impl TopologyReconciled {
 }
 
 /// The condition at the end of a run (ST-03 to ST-15).
-pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
-    let Run { cluster, class, tracker, error, is_too_large, guard } = run;
+pub(super) fn topology_reconciled(run: &ReconcileOutcome<'_>) -> TopologyReconciled {
+    let ReconcileOutcome { cluster, class, tracker, error, is_too_large, guard } = run;
     if let Some(message) = paused(cluster) {
         return TopologyReconciled::is_not("Paused", message);
     }
@@ -123,7 +123,7 @@ fn upgrade_reason(tracker: &Tracker) -> &'static str {
     let may_be_deferral =
         tracker.hooks.blocking().next().is_none() && !control_plane.is_starting && !control_plane.is_upgrading;
     let only_deferred = |kind: WorkerKind| {
-        let workers = Distinct::of(tracker.workers(kind));
+        let workers = DistinctWorkers::from_tracker(tracker.workers(kind));
         may_be_deferral && !workers.deferred.is_empty() && workers.upgrading.is_empty() && workers.pending.is_empty()
     };
     match () {
@@ -156,7 +156,7 @@ fn upgrade_message(cluster: &Cluster, tracker: &Tracker) -> String {
 
 /// Lines 3 to 6 of ST-10.
 fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &VersionText, lines: &mut Vec<String>) {
-    let Distinct { upgrading, deferred, pending } = Distinct::of(tracker);
+    let DistinctWorkers { upgrading, deferred, pending } = DistinctWorkers::from_tracker(tracker);
     let WorkerTracker { plan, pending_create, .. } = tracker;
     if !upgrading.is_empty() {
         lines.push(format!("{} upgrading to version {version}{}", names(kind, &upgrading), rest(plan, version)));
@@ -179,19 +179,19 @@ fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &VersionText
 }
 
 /// Names of workers, each of them once: upgrading over deferred over pending (ST-12).
-struct Distinct<'a> {
+struct DistinctWorkers<'a> {
     upgrading: Vec<&'a str>,
     deferred: Vec<&'a str>,
     pending: Vec<&'a str>,
 }
 
-impl<'a> Distinct<'a> {
-    fn of(tracker: &'a WorkerTracker) -> Self {
+impl<'a> DistinctWorkers<'a> {
+    fn from_tracker(tracker: &'a WorkerTracker) -> Self {
         let WorkerTracker { upgrading, deferred, pending, .. } = tracker;
         let but = |names: &'a BTreeSet<String>, others: &[&BTreeSet<String>]| {
             names.iter().filter(|name| !others.iter().any(|other| other.contains(*name))).map(String::as_str).collect()
         };
-        Distinct {
+        DistinctWorkers {
             upgrading: but(upgrading, &[]),
             deferred: but(deferred, &[upgrading]),
             pending: but(pending, &[upgrading, deferred]),
@@ -225,8 +225,8 @@ fn names(kind: WorkerKind, names: &[&str]) -> String {
 /// The status of a Cluster, v1beta2, at the end of a run: what is left of the upgrade (ST-02), and the condition in both
 /// forms (ST-16), for every outcome (ST-01). `now` is written into conditions that change. Of the conditions only this one is
 /// ours (ST-18).
-pub fn reconciled(cluster: &Value, run: &Run<'_>, now: &str) -> Value {
-    let mut status = Status::of(cluster, Shape::V1BETA2, now);
+pub fn reconciled(cluster: &Value, run: &ReconcileOutcome<'_>, now: &str) -> Value {
+    let mut status = StatusBuilder::for_object(cluster, StatusLayout::V1BETA2, now);
     if run.tracker.is_planned {
         let Tracker { control_plane, machine_deployments, machine_pools, .. } = run.tracker;
         let workers = if machine_pools.plan.is_empty() { &machine_deployments.plan } else { &machine_pools.plan };

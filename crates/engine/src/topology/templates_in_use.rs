@@ -6,35 +6,35 @@ use model::hub::{ContractRef, GROUP, Object, WrongType, group_of, label};
 
 /// Who makes machines from templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
+pub enum MachineOwner {
     /// A MachineDeployment.
     Deployment,
     /// A MachineSet.
     Set,
 }
 
-impl Maker {
+impl MachineOwner {
     /// Both.
-    pub const ALL: [Self; 2] = [Maker::Deployment, Maker::Set];
+    pub const ALL: [Self; 2] = [MachineOwner::Deployment, MachineOwner::Set];
 
     /// The maker that an object is; `None` if it is another object.
-    pub fn of(object: &Object) -> Option<Self> {
+    pub fn from_object(object: &Object) -> Option<Self> {
         Self::ALL.into_iter().find(|maker| object.group() == GROUP && object.kind() == maker.kind())
     }
 
     /// Its kind, in the group of Cluster API.
     pub const fn kind(self) -> &'static str {
         match self {
-            Maker::Deployment => "MachineDeployment",
-            Maker::Set => "MachineSet",
+            MachineOwner::Deployment => "MachineDeployment",
+            MachineOwner::Set => "MachineSet",
         }
     }
 
     /// What keeps an object until its templates are dealt with (DEL-05, DEL-07).
     pub const fn finalizer(self) -> &'static str {
         match self {
-            Maker::Deployment => "machinedeployment.topology.cluster.x-k8s.io",
-            Maker::Set => "machineset.topology.cluster.x-k8s.io",
+            MachineOwner::Deployment => "machinedeployment.topology.cluster.x-k8s.io",
+            MachineOwner::Set => "machineset.topology.cluster.x-k8s.io",
         }
     }
 }
@@ -50,7 +50,7 @@ fn owning_deployment(set: &Object) -> Option<String> {
     let owners = set.at("metadata.ownerReferences")?.as_array()?;
     let is_deployment = |owner: &&Value| {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
-        text("kind") == Maker::Deployment.kind() && group_of(text("apiVersion")) == GROUP
+        text("kind") == MachineOwner::Deployment.kind() && group_of(text("apiVersion")) == GROUP
     };
     Some(owners.iter().find(is_deployment)?.get("name")?.as_str()?.to_owned())
 }

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::desired::{self, Computed, Desired, DesiredObject};
-use super::plan::Fold;
-use super::upgrade::Planned;
+use super::plan::TopologySimulator;
+use super::upgrade::PlannedUpgrade;
 use super::{Failure, Options, SizeLimit};
 use golang::yaml;
 use model::hub::names::{DeterministicNames, Names};
@@ -105,7 +105,7 @@ impl Scene {
     /// Class `ns/forge` with templates and Cluster `ns/blade`: a machine deployment `md` and a machine pool `mp`, nothing else
     /// set, nothing made yet.
     pub fn new() -> Self {
-        static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::of(DOCUMENTS));
+        static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::from_yaml(DOCUMENTS));
         SCENE.clone()
     }
 
@@ -115,7 +115,7 @@ impl Scene {
     }
 
     /// The same, with a control plane of the contract v1beta1, the older one.
-    pub fn of_the_older_contract() -> Self {
+    pub fn with_v1beta1_contract() -> Self {
         let old = "controlplane.cluster.x-k8s.io/v1beta1";
         Scene::new().at("KubeadmControlPlaneTemplate", "/apiVersion", json!(old)).at(
             "ClusterClass",
@@ -125,7 +125,7 @@ impl Scene {
     }
 
     /// The world of these YAML documents.
-    pub fn of(text: &str) -> Self {
+    pub fn from_yaml(text: &str) -> Self {
         Scene { documents: yaml::documents(text).into_iter().map(|document| document.unwrap().value).collect() }
     }
 
@@ -191,18 +191,18 @@ impl Scene {
     }
 
     /// A world in which plans come true.
-    pub fn fold(&self) -> Fold {
-        Fold::new(facts_of(&self.documents), Options::new(false))
+    pub fn simulator(&self) -> TopologySimulator {
+        TopologySimulator::new(facts_of(&self.documents), Options::new(false))
     }
 
     /// The same, in which topologies may not be larger than `limit`.
-    pub fn fold_within(&self, limit: SizeLimit) -> Fold {
-        Fold::new(facts_of(&self.documents), Options::new(false).within(limit))
+    pub fn simulator_within(&self, limit: SizeLimit) -> TopologySimulator {
+        TopologySimulator::new(facts_of(&self.documents), Options::new(false).within(limit))
     }
 
     /// The same, with lifecycle hooks without registered extensions.
-    pub fn fold_with_hooks(&self) -> Fold {
-        Fold::new(facts_of(&self.documents), Options::new(true))
+    pub fn simulator_with_hooks(&self) -> TopologySimulator {
+        TopologySimulator::new(facts_of(&self.documents), Options::new(true))
     }
 
     /// The facts as an API server gives them: Clusters and classes at once, everything else when it is asked for. Returns
@@ -225,11 +225,11 @@ impl Scene {
     }
 
     pub fn blueprint(&self) -> Result<Blueprint, Failure> {
-        Blueprint::of(&self.cluster(), &self.world())
+        Blueprint::read(&self.cluster(), &self.world())
     }
 
     pub fn current(&self) -> Result<Current, Failure> {
-        Current::of(&self.blueprint()?, &self.world())
+        Current::read(&self.blueprint()?, &self.world())
     }
 
     /// What the topology asks for, without patches.
@@ -240,9 +240,9 @@ impl Scene {
     /// The same, with ends of names from somewhere else.
     pub fn compute_with(&self, names: &mut dyn Names) -> Result<Computed, Failure> {
         let world = self.world();
-        let blueprint = Blueprint::of(&self.cluster(), &world)?;
-        let current = Current::of(&blueprint, &world)?;
-        let planned = Planned::of(&blueprint, &current, &world, &Options::new(false))?;
+        let blueprint = Blueprint::read(&self.cluster(), &world)?;
+        let current = Current::read(&blueprint, &world)?;
+        let planned = PlannedUpgrade::new(&blueprint, &current, &world, &Options::new(false))?;
         desired::compute(&blueprint, &current, &world, planned, names).map(|(computed, _)| computed)
     }
 

@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use super::add;
 
 /// Edits in their order, with the object as they leave it.
-pub(in crate::admission) struct Edits {
+pub(in crate::admission) struct PatchBuilder {
     object: Value,
     patch: Vec<PatchOperation>,
 }
 
-impl Edits {
+impl PatchBuilder {
     /// No edits of an object yet.
-    pub(in crate::admission) fn of(object: Value) -> Self {
-        Edits { object, patch: Vec::new() }
+    pub(in crate::admission) fn new(object: Value) -> Self {
+        PatchBuilder { object, patch: Vec::new() }
     }
 
     /// Sets a member, and makes the objects around it that are missing or null.
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_patch_creates_missing_parents_and_changes_nothing_else() {
         let object = json!({"metadata": {"name": "x", "labels": null}, "spec": {"other": [1]}});
-        let mut edits = Edits::of(object.clone());
+        let mut edits = PatchBuilder::new(object.clone());
         edits.set(&["metadata", "labels", "a/b~c"], "1");
         edits.set(&["metadata", "labels", "second"], "2");
         edits.set(&["spec", "deep", "deeper", "deepest"], 3);

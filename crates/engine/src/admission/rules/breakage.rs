@@ -38,7 +38,7 @@ pub(super) fn clusters_still_fit(
     if dependents == Dependents::Off || clusters.is_empty() || change.new.spec == old.spec {
         return;
     }
-    let Some(change_of_variables) = ChangeOfVariables::of(change, old) else { return };
+    let Some(change_of_variables) = ChangeOfVariables::new(change, old) else { return };
     let breakages = change_of_variables.breakages(clusters);
     let may_break = change.new.metadata.annotations.contains_key(annotation::ALLOW_BREAKING_CLUSTERS);
     if dependents == Dependents::Warn || may_break {
@@ -122,7 +122,7 @@ struct ChangeOfVariables<'a> {
 
 impl<'a> ChangeOfVariables<'a> {
     /// `None` when variables do not change, or their old values are unknown.
-    fn of(change: &ClassChange<'a>, old: &ClusterClass) -> Option<Self> {
+    fn new(change: &ClassChange<'a>, old: &ClusterClass) -> Option<Self> {
         let before = variables::current(old)?.into_owned();
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);
         // What a patch discovers that has not been asked yet may define anything.
@@ -163,7 +163,7 @@ impl<'a> ChangeOfVariables<'a> {
             if stop.is_due() {
                 break;
             }
-            self.errors(cluster).into_iter().for_each(|error| breakages.push(|| of_cluster(error, cluster)));
+            self.errors(cluster).into_iter().for_each(|error| breakages.push(|| with_cluster(error, cluster)));
         }
         breakages
     }
@@ -247,7 +247,7 @@ fn removed(name: &str, clusters: &[String]) -> FieldError {
 }
 
 /// The error as the author of the class gets to see it.
-fn of_cluster(error: FieldError, cluster: &Cluster) -> FieldError {
+fn with_cluster(error: FieldError, cluster: &Cluster) -> FieldError {
     let detail = format!("{}{}", error.detail, shared::whose(cluster));
     FieldError { value: "(not shown)".into(), detail, ..error }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::admission::Settings;
+use crate::admission::AdmissionSettings;
 use model::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition};
 use model::wire::Reference;
 use model::world::World;
@@ -18,7 +18,7 @@ pub(super) struct ClassChange<'a> {
     /// A class whose variables and patches are not checked where they are the same.
     known: Option<&'a ClusterClass>,
     pub world: &'a World,
-    pub settings: &'a Settings,
+    pub settings: &'a AdmissionSettings,
     /// What its variables and patches may still take together (DEC-44).
     pub allowance: RefCell<SchemaAllowance>,
 }
@@ -29,7 +29,7 @@ impl<'a> ClassChange<'a> {
         old: Option<&'a ClusterClass>,
         references: &'a [Reference],
         world: &'a World,
-        settings: &'a Settings,
+        settings: &'a AdmissionSettings,
     ) -> Self {
         let allowance = RefCell::new(SchemaAllowance::new(world.stop().clone()));
         ClassChange { new, old, references, known: None, world, settings, allowance }

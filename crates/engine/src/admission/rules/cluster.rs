@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::topology_change::TopologyChange;
 use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use model::hub::naming::label_value_faults;
 use model::hub::{Cluster, Kind, NetworkRanges, annotation};
 use model::world::World;
@@ -31,7 +31,7 @@ const INDEPENDENT: &[ClusterRule] = rules![
 const AFTER_TOPOLOGY: &[ClusterRule] = rules!["CL-V-007" => topology_stays_defined];
 
 /// The rules of this kind in the order in which they run.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     listed(Kind::Cluster, INDEPENDENT)
         .chain(topology::listed_rules())
         .chain(version::listed_rules())
@@ -40,7 +40,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// The validating end point for Clusters on create and update.
-pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &Settings) -> Verdict {
+pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &AdmissionSettings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let change = ClusterChange { new, old };
     run(INDEPENDENT, &change, &mut found);
@@ -51,7 +51,7 @@ pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, sett
         topology::validate(&change, &mut found, &mut not_checked);
     }
     run(AFTER_TOPOLOGY, &change, &mut found);
-    Verdict { not_checked, ..Verdict::of(Kind::Cluster, found) }
+    Verdict { not_checked, ..Verdict::from_findings(Kind::Cluster, found) }
 }
 
 /// The validating end point for Clusters on delete: always allowed (CL-V-080), with a warning where nothing is waited for (DEC-56).
@@ -59,7 +59,7 @@ pub(crate) fn validate_delete(old: &Cluster) -> Verdict {
     let is_unsafe = old.topology().is_some() && old.annotation(annotation::SKIP_DELETE_HOOKS).is_some();
     let text = format!("annotation {} is set: hooks BeforeClusterDelete are not called", annotation::SKIP_DELETE_HOOKS);
     let warnings = is_unsafe.then_some(Warning { rule: "DEC-56", text }).into_iter().collect();
-    Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", Outcome::Allowed) }
+    Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", AdmissionOutcome::Allowed) }
 }
 
 /// The name of a Cluster is used as a label value and must be one (CL-V-001).
@@ -76,8 +76,8 @@ fn name_is_a_label_value(change: &ClusterChange<'_>, found: &mut Findings) {
 
 /// What a Cluster refers to can be asked for (DEC-45).
 fn references_can_be_part_of_a_url(change: &ClusterChange<'_>, found: &mut Findings) {
-    let old = change.old.map(references::of_cluster).unwrap_or_default();
-    references::can_be_part_of_a_url(references::of_cluster(change.new), &old, found);
+    let old = change.old.map(references::malformed_in_cluster).unwrap_or_default();
+    references::can_be_part_of_a_url(references::malformed_in_cluster(change.new), &old, found);
 }
 
 /// An infrastructure reference may change, and may not be taken away (CL-V-002).

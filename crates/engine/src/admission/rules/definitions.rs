@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::class_change::ClassChange;
 use super::shared;
-use crate::admission::{Listed, Settings};
+use crate::admission::{AdmissionSettings, ListedRule};
 use golang::json::decode;
 use model::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
 use model::world::World;
@@ -15,7 +15,7 @@ use schema::field::{Findings, Path, join};
 use schema::openapi::{self, Breach, SchemaAllowance, SchemaDefinition};
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         ("VAR-S-001", "names_are_unique"),
         ("VAR-S-002", "name_is_not_empty"),
@@ -49,7 +49,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("CEL-013", "literals_keep_the_rules"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::ClusterClass) })
 }
 
 /// Variable definitions can be used (CC-V-060).
@@ -87,7 +87,7 @@ pub fn variable_problem(variables: &[Value]) -> Option<String> {
         Ok(class) => class,
         Err(problem) => return Some(problem),
     };
-    let (world, settings) = (World::new(Arc::default()), Settings::default());
+    let (world, settings) = (World::new(Arc::default()), AdmissionSettings::default());
     let change = ClassChange::new(&class, None, &[], &world, &settings);
     let mut found = Findings::default();
     variable_definitions_are_usable(&change, &mut found);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::topology_change::ClassifiedChange;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use model::hub::{
     Cluster, ClusterClassSpec, GROUP, HealthCheck, Kind, MachineDeploymentTopology, NameParts, NameSubject, label,
     name_from,
@@ -14,8 +14,8 @@ use schema::field::{Findings, Path, RuleId};
 const RULE: RuleId = "DEC-36";
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
-    [Listed { id: RULE, name: "generated_names_differ", kind: Some(Kind::Cluster) }].into_iter()
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    [ListedRule { id: RULE, name: "generated_names_differ", kind: Some(Kind::Cluster) }].into_iter()
 }
 
 /// The parts of a Cluster get names of their own from the naming templates of the class (DEC-36).
@@ -27,8 +27,8 @@ pub(super) fn validate(change: &ClassifiedChange<'_>, found: &mut Findings) {
 
 fn generated_names_differ(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let old = change.change.old.filter(|old| old.topology().is_some());
-    for list in [List::deployments(change), List::pools(change)] {
-        let mut seen: BTreeMap<&str, &Generated<'_>> = BTreeMap::new();
+    for list in [NameList::deployments(change), NameList::pools(change)] {
+        let mut seen: BTreeMap<&str, &GeneratedName<'_>> = BTreeMap::new();
         for one in &list.names {
             let Some(first) = seen.insert(&one.name, one) else { continue };
             if is_conflict(old, &list, [first, one], change.change.world) {
@@ -44,29 +44,29 @@ fn generated_names_differ(change: &ClassifiedChange<'_>, found: &mut Findings) {
 }
 
 /// Workers of one kind whose names are not random.
-struct List<'a> {
+struct NameList<'a> {
     kind: &'static str,
     label: &'static str,
     variable: &'static str,
     path: Path,
-    names: Vec<Generated<'a>>,
+    names: Vec<GeneratedName<'a>>,
 }
 
 /// A name that follows from Cluster and topology.
-struct Generated<'a> {
+struct GeneratedName<'a> {
     topology_name: &'a str,
     name: String,
 }
 
-impl<'a> List<'a> {
+impl<'a> NameList<'a> {
     fn deployments(change: &ClassifiedChange<'a>) -> Self {
         let entries = change.change.topology.workers.machine_deployments.iter();
         let names = entries.filter_map(|entry| {
             let class = change.class.spec.machine_deployment_class(&entry.class)?;
             let named = NameSubject::MachineDeployment(&entry.name);
-            Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
+            GeneratedName::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
         });
-        List {
+        NameList {
             kind: "MachineDeployments",
             label: label::DEPLOYMENT_NAME,
             variable: "machineDeployment",
@@ -80,9 +80,9 @@ impl<'a> List<'a> {
         let names = entries.filter_map(|entry| {
             let class = change.class.spec.machine_pool_class(&entry.class)?;
             let named = NameSubject::MachinePool(&entry.name);
-            Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
+            GeneratedName::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
         });
-        List {
+        NameList {
             kind: "MachinePools",
             label: label::POOL_NAME,
             variable: "machinePool",
@@ -92,11 +92,11 @@ impl<'a> List<'a> {
     }
 }
 
-impl<'a> Generated<'a> {
+impl<'a> GeneratedName<'a> {
     /// The name that a template gives; `None` for one that is random, or that cannot be rendered (NAM-001).
     fn new(template: &str, named: NameSubject<'_>, topology_name: &'a str, cluster: &str) -> Option<Self> {
         let name = fixed_name(template, named, cluster)?;
-        Some(Generated { topology_name, name })
+        Some(GeneratedName { topology_name, name })
     }
 }
 
@@ -107,8 +107,8 @@ fn fixed_name(template: &str, named: NameSubject<'_>, cluster: &str) -> Option<S
 }
 
 /// Whether two workers that get one name will have it: one that exists may have another name.
-fn is_conflict(old: Option<&Cluster>, list: &List<'_>, both: [&Generated<'_>; 2], world: &World) -> bool {
-    let is_old = |one: &Generated<'_>| {
+fn is_conflict(old: Option<&Cluster>, list: &NameList<'_>, both: [&GeneratedName<'_>; 2], world: &World) -> bool {
+    let is_old = |one: &GeneratedName<'_>| {
         let Some(topology) = old.and_then(Cluster::topology) else { return false };
         match list.label {
             label::DEPLOYMENT_NAME => {
@@ -128,7 +128,7 @@ fn is_conflict(old: Option<&Cluster>, list: &List<'_>, both: [&Generated<'_>; 2]
 }
 
 /// Whether a worker that exists has the name that its template gives today, or will get it.
-fn has_its_name(cluster: &Cluster, list: &List<'_>, existing: &Generated<'_>, world: &World) -> bool {
+fn has_its_name(cluster: &Cluster, list: &NameList<'_>, existing: &GeneratedName<'_>, world: &World) -> bool {
     let metadata = &cluster.metadata;
     let labels = [(label::CLUSTER_NAME, &*metadata.name), (label::OWNED, ""), (list.label, existing.topology_name)];
     let selection = Selection {

@@ -35,7 +35,7 @@ const NOT_REPEATABLE: [&str; 17] = [
 ];
 
 /// What to write instead of what `error` is about, in `text`, if it is known; `variables` can be read by the template.
-pub(super) fn of_template<'a>(
+pub(super) fn template_hint<'a>(
     error: &ParseError,
     text: &str,
     functions: Functions,
@@ -45,7 +45,7 @@ pub(super) fn of_template<'a>(
     let quoted = || message.split('"').nth(1);
     let at = || text.lines().nth(error.line.checked_sub(1)?)?.get(error.column..);
     if message.ends_with("not defined") {
-        return of_function(quoted()?, functions, variables);
+        return function_hint(quoted()?, functions, variables);
     }
     let hint = match message {
         "bad character U+002D '-'" => "a name with a dash is read with index: {{ index . \"the-name\" }}",
@@ -73,7 +73,7 @@ pub(super) fn of_template<'a>(
     Some(hint.to_owned())
 }
 
-fn of_function<'a>(name: &str, functions: Functions, mut variables: impl Iterator<Item = &'a str>) -> Option<String> {
+fn function_hint<'a>(name: &str, functions: Functions, mut variables: impl Iterator<Item = &'a str>) -> Option<String> {
     if variables.any(|variable| variable == name) || name == "builtin" {
         return Some(format!("variables are read with a dot: .{name}"));
     }
@@ -127,7 +127,7 @@ mod tests {
             ("{{ zyx }}", Functions::Sprig, ""),
         ] {
             let error = Template::parse("template", text, functions).unwrap_err();
-            let hint = of_template(&error, text, functions, ["size"].into_iter());
+            let hint = template_hint(&error, text, functions, ["size"].into_iter());
             assert_eq!(hint.unwrap_or_default(), want, "{text}: {error}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{machine, shared};
 use crate::admission::rule::{Rule, rules, run};
-use crate::admission::{Listed, Settings, Verdict};
+use crate::admission::{AdmissionSettings, ListedRule, Verdict};
 use model::hub::naming::{label_value_faults, subdomain_faults};
 use model::hub::{Kind, MachineGroup, NameSubject, annotation, name_from};
 use schema::field::{Findings, Path};
@@ -11,7 +11,7 @@ use schema::field::{Findings, Path};
 struct MachineGroupChange<'a> {
     new: &'a MachineGroup,
     old: Option<&'a MachineGroup>,
-    settings: &'a Settings,
+    settings: &'a AdmissionSettings,
 }
 
 type GroupRule = Rule<fn(&MachineGroupChange<'_>, &mut Findings)>;
@@ -44,10 +44,10 @@ const PREFLIGHT_CHECKS: [&str; 5] =
 const RANDOM: &str = "bcdfg";
 
 /// The rules of this file in the order in which they run.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
-    let of_both = RULES.iter().map(|rule| Listed { id: rule.id, name: rule.name, kind: None });
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    let of_both = RULES.iter().map(|rule| ListedRule { id: rule.id, name: rule.name, kind: None });
     let kind = Some(Kind::MachineDeployment);
-    of_both.chain(OF_DEPLOYMENTS.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind }))
+    of_both.chain(OF_DEPLOYMENTS.iter().map(move |rule| ListedRule { id: rule.id, name: rule.name, kind }))
 }
 
 /// The validating end point for MachineDeployments and MachineSets on create and update.
@@ -55,7 +55,7 @@ pub(in crate::admission) fn validate(
     kind: Kind,
     new: &MachineGroup,
     old: Option<&MachineGroup>,
-    settings: &Settings,
+    settings: &AdmissionSettings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let change = MachineGroupChange { new, old, settings };
@@ -64,7 +64,7 @@ pub(in crate::admission) fn validate(
     if kind == Kind::MachineDeployment {
         run(OF_DEPLOYMENTS, &change, &mut found);
     }
-    Verdict::of(kind, found)
+    Verdict::from_findings(kind, found)
 }
 
 fn cluster_name_never_changes(change: &MachineGroupChange<'_>, found: &mut Findings) {

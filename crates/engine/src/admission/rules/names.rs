@@ -3,7 +3,7 @@
 
 use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use golang::template::{Functions, Template};
 use model::hub::naming::subdomain_faults;
 use model::hub::{Kind, NameParts, NameSubject, name_from};
@@ -14,14 +14,14 @@ const CLUSTER: &str = "cluster";
 const RANDOM: &str = "bcdfg";
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         ("NAM-001", "naming_template_can_be_rendered"),
         ("NAM-002", "naming_template_makes_names"),
         ("NAM-004", "naming_template_makes_different_names"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::ClusterClass) })
 }
 
 /// Naming templates make names (CC-V-040, NAM-07).
@@ -41,9 +41,9 @@ pub(super) fn naming_templates_make_names(change: &ClassChange<'_>, found: &mut 
 /// What to write into a naming template.
 fn hint(template: &str, named: NameSubject<'_>) -> String {
     let parsed = Template::parse("name", template, Functions::Builtin);
-    let hint = parsed
-        .err()
-        .and_then(|error| hints::of_template(&error, template, Functions::Builtin, ["cluster", "random"].into_iter()));
+    let hint = parsed.err().and_then(|error| {
+        hints::template_hint(&error, template, Functions::Builtin, ["cluster", "random"].into_iter())
+    });
     let of_worker = match named {
         NameSubject::Cluster => "",
         NameSubject::MachineDeployment(_) => " and .machineDeployment.topologyName",

@@ -1,6 +1,6 @@
 //! Checks that several rules use, each under its own id.
 
-use crate::admission::Settings;
+use crate::admission::AdmissionSettings;
 use model::hub::naming::{is_int_or_percentage, label_key_faults, label_value_faults};
 use model::hub::{
     Cluster, ClusterClassSpec, HealthCheck, IntOrString, RolloutStrategy, Taint, TemplateRef, TopologyMetadata,
@@ -79,7 +79,7 @@ pub(super) fn rollout_strategy(strategy: &RolloutStrategy, path: &Path, found: &
 }
 
 /// A health check is usable (HCK-001, HCK-002).
-pub(super) fn health_check(check: &HealthCheck, path: &Path, settings: &Settings, found: &mut Findings) {
+pub(super) fn health_check(check: &HealthCheck, path: &Path, settings: &AdmissionSettings, found: &mut Findings) {
     let minimum = settings.minimum_node_startup_timeout_seconds;
     found.run("HCK-001", |found| {
         if let Some(seconds) = check.checks.node_startup_timeout_seconds
@@ -138,7 +138,7 @@ pub(super) fn metadata(metadata: &TopologyMetadata, path: &Path, found: &mut Fin
 }
 
 /// Taints may be set, and their keys may be used (TNT-001 to TNT-003).
-pub(super) fn taints(taints: &[Taint], path: &Path, settings: &Settings, found: &mut Findings) {
+pub(super) fn taints(taints: &[Taint], path: &Path, settings: &AdmissionSettings, found: &mut Findings) {
     found.run("TNT-001", |found| {
         if !settings.gates.machine_taint_propagation && !taints.is_empty() {
             found.forbidden(path.clone(), "taints need the feature gate MachineTaintPropagation");

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::topology_change::{ClassifiedChange, TopologyChange, class, version_path};
-use super::{deprecated, generated_names, rebase, shared, version};
-use crate::admission::Listed;
+use super::{deprecation, generated_names, rebase, shared, version};
+use crate::admission::ListedRule;
 use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
 use golang::version::KubeVersion;
@@ -16,7 +16,7 @@ use schema::field::{Findings, Path, RuleId, a_few};
 
 type TopologyRule = Rule<fn(&TopologyChange<'_>, &mut Findings)>;
 type ClassifiedRule = Rule<fn(&ClassifiedChange<'_>, &mut Findings)>;
-type LookupRule = Rule<fn(&Lookup<'_>, &mut Findings)>;
+type LookupRule = Rule<fn(&ClassLookup<'_>, &mut Findings)>;
 
 /// Without the gate there is nothing else to say.
 const GATE: &[TopologyRule] = rules!["CL-V-010" => topologies_are_switched_on];
@@ -51,19 +51,19 @@ const AGAINST_CLASS: &[ClassifiedRule] = rules![
 const AUTOSCALER: RuleId = "CL-V-070";
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     listed(Kind::Cluster, GATE)
         .chain(listed(Kind::Cluster, CLASS_NAME))
         .chain(listed(Kind::Cluster, BY_ITSELF))
         .chain(listed(Kind::Cluster, LOOKUP))
         .chain(listed(Kind::Cluster, AGAINST_CLASS))
         .chain(generated_names::listed_rules())
-        .chain([Listed {
+        .chain([ListedRule {
             id: AUTOSCALER,
             name: "autoscaled_machine_deployments_leave_replicas_alone",
             kind: Some(Kind::Cluster),
         }])
-        .chain(deprecated::listed_rules())
+        .chain(deprecation::listed_rules())
 }
 
 /// Everything about a defined topology, in order.
@@ -81,7 +81,7 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
         found.run("DEC-44", |found| class_is_not_asked(&answer, found));
         return;
     }
-    run(LOOKUP, &Lookup { change, key: &key, answer: &answer }, found);
+    run(LOOKUP, &ClassLookup { change, key: &key, answer: &answer }, found);
     let class = match &answer {
         Found::Yes(class) => Some(class),
         Found::Absent => None,
@@ -94,7 +94,7 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
     }
     found.run(AUTOSCALER, |found| shared::autoscaled_replicas(change.new, class.map(|class| &class.spec), "", found));
     if let Some(class) = class {
-        deprecated::validate(change, class, found);
+        deprecation::validate(change, class, found);
     }
     if let (Some(class), Some(old)) = (class, change.old) {
         let change = ClassifiedChange { change, key: &key, class };
@@ -129,7 +129,7 @@ fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut 
 }
 
 /// What came of looking for the class (CL-V-050).
-struct Lookup<'a> {
+struct ClassLookup<'a> {
     change: &'a TopologyChange<'a>,
     key: &'a ObjectKey,
     answer: &'a Found<Arc<Class>>,
@@ -212,7 +212,7 @@ fn upgrade_concurrency_is_a_positive_integer(change: &TopologyChange<'_>, found:
 }
 
 /// A class that is missing or not settled is worth a warning: objects may arrive in any order (CL-V-052).
-fn class_is_there_and_reconciled(lookup: &Lookup<'_>, found: &mut Findings) {
+fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings) {
     let key = lookup.key;
     match lookup.answer {
         Found::Absent => found.warn(format!(
@@ -256,14 +256,14 @@ pub(in crate::admission) fn leaves_alone_what_the_class_says(new: &Cluster, old:
 }
 
 /// A class that is there can be read (CL-V-053).
-fn class_can_be_read(lookup: &Lookup<'_>, found: &mut Findings) {
+fn class_can_be_read(lookup: &ClassLookup<'_>, found: &mut Findings) {
     if let Found::Unreadable(reason) = lookup.answer {
         found.internal(class(), reason);
     }
 }
 
 /// The class of a Cluster that already exists is there (CL-V-054).
-fn class_of_an_existing_cluster_is_there(lookup: &Lookup<'_>, found: &mut Findings) {
+fn class_of_an_existing_cluster_is_there(lookup: &ClassLookup<'_>, found: &mut Findings) {
     if lookup.change.old.is_some() && *lookup.answer == Found::Absent {
         found.internal(class(), format!("ClusterClass {} does not exist", lookup.key));
     }

@@ -1,6 +1,6 @@
 //! What a review changes of a topology, and paths into one.
 
-use crate::admission::Settings;
+use crate::admission::AdmissionSettings;
 use model::hub::{Cluster, ClusterClass, ObjectKey, Topology};
 use model::world::World;
 use schema::field::Path;
@@ -11,7 +11,7 @@ pub(super) struct TopologyChange<'a> {
     pub topology: &'a Topology,
     pub old: Option<&'a Cluster>,
     pub world: &'a World,
-    pub settings: &'a Settings,
+    pub settings: &'a AdmissionSettings,
 }
 
 /// A topology together with its class.

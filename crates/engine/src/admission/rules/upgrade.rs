@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::topology_change::version_path;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use golang::version::KubeVersion;
 use model::hub::contract::{definition_name, newest_version};
 use model::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
@@ -51,7 +51,7 @@ const LIVE: [RuleId; 10] = [
 const OF_POOLS: [RuleId; 3] = [POOLS, POOL_VERSIONS, NODES];
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         (READY, "running_cluster_is_ready_for_another_version"),
         (CONTRACT, "control_plane_kind_follows_a_contract"),
@@ -67,7 +67,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         (NODES, "nodes_have_the_version_of_their_machine_pool"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::Cluster) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::Cluster) })
 }
 
 /// Labels of the objects that belong to the topology of a Cluster.
@@ -97,7 +97,7 @@ enum Halt {
     NotAsked,
 }
 
-type Part<T = ()> = Result<T, Halt>;
+type CheckResult<T = ()> = Result<T, Halt>;
 
 /// Control plane, machine deployments and machine pools are ready for another version (UPG-008). What holds any of them
 /// is one error together. Where the control plane is not among files, nothing is looked at (DEC-18).
@@ -122,7 +122,7 @@ pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked:
     found.run(READY, |found| found.run(rule, |found| found.invalid(version_path(), upgrade.to, detail)));
 }
 
-fn reason(part: Part) -> Option<(RuleId, String)> {
+fn reason(part: CheckResult) -> Option<(RuleId, String)> {
     match part {
         Err(Halt::Because(rule, text)) => Some((rule, text)),
         Err(Halt::NotAsked) | Ok(()) => None,
@@ -143,7 +143,7 @@ fn halt(rule: RuleId, reason: impl ToString) -> Halt {
 }
 
 /// The object, or none if it does not exist; an unreadable one is a reason.
-fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> Part<Option<T>> {
+fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> CheckResult<Option<T>> {
     match found {
         Found::Yes(object) => Ok(Some(object)),
         Found::Absent => Ok(None),
@@ -153,7 +153,7 @@ fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> Part
 }
 
 impl Upgrade<'_> {
-    fn control_plane(&self) -> Part {
+    fn control_plane(&self) -> CheckResult {
         let object = self.control_plane_object()?;
         let wanted = version_at(&object, "spec.version").map_err(|unclear| halt(CONTROL_PLANE, unclear))?;
         let name = object.reference();
@@ -174,7 +174,7 @@ impl Upgrade<'_> {
     }
 
     /// The object of the reference of the old Cluster, in the version that its definition names (UPG-009, UPG-021).
-    fn control_plane_object(&self) -> Part<Arc<Object>> {
+    fn control_plane_object(&self) -> CheckResult<Arc<Object>> {
         if let Some(object) = self.held_control_plane() {
             // Files need not have the version of the contract, and what is read is at one place in all of them (CT-5.4).
             return self.control_plane_version().map(|_| object);
@@ -194,7 +194,7 @@ impl Upgrade<'_> {
     }
 
     /// The newest version of the newest contract (UPG-021); nothing where there is no definition.
-    fn control_plane_version(&self) -> Part<Option<String>> {
+    fn control_plane_version(&self) -> CheckResult<Option<String>> {
         let name = self.definition_name();
         let what = format!("CustomResourceDefinition {name}");
         let Some(definition) = known(self.world.definition(&name), CONTRACT, &what)? else { return Ok(None) };
@@ -232,8 +232,8 @@ impl Upgrade<'_> {
         }
     }
 
-    fn machine_deployments(&self) -> Part {
-        let mut upgrading = Upgrading::of("MachineDeployment");
+    fn machine_deployments(&self) -> CheckResult {
+        let mut upgrading = Upgrading::new("MachineDeployment");
         let mut is_asked = true;
         for deployment in self.owned("MachineDeployment", DEPLOYMENTS)? {
             let version =
@@ -254,7 +254,7 @@ impl Upgrade<'_> {
     }
 
     /// Whether a Machine of a deployment, or its kubelet, has another version than the deployment (UPG-014).
-    fn some_machine_lags(&self, deployment: &Object) -> Part<bool> {
+    fn some_machine_lags(&self, deployment: &Object) -> CheckResult<bool> {
         let Some(labels) = selector(deployment).map_err(|reason| halt(MACHINES, reason))? else { return Ok(false) };
         let selection = self.selection("Machine", labels);
         let what = format!("the Machines of {}", deployment.reference());
@@ -267,12 +267,12 @@ impl Upgrade<'_> {
     }
 
     /// As for machine deployments, with Nodes in the place of Machines (UPG-015).
-    fn machine_pools(&self, found: &mut Findings, not_checked: &mut Vec<RuleId>) -> Part {
+    fn machine_pools(&self, found: &mut Findings, not_checked: &mut Vec<RuleId>) -> CheckResult {
         let pools = self.owned("MachinePool", POOLS)?;
         if pools.is_empty() {
             return Ok(());
         }
-        let mut upgrading = Upgrading::of("MachinePool");
+        let mut upgrading = Upgrading::new("MachinePool");
         let settled = self.settled(&pools, &mut upgrading);
         let names = settled.iter().flatten().flat_map(|(_, names)| names).cloned().collect();
         let cluster = self.old.metadata.key();
@@ -300,7 +300,7 @@ impl Upgrade<'_> {
         &self,
         pools: &'p [Arc<Object>],
         upgrading: &mut Upgrading,
-    ) -> Part<Vec<(&'p Arc<Object>, Vec<String>)>> {
+    ) -> CheckResult<Vec<(&'p Arc<Object>, Vec<String>)>> {
         let mut settled = Vec::new();
         for pool in pools {
             let version = version_at(pool, TEMPLATE_VERSION).map_err(|unclear| halt(POOL_VERSIONS, unclear))?;
@@ -314,7 +314,7 @@ impl Upgrade<'_> {
     }
 
     /// The objects of a kind that belong to the topology (UPG-012).
-    fn owned(&self, kind: &str, rule: RuleId) -> Part<Vec<Arc<Object>>> {
+    fn owned(&self, kind: &str, rule: RuleId) -> CheckResult<Vec<Arc<Object>>> {
         let found = self.world.list(&self.selection(kind, self.labels()));
         Ok(known(found, rule, format!("the {kind}s of the Cluster"))?.unwrap_or_default())
     }
@@ -339,7 +339,7 @@ struct Upgrading {
 }
 
 impl Upgrading {
-    fn of(kind: &'static str) -> Self {
+    fn new(kind: &'static str) -> Self {
         Upgrading { kind, names: Vec::new(), rule: None }
     }
 
@@ -349,8 +349,8 @@ impl Upgrading {
     }
 }
 
-impl From<Upgrading> for Part {
-    fn from(Upgrading { kind, names, rule }: Upgrading) -> Part {
+impl From<Upgrading> for CheckResult {
+    fn from(Upgrading { kind, names, rule }: Upgrading) -> CheckResult {
         let text = match &*names {
             [only] => format!("{kind} {only} is upgrading"),
             several => format!("{kind}s {} are upgrading", enumerated(several)),
@@ -391,7 +391,7 @@ fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, String>
 }
 
 /// Whether the kubelet of a Node of a machine pool has another version than the pool, as text (UPG-017).
-fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> Part<bool> {
+fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> CheckResult<bool> {
     let wanted = pool.text(TEMPLATE_VERSION).map_err(|wrong| halt(POOL_VERSIONS, wrong))?;
     let mut lags = false;
     for name in names {

@@ -3,7 +3,7 @@
 
 use super::topology_change::{ClassifiedChange, version_path};
 use super::upgrade::{self, Upgrade};
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use crate::admission::rule::{Rule, listed, rules};
 use golang::version::KubeVersion;
 use model::hub::{Cluster, Kind, annotation};
@@ -31,11 +31,11 @@ const STEPS: &[VersionRule] = rules![
 const REMARKS: &[VersionRule] = rules!["DEC-28" => prereleases_do_not_go_back_unnoticed];
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     let cluster = Some(Kind::Cluster);
     [
-        Listed { id: PARSES, name: "versions_can_be_compared", kind: cluster },
-        Listed { id: SWITCHED_OFF, name: "version_check_is_switched_on", kind: cluster },
+        ListedRule { id: PARSES, name: "versions_can_be_compared", kind: cluster },
+        ListedRule { id: SWITCHED_OFF, name: "version_check_is_switched_on", kind: cluster },
     ]
     .into_iter()
     .chain(listed(Kind::Cluster, STEPS))

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::draft::labels_of_all;
-use super::metadata::Entry;
-use super::{Basis, DesiredObject};
+use super::metadata::MetadataEntry;
+use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
 use model::hub::{Object, annotation};
@@ -14,9 +14,9 @@ const ANNOTATIONS: &str = "metadata.annotations";
 
 /// What a clone gets besides what is in its template.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extra<'a> {
-    pub(super) labels: &'a [Entry<'a>],
-    pub(super) annotations: &'a [Entry<'a>],
+pub(super) struct CloneMetadata<'a> {
+    pub(super) labels: &'a [MetadataEntry<'a>],
+    pub(super) annotations: &'a [MetadataEntry<'a>],
 }
 
 /// The object that a template describes (DS-04), with the metadata below `spec.template` and not that of the template itself
@@ -24,8 +24,8 @@ pub(super) struct Extra<'a> {
 pub(super) fn object(
     template: &Object,
     name: &str,
-    extra: Extra<'_>,
-    basis: Basis<'_>,
+    extra: CloneMetadata<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<DesiredObject, Failure> {
     let empty = Map::new();
     let described = template.members_at("spec.template")?.unwrap_or(&empty);
@@ -40,8 +40,8 @@ pub(super) fn object(
 pub(super) fn template(
     template: &Object,
     name: &str,
-    extra: Extra<'_>,
-    basis: Basis<'_>,
+    extra: CloneMetadata<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<DesiredObject, Failure> {
     let mut copy = template.clone();
     copy.remove("status");
@@ -80,8 +80,8 @@ fn finished(
     object: Object,
     template: &Object,
     name: &str,
-    extra: Extra<'_>,
-    basis: Basis<'_>,
+    extra: CloneMetadata<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<DesiredObject, Failure> {
     let mut clone = DesiredObject { object, origins: Origins::default() };
     clone.origins.mark("", Origin::Template { kind: template.kind().into(), name: template.name().into() });
@@ -100,10 +100,10 @@ fn template_kind(template: &Object) -> String {
 }
 
 /// What a clone says of its template (DS-06).
-fn cloned_from<'a>(template: &'a Object, kind: &'a str) -> [Entry<'a>; 2] {
+fn cloned_from<'a>(template: &'a Object, kind: &'a str) -> [MetadataEntry<'a>; 2] {
     [
-        Entry::of_engine(annotation::CLONED_FROM_NAME, template.name()),
-        Entry::of_engine(annotation::CLONED_FROM_KIND, kind),
+        MetadataEntry::from_engine(annotation::CLONED_FROM_NAME, template.name()),
+        MetadataEntry::from_engine(annotation::CLONED_FROM_KIND, kind),
     ]
 }
 

@@ -1,13 +1,13 @@
 //! The Cluster itself.
 
-use super::{Basis, DesiredCluster};
+use super::{DesiredCluster, DesiredInputs};
 use crate::topology::field_path;
 use crate::topology::upgrade::ControlPlaneDecided;
 use model::hub::{Object, annotation, label};
 
 /// What the engine decides of the Cluster (DS-22).
 pub(super) fn compute(
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
     infrastructure: &Object,
     control_plane: &Object,
     decided: &ControlPlaneDecided<'_>,

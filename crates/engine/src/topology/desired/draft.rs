@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::metadata::Entry;
-use super::{Basis, DesiredObject};
+use super::metadata::MetadataEntry;
+use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::shim::is_shim;
@@ -15,7 +15,7 @@ use schema::field::Path;
 
 impl DesiredObject {
     /// An object that is made from scratch, in the namespace of the Cluster.
-    pub(super) fn new(api_version: &str, kind: &str, name: &str, basis: Basis<'_>) -> Self {
+    pub(super) fn new(api_version: &str, kind: &str, name: &str, basis: DesiredInputs<'_>) -> Self {
         let metadata = json!({"name": name, "namespace": basis.namespace()});
         let mut origins = Origins::default();
         origins.mark("", Origin::Topology);
@@ -35,12 +35,12 @@ impl DesiredObject {
     }
 
     /// Adds labels or annotations to those that are at a path; without any, what is there stays as it is.
-    pub(super) fn overlay(&mut self, path: &'static str, entries: &[Entry<'_>]) -> Result<(), Failure> {
+    pub(super) fn overlay(&mut self, path: &'static str, entries: &[MetadataEntry<'_>]) -> Result<(), Failure> {
         if entries.is_empty() {
             return Ok(());
         }
         let members = self.object.members_mut_at(path)?;
-        for Entry { key, value, origin } in entries {
+        for MetadataEntry { key, value, origin } in entries {
             members.insert((*key).to_owned(), (*value).into());
             self.origins.mark(Path::new(path).member(key).into_text(), origin.clone());
         }
@@ -58,7 +58,7 @@ impl DesiredObject {
     }
 
     /// Keeps the shim as an owner, regardless of the version that created it (DS-10). Owners are compared by kind and name (LBL-06).
-    pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: Basis<'_>) -> Result<(), Failure> {
+    pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: DesiredInputs<'_>) -> Result<(), Failure> {
         let Some(current) = current else { return Ok(()) };
         let owners = current.list("metadata.ownerReferences")?.into_iter().flatten();
         let shims: Vec<Value> = owners.filter(|owner| is_shim(owner, basis.cluster_name())).cloned().collect();
@@ -67,8 +67,11 @@ impl DesiredObject {
 }
 
 /// The labels that everything of a topology carries (LBL-01).
-pub(super) fn labels_of_all(basis: Basis<'_>) -> [Entry<'_>; 2] {
-    [Entry::of_engine(label::CLUSTER_NAME, basis.cluster_name()), Entry::of_engine(label::OWNED, "")]
+pub(super) fn labels_of_all(basis: DesiredInputs<'_>) -> [MetadataEntry<'_>; 2] {
+    [
+        MetadataEntry::from_engine(label::CLUSTER_NAME, basis.cluster_name()),
+        MetadataEntry::from_engine(label::OWNED, ""),
+    ]
 }
 
 /// A reference that leaves the version open.

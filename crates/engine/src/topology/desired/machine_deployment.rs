@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::layers::{Layers, moment};
+use super::layers::{Layers, rfc3339};
 use super::machine_pool::add_timeouts;
-use super::{Basis, DesiredObject};
+use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
 use model::hub::{MachineDeploymentClass, MachineDeploymentTopology, RolloutSpec, RolloutStrategy, label};
@@ -15,7 +15,7 @@ pub(super) fn add_fields(
     topology: &MachineDeploymentTopology,
     class: &MachineDeploymentClass,
     layers: Layers<'_>,
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<(), Failure> {
     let selector = json!({
         label::CLUSTER_NAME: basis.cluster_name(), label::OWNED: "", label::DEPLOYMENT_NAME: topology.name,
@@ -54,7 +54,7 @@ fn add_rollout(
     } else {
         (&topology.strategy, &nothing)
     };
-    layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &moment(&topology.after))?;
+    layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &rfc3339(&topology.after))?;
     layers.set(worker, "spec.rollout.strategy.type", "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
     let (ours, theirs) = (&ours.rolling_update, &theirs.rolling_update);
     let from = "rollout.strategy.rollingUpdate.maxSurge";

@@ -31,7 +31,7 @@ use super::Failure;
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::origin::Origins;
-use super::upgrade::{Decided, Planned};
+use super::upgrade::{DecidedUpgrade, PlannedUpgrade};
 use super::worker::WorkerKind;
 use model::hub::contract::Contract;
 use model::hub::names::Names;
@@ -121,15 +121,15 @@ pub fn compute<'a>(
     blueprint: &'a Blueprint,
     current: &'a Current,
     world: &'a World,
-    planned: Planned<'a>,
+    planned: PlannedUpgrade<'a>,
     names: &mut dyn Names,
-) -> Result<(Computed, Decided<'a>), Failure> {
-    let basis = Basis { blueprint, current, world };
+) -> Result<(Computed, DecidedUpgrade<'a>), Failure> {
+    let basis = DesiredInputs { blueprint, current, world };
     let infrastructure = infrastructure_cluster::compute(basis, names)?;
     let machines = control_plane_machines::compute(basis, names)?;
     let (made, of_control_plane) = control_plane::compute(basis, machines.as_ref(), planned, names)?;
-    let control_plane::Made { control_plane, contract, assumed, warnings } = made;
-    let health_check = health_check::of_control_plane(basis, control_plane.object.name())?;
+    let control_plane::ComputedControlPlane { control_plane, contract, assumed, warnings } = made;
+    let health_check = health_check::for_control_plane(basis, control_plane.object.name())?;
     let cluster = cluster::compute(basis, &infrastructure.object, &control_plane.object, &of_control_plane);
     let decided = of_control_plane.decide_workers()?;
     let machine_deployments = workers::compute(basis, WorkerKind::MachineDeployment, &decided, names)?;
@@ -141,13 +141,13 @@ pub fn compute<'a>(
 
 /// What the functions of this module look at.
 #[derive(Clone, Copy, Debug)]
-struct Basis<'a> {
+struct DesiredInputs<'a> {
     blueprint: &'a Blueprint,
     current: &'a Current,
     world: &'a World,
 }
 
-impl<'a> Basis<'a> {
+impl<'a> DesiredInputs<'a> {
     fn cluster_name(self) -> &'a str {
         &self.blueprint.cluster.metadata.name
     }

@@ -1,6 +1,6 @@
 //! Names of new objects (NAM-01 to NAM-06, DEC-24).
 
-use super::Basis;
+use super::DesiredInputs;
 use crate::topology::Failure;
 use model::hub::names::Names;
 use model::hub::{NameSubject, default_name, name_from, prefixed_name};
@@ -12,7 +12,7 @@ pub(super) fn templated(
     template: &str,
     part: NameSubject<'_>,
     path: &str,
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
     names: &mut dyn Names,
 ) -> Result<String, Failure> {
     let cluster = basis.blueprint.cluster.metadata.key();
@@ -37,7 +37,7 @@ pub(super) fn templated(
 }
 
 /// The name of an object that only its prefix says something of (NAM-06).
-pub(super) fn prefixed(prefix: &str, slot: &str, basis: Basis<'_>, names: &mut dyn Names) -> String {
+pub(super) fn prefixed(prefix: &str, slot: &str, basis: DesiredInputs<'_>, names: &mut dyn Names) -> String {
     prefixed_name(prefix, &names.suffix(&basis.blueprint.cluster.metadata.key(), slot))
 }
 

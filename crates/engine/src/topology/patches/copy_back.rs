@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::document::{Document, PatchMark, is_below};
-use super::items::Slot;
-use super::trace::{ItemName, Reason, Skipped};
+use super::items::ItemSlot;
+use super::trace::{ItemName, SkipReason, Skipped};
 use crate::topology::desired::DesiredObject;
 use crate::topology::field_path as paths;
 use crate::topology::origin::{Mark, Origin};
@@ -59,7 +59,7 @@ fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// When something that is kept has no place any more in what patches have made.
 pub(super) fn copy_back(
-    slot: Slot,
+    slot: ItemSlot,
     document: Document,
     desired: &mut DesiredObject,
     item: &Arc<ItemName>,
@@ -86,7 +86,7 @@ pub(super) fn copy_back(
 }
 
 /// A value that patches do not change.
-struct Kept {
+struct PreservedValue {
     /// The map that it is an entry of, for labels and annotations.
     map: Option<&'static str>,
     /// The name of the entry, or the dotted path of the field.
@@ -94,7 +94,7 @@ struct Kept {
     value: Value,
 }
 
-impl Kept {
+impl PreservedValue {
     fn path(&self) -> String {
         let path = self.map.map_or(Path::new(self.name), |map| Path::new(map).member(self.name));
         path.into_text().into_owned()
@@ -114,16 +114,20 @@ impl Kept {
 }
 
 /// What keeps its computed value (PE-24, PE-27).
-fn kept(slot: Slot, desired: &DesiredObject) -> Vec<Kept> {
+fn kept(slot: ItemSlot, desired: &DesiredObject) -> Vec<PreservedValue> {
     let object = &desired.object;
-    let entry = |map: &'static str, name: &'static str, value: &str| Kept { map: Some(map), name, value: value.into() };
+    let entry = |map: &'static str, name: &'static str, value: &str| PreservedValue {
+        map: Some(map),
+        name,
+        value: value.into(),
+    };
     let labels = KEPT_LABELS.iter().filter_map(|name| Some(entry("metadata.labels", name, object.label(name)?)));
     let annotations = KEPT_ANNOTATIONS.iter();
     let annotations =
         annotations.filter_map(|name| Some(entry("metadata.annotations", name, object.annotation(name)?)));
-    let mut kept: Vec<Kept> = labels.chain(annotations).collect();
-    if slot == Slot::ControlPlane {
-        let field = |name| Some(Kept { map: None, name, value: object.at(name)?.clone() });
+    let mut kept: Vec<PreservedValue> = labels.chain(annotations).collect();
+    if slot == ItemSlot::ControlPlane {
+        let field = |name| Some(PreservedValue { map: None, name, value: object.at(name)?.clone() });
         kept.extend(kept_by_control_plane().filter_map(field));
     }
     kept
@@ -133,7 +137,7 @@ fn kept(slot: Slot, desired: &DesiredObject) -> Vec<Kept> {
 fn note(
     desired: &mut DesiredObject,
     changes: Vec<PatchMark>,
-    kept: &[Kept],
+    kept: &[PreservedValue],
     item: &Arc<ItemName>,
     skipped: &mut Vec<Skipped>,
 ) {
@@ -150,10 +154,10 @@ fn note(
                 patch: change.origin.patch.clone(),
                 definition: change.origin.definition,
                 item: Some(item.clone()),
-                reason: Reason::Kept { path: path.clone() },
+                reason: SkipReason::Kept { path: path.clone() },
             });
         }
-        restored.extend(desired.origins.of(&path).map(|mark| {
+        restored.extend(desired.origins.marks_at(&path).map(|mark| {
             let is_above = is_below(&path, &mark.path);
             Mark { path: if is_above { path.clone().into() } else { mark.path.clone() }, origin: mark.origin.clone() }
         }));

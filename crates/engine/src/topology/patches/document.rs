@@ -4,7 +4,7 @@
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
-use super::pointer::{self, Location, Make, Pointer};
+use super::pointer::{self, Pointer, PointerTarget, SetOperation};
 use crate::topology::origin::PatchOrigin;
 use golang::json::{self, Weight};
 use model::hub::type_of;
@@ -28,19 +28,19 @@ const KEPT_MARK: usize = MARK / 2;
 
 /// What is left for the patches of extensions in one computation of a Cluster. Inline patches are bounded by the size of their class.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct PatchAllowance {
     bytes: usize,
     operations: usize,
     scratch: usize,
 }
 
-impl Default for Allowance {
+impl Default for PatchAllowance {
     fn default() -> Self {
-        Allowance { bytes: MAX_PATCHED, operations: MAX_OPERATIONS, scratch: MAX_SCRATCH }
+        PatchAllowance { bytes: MAX_PATCHED, operations: MAX_OPERATIONS, scratch: MAX_SCRATCH }
     }
 }
 
-impl Allowance {
+impl PatchAllowance {
     fn take_bytes(&mut self, bytes: usize) -> Result<(), String> {
         take(&mut self.bytes, bytes, || format!("patches of extensions take more than {} MiB", MAX_PATCHED >> 20))
     }
@@ -139,9 +139,9 @@ impl Document {
         patch_type: &str,
         patch: &[u8],
         origin: &PatchOrigin,
-        allowance: &mut Allowance,
+        allowance: &mut PatchAllowance,
     ) -> Result<(), (Option<usize>, String)> {
-        let sent = Sent::decode(patch_type, patch, allowance)?;
+        let sent = ExtensionPatch::decode(patch_type, patch, allowance)?;
         // What is below spec stays there.
         if sent.is_below("spec") && self.value.get("spec").is_some_and(Value::is_object) {
             return sent.apply(self, origin, allowance);
@@ -181,7 +181,12 @@ impl Document {
     }
 
     /// Notes what an operation has done.
-    fn note(&mut self, operation: &PatchOperation, Location { path, element }: Location, origin: &PatchOrigin) {
+    fn note(
+        &mut self,
+        operation: &PatchOperation,
+        PointerTarget { path, element }: PointerTarget,
+        origin: &PatchOrigin,
+    ) {
         match (operation, element) {
             (PatchOperation::Test(_), _) => return,
             // An element that is gone leaves no path behind.
@@ -229,7 +234,7 @@ impl Document {
 /// What is wrong with the patch, or why it does not fit the template.
 pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, String> {
     let mut document = Document::new(template.clone());
-    let allowance = &mut Allowance::default();
+    let allowance = &mut PatchAllowance::default();
     match document.apply_sent(patch_type, patch, &PatchOrigin::default(), allowance) {
         Ok(()) => Ok(document.value),
         Err((None, problem)) => Err(shortened(&problem).into_owned()),
@@ -281,17 +286,21 @@ fn name_of(operation: &PatchOperation) -> &'static str {
 
 /// A patch that an extension sent, decoded (PE-20).
 #[derive(Debug)]
-enum Sent {
+enum ExtensionPatch {
     Operations(Vec<(Pointer, PatchOperation, Option<Pointer>)>),
     Merge(Value),
 }
 
-impl Sent {
+impl ExtensionPatch {
     /// Decodes a patch.
     ///
     /// # Errors
     /// The position of the operation, if it is one, and what is wrong.
-    fn decode(patch_type: &str, patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
+    fn decode(
+        patch_type: &str,
+        patch: &[u8],
+        allowance: &mut PatchAllowance,
+    ) -> Result<ExtensionPatch, (Option<usize>, String)> {
         match patch_type {
             "JSONPatch" => operations(patch, allowance),
             "JSONMergePatch" => merge_patch(patch, allowance).map_err(|problem| (None, problem)),
@@ -302,11 +311,11 @@ impl Sent {
     /// Whether the patch reads and changes nothing but what is below a member of the document.
     fn is_below(&self, member: &str) -> bool {
         match self {
-            Sent::Merge(Value::Object(members)) => {
+            ExtensionPatch::Merge(Value::Object(members)) => {
                 members.iter().all(|(name, value)| name == member && value.is_object())
             }
-            Sent::Merge(_) => false,
-            Sent::Operations(operations) => operations.iter().all(|(pointer, _, from)| {
+            ExtensionPatch::Merge(_) => false,
+            ExtensionPatch::Operations(operations) => operations.iter().all(|(pointer, _, from)| {
                 pointer.is_below(member) && from.as_ref().is_none_or(|from| from.is_below(member))
             }),
         }
@@ -316,10 +325,10 @@ impl Sent {
         self,
         document: &mut Document,
         origin: &PatchOrigin,
-        allowance: &mut Allowance,
+        allowance: &mut PatchAllowance,
     ) -> Result<(), (Option<usize>, String)> {
         match self {
-            Sent::Merge(patch) => {
+            ExtensionPatch::Merge(patch) => {
                 let mut paths = Vec::new();
                 leaves(&patch, &Path::ROOT, &mut paths);
                 document.grown += Weight::from_value(&patch);
@@ -327,7 +336,7 @@ impl Sent {
                 document.is_changed |= !paths.is_empty();
                 paths.into_iter().for_each(|path| document.mark(path, origin));
             }
-            Sent::Operations(operations) => {
+            ExtensionPatch::Operations(operations) => {
                 for (at, (pointer, operation, from)) in operations.into_iter().enumerate() {
                     let origin = PatchOrigin { operation: at, ..origin.clone() };
                     let done = match from {
@@ -349,7 +358,7 @@ fn carry(
     to: &Pointer,
     operation: &PatchOperation,
     origin: &PatchOrigin,
-    allowance: &mut Allowance,
+    allowance: &mut PatchAllowance,
 ) -> Result<(), String> {
     let explain = |problem| format!("{} from {}: {problem}", name_of(operation), from.buffer());
     let Some(value) = document.value.pointer(from.buffer().as_str()) else {
@@ -357,7 +366,7 @@ fn carry(
         return Err(explain(fault.unwrap_or_else(|| "the path does not exist".to_owned())));
     };
     allowance.take_bytes(json::in_memory(value)).map_err(explain)?;
-    let add = to.make(Make::Add, value.clone()).map_err(explain)?;
+    let add = to.make(SetOperation::Add, value.clone()).map_err(explain)?;
     if matches!(operation, PatchOperation::Move(_)) {
         if to.buffer().starts_with(from.buffer()) && to.depth() > from.depth() {
             return Err(explain(format!("{} is inside of it", to.buffer())));
@@ -367,7 +376,7 @@ fn carry(
     document.apply_one(to, &add, origin)
 }
 
-fn operations(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
+fn operations(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, (Option<usize>, String)> {
     let read = read(patch, allowance).map_err(|problem| (None, problem))?;
     let operations = match read {
         Value::Array(operations) => operations,
@@ -378,7 +387,7 @@ fn operations(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<u
     };
     allowance.take_operations(operations.len()).map_err(|problem| (None, problem))?;
     let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
-    Ok(Sent::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
+    Ok(ExtensionPatch::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
 }
 
 fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), String> {
@@ -413,17 +422,17 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
     Ok((pointer, operation, from))
 }
 
-fn merge_patch(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, String> {
+fn merge_patch(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, String> {
     if patch.is_empty() {
-        return Ok(Sent::Merge(Value::Object(Map::new())));
+        return Ok(ExtensionPatch::Merge(Value::Object(Map::new())));
     }
     match read(patch, allowance)? {
-        merge @ Value::Object(_) => Ok(Sent::Merge(merge)),
+        merge @ Value::Object(_) => Ok(ExtensionPatch::Merge(merge)),
         other => Err(format!("a JSONMergePatch must be an object, but this is {}", type_of(&other))),
     }
 }
 
-fn read(patch: &[u8], allowance: &mut Allowance) -> Result<Value, String> {
+fn read(patch: &[u8], allowance: &mut PatchAllowance) -> Result<Value, String> {
     let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
     allowance.take_bytes(json::JsonSize::decoded_bytes(text))?;
     json::value(text).map_err(|error| format!("is not JSON: {error}"))

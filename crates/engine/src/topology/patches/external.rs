@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::compiled::CompiledPatch;
+use super::compiler::CompiledPatch;
 use super::items::HolderReference;
-use super::scopes::Named;
-use super::trace::{NotAsked, PatchError, PatchLocation, Reason};
-use super::{ItemName, Run};
+use super::scopes::NamedVariable;
+use super::trace::{NotAsked, PatchError, PatchLocation, SkipReason};
+use super::{ItemName, PatchRun};
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
 use model::hub::ExternalPatch;
@@ -24,17 +24,17 @@ const API_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 /// A request to generate patches, or to validate what they made; its items get their `uid` when it is sent (RH-10.1).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Request<'a> {
+struct PatchRequestBody<'a> {
     api_version: &'static str,
     kind: &'static str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     settings: BTreeMap<String, String>,
-    variables: Vec<Variable<'a>>,
+    variables: Vec<RequestVariable<'a>>,
     items: Vec<RequestItem<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Variable<'a> {
+struct RequestVariable<'a> {
     name: &'a str,
     value: &'a Value,
 }
@@ -44,14 +44,14 @@ struct Variable<'a> {
 struct RequestItem<'a> {
     holder_reference: HolderReference<'a>,
     object: &'a Value,
-    variables: Vec<Variable<'a>>,
+    variables: Vec<RequestVariable<'a>>,
 }
 
-fn listed(variables: Vec<Named<'_>>) -> Vec<Variable<'_>> {
-    variables.into_iter().map(|(name, value)| Variable { name, value }).collect()
+fn listed(variables: Vec<NamedVariable<'_>>) -> Vec<RequestVariable<'_>> {
+    variables.into_iter().map(|(name, value)| RequestVariable { name, value }).collect()
 }
 
-impl Run<'_> {
+impl PatchRun<'_> {
     /// Asks the extension of a patch for patches, and applies them.
     pub(super) fn generate(
         &mut self,
@@ -63,7 +63,7 @@ impl Run<'_> {
         let hook = PatchHook::GeneratePatches;
         match self.ask(position, patch, hook, extension)? {
             None => {
-                self.skip(patch, None, None, Reason::NotAsked);
+                self.skip(patch, None, None, SkipReason::NotAsked);
                 Ok(())
             }
             Some(PatchAnswer::Patches(patches)) => self.apply_answer(position, patch, extension, &patches),
@@ -132,7 +132,7 @@ impl Run<'_> {
                 variables: listed(scopes.overrides(item.scope, &patch.visible)),
             })
         });
-        let request = Request {
+        let request = PatchRequestBody {
             api_version: API_VERSION,
             kind: match hook {
                 PatchHook::GeneratePatches => "GeneratePatchesRequest",

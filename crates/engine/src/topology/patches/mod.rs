@@ -1,7 +1,7 @@
 //! The patches of a class, applied to the objects of a topology.
 //!
 //! ```text
-//! class ── compiled.rs ─► patches: selectors, templates, pointers ─┐
+//! class ── compiler.rs ─► patches: selectors, templates, pointers ─┐
 //! templates of the class ── items.rs ─► copies, one for each use ──┤
 //! Cluster and desired objects ── scopes.rs ─► variables ───────────┤
 //!                                                                  ▼
@@ -13,7 +13,7 @@
 //! Patches work on copies of the templates of the class and not on computed objects, so they see no computed field
 //! (PE-02). What does not follow from the class alone and is the same for several items is computed once.
 
-mod compiled;
+mod compiler;
 mod copy_back;
 mod document;
 mod external;
@@ -26,12 +26,14 @@ mod trace;
 use std::sync::Arc;
 
 pub use document::patched;
-pub(in crate::topology) use trace::told;
-pub use trace::{ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, Reason, Skipped, Trace, Undefined};
+pub(in crate::topology) use trace::summary;
+pub use trace::{
+    ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, SkipReason, Skipped, Trace, Undefined,
+};
 
-use compiled::{CompiledPatch, CompiledPatches};
-use document::{Allowance, Document};
-use items::Item;
+use compiler::{CompiledPatch, CompiledPatches};
+use document::{Document, PatchAllowance};
+use items::TemplateItem;
 use scopes::Scopes;
 
 use super::blueprint::Blueprint;
@@ -58,18 +60,18 @@ pub fn apply(
         return Ok(Trace::default());
     }
     let class = &blueprint.class;
-    let compiled = class.compiled(|object| CompiledPatches::of(object, class.variables().as_deref()));
+    let compiled = class.compiled(|object| CompiledPatches::compile(object, class.variables().as_deref()));
     let cluster = items::cluster_as_holder(blueprint);
-    let items = items::of(blueprint, contract, desired, &cluster)?;
-    let scopes = Scopes::of(blueprint, desired, compiled.expressions, compiled.sources);
+    let items = items::collect(blueprint, contract, desired, &cluster)?;
+    let scopes = Scopes::new(blueprint, desired, compiled.expressions, compiled.sources);
     let growth = Growth { before: blueprint.size(), sum: Weight::default(), notes: 0 };
-    let mut run = Run {
+    let mut run = PatchRun {
         blueprint,
         world,
         options,
         scopes,
         items,
-        allowance: Allowance::default(),
+        allowance: PatchAllowance::default(),
         growth,
         trace: Trace::default(),
     };
@@ -79,7 +81,7 @@ pub fn apply(
     for (position, patch) in compiled.patches.iter().enumerate() {
         run.validate(position, patch)?;
     }
-    let Run { items, mut trace, .. } = run;
+    let PatchRun { items, mut trace, .. } = run;
     let changed = items.into_iter().filter_map(|item| {
         let document = item.document.filter(|document| document.is_changed)?;
         Some((item.slot, document, item.name))
@@ -88,7 +90,7 @@ pub fn apply(
     // Patches mostly make equal specs of equal templates.
     let mut shared = SharedValues::default();
     for (slot, document, name) in changed {
-        if let Some(object) = slot.of(desired) {
+        if let Some(object) = slot.desired_mut(desired) {
             copy_back::copy_back(slot, document, object, &name, &mut trace.skipped)?;
             object.object.share(&mut shared);
         }
@@ -97,14 +99,14 @@ pub fn apply(
 }
 
 /// One computation of the patches of a class for a Cluster.
-struct Run<'a> {
+struct PatchRun<'a> {
     blueprint: &'a Blueprint,
     world: &'a World,
     options: &'a Options,
     scopes: Scopes<'a>,
-    items: Vec<Item<'a>>,
+    items: Vec<TemplateItem<'a>>,
     /// What the patches of extensions may still take, all of them together.
-    allowance: Allowance,
+    allowance: PatchAllowance,
     growth: Growth,
     trace: Trace,
 }
@@ -121,7 +123,7 @@ struct Growth {
 /// The weight of a note that a definition was skipped. There is one copy of it.
 const NOTE: Weight = Weight { text: 0, memory: 40 };
 
-impl Run<'_> {
+impl PatchRun<'_> {
     /// Generates and applies one patch (PE-07, PE-11).
     fn patch(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let fail = |problem: &str| {
@@ -138,7 +140,7 @@ impl Run<'_> {
                 self.generate(position, patch, external)
             }
             Some(external) if !external.validate_topology_extension.is_empty() => {
-                self.skip(patch, None, None, Reason::OnlyValidates);
+                self.skip(patch, None, None, SkipReason::OnlyValidates);
                 Ok(())
             }
             _ => fail("it has neither definitions nor a generate or validate extension"),
@@ -159,7 +161,13 @@ impl Run<'_> {
         if self.world.lease().grow(size::memory(growth)) { Ok(()) } else { Err(Interrupted::NoMemory.into()) }
     }
 
-    fn skip(&mut self, patch: &CompiledPatch, definition: Option<usize>, item: Option<Arc<ItemName>>, reason: Reason) {
+    fn skip(
+        &mut self,
+        patch: &CompiledPatch,
+        definition: Option<usize>,
+        item: Option<Arc<ItemName>>,
+        reason: SkipReason,
+    ) {
         self.growth.notes += 1;
         self.trace.skipped.push(Skipped { patch: patch.name.clone(), definition, item, reason });
     }

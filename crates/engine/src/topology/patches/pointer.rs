@@ -23,14 +23,14 @@ pub(super) struct Pointer {
 
 /// An operation that sets a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Make {
+pub(super) enum SetOperation {
     Add,
     Replace,
 }
 
 /// Where a pointer leads in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Location {
+pub(super) struct PointerTarget {
     /// As a path of an object, `a.b[0]`.
     pub path: String,
     /// The list that the last part is a position in, and the position.
@@ -73,12 +73,12 @@ impl Pointer {
     }
 
     /// The operation that puts a value there.
-    pub(super) fn make(&self, make: Make, value: Value) -> Result<PatchOperation, String> {
+    pub(super) fn make(&self, make: SetOperation, value: Value) -> Result<PatchOperation, String> {
         fits(self, &value)?;
         let path = self.buffer.clone();
         Ok(match make {
-            Make::Add => PatchOperation::Add(AddOperation { path, value }),
-            Make::Replace => PatchOperation::Replace(ReplaceOperation { path, value }),
+            SetOperation::Add => PatchOperation::Add(AddOperation { path, value }),
+            SetOperation::Replace => PatchOperation::Replace(ReplaceOperation { path, value }),
         })
     }
 
@@ -93,9 +93,9 @@ impl Pointer {
     }
 
     /// Where the pointer leads in a document, in which `-` is the place behind the last element.
-    pub(super) fn locate(&self, document: &Value) -> Location {
+    pub(super) fn locate(&self, document: &Value) -> PointerTarget {
         if let Some(members) = &self.members {
-            return Location { path: members.clone(), element: None };
+            return PointerTarget { path: members.clone(), element: None };
         }
         let (mut path, mut element) = (Path::ROOT, None);
         let mut here = Some(document);
@@ -115,7 +115,7 @@ impl Pointer {
                 }
             };
         }
-        Location { path: path.into_text().into_owned(), element }
+        PointerTarget { path: path.into_text().into_owned(), element }
     }
 
     /// Why the pointer leads nowhere in a document; `None` when it does, apart from its last part if that is new.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::compiled::{Expression, Visible};
+use super::compiler::{Expression, VisibleVariables};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredWorker};
 use crate::topology::worker::WorkerKind;
@@ -23,13 +23,13 @@ pub(super) struct Scopes<'a> {
     /// `builtin.cluster`, in its object.
     builtin: Value,
     /// The infrastructure cluster's, the control plane's, and those of the workers.
-    scopes: Vec<Scope<'a>>,
+    scopes: Vec<VariableScope<'a>>,
     /// Results of expressions that are the same for all scopes, by their numbers.
     shared: Vec<OnceCell<Result<Rendered, String>>>,
 }
 
 /// The variables of a part of a topology, which its items share.
-struct Scope<'a> {
+struct VariableScope<'a> {
     /// In their order (PE-10).
     overrides: Vec<(&'a str, Value)>,
     /// The part's own member of `builtin`, in its object; `None` for the infrastructure cluster (BV-03).
@@ -53,15 +53,15 @@ impl ScopeId {
 }
 
 /// A variable of a request to an extension.
-pub(super) type Named<'s> = (&'s str, &'s Value);
+pub(super) type NamedVariable<'s> = (&'s str, &'s Value);
 
 impl<'a> Scopes<'a> {
     /// The variables of a topology, for as many expressions and sources of variables as a class has.
-    pub(super) fn of(blueprint: &'a Blueprint, desired: &Desired, expressions: usize, sources: usize) -> Self {
+    pub(super) fn new(blueprint: &'a Blueprint, desired: &Desired, expressions: usize, sources: usize) -> Self {
         let topology = blueprint.topology();
-        let infrastructure = Scope::new(&[], None, sources);
+        let infrastructure = VariableScope::new(&[], None, sources);
         let replicas = topology.control_plane.replicas;
-        let control_plane = Scope::new(
+        let control_plane = VariableScope::new(
             &topology.control_plane.variables.overrides,
             Some(json!({"controlPlane": control_plane(&desired.control_plane, replicas)})),
             sources,
@@ -86,7 +86,7 @@ impl<'a> Scopes<'a> {
                 WorkerKind::MachineDeployment => "machineDeployment",
                 WorkerKind::MachinePool => "machinePool",
             };
-            Scope::new(overrides, Some(json!({member: worker(desired)})), sources)
+            VariableScope::new(overrides, Some(json!({member: worker(desired)})), sources)
         });
         Scopes {
             global: parsed(&topology.variables),
@@ -97,19 +97,19 @@ impl<'a> Scopes<'a> {
     }
 
     /// The variables of the whole topology that are visible, `builtin` last (PE-09).
-    pub(super) fn global(&self, visible: &Visible) -> Vec<Named<'_>> {
+    pub(super) fn global(&self, visible: &VisibleVariables) -> Vec<NamedVariable<'_>> {
         with_builtin(&self.global, Some(&self.builtin), visible)
     }
 
     /// The variables of a part of the topology that are visible, `builtin` last (PE-10).
-    pub(super) fn overrides(&self, scope: ScopeId, visible: &Visible) -> Vec<Named<'_>> {
+    pub(super) fn overrides(&self, scope: ScopeId, visible: &VisibleVariables) -> Vec<NamedVariable<'_>> {
         let Some(scope) = self.scopes.get(scope.0) else { return Vec::new() };
         with_builtin(&scope.overrides, scope.builtin.as_ref(), visible)
     }
 
     /// All variables that are visible to items of a scope: overrides as a whole over those of the topology, and what is
     /// builtin member by member (PE-15).
-    pub(super) fn merged(&self, id: ScopeId, visible: &Visible) -> &Value {
+    pub(super) fn merged(&self, id: ScopeId, visible: &VisibleVariables) -> &Value {
         static NONE: Value = Value::Null;
         let Some((scope, merged)) =
             self.scopes.get(id.0).and_then(|scope| Some((scope, scope.merged.get(visible.number)?)))
@@ -138,7 +138,7 @@ impl<'a> Scopes<'a> {
         &self,
         expression: &Expression,
         scope: ScopeId,
-        visible: &Visible,
+        visible: &VisibleVariables,
     ) -> (Result<Rendered, String>, bool) {
         let compute = || {
             let data = self.merged(scope, visible);
@@ -166,10 +166,10 @@ impl<'a> Scopes<'a> {
     }
 }
 
-impl<'a> Scope<'a> {
+impl<'a> VariableScope<'a> {
     fn new(overrides: &'a [VariableValue], builtin: Option<Value>, sources: usize) -> Self {
         let merged = std::iter::repeat_with(OnceCell::new).take(sources).collect();
-        Scope { overrides: parsed(overrides), builtin, merged }
+        VariableScope { overrides: parsed(overrides), builtin, merged }
     }
 }
 
@@ -183,7 +183,11 @@ fn parsed(values: &[VariableValue]) -> Vec<(&str, Value)> {
     own.map(|variable| (&*variable.name, parse(variable))).collect()
 }
 
-fn with_builtin<'s>(values: &'s [(&str, Value)], builtin: Option<&'s Value>, visible: &Visible) -> Vec<Named<'s>> {
+fn with_builtin<'s>(
+    values: &'s [(&str, Value)],
+    builtin: Option<&'s Value>,
+    visible: &VisibleVariables,
+) -> Vec<NamedVariable<'s>> {
     let values = values.iter().filter(|(name, _)| visible.names.contains(*name));
     values.map(|(name, value)| (*name, value)).chain(builtin.map(|builtin| (BUILTIN, builtin))).collect()
 }

@@ -27,12 +27,12 @@ pub struct Skipped {
     pub definition: Option<usize>,
     /// The item; `None` for all of them.
     pub item: Option<Arc<ItemName>>,
-    pub reason: Reason,
+    pub reason: SkipReason,
 }
 
 /// Why something did nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum SkipReason {
     /// The selector is about other items (PE-13).
     NotSelected,
     /// The selector matches none of the items of this topology.
@@ -142,15 +142,15 @@ impl fmt::Display for OperationPosition {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NotSelected => f.write_str("the selector names other templates"),
-            Reason::SelectsNothing => f.write_str("the selector matches nothing in this topology"),
-            Reason::Disabled { rendered } => write!(f, "enabledIf rendered {rendered}"),
-            Reason::Kept { path } => write!(f, "the topology itself decides {path}"),
-            Reason::OnlyValidates => f.write_str("the patch has only a validate extension"),
-            Reason::NotAsked => f.write_str("the extension could not be called"),
+            SkipReason::NotSelected => f.write_str("the selector names other templates"),
+            SkipReason::SelectsNothing => f.write_str("the selector matches nothing in this topology"),
+            SkipReason::Disabled { rendered } => write!(f, "enabledIf rendered {rendered}"),
+            SkipReason::Kept { path } => write!(f, "the topology itself decides {path}"),
+            SkipReason::OnlyValidates => f.write_str("the patch has only a validate extension"),
+            SkipReason::NotAsked => f.write_str("the extension could not be called"),
         }
     }
 }
@@ -231,7 +231,7 @@ const NAMED: usize = 3;
 const TOLD: usize = 10;
 
 /// All errors in one line: what is wrong for several templates is told once.
-pub(in crate::topology) fn told(errors: &[PatchError]) -> String {
+pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
     let mut groups: Vec<(String, Vec<&ItemName>)> = Vec::new();
     for error in errors {
         let text = error.to_string();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Part, Step};
+use super::{PlanStep, TopologyPart};
 use crate::topology::worker::WorkerKind;
 use model::hub::Object;
 use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
@@ -10,8 +10,10 @@ use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 const ROLLOUT: &str = "spec.rollout";
 
 /// Says what takes the place of the parts of a strategy that go; what stays as it was by default is no change.
-pub(super) fn default_strategies(steps: &mut [Step]) {
-    for step in steps.iter_mut().filter(|step| matches!(step.part, Part::Worker(WorkerKind::MachineDeployment, _))) {
+pub(super) fn default_strategies(steps: &mut [PlanStep]) {
+    for step in
+        steps.iter_mut().filter(|step| matches!(step.part, TopologyPart::Worker(WorkerKind::MachineDeployment, _)))
+    {
         let Some(defaults) = step.sent.as_ref().map(|sent| defaults(sent)) else { continue };
         for change in step.changes.iter_mut().filter(|change| change.to.is_none()) {
             let below = change.path.strip_prefix(ROLLOUT).map(|rest| rest.replace('.', "/"));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Applied, Certainty, Change, Sent};
+use super::{AppliedState, Certainty, ChangedField, LastApplied};
 use crate::topology::Failure;
 use crate::topology::origin::{Origins, is_below};
 use crate::topology::refusals::{completed, definition_of};
@@ -36,8 +36,8 @@ const ATOMIC: &[&[&str]] = &[&["metadata", "ownerReferences", "*"], &["spec", "s
 
 /// How an object is to change.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Difference {
-    pub changes: Vec<Change>,
+pub(super) struct ObjectDifference {
+    pub changes: Vec<ChangedField>,
     /// Whether any of them is below `spec`.
     pub is_in_spec: bool,
     /// Whether the record of who owns which fields changes.
@@ -49,21 +49,21 @@ pub(super) struct Difference {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison<'a> {
     pub world: &'a World,
-    pub applied: &'a Applied,
+    pub applied: &'a AppliedState,
 }
 
-impl Difference {
+impl ObjectDifference {
     /// The difference of an object that is new.
     pub(super) fn none() -> Self {
-        Difference { changes: Vec::new(), is_in_spec: false, changes_owners: false, certainty: Certainty::Exact }
+        ObjectDifference { changes: Vec::new(), is_in_spec: false, changes_owners: false, certainty: Certainty::Exact }
     }
 
     /// The difference of two kinds, which are not compared field by field (ROT-08).
-    pub(super) fn of_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
+    pub(super) fn between_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
         let because = origins.decisive("spec").cloned();
         let (from, to) = (Some(current.kind().into()), Some(sent.kind().into()));
-        let change = Change { path: "kind".to_owned(), from, to, because, was: None, is_sensitive: false };
-        Difference { changes: vec![change], is_in_spec: true, ..Difference::none() }
+        let change = ChangedField { path: "kind".to_owned(), from, to, because, was: None, is_sensitive: false };
+        ObjectDifference { changes: vec![change], is_in_spec: true, ..ObjectDifference::none() }
     }
 
     /// The difference of what a server would store (SSA-12, SSA-13): a change of nothing but the fields that the manager owns
@@ -77,24 +77,24 @@ impl Difference {
     ) -> Self {
         let owners = |object: &Object| object.at("metadata.managedFields").cloned();
         let changes = ssa::changes(&current.to_value(), &desired.to_value(), schema, UNCOMPARED);
-        Difference {
+        ObjectDifference {
             changes_owners: owners(current) != owners(desired),
             certainty: Certainty::Exact,
-            ..Difference::of_values(changes, origins, old)
+            ..ObjectDifference::from_values(changes, origins, old)
         }
     }
 
     /// Values that change, with what they come from now and came from before.
-    fn of_values(values: Vec<ssa::FieldChange>, origins: &Origins, old: Option<&Origins>) -> Self {
+    fn from_values(values: Vec<ssa::FieldChange>, origins: &Origins, old: Option<&Origins>) -> Self {
         let is_in_spec = values.iter().any(|value| value.in_spec);
         let changes = values.into_iter().map(|value| change(value, origins, old)).collect();
-        Difference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
+        ObjectDifference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
     }
 
     /// Adds changes of other places.
-    pub(super) fn add(&mut self, changes: Vec<Change>) {
-        let is_there = |change: &Change| self.changes.iter().any(|other| is_below(&change.path, &other.path));
-        let more: Vec<Change> = changes.into_iter().filter(|change| !is_there(change)).collect();
+    pub(super) fn add(&mut self, changes: Vec<ChangedField>) {
+        let is_there = |change: &ChangedField| self.changes.iter().any(|other| is_below(&change.path, &other.path));
+        let more: Vec<ChangedField> = changes.into_iter().filter(|change| !is_there(change)).collect();
         self.changes.extend(more);
     }
 
@@ -108,17 +108,22 @@ impl Comparison<'_> {
     /// What applying `sent` would change (SSA-11 to SSA-13, DEC-15). What looks the same here is the same; whether what looks
     /// different is so says a server, if there is one. What is not known yet counts as no difference, so that one round
     /// asks for all that a plan has to know: the result is void then, and the world has needs.
-    pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
+    pub(super) fn compare(
+        &self,
+        current: &Object,
+        sent: &Object,
+        origins: &Origins,
+    ) -> Result<ObjectDifference, Failure> {
         // This needs no definition.
         if is_as_applied(current, sent, &recorded(current)?) {
-            return Ok(Difference::none());
+            return Ok(ObjectDifference::none());
         }
         let schema = match schema(self.world, sent, Some(current)) {
-            Err(Failure::NotAsked) => return Ok(Difference::none()),
+            Err(Failure::NotAsked) => return Ok(ObjectDifference::none()),
             schema => schema?,
         };
         let version = current.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
-        let local = self.seen_from_here(current, sent, origins, &schema, self.world.is_tried(&version))?;
+        let local = self.compare_locally(current, sent, origins, &schema, self.world.is_tried(&version))?;
         if local.is_empty() {
             return Ok(local);
         }
@@ -129,10 +134,10 @@ impl Comparison<'_> {
             sent: sent.to_value().to_string(),
         };
         match self.world.dry_run(call) {
-            Found::Yes(DryRun::Same) | Found::NotAsked => Ok(Difference::none()),
+            Found::Yes(DryRun::Same) | Found::NotAsked => Ok(ObjectDifference::none()),
             Found::Yes(DryRun::Differs { current, desired }) => {
                 let old = self.applied.get(&sent.reference()).map(|before| &*before.origins);
-                Ok(Difference::confirmed(&current, &desired, &schema, origins, old))
+                Ok(ObjectDifference::confirmed(&current, &desired, &schema, origins, old))
             }
             Found::Absent => Ok(local),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
@@ -141,37 +146,37 @@ impl Comparison<'_> {
 
     /// What applying `sent` would change, as far as can be told without a server. What is tried on a server next (`is_tried`)
     /// is not taken for a value that a provider has made of another.
-    fn seen_from_here(
+    fn compare_locally(
         &self,
         current: &Object,
         sent: &Object,
         origins: &Origins,
         schema: &MergeSchema,
         is_tried: bool,
-    ) -> Result<Difference, Failure> {
+    ) -> Result<ObjectDifference, Failure> {
         let before = self.applied.get(&current.reference());
         let managers =
             if self.world.is_offline() { owners(current, before, sent, schema)? } else { recorded(current)? };
         if is_as_applied(current, sent, &managers) {
-            return Ok(Difference::none());
+            return Ok(ObjectDifference::none());
         }
         let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
         let comparing = ComparisonContext { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
         let mut found = ssa::difference(&current.to_value(), &sent.to_value(), &comparing);
         if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
             let edits = ssa::changes(&before.object.to_value(), &sent.to_value(), schema, UNCOMPARED);
-            let taken = taken(found.ownership_changed.as_ref(), own);
+            let taken = taken_paths(found.ownership_changed.as_ref(), own);
             found.changes.retain(|change| is_edited(change, &edits) || is_taken(change, &taken));
             if edits.is_empty() && found.changes.is_empty() {
-                return Ok(Difference::none());
+                return Ok(ObjectDifference::none());
             }
         }
         if !is_tried {
             self.confirm(current, sent, schema, &managers, &mut found.changes);
         }
         let changes_owners = found.ownership_changed.is_some();
-        let difference = Difference::of_values(found.changes, origins, before.map(|before| &*before.origins));
-        Ok(Difference { changes_owners, ..difference })
+        let difference = ObjectDifference::from_values(found.changes, origins, before.map(|before| &*before.origins));
+        Ok(ObjectDifference { changes_owners, ..difference })
     }
 }
 
@@ -218,7 +223,7 @@ fn is_edited(change: &ssa::FieldChange, edits: &[ssa::FieldChange]) -> bool {
 
 /// Paths that are asked for, and of which the record lists nothing as ours. One without labels, which all objects of a topology
 /// have, was not made by applying them: it stands for a record that was lost (SSA-22).
-fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<String> {
+fn taken_paths(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<String> {
     let is_applied = |own: &&ManagedFields| own.fields.has_prefix(&ElementPath::from_fields(&["metadata", "labels"]).0);
     let Some(OwnershipChange::Fields { gained, .. }) = change else { return Vec::new() };
     let Some(own) = own.filter(is_applied) else { return Vec::new() };
@@ -242,7 +247,7 @@ pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
 /// before; and when that is not known either, what is sent now (DEC-43).
 pub(super) fn owners(
     current: &Object,
-    before: Option<&Sent>,
+    before: Option<&LastApplied>,
     sent: &Object,
     schema: &MergeSchema,
 ) -> Result<Vec<ManagedFields>, Failure> {
@@ -306,13 +311,13 @@ pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -
 }
 
 /// A change with what it comes from, and what the value before came from.
-fn change(value: ssa::FieldChange, origins: &Origins, old: Option<&Origins>) -> Change {
+fn change(value: ssa::FieldChange, origins: &Origins, old: Option<&Origins>) -> ChangedField {
     let ssa::FieldChange { path, from, to, .. } = value;
     let path = path.to_string();
     let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
     let is_sensitive = origins.is_sensitive(&path) || old.is_some_and(|old| old.is_sensitive(&path));
     let was = old.and_then(|old| old.decisive(&path).cloned());
-    Change { path, from, to, because, was, is_sensitive }
+    ChangedField { path, from, to, because, was, is_sensitive }
 }
 
 /// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::difference::{merged, owners, schema};
 use super::rolls::{defaulted, owner};
-use super::{Fold, Part, Sent, Step, uid};
+use super::{LastApplied, PlanStep, TopologyPart, TopologySimulator, uid};
 use crate::topology::Failure;
 use crate::topology::refusals::{completed_in, definition_of};
 use crate::topology::worker::{API_VERSION, WorkerKind};
@@ -17,8 +17,8 @@ use model::rollouts::RolloutOwner;
 use model::world::{Found, Record, Selection, World};
 use schema::ssa;
 
-impl Fold {
-    pub(super) fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+impl TopologySimulator {
+    pub(super) fn carry_out(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), Failure> {
         self.write(cluster, step)?;
         self.answer(step);
         Ok(())
@@ -29,12 +29,12 @@ impl Fold {
     ///
     /// # Errors
     /// When the object cannot be applied.
-    pub fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+    pub fn write(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), Failure> {
         let Some(sent) = &step.sent else {
             self.delete(step);
             return Ok(());
         };
-        if step.part == Part::Cluster {
+        if step.part == TopologyPart::Cluster {
             self.apply_to_cluster(cluster, sent);
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl Fold {
         object.share(&mut self.shared);
         let (stored, origins) = (Arc::new(object), step.origins.clone());
         let sent = if has_only(&stored, sent) { &stored } else { sent };
-        self.applied.put(&step.object, Sent { object: sent.clone(), origins, is_rolled_out: true });
+        self.applied.put(&step.object, LastApplied { object: sent.clone(), origins, is_rolled_out: true });
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(stored);
         }
@@ -92,7 +92,7 @@ impl Fold {
     }
 
     /// Does at once the work of the provider and the machine controllers that follows a step.
-    pub(super) fn answer(&mut self, step: &Step) {
+    pub(super) fn answer(&mut self, step: &PlanStep) {
         let Some(owner) = owner(&step.part, &step.object.kind) else { return };
         let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
             return;
@@ -110,7 +110,7 @@ impl Fold {
     }
 
     /// Adds what admission adds to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
-    pub fn admit(&mut self, step: &Step) {
+    pub fn admit(&mut self, step: &PlanStep) {
         let owner = owner(&step.part, &step.object.kind);
         let Some(owner) =
             owner.filter(|owner| matches!(owner, RolloutOwner::MachineDeployment | RolloutOwner::MachinePool))
@@ -135,7 +135,7 @@ impl Fold {
         }
     }
 
-    fn delete(&mut self, step: &Step) {
+    fn delete(&mut self, step: &PlanStep) {
         self.applied.remove(&step.object);
         if let Some(objects) = self.facts.objects_mut() {
             objects.remove(&step.object);
@@ -200,13 +200,13 @@ fn has_only(stored: &Object, sent: &Object) -> bool {
 }
 
 /// The number of replicas that a step changes.
-fn had_replicas(step: &Step) -> Option<i64> {
+fn had_replicas(step: &PlanStep) -> Option<i64> {
     let change = step.changes.iter().find(|change| change.path == "spec.replicas")?;
     change.from.as_ref()?.as_i64()
 }
 
 /// Sets the default of admission for replicas that were removed (ROLL-13).
-fn keep_replicas(object: &mut Object, owner: RolloutOwner, step: &Step) {
+fn keep_replicas(object: &mut Object, owner: RolloutOwner, step: &PlanStep) {
     let Some(had) = had_replicas(step) else { return };
     if object.at("spec.replicas").is_none()
         && let Some(replicas) = defaulted(owner, object, Some(had))
@@ -234,16 +234,16 @@ fn complete_strategy(object: &mut Object) {
 }
 
 /// Sets the status fields that a provider sets when it is done.
-fn provide(object: &mut Object, step: &Step) {
+fn provide(object: &mut Object, step: &PlanStep) {
     match &step.part {
-        Part::ControlPlane => {
+        TopologyPart::ControlPlane => {
             let version = object.at("spec.version").cloned();
             object.remove("status.versions");
             if let Some(version) = version {
                 let _ = object.set("status.version", version);
             }
         }
-        Part::Worker(WorkerKind::MachinePool, _) => {
+        TopologyPart::Worker(WorkerKind::MachinePool, _) => {
             object.remove("status.nodeRefs");
         }
         _ => {}

@@ -1,9 +1,9 @@
 //! Which versions the parts of a topology take now: the control plane first, step by step, then the workers.
 //!
 //! ```text
-//! plan.rs: which versions there are to go through ─┐
-//! workers.rs: whose machines are behind ───────────┼─► Planned ─► ControlPlaneDecided ─► Decided ─► tracker.rs
-//! hooks: what is pending, and who blocks ──────────┘     control plane      workers, in their order    hooks that are due
+//! plan.rs: versions of the upgrade ────────────────┐
+//! workers.rs: workers with outdated machines ──────┼─► PlannedUpgrade ─► ControlPlaneDecided ─► DecidedUpgrade ─► tracker.rs
+//! hooks: pending and blocking hooks ───────────────┘         control plane        workers, in their order     hooks at the end
 //! ```
 //!
 //! All of it follows from the current objects (UP-20), regardless of who wrote them (UP-47): steps that are finished vanish from the
@@ -19,16 +19,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-pub use plan::{Part, PlanError, check as check_plan};
+pub use plan::{PlanError, UpgradePart, check as check_plan};
 pub use tracker::{ControlPlaneTracker, Tracker, WorkerTracker};
 pub(in crate::topology) use workers::is_deployment_upgrading;
 
-use self::plan::{UpgradePlan, Way};
+use self::plan::{UpgradePlan, UpgradeRange};
 use self::sequence::Sequence;
 use super::blueprint::Blueprint;
 use super::current::{Current, CurrentWorker};
-use super::held::Hold;
-use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
+use super::holds::Hold;
+use super::hooks::{self, Gate, HookCaller, HookTracker, RemainingPlans, after_step_members, before_step_members};
 use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
 use golang::version::{BuildOrder, VersionText};
@@ -38,29 +38,29 @@ use model::world::{Found, PlanCall, World};
 
 /// Versions to go through, and who is upgrading; nothing is decided yet.
 #[derive(Debug)]
-pub struct Planned<'a>(State<'a>);
+pub struct PlannedUpgrade<'a>(UpgradeState<'a>);
 
 /// The control plane has its version, and workers have none yet.
 #[derive(Debug)]
-pub(crate) struct ControlPlaneDecided<'a>(State<'a>);
+pub(crate) struct ControlPlaneDecided<'a>(UpgradeState<'a>);
 
 /// Control plane and workers have their versions; hooks that are due in the end have not been called.
 #[derive(Debug)]
-pub struct Decided<'a> {
-    state: State<'a>,
+pub struct DecidedUpgrade<'a> {
+    state: UpgradeState<'a>,
     /// By kind and position in the topology.
     workers: BTreeMap<(WorkerKind, usize), VersionText>,
 }
 
 /// What all stages look at, and what they have noted.
 #[derive(Debug)]
-struct State<'a> {
+struct UpgradeState<'a> {
     blueprint: &'a Blueprint,
     current: &'a Current,
     versions: Versions<'a>,
-    hooks: Hooks<'a>,
+    hooks: HookCaller<'a>,
     tracker: Tracker,
-    /// See [`Planned::ahead`].
+    /// See [`PlannedUpgrade::ahead`].
     is_ahead: bool,
 }
 
@@ -75,12 +75,12 @@ struct Versions<'a> {
     workers: BTreeMap<(WorkerKind, &'a str), VersionText>,
 }
 
-impl<'a> Planned<'a> {
+impl<'a> PlannedUpgrade<'a> {
     /// Plans the upgrade and finds out who is upgrading (UP-05, UP-09 to UP-23).
     ///
     /// # Errors
     /// No plan leads to the version of the topology, or something cannot be read.
-    pub fn of(
+    pub fn new(
         blueprint: &'a Blueprint,
         current: &'a Current,
         world: &'a World,
@@ -118,13 +118,13 @@ impl<'a> Planned<'a> {
             machine_pools: pools,
             minimum_workers_version: minimum,
             is_planned: true,
-            hooks: HookTracker::of(cluster),
+            hooks: HookTracker::for_cluster(cluster),
         };
-        Ok(Planned(State {
+        Ok(PlannedUpgrade(UpgradeState {
             blueprint,
             current,
             versions,
-            hooks: Hooks::new(cluster, world, options),
+            hooks: HookCaller::new(cluster, world, options),
             tracker,
             is_ahead: false,
         }))
@@ -135,7 +135,7 @@ impl<'a> Planned<'a> {
     /// [`WorkerTracker::ahead`]. The plan does not change until the last of them has taken its step, because it follows from the
     /// lowest version.
     pub(super) fn ahead(mut self) -> Self {
-        let State { versions, tracker, .. } = &mut self.0;
+        let UpgradeState { versions, tracker, .. } = &mut self.0;
         let lowest = tracker.minimum_workers_version.clone();
         for kind in WorkerKind::ALL {
             let tracker = tracker.workers_mut(kind);
@@ -174,7 +174,7 @@ impl<'a> ControlPlaneDecided<'a> {
 
     /// Whether the annotation of DS-23 is on the Cluster now.
     pub(super) fn marks_a_step(&self) -> bool {
-        let State { hooks, tracker, .. } = &self.0;
+        let UpgradeState { hooks, tracker, .. } = &self.0;
         if hooks.is_enabled() {
             return tracker.hooks.is_pending(Hook::AfterClusterUpgrade);
         }
@@ -192,19 +192,19 @@ impl<'a> ControlPlaneDecided<'a> {
     ///
     /// # Errors
     /// When there is no version that a worker may take.
-    pub(super) fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
+    pub(super) fn decide_workers(mut self) -> Result<DecidedUpgrade<'a>, Failure> {
         let mut workers = BTreeMap::new();
         for kind in WorkerKind::ALL {
-            let sequence = Sequence::of(kind, self.0.blueprint.topology());
+            let sequence = Sequence::new(kind, self.0.blueprint.topology());
             for position in 0..sequence.entries.len() {
                 workers.insert((kind, position), self.0.worker_version(&sequence, position)?);
             }
         }
-        Ok(Decided { state: self.0, workers })
+        Ok(DecidedUpgrade { state: self.0, workers })
     }
 }
 
-impl Decided<'_> {
+impl DecidedUpgrade<'_> {
     /// The version of the worker at `position` of the topology's list.
     pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &VersionText {
         self.workers.get(&(kind, position)).unwrap_or(&self.state.versions.target)
@@ -215,14 +215,14 @@ impl Decided<'_> {
     /// # Errors
     /// When a hook fails.
     pub(super) fn call_due_hooks(self) -> Result<Tracker, Failure> {
-        let State { hooks, mut tracker, .. } = self.state;
+        let UpgradeState { hooks, mut tracker, .. } = self.state;
         hooks.after_control_plane_initialized(&mut tracker.hooks)?;
         hooks.after_cluster_upgrade(tracker.is_complete(), &mut tracker.hooks)?;
         Ok(tracker)
     }
 }
 
-impl State<'_> {
+impl UpgradeState<'_> {
     /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
     fn worker_version(&mut self, sequence: &Sequence<'_>, position: usize) -> Result<VersionText, Failure> {
         let (kind, target) = (sequence.kind, self.versions.target.clone());
@@ -280,12 +280,14 @@ impl State<'_> {
             self.tracker.control_plane.is_upgrading = true;
             return Ok(Some(Hold::StillUpgrading { version: version.clone() }));
         }
-        if let Some(hold) = self.hook_holds(Hook::AfterControlPlaneUpgrade, |plans| at(version, plans))? {
+        if let Some(hold) =
+            self.hook_holds(Hook::AfterControlPlaneUpgrade, |plans| after_step_members(version, plans))?
+        {
             return Ok(Some(hold));
         }
         let minimum = self.tracker.minimum_workers_version.clone();
         if let Some(hold) =
-            self.hook_holds(Hook::BeforeWorkersUpgrade, |plans| from_to(minimum.as_ref(), version, plans))?
+            self.hook_holds(Hook::BeforeWorkersUpgrade, |plans| before_step_members(minimum.as_ref(), version, plans))?
         {
             return Ok(Some(hold));
         }
@@ -301,7 +303,7 @@ impl State<'_> {
         if !upgrading.is_empty() {
             return Ok(Some(Hold::WorkersUpgrading { names: upgrading }));
         }
-        if let Some(hold) = self.hook_holds(Hook::AfterWorkersUpgrade, |plans| at(version, plans))? {
+        if let Some(hold) = self.hook_holds(Hook::AfterWorkersUpgrade, |plans| after_step_members(version, plans))? {
             return Ok(Some(hold));
         }
         Ok(None)
@@ -354,18 +356,21 @@ impl State<'_> {
     }
 
     /// Asks a hook, which gets to see the plans (HK-19).
-    fn ask(&mut self, ask: impl FnOnce(Plans<'_>, &mut HookTracker) -> Result<Gate, Failure>) -> Result<Gate, Failure> {
+    fn ask(
+        &mut self,
+        ask: impl FnOnce(RemainingPlans<'_>, &mut HookTracker) -> Result<Gate, Failure>,
+    ) -> Result<Gate, Failure> {
         let Tracker { control_plane, machine_deployments, machine_pools, hooks, .. } = &mut self.tracker;
         let of_deployments = !machine_deployments.plan.is_empty();
         let workers = if of_deployments { &machine_deployments.plan } else { &machine_pools.plan };
-        ask(Plans { control_plane: &control_plane.plan, workers }, hooks)
+        ask(RemainingPlans { control_plane: &control_plane.plan, workers }, hooks)
     }
 
     /// Calls a hook if it is pending; what holds the step if the hook blocks.
     fn hook_holds<const N: usize>(
         &mut self,
         hook: Hook,
-        members: impl FnOnce(Plans<'_>) -> [(&'static str, Value); N],
+        members: impl FnOnce(RemainingPlans<'_>) -> [(&'static str, Value); N],
     ) -> Result<Option<Hold>, Failure> {
         let hooks = self.hooks;
         let gate = self.ask(|plans, tracker| hooks.call_pending(hook, members(plans), tracker))?;
@@ -453,7 +458,7 @@ impl State<'_> {
         }
     }
 
-    /// Whether a worker certainly takes the same step as those before it, once they are through (see [`Planned::ahead`]).
+    /// Whether a worker certainly takes the same step as those before it, once they are through (see [`PlannedUpgrade::ahead`]).
     fn goes_along(&self, kind: WorkerKind, worker: &CurrentWorker, version: &VersionText) -> bool {
         let tracker = self.tracker.workers(kind);
         let is_whole = worker.bootstrap.is_some() && worker.infrastructure.is_some();
@@ -496,17 +501,17 @@ fn planned<'a>(
     // A value of another type is no unclear version.
     object.text(field_path::VERSION)?;
     let control_plane = version_text_at(object, field_path::VERSION)?;
-    let target = plan::written("spec.topology.version", target)?;
+    let target = plan::parse_version("spec.topology.version", target)?;
     let workers = workers::versions(current, |worker, _| Ok(version_text_at(worker, workers::VERSION)?))?;
     let lowest = plan::lowest(workers.values().map(VersionText::version).cloned(), control_plane.version());
     let lowest = lowest.map(VersionText::from);
-    let way = Way { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
+    let way = UpgradeRange { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
     let plan = plan_of(&way, blueprint, world, options)?;
     Ok((plan, lowest, Versions { target, control_plane: Some(control_plane), workers }))
 }
 
 /// The plan of an extension, else through the versions of the class, else of one minor version.
-fn plan_of(way: &Way, blueprint: &Blueprint, world: &World, options: Options) -> Result<UpgradePlan, Failure> {
+fn plan_of(way: &UpgradeRange, blueprint: &Blueprint, world: &World, options: Options) -> Result<UpgradePlan, Failure> {
     if way.is_at_its_end() {
         return Ok(UpgradePlan::default());
     }
@@ -525,7 +530,7 @@ fn plan_of(way: &Way, blueprint: &Blueprint, world: &World, options: Options) ->
 /// The plans of an extension (UP-15).
 fn ask_extension(
     extension: &str,
-    way: &Way,
+    way: &UpgradeRange,
     cluster: &Cluster,
     world: &World,
     options: Options,
@@ -537,9 +542,10 @@ fn ask_extension(
     let request = if world.calls_extensions() { plan_request(way, cluster, world)? } else { String::new() };
     let call = PlanCall { extension: extension.to_owned(), cluster: cluster.metadata.key(), request };
     match world.upgrade_plan(&call) {
-        Found::Yes(plan) => {
-            Ok((way.given(Part::ControlPlane, &plan.control_plane)?, way.given(Part::Workers, &plan.workers)?))
-        }
+        Found::Yes(plan) => Ok((
+            way.from_extension(UpgradePart::ControlPlane, &plan.control_plane)?,
+            way.from_extension(UpgradePart::Workers, &plan.workers)?,
+        )),
         Found::Absent | Found::Unreadable(_) if !world.calls_extensions() => {
             Err(Failure::PlanNotAsked { extension: extension.to_owned() })
         }
@@ -549,14 +555,14 @@ fn ask_extension(
     }
 }
 
-fn plan_request(way: &Way, cluster: &Cluster, world: &World) -> Result<String, Failure> {
+fn plan_request(way: &UpgradeRange, cluster: &Cluster, world: &World) -> Result<String, Failure> {
     let workers = way.workers.as_ref().map(VersionText::as_str).unwrap_or_default();
     let members: [(&str, Value); 3] = [
         ("fromControlPlaneKubernetesVersion", json!(way.control_plane.as_str())),
         ("fromWorkersKubernetesVersion", json!(workers)),
         ("toKubernetesVersion", json!(way.target.as_str())),
     ];
-    let sent = hooks::cluster(cluster, &HookTracker::of(cluster), world)?;
+    let sent = hooks::cluster(cluster, &HookTracker::for_cluster(cluster), world)?;
     Ok(hooks::request("GenerateUpgradePlanRequest", sent, members))
 }
 
@@ -572,7 +578,7 @@ fn is_provisioning(object: &Object) -> Result<bool, Failure> {
 
 /// The workers of a topology whose upgrade is deferred by annotations (UP-34), by name.
 pub fn deferred(kind: WorkerKind, topology: &Topology) -> BTreeSet<&str> {
-    let sequence = Sequence::of(kind, topology);
+    let sequence = Sequence::new(kind, topology);
     let entries = sequence.entries.iter().enumerate();
     entries.filter(|(position, _)| sequence.deferral(*position).is_some()).map(|(_, entry)| entry.name).collect()
 }

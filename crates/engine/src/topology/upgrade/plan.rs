@@ -16,7 +16,7 @@ use schema::field::shortened;
 const WORKER_SKEW: u64 = 3;
 
 /// Reads a version; `what` says in an error whose it is.
-pub(super) fn written(what: &str, text: &str) -> Result<VersionText, PlanError> {
+pub(super) fn parse_version(what: &str, text: &str) -> Result<VersionText, PlanError> {
     // An extension may send anything.
     let text = shortened(text);
     VersionText::parse(&text).map_err(|reason| PlanError::NoVersion {
@@ -28,7 +28,7 @@ pub(super) fn written(what: &str, text: &str) -> Result<VersionText, PlanError> 
 
 /// From where to where an upgrade goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct UpgradeRange {
     /// The version that the control plane is to have now.
     pub(super) control_plane: VersionText,
     /// The lowest version of current workers; `None` without any (UP-10).
@@ -57,19 +57,19 @@ pub enum PlanError {
     MoreThanOneMinor { from: String, target: String },
     /// UP-16, UP-18.
     #[error("the upgrade plan of the {part} has to be empty, as it is at {target} already, and is {plan}")]
-    NothingToDo { part: Part, target: String, plan: String },
+    NothingToDo { part: UpgradePart, target: String, plan: String },
     /// UP-18.
     #[error("the upgrade plan of the workers has to be empty, as there are no workers, and is {plan}")]
     NoWorkers { plan: String },
     /// UP-16, UP-18.
     #[error("item {index} of the upgrade plan of the {part}, {version}, is not above {before} before it")]
-    NotAbove { part: Part, index: usize, version: String, before: String },
+    NotAbove { part: UpgradePart, index: usize, version: String, before: String },
     /// UP-16, UP-18.
     #[error("item {index} of the upgrade plan of the {part}, {version}, skips minor versions after {before}")]
-    SkipsMinors { part: Part, index: usize, version: String, before: String },
+    SkipsMinors { part: UpgradePart, index: usize, version: String, before: String },
     /// UP-16, UP-18.
     #[error("the upgrade plan of the {part} has to end with {target}, and {ends}")]
-    OtherEnd { part: Part, target: String, ends: String },
+    OtherEnd { part: UpgradePart, target: String, ends: String },
     /// UP-18.
     #[error(
         "item {index} of the upgrade plan of the workers, {version}, is not a version that the control plane has or goes through"
@@ -87,16 +87,16 @@ pub enum PlanError {
 
 /// What a plan is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum UpgradePart {
     ControlPlane,
     Workers,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for UpgradePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Part::ControlPlane => "control plane",
-            Part::Workers => "workers",
+            UpgradePart::ControlPlane => "control plane",
+            UpgradePart::Workers => "workers",
         })
     }
 }
@@ -106,15 +106,16 @@ impl fmt::Display for Part {
 /// # Errors
 /// Why it is not a plan.
 pub fn check(from: &str, to: &str, plan: &world::PlannedVersions) -> Result<(), PlanError> {
-    let [start, target] = [from, to].map(|text| written("the version", text));
+    let [start, target] = [from, to].map(|text| parse_version("the version", text));
     let control_plane = start?;
-    let way = Way { workers: Some(control_plane.clone()), control_plane, target: target? };
-    let [of_control_plane, of_workers] = [(Part::ControlPlane, &plan.control_plane), (Part::Workers, &plan.workers)]
-        .map(|(part, plan)| way.given(part, plan));
+    let way = UpgradeRange { workers: Some(control_plane.clone()), control_plane, target: target? };
+    let [of_control_plane, of_workers] =
+        [(UpgradePart::ControlPlane, &plan.control_plane), (UpgradePart::Workers, &plan.workers)]
+            .map(|(part, plan)| way.from_extension(part, plan));
     way.plan(of_control_plane?, of_workers?).map(drop)
 }
 
-impl Way {
+impl UpgradeRange {
     /// Whether control plane and workers are where they should be (UP-11).
     pub(super) fn is_at_its_end(&self) -> bool {
         self.is_control_plane_there() && self.workers.as_ref().is_none_or(|workers| self.is_target(workers))
@@ -147,7 +148,7 @@ impl Way {
         }
         let is_one_minor = self.control_plane.minor() == self.target.minor();
         for text in listed {
-            let one = written("in kubernetesVersions of the ClusterClass,", text)?;
+            let one = parse_version("in kubernetesVersions of the ClusterClass,", text)?;
             if one.version().precedence(self.control_plane.version()).is_le() {
                 continue;
             }
@@ -172,9 +173,9 @@ impl Way {
     }
 
     /// The plan that an extension gives (UP-15).
-    pub(super) fn given(&self, part: Part, versions: &[String]) -> Result<Vec<VersionText>, PlanError> {
+    pub(super) fn from_extension(&self, part: UpgradePart, versions: &[String]) -> Result<Vec<VersionText>, PlanError> {
         let as_written = |(index, text): (usize, &String)| {
-            let one = written(&format!("item {index} of the upgrade plan of the {part}"), text)?;
+            let one = parse_version(&format!("item {index} of the upgrade plan of the {part}"), text)?;
             Ok(if self.is_target(&one) { self.target.clone() } else { one })
         };
         versions.iter().enumerate().map(as_written).collect()
@@ -198,7 +199,7 @@ impl Way {
 
     /// What a plan of the control plane must be like (UP-16).
     fn check_control_plane(&self, plan: &[VersionText]) -> Result<(), PlanError> {
-        let part = Part::ControlPlane;
+        let part = UpgradePart::ControlPlane;
         if self.is_control_plane_there() {
             let (target, plan_is) = (self.target.to_string(), texts(plan));
             return plan.is_empty().then_some(()).ok_or(PlanError::NothingToDo { part, target, plan: plan_is });
@@ -217,7 +218,7 @@ impl Way {
         self.check_end(part, plan)
     }
 
-    fn check_end(&self, part: Part, plan: &[VersionText]) -> Result<(), PlanError> {
+    fn check_end(&self, part: UpgradePart, plan: &[VersionText]) -> Result<(), PlanError> {
         let ends = match plan.last() {
             Some(last) if self.is_target(last) => return Ok(()),
             Some(last) => format!("ends with {last}"),
@@ -260,7 +261,7 @@ impl Way {
 
     /// What a plan of the workers must be like (UP-18).
     fn check_workers(&self, plan: &[VersionText], control_plane: &[VersionText]) -> Result<(), PlanError> {
-        let part = Part::Workers;
+        let part = UpgradePart::Workers;
         let from = match &self.workers {
             Some(from) if !self.is_target(from) => from,
             _ if plan.is_empty() => return Ok(()),

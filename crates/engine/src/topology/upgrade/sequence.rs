@@ -1,6 +1,6 @@
 //! The workers of a topology in the order in which they upgrade.
 
-use crate::topology::held::Hold;
+use crate::topology::holds::Hold;
 use crate::topology::worker::{WorkerEntry, WorkerKind};
 use model::hub::{Topology, annotation};
 
@@ -13,7 +13,7 @@ pub(super) struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    pub(super) fn of(kind: WorkerKind, topology: &'a Topology) -> Self {
+    pub(super) fn new(kind: WorkerKind, topology: &'a Topology) -> Self {
         let entries = kind.entries(topology);
         let holds =
             |entry: &WorkerEntry<'_>| entry.metadata.annotations.contains_key(annotation::HOLD_UPGRADE_SEQUENCE);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::topology::held::{Held, HeldReason, Hold};
+use crate::topology::holds::{HeldPart, HeldReason, Hold};
 use crate::topology::hooks::HookTracker;
 use crate::topology::worker::WorkerKind;
 use golang::version::VersionText;
@@ -141,8 +141,8 @@ impl Tracker {
 
     /// What stays where it is, and why: the control plane, then workers by name, then the Cluster called `cluster` for
     /// hooks that hold none of them.
-    pub fn held(&self, cluster: &str) -> Vec<Held> {
-        let held = |kind: &str, name: &str, reason: &Hold| Held {
+    pub fn held(&self, cluster: &str) -> Vec<HeldPart> {
+        let held = |kind: &str, name: &str, reason: &Hold| HeldPart {
             kind: kind.to_owned(),
             name: name.to_owned(),
             reason: HeldReason::Upgrade(reason.clone()),
@@ -158,7 +158,7 @@ impl Tracker {
         let rest = self.hooks.blocking().filter(|(hook, _)| !holds(*hook));
         let rest =
             rest.map(|(hook, block)| held("Cluster", cluster, &Hold::Hook { hook, message: block.message.clone() }));
-        let rest: Vec<Held> = rest.collect();
+        let rest: Vec<HeldPart> = rest.collect();
         all.into_iter().map(|(kind, name, hold)| held(kind, name, hold)).chain(rest).collect()
     }
 }

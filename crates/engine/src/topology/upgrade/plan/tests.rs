@@ -8,9 +8,9 @@ fn all(list: &[&str]) -> Vec<VersionText> {
     list.iter().map(|text| written(text)).collect()
 }
 
-fn way(control_plane: &str, workers: &str, target: &str) -> Way {
+fn way(control_plane: &str, workers: &str, target: &str) -> UpgradeRange {
     let workers = (!workers.is_empty()).then(|| written(workers));
-    Way { control_plane: written(control_plane), workers, target: written(target) }
+    UpgradeRange { control_plane: written(control_plane), workers, target: written(target) }
 }
 
 fn shown(plan: Result<Vec<VersionText>, PlanError>) -> String {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::tally::{Count, Group, Impact, Uncounted};
+use super::tally::{Impact, ImpactCounts, ImpactGroup, Uncounted};
 use crate::topology::origin::Origin;
-use crate::topology::refusals::{Checks, Refusal};
+use crate::topology::refusals::{Checks, RefusedField};
 use schema::field::Warning;
 
 /// How many characters a warning has at most, as the API conventions of Kubernetes ask for.
@@ -54,7 +54,7 @@ impl Impact {
         match self.groups.as_slice() {
             // The total has said how many.
             [one] => texts.extend(one.reason("")),
-            groups => texts.extend(groups.iter().map(Group::text)),
+            groups => texts.extend(groups.iter().map(ImpactGroup::text)),
         }
         if let Some(reason) = &self.incomplete {
             texts.push(format!("the number of machines is incomplete: {reason}"));
@@ -74,7 +74,7 @@ impl Impact {
         if self.warnings().is_empty() {
             return None;
         }
-        let mut groups: Vec<Value> = self.groups.iter().map(Group::summary).collect();
+        let mut groups: Vec<Value> = self.groups.iter().map(ImpactGroup::summary).collect();
         loop {
             let left_out = self.groups.len() - groups.len();
             let text = json!({
@@ -101,7 +101,7 @@ impl Impact {
     }
 }
 
-impl Count {
+impl ImpactCounts {
     /// What happens to machines, to how many, and whether these are the least.
     fn verbs(&self) -> impl Iterator<Item = (&'static str, i64, bool)> {
         let all = [
@@ -123,7 +123,7 @@ impl Count {
     }
 }
 
-impl Group {
+impl ImpactGroup {
     fn text(&self) -> String {
         let numbers: Vec<String> = self
             .machines
@@ -206,8 +206,8 @@ pub fn with_refusals(mut warnings: Vec<Warning>, checks: &Checks) -> Vec<Warning
 }
 
 /// A field that the API server would refuse, with the patch that wrote it.
-fn refused(refusal: &Refusal) -> String {
-    let Refusal { kind, field, detail, because, .. } = refusal;
+fn refused(refusal: &RefusedField) -> String {
+    let RefusedField { kind, field, detail, because, .. } = refusal;
     let because = match because {
         Some(Origin::Patch(patch)) => format!(" (patch {:?})", patch.patch),
         Some(_) | None => String::new(),
@@ -296,7 +296,7 @@ mod tests {
     use model::hub::ObjectKey;
     use schema::field::ErrorKind;
 
-    fn refusal(field: &str, detail: &str, patch: Option<&str>) -> Refusal {
+    fn refusal(field: &str, detail: &str, patch: Option<&str>) -> RefusedField {
         let origin = |patch: &str| PatchOrigin {
             patch: patch.into(),
             definition: Some(0),
@@ -305,7 +305,7 @@ mod tests {
             is_sensitive: false,
         };
         let because = patch.map(|patch| Origin::Patch(origin(patch)));
-        Refusal::new(
+        RefusedField::new(
             ("KubeadmConfigTemplate", "md"),
             field,
             ErrorKind::Invalid,
@@ -315,7 +315,7 @@ mod tests {
         )
     }
 
-    fn texts(refusals: Vec<Refusal>, before: usize) -> Vec<String> {
+    fn texts(refusals: Vec<RefusedField>, before: usize) -> Vec<String> {
         let checks = Checks { refusals, ..Checks::default() };
         let before = (0..before).map(|_| Warning { rule: RULE, text: "w".repeat(100) }).collect();
         with_refusals(before, &checks).into_iter().map(|warning| warning.text).collect()

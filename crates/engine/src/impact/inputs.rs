@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::bound::Extent;
-use super::edit::{Edit, made_by, refers_to};
+use super::bound::AffectedClusters;
+use super::edit::{Edit, created_kinds_of_class, refers_to};
 use crate::topology::class_references::{group_version, references};
 use model::hub::contract::definition_name;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, ResourceDefinition};
@@ -17,7 +17,7 @@ const COMPILED: usize = 32 << 20;
 
 /// An edit with the facts that its impact follows from.
 #[derive(Debug)]
-pub struct Case {
+pub struct ImpactInputs {
     pub(super) subject: String,
     pub(super) before: Facts,
     pub(super) after: Facts,
@@ -35,12 +35,12 @@ pub struct Case {
     pub(super) memory: Option<Arc<MemoryPool>>,
 }
 
-impl Case {
+impl ImpactInputs {
     /// The case of an edit among the stored Clusters and classes; `None` for one that cannot do anything to machines.
     ///
     /// It compiles the variables of an edited class, which can take a second.
-    pub fn of(edit: &Edit, stored: &Facts) -> Option<Self> {
-        let Extent { clusters, classes } = Extent::of(edit, stored)?;
+    pub fn for_edit(edit: &Edit, stored: &Facts) -> Option<Self> {
+        let AffectedClusters { clusters, classes } = AffectedClusters::for_edit(edit, stored)?;
         let (mut before, mut after) = (stored.clone(), stored.clone());
         match edit {
             Edit::Class { old, new } => {
@@ -61,7 +61,7 @@ impl Case {
             }
             Edit::Template { .. } | Edit::NewTemplate(_) => settle(&classes, [&mut before, &mut after]),
         }
-        Some(Case {
+        Some(ImpactInputs {
             subject: edit.subject(),
             before,
             after,
@@ -97,26 +97,26 @@ impl Case {
     }
 
     /// The versions of kinds of which the edited Clusters get objects, by `apiVersion` and kind.
-    pub fn made_kinds(&self) -> BTreeSet<(String, String)> {
-        self.classes.iter().flat_map(|class| made_by(&self.after, class)).collect()
+    pub fn created_kinds(&self) -> BTreeSet<(String, String)> {
+        self.classes.iter().flat_map(|class| created_kinds_of_class(&self.after, class)).collect()
     }
 
     /// The case with the schemas that were read for it, by the names of their definitions.
     #[must_use]
     pub fn with_schemas(self, schemas: BTreeMap<String, Arc<ResourceDefinition>>) -> Self {
-        Case { schemas, ..self }
+        ImpactInputs { schemas, ..self }
     }
 
     /// The case with the ExtensionConfig of an extension that may update machines in place.
     #[must_use]
     pub fn with_updater(self, updater: Option<String>) -> Self {
-        Case { updater, ..self }
+        ImpactInputs { updater, ..self }
     }
 
     /// The case whose computations take their memory from a pool, and wait for it.
     #[must_use]
     pub fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
-        Case { memory: Some(memory), ..self }
+        ImpactInputs { memory: Some(memory), ..self }
     }
 
     /// The case with all that was read for it: there is nothing else.

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::rolls::{Machines, Roll};
-use super::{Part, Round};
+use super::rolls::{MachineCounts, Roll};
+use super::{Round, TopologyPart};
 use crate::topology::worker::WorkerKind;
 
 /// Counts machines of workers whose templates change before their version once (DEC-41).
@@ -27,13 +27,13 @@ pub(super) fn merge(rounds: &mut [Round]) {
         }
     }
     for round in rounds {
-        round.rolls.retain(|roll| roll.machines != Machines::NONE);
+        round.rolls.retain(|roll| roll.machines != MachineCounts::NONE);
     }
 }
 
 /// Round and position of the rolls of each machine deployment, the last round first.
-fn places(rounds: &[Round]) -> BTreeMap<Part, Vec<(usize, usize)>> {
-    let mut places: BTreeMap<Part, Vec<(usize, usize)>> = BTreeMap::new();
+fn places(rounds: &[Round]) -> BTreeMap<TopologyPart, Vec<(usize, usize)>> {
+    let mut places: BTreeMap<TopologyPart, Vec<(usize, usize)>> = BTreeMap::new();
     for (number, round) in rounds.iter().enumerate().rev() {
         for (at, roll) in round.rolls.iter().enumerate().filter(|(_, roll)| is_of_deployment(&roll.part)) {
             places.entry(roll.part.clone()).or_default().push((number, at));
@@ -42,8 +42,8 @@ fn places(rounds: &[Round]) -> BTreeMap<Part, Vec<(usize, usize)>> {
     places
 }
 
-fn is_of_deployment(part: &Part) -> bool {
-    matches!(part, Part::Worker(WorkerKind::MachineDeployment, _))
+fn is_of_deployment(part: &TopologyPart) -> bool {
+    matches!(part, TopologyPart::Worker(WorkerKind::MachineDeployment, _))
 }
 
 /// Leaves replacements to the upgrade, which does not replace machines that are only created then.
@@ -54,6 +54,6 @@ fn postpone(roll: &mut Roll, upgrade: &mut Roll) {
     of_upgrade.replaced = of_upgrade.replaced.map(less);
     of_upgrade.outdated_until_deleted = of_upgrade.outdated_until_deleted.map(less);
     of_upgrade.at_least = less(of_upgrade.at_least);
-    let Machines { replaced, outdated_until_deleted, at_least, .. } = &mut roll.machines;
+    let MachineCounts { replaced, outdated_until_deleted, at_least, .. } = &mut roll.machines;
     (*replaced, *outdated_until_deleted, *at_least) = (Some(0), Some(0), 0);
 }

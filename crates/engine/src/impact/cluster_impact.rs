@@ -8,13 +8,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::bound::machines;
-use super::case::Case;
-use super::released::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
+use super::inputs::ImpactInputs;
+use super::released_machines::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
 use super::size::ClassSizes;
-use super::tally::{Change, Tally};
-use crate::topology::inspection::Inspected;
-use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
-use crate::topology::plan::{Fold, Roll, mark, outlasts_certificates, uid};
+use super::tally::{ClusterImpact, Tally};
+use crate::topology::inspection::InspectedObjects;
+use crate::topology::name_independence::{has_short_names, is_name_independent, is_read_as_text};
+use crate::topology::plan::{Roll, TopologySimulator, mark, outlasts_certificates, uid};
 use crate::topology::refusals::Checks;
 use crate::topology::{Failure, Options};
 use golang::json::StringMap;
@@ -26,7 +26,7 @@ use schema::budget::{SharedLease, Stop};
 use schema::field::{ErrorKind, enumerated};
 
 /// Clusters with equal inputs: the first stands for all.
-type Twins<'a> = Vec<&'a Arc<Cluster>>;
+type EqualClusters<'a> = Vec<&'a Arc<Cluster>>;
 
 /// What is wrong with the objects of a Cluster.
 #[derive(Debug, Default)]
@@ -38,16 +38,16 @@ pub struct Inspection {
 }
 
 /// What is watched of the machines of a Cluster: of its sets in their order, and of its control plane.
-type States = (Vec<Option<WorkerState>>, ReplicaCounts);
+type WatchedStates = (Vec<Option<WorkerState>>, ReplicaCounts);
 
-impl Case {
+impl ImpactInputs {
     /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result at once, with the number of Clusters that it
     /// stands for. Groups of equal Clusters come first, the largest of them before the others.
-    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, Change)) {
-        let [before, after] =
-            [&self.before, &self.after].map(|facts| Fold::new(facts.clone(), options).at(now).until(stop.clone()));
+    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, ClusterImpact)) {
+        let [before, after] = [&self.before, &self.after]
+            .map(|facts| TopologySimulator::new(facts.clone(), options).at(now).until(stop.clone()));
         let sizes = self.sizes();
-        for twins in self.twins() {
+        for twins in self.equal_clusters() {
             if stop.is_due() {
                 return;
             }
@@ -68,7 +68,7 @@ impl Case {
 
     /// The sizes of its classes before and after the edit.
     fn sizes(&self) -> [ClassSizes; 2] {
-        [&self.before, &self.after].map(|facts| ClassSizes::of(facts, self.classes()))
+        [&self.before, &self.after].map(|facts| ClassSizes::for_classes(facts, self.classes()))
     }
 
     /// The memory to compute a Cluster, on both sides; `None` if `stop` is due before it is free. What is too large for it is not
@@ -77,7 +77,7 @@ impl Case {
         let Some(memory) = &self.memory else { return Some(SharedLease::default()) };
         let [before, after] = sizes;
         let bytes =
-            [before.of_cluster(&self.before, key), after.of_cluster(&self.after, key)].map(|size| size.memory());
+            [before.topology_size(&self.before, key), after.topology_size(&self.after, key)].map(|size| size.memory());
         let most = bytes.into_iter().filter(|bytes| *bytes <= memory.capacity()).max();
         memory.take(most.unwrap_or_default(), stop).map(SharedLease::new)
     }
@@ -95,7 +95,7 @@ impl Case {
     pub fn inspect(&self, options: Options, stop: &Stop) -> Option<Inspection> {
         let cluster = self.clusters.first()?;
         let lease = self.lease(&self.sizes(), &cluster.metadata.key(), stop)?;
-        let mut fold = Fold::new(self.after.clone(), options).until(stop.clone()).leasing(lease);
+        let mut fold = TopologySimulator::new(self.after.clone(), options).until(stop.clone()).leasing(lease);
         if let Some(objects) = fold.facts_mut().objects_mut() {
             for (name, schemas) in &self.schemas {
                 let mut definition = ResourceDefinition::clone(schemas);
@@ -109,14 +109,16 @@ impl Case {
         as_written(&mut fold, &key);
         let computation = fold.compute(&key).ok()?;
         let endless = outlasts_certificates(&computation.desired.control_plane.control_plane.object);
-        let checks = Inspected::of(computation, fold.facts()).map(|inspected| inspected.checks).unwrap_or_default();
+        let checks = InspectedObjects::from_computation(computation, fold.facts())
+            .map(|inspected| inspected.checks)
+            .unwrap_or_default();
         Some(Inspection { checks, endless })
     }
 
     /// An empty tally of this case.
     pub fn tally(&self) -> Tally {
         let machines = self.clusters.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
-        Tally::of(self.subject.clone(), (self.clusters.len(), machines), self.incomplete.clone())
+        Tally::new(self.subject.clone(), (self.clusters.len(), machines), self.incomplete.clone())
     }
 
     /// How many machines a Cluster has at the most.
@@ -127,9 +129,10 @@ impl Case {
         }
     }
 
-    fn twins(&self) -> Vec<Twins<'_>> {
+    fn equal_clusters(&self) -> Vec<EqualClusters<'_>> {
         let nameless = self.nameless_classes();
-        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<(Cluster, States), usize>::new());
+        let (mut groups, mut known) =
+            (Vec::<EqualClusters<'_>>::new(), HashMap::<(Cluster, WatchedStates), usize>::new());
         for cluster in &self.clusters {
             let stands_for_others = is_read_as_text(&cluster.metadata.name)
                 && has_short_names(cluster)
@@ -150,7 +153,7 @@ impl Case {
     }
 
     /// What is known of the machines of a Cluster, apart from its topology.
-    fn states(&self, cluster: &Cluster) -> States {
+    fn states(&self, cluster: &Cluster) -> WatchedStates {
         let sets = cluster.topology().into_iter().flat_map(|topology| topology.workers.machine_deployments.iter());
         let key = cluster.metadata.key();
         let sets = sets.map(|set| {
@@ -166,7 +169,7 @@ impl Case {
     /// The classes that look at no names on either side.
     fn nameless_classes(&self) -> BTreeSet<ObjectKey> {
         let is_nameless = |facts: &Facts, key: &ObjectKey| match facts.class(key) {
-            Found::Yes(class) => has_no_names(&class),
+            Found::Yes(class) => is_name_independent(&class),
             _ => false,
         };
         let keys: BTreeSet<ObjectKey> = self.clusters.iter().filter_map(|cluster| cluster.class_key()).collect();
@@ -182,12 +185,12 @@ fn scattered(key: &ObjectKey) -> u64 {
 }
 
 /// What both sides come to, as if the old one had been rolled out just now.
-fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
+fn compare(key: &ObjectKey, before: &TopologySimulator, after: &TopologySimulator) -> ClusterImpact {
     let mut old = before.clone();
     let mut new = after.clone();
     as_written(&mut old, key);
     as_written(&mut new, key);
-    let resumed = Resumed::of(&mut old, &new, key);
+    let resumed = Resumed::between(&mut old, &new, key);
     let settled = old.settle(key);
     put_states(&mut old, key);
     new.take_over(key, &old);
@@ -200,7 +203,7 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
     };
     // An edit that restores the last state that was rolled out.
     if settled.failure.is_some() && rollout.failure.is_none() && is_as_rolled_out(&new, key) {
-        return Change::none(key.clone());
+        return ClusterImpact::none(key.clone());
     }
     // What cannot be computed on either side is no consequence of the edit, nor is an extension that was not asked.
     let is_interrupted =
@@ -221,11 +224,20 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
             add(&mut rolls, upgrades(&was, &is, before.facts()));
         }
     }
-    Change { rolls, fails, is_known, failure, was_edited_in_pause, endless, incomplete, ..Change::none(key.clone()) }
+    ClusterImpact {
+        rolls,
+        fails,
+        is_known,
+        failure,
+        was_edited_in_pause,
+        endless,
+        incomplete,
+        ..ClusterImpact::none(key.clone())
+    }
 }
 
 /// The `certificatesExpiryDays` of a control plane that no certificate reaches, and for how many days certificates are valid.
-fn endless(fold: &Fold, key: &ObjectKey) -> Option<(i64, i64)> {
+fn endless(fold: &TopologySimulator, key: &ObjectKey) -> Option<(i64, i64)> {
     let mut objects = fold.facts().objects()?.of_cluster(key);
     objects.find_map(|object| outlasts_certificates(object))
 }
@@ -241,7 +253,7 @@ fn text(failure: &Failure) -> String {
 }
 
 /// The Cluster as its user wrote it: current objects play no part.
-fn as_written(fold: &mut Fold, key: &ObjectKey) {
+fn as_written(fold: &mut TopologySimulator, key: &ObjectKey) {
     let Found::Yes(stored) = fold.facts().cluster(key) else { return };
     let mut cluster = Cluster::clone(&stored);
     cluster.spec.infrastructure_ref = ContractRef::default();

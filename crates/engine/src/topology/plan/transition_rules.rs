@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::Certainty;
-use super::difference::{Comparison, Difference, merged, owners, schema};
+use super::difference::{Comparison, ObjectDifference, merged, owners, schema};
 use crate::topology::failure::{DeniedChange, Failure};
 use crate::topology::refusals::{completed, definition_of};
 use model::hub::{Object, version_of};
@@ -19,7 +19,7 @@ impl Comparison<'_> {
         &self,
         current: &Object,
         sent: &Object,
-        difference: &Difference,
+        difference: &ObjectDifference,
         change: DeniedChange,
     ) -> Result<(), Failure> {
         if difference.certainty != Certainty::Assumed || current.api_version() != sent.api_version() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::pointer::{Make, Pointer};
+use super::pointer::{Pointer, SetOperation};
 use super::trace::OperationPosition;
 use crate::topology::origin::PatchOrigin;
 use golang::json;
@@ -32,7 +32,7 @@ pub(super) struct CompiledPatches {
 pub(super) struct CompiledPatch {
     pub name: Arc<str>,
     /// The variables that the patch sees (PE-08).
-    pub visible: Arc<Visible>,
+    pub visible: Arc<VisibleVariables>,
     pub enabled_if: Option<Result<Expression, String>>,
     pub definitions: Vec<CompiledDefinition>,
     pub external: Option<ExternalPatch>,
@@ -42,7 +42,7 @@ pub(super) struct CompiledPatch {
 
 /// The variables with a definition of one source, which is a patch or the class itself (PE-08).
 #[derive(Debug)]
-pub(super) struct Visible {
+pub(super) struct VisibleVariables {
     /// Tells the sources of a class apart: patches with the same number see the same.
     pub number: usize,
     pub names: BTreeSet<String>,
@@ -55,7 +55,7 @@ pub(super) struct Visible {
 /// A definition of a patch.
 #[derive(Debug)]
 pub(super) struct CompiledDefinition {
-    pub selected: Selected,
+    pub selected: SelectedTemplates,
     pub operations: Vec<CompiledOperation>,
     /// Whether nothing but what is below `/spec` can change.
     pub is_below_spec: bool,
@@ -63,7 +63,7 @@ pub(super) struct CompiledDefinition {
 
 /// The templates of the class that a selector matches (PE-13).
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Selected {
+pub(super) struct SelectedTemplates {
     pub infrastructure: bool,
     pub control_plane: bool,
     pub control_plane_machines: bool,
@@ -77,13 +77,13 @@ pub(super) struct Selected {
 #[derive(Debug)]
 pub(super) struct CompiledOperation {
     pub place: OperationPosition,
-    pub action: Result<Action, String>,
+    pub action: Result<PatchAction, String>,
     pub origin: PatchOrigin,
 }
 
 /// What an operation does.
 #[derive(Debug)]
-pub(super) struct Action {
+pub(super) struct PatchAction {
     pub pointer: Pointer,
     pub value: ValueSource,
 }
@@ -95,11 +95,11 @@ pub(super) enum ValueSource {
     Fixed(PatchOperation),
     Variable {
         path: VariablePath,
-        make: Make,
+        make: SetOperation,
     },
     Template {
         template: Expression,
-        make: Make,
+        make: SetOperation,
     },
 }
 
@@ -120,7 +120,7 @@ const BUILTIN: &str = "builtin";
 
 impl CompiledPatches {
     /// Compiles the patches of a class. What is wrong with a part of them is told when an item needs it.
-    pub(super) fn of(class: &ClusterClass, variables: Option<&CompiledVariables>) -> Self {
+    pub(super) fn compile(class: &ClusterClass, variables: Option<&CompiledVariables>) -> Self {
         let status = variables::current(class).unwrap_or_default();
         let mut compiler = Compiler { class, status: &status, variables, sources: Vec::new(), expressions: 0 };
         let patches = class.spec.patches.iter().map(|patch| compiler.patch(patch)).collect();
@@ -133,7 +133,7 @@ struct Compiler<'a> {
     status: &'a [StatusVariable],
     variables: Option<&'a CompiledVariables>,
     /// The sources of variables so far.
-    sources: Vec<(String, Arc<Visible>)>,
+    sources: Vec<(String, Arc<VisibleVariables>)>,
     expressions: usize,
 }
 
@@ -153,7 +153,11 @@ impl Compiler<'_> {
             let is_below_spec = operations
                 .iter()
                 .all(|operation| operation.action.as_ref().map_or(true, |action| action.pointer.is_below("spec")));
-            CompiledDefinition { selected: Selected::of(&definition.selector, self.class), operations, is_below_spec }
+            CompiledDefinition {
+                selected: SelectedTemplates::select(&definition.selector, self.class),
+                operations,
+                is_below_spec,
+            }
         });
         let definitions = definitions.collect();
         // What an extension makes of the variables that it gets is unknown.
@@ -168,7 +172,7 @@ impl Compiler<'_> {
     }
 
     /// The variables with a definition from a source (PE-08).
-    fn visible(&mut self, from: &str) -> Arc<Visible> {
+    fn visible(&mut self, from: &str) -> Arc<VisibleVariables> {
         if let Some((_, known)) = self.sources.iter().find(|(source, _)| source == from) {
             return known.clone();
         }
@@ -180,7 +184,7 @@ impl Compiler<'_> {
         let secrets = names.iter().filter(|name| self.is_secret(name)).cloned().collect();
         let everything: BTreeSet<&str> = names.iter().map(String::as_str).chain([BUILTIN]).collect();
         let everything = everything.into_iter().map(str::to_owned).collect();
-        let visible = Arc::new(Visible { number: self.sources.len(), names, secrets, everything });
+        let visible = Arc::new(VisibleVariables { number: self.sources.len(), names, secrets, everything });
         self.sources.push((from.to_owned(), visible.clone()));
         visible
     }
@@ -199,13 +203,13 @@ impl Compiler<'_> {
         operation: &JsonPatch,
         place: OperationPosition,
         patch: &Arc<str>,
-        visible: &Visible,
+        visible: &VisibleVariables,
     ) -> CompiledOperation {
         let mut variables: Arc<[String]> = Arc::default();
         let mut is_sensitive = false;
         let action = Pointer::parse(&operation.path).and_then(|pointer| {
             let value = self.value(operation, &pointer, visible, &mut variables, &mut is_sensitive)?;
-            Ok(Action { pointer, value })
+            Ok(PatchAction { pointer, value })
         });
         let (patch, definition, operation) = (patch.clone(), Some(place.definition), place.operation);
         let origin = PatchOrigin { patch, definition, operation, variables, is_sensitive };
@@ -216,13 +220,13 @@ impl Compiler<'_> {
         &mut self,
         operation: &JsonPatch,
         pointer: &Pointer,
-        visible: &Visible,
+        visible: &VisibleVariables,
         variables: &mut Arc<[String]>,
         is_sensitive: &mut bool,
     ) -> Result<ValueSource, String> {
         let make = match &*operation.op {
-            "add" => Make::Add,
-            "replace" => Make::Replace,
+            "add" => SetOperation::Add,
+            "replace" => SetOperation::Replace,
             "remove" => return Ok(ValueSource::Fixed(pointer.remove())),
             other => return Err(format!("unknown operation {other:?}: use add, remove or replace")),
         };
@@ -255,7 +259,12 @@ impl Compiler<'_> {
     }
 
     /// A template, and the names of the variables that it may use, sorted.
-    fn expression(&mut self, name: &str, text: &str, visible: &Visible) -> Result<(Expression, Arc<[String]>), String> {
+    fn expression(
+        &mut self,
+        name: &str,
+        text: &str,
+        visible: &VisibleVariables,
+    ) -> Result<(Expression, Arc<[String]>), String> {
         let template = Template::parse(name, text, Functions::Sprig).map_err(|error| error.to_string())?;
         let fields = template.all_fields();
         let used: Arc<[String]> = match &fields {
@@ -289,9 +298,9 @@ fn is_shared(path: &[String]) -> bool {
     path.first().is_none_or(|name| name != BUILTIN) || path.get(1).is_some_and(|part| part == "cluster")
 }
 
-impl Selected {
+impl SelectedTemplates {
     /// Finds out which templates of the class a selector matches (PE-13).
-    fn of(selector: &PatchSelector, class: &ClusterClass) -> Self {
+    fn select(selector: &PatchSelector, class: &ClusterClass) -> Self {
         let spec = &class.spec;
         let wanted = &selector.match_resources;
         let is_meant =
@@ -310,7 +319,7 @@ impl Selected {
             let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
             worker(&wanted.machine_pool_class, &class.class, bootstrap, infrastructure)
         });
-        Selected {
+        SelectedTemplates {
             infrastructure: wanted.infrastructure_cluster == Some(true) && is_meant(&spec.infrastructure.template_ref),
             control_plane: control_plane(&spec.control_plane.template_ref),
             control_plane_machines: spec.has_control_plane_machines()
@@ -359,7 +368,7 @@ mod tests {
             "patches": [{"name": "p", "definitions": [{"jsonPatches": operations}]}],
         }}))
         .unwrap();
-        let compiled = CompiledPatches::of(&class, None);
+        let compiled = CompiledPatches::compile(&class, None);
         let [one, other] = &*compiled.patches[0].definitions[0].operations else { panic!("two operations") };
         assert_eq!(*one.origin.variables, ["a", "b", "builtin"]);
         assert!(Arc::ptr_eq(&one.origin.variables, &other.origin.variables));

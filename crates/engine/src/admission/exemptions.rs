@@ -14,7 +14,7 @@ pub(super) fn is_unexamined(kind: Kind, old: &str, new: &str) -> bool {
     // Most updates are neither, and are not read a second time.
     let may_be_released = new.contains("deletionTimestamp");
     let may_be_held = [old, new].iter().any(|text| text.contains(deletion_hold::PREFIX));
-    if !may_be_released && !may_be_held || [new, old].iter().any(|text| Oversize::of(text).is_some()) {
+    if !may_be_released && !may_be_held || [new, old].iter().any(|text| Oversize::find(text).is_some()) {
         return false;
     }
     keeps_spec_of_a_deleted_object(old, new) || (kind == Kind::Cluster && changes_hold_alone(old, new))
@@ -23,12 +23,13 @@ pub(super) fn is_unexamined(kind: Kind, old: &str, new: &str) -> bool {
 /// Whether an update of an object with a deletion timestamp does not change the spec, valid or not.
 fn keeps_spec_of_a_deleted_object(old: &str, new: &str) -> bool {
     #[derive(Deserialize)]
-    struct Identity<'a> {
+    struct MetadataAndSpec<'a> {
         metadata: Metadata,
         #[serde(borrow)]
         spec: Option<&'a RawValue>,
     }
-    let (Ok(new), Ok(old)) = (json::decode::<Identity<'_>>(new), json::decode::<Identity<'_>>(old)) else {
+    let (Ok(new), Ok(old)) = (json::decode::<MetadataAndSpec<'_>>(new), json::decode::<MetadataAndSpec<'_>>(old))
+    else {
         return false;
     };
     let value = |raw: Option<&RawValue>| raw.and_then(|raw| json::value(raw.get()).ok());

@@ -7,24 +7,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::fold::Rotations;
-use super::{Action, Fold, Part, Plan, Rollout, Step};
+use super::simulator::RotationCounts;
+use super::{Plan, PlanStep, Rollout, StepAction, TopologyPart, TopologySimulator};
 use crate::topology::current::Current;
 use crate::topology::upgrade::{Tracker, is_deployment_upgrading};
 use crate::topology::worker::WorkerKind;
-use crate::topology::{Computation, Failure, Observed};
+use crate::topology::{Computation, Failure, ObservedState};
 use model::hub::names::DeterministicNames;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 use model::world::Found;
 
 /// The steps of workers that upgrade one after the other.
 struct Ahead {
-    observed: Arc<Observed>,
+    observed: Arc<ObservedState>,
     /// By the rounds in which they are executed.
-    rounds: Vec<Vec<Step>>,
+    rounds: Vec<Vec<PlanStep>>,
 }
 
-impl Fold {
+impl TopologySimulator {
     /// Executes the rounds in which workers upgrade that wait for nothing but others; says whether that could be planned for all at
     /// once.
     ///
@@ -33,7 +33,7 @@ impl Fold {
     pub(super) fn go_ahead(
         &mut self,
         cluster: &ObjectKey,
-        rotations: &mut Rotations,
+        rotations: &mut RotationCounts,
         outcome: &mut Rollout,
     ) -> Result<bool, Failure> {
         let Some(Ahead { observed, rounds }) = self.ahead(cluster) else { return Ok(false) };
@@ -79,11 +79,11 @@ impl Fold {
 }
 
 /// The worker of a part.
-type Worker<'a> = (WorkerKind, &'a str);
+type WorkerName<'a> = (WorkerKind, &'a str);
 
 /// The rounds in which workers upgrade, counted from zero. A round has as many workers as the limit allows, less those whose machines
 /// do not have their version yet.
-fn numbers(tracker: &Tracker) -> Option<BTreeMap<Worker<'_>, usize>> {
+fn numbers(tracker: &Tracker) -> Option<BTreeMap<WorkerName<'_>, usize>> {
     let mut numbers = BTreeMap::new();
     for kind in WorkerKind::ALL {
         let of_kind = tracker.workers(kind);
@@ -97,14 +97,14 @@ fn numbers(tracker: &Tracker) -> Option<BTreeMap<Worker<'_>, usize>> {
 }
 
 /// The steps of a plan by their rounds, if it has steps of these workers only: what else there is would come again in each round.
-fn rounds(plan: Plan, numbers: &BTreeMap<Worker<'_>, usize>) -> Option<Vec<Vec<Step>>> {
+fn rounds(plan: Plan, numbers: &BTreeMap<WorkerName<'_>, usize>) -> Option<Vec<Vec<PlanStep>>> {
     let count = numbers.values().max()? + 1;
-    let mut rounds: Vec<Vec<Step>> = std::iter::repeat_with(Vec::new).take(count).collect();
+    let mut rounds: Vec<Vec<PlanStep>> = std::iter::repeat_with(Vec::new).take(count).collect();
     let mut written = 0;
     for step in plan.steps {
-        let is_check = matches!(step.part, Part::WorkerHealthCheck(_));
+        let is_check = matches!(step.part, TopologyPart::WorkerHealthCheck(_));
         let number = step.part.worker().filter(|_| !is_check).and_then(|worker| numbers.get(&worker))?;
-        written += usize::from(matches!(step.part, Part::Worker(..)) && step.action == Action::Apply);
+        written += usize::from(matches!(step.part, TopologyPart::Worker(..)) && step.action == StepAction::Apply);
         rounds.get_mut(*number)?.push(step);
     }
     (written == numbers.len()).then_some(rounds)
@@ -118,6 +118,6 @@ fn have_own_machines(current: &Current) -> bool {
     })
 }
 
-fn is_deployment(part: &Part) -> bool {
-    matches!(part, Part::Worker(WorkerKind::MachineDeployment, _))
+fn is_deployment(part: &TopologyPart) -> bool {
+    matches!(part, TopologyPart::Worker(WorkerKind::MachineDeployment, _))
 }

@@ -46,11 +46,11 @@ pub fn is_read_as_text(name: &str) -> bool {
 }
 
 /// Whether nothing in a class depends on names of Clusters and of their objects; templates are read for it once.
-pub fn has_no_names(class: &Class) -> bool {
-    class.is_nameless(looks_at_no_names)
+pub fn is_name_independent(class: &Class) -> bool {
+    class.is_nameless(class_ignores_names)
 }
 
-fn looks_at_no_names(class: &ClusterClass) -> bool {
+fn class_ignores_names(class: &ClusterClass) -> bool {
     let ClusterClassSpec { infrastructure, control_plane, workers, upgrade, patches, .. } = &class.spec;
     let is_named = |naming: &Naming| *naming != Naming::default();
     let workers_are_named = workers.machine_deployments.iter().any(|one| is_named(&one.naming))
@@ -59,19 +59,19 @@ fn looks_at_no_names(class: &ClusterClass) -> bool {
         && !is_named(&control_plane.naming)
         && !workers_are_named
         && *upgrade == ClassUpgrade::default()
-        && patches.iter().all(writes_no_names)
+        && patches.iter().all(patch_ignores_names)
 }
 
 /// Whether a patch does not look at names, and writes that of the Cluster as it is, if at all.
-fn writes_no_names(patch: &Patch) -> bool {
+fn patch_ignores_names(patch: &Patch) -> bool {
     let mut values =
         patch.definitions.iter().flat_map(|one| &*one.json_patches).filter_map(|one| one.value_from.as_ref());
     patch.external.is_none()
-        && reads_no_names(&patch.enabled_if)
+        && template_ignores_names(&patch.enabled_if)
         && values.all(|from| {
             let variable = &*from.variable;
             let is_nameless = variable == NAME || is_nameless(&variable.split(['.', '[']).collect::<Vec<_>>());
-            is_nameless && without_name(&from.template).is_some_and(|rest| reads_no_names(&rest))
+            is_nameless && without_name(&from.template).is_some_and(|rest| template_ignores_names(&rest))
         })
 }
 
@@ -106,7 +106,7 @@ fn place_of_name(line: &str) -> Option<(usize, usize)> {
 }
 
 /// Whether a template reads no name; one that does not tell what it reads may.
-fn reads_no_names(template: &str) -> bool {
+fn template_ignores_names(template: &str) -> bool {
     if template.is_empty() {
         return true;
     }
@@ -154,7 +154,7 @@ mod tests {
             ("? {{ .builtin.cluster.name }}", false),
             ("{{ wrong", false),
         ] {
-            let rest = without_name(template).filter(|rest| reads_no_names(rest));
+            let rest = without_name(template).filter(|rest| template_ignores_names(rest));
             assert_eq!(rest.is_some(), is_nameless, "{template:?}");
         }
         for (variable, want) in

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Certainty, Part, Roll};
+use super::{Certainty, Roll, TopologyPart};
 use crate::topology::worker::WorkerKind;
 use model::world::{ObjectSet, Selection};
 
@@ -40,8 +40,8 @@ pub fn updates_in_place(handlers: Option<&Value>) -> bool {
 /// Notes on replacements that the extension may update the machines in place instead.
 pub fn mark(rolls: &mut [Roll], updater: &str) {
     let is_asked = |roll: &&mut Roll| {
-        let of_deployment = matches!(roll.part, Part::Worker(WorkerKind::MachineDeployment, _));
-        (of_deployment || roll.part == Part::ControlPlane) && roll.machines.replaced != Some(0)
+        let of_deployment = matches!(roll.part, TopologyPart::Worker(WorkerKind::MachineDeployment, _));
+        (of_deployment || roll.part == TopologyPart::ControlPlane) && roll.machines.replaced != Some(0)
     };
     for roll in rolls.iter_mut().filter(is_asked) {
         roll.certainty = Certainty::Provider;

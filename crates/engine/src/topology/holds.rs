@@ -9,7 +9,7 @@ use model::hub::{Hook, ObjectRef, annotation};
 
 /// A part of a topology, or a whole Cluster, that is held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldPart {
     pub kind: String,
     /// Of the object, or in the topology for a worker that is still to be created.
     pub name: String,
@@ -32,7 +32,7 @@ pub enum HeldReason {
     /// The machines of a paused object would be replaced (ROLL-18).
     PausedMachines { paused: PausedBy, replaced: Option<i64>, cause: String },
     /// The template is replaced again and again (DEC-35).
-    Rotation(Fighting),
+    Rotation(FightingTemplate),
     /// Hooks block the deletion of the Cluster, with the message of its condition (DEL-01).
     DeletionHooks { message: String },
     /// The message of a condition of the object, which is about other objects.
@@ -91,7 +91,7 @@ pub enum Hold {
 
 /// A template that is not replaced any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fighting {
+pub struct FightingTemplate {
     /// The template as it is now.
     pub object: ObjectRef,
     /// The first field that differs each time; empty if the template is gone each time.
@@ -167,7 +167,7 @@ impl fmt::Display for Hold {
     }
 }
 
-impl Fighting {
+impl FightingTemplate {
     /// Why the topology has not reached its desired state.
     pub fn failure(&self) -> Failure {
         let object = Box::new(self.object.clone());
@@ -178,7 +178,7 @@ impl Fighting {
     }
 }
 
-impl fmt::Display for Fighting {
+impl fmt::Display for FightingTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.failure().fmt(f)
     }

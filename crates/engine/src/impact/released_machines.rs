@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::topology::plan::{Certainty, Fold, Machines, Part, Roll};
-use crate::topology::rolled_out::{is_comparable, record};
+use crate::topology::plan::{Certainty, MachineCounts, Roll, TopologyPart, TopologySimulator};
+use crate::topology::rollout_record::{is_comparable, record};
 use crate::topology::upgrade::deferred;
 use crate::topology::worker::WorkerKind;
 use model::hub::{Cluster, Object, ObjectKey, annotation, label};
@@ -17,7 +17,7 @@ const KIND: &str = "MachineDeployment";
 
 /// Gives the MachineDeployments of a settled Cluster what is known of the running ones: the number of machines where the topology does
 /// not say it (DEC-53), and how many of them `OnDelete` has left outdated, which another strategy replaces (ROLL-11).
-pub(super) fn put_states(settled: &mut Fold, cluster: &ObjectKey) {
+pub(super) fn put_states(settled: &mut TopologySimulator, cluster: &ObjectKey) {
     let facts = settled.facts().clone();
     let Some(objects) = settled.facts_mut().objects_mut() else { return };
     let deployments: Vec<_> = objects.of_cluster(cluster).filter(|object| object.kind() == KIND).cloned().collect();
@@ -48,7 +48,7 @@ fn is_on_delete(deployment: &Object) -> bool {
 }
 
 /// Does not count machines that are replaced without the edit, since they are outdated already.
-pub(super) fn discount(rolls: &mut [Roll], settled: &Fold, cluster: &Cluster) {
+pub(super) fn discount(rolls: &mut [Roll], settled: &TopologySimulator, cluster: &Cluster) {
     let key = cluster.metadata.key();
     let counts = &cluster.status.control_plane;
     let outdated = |all: i64, current: i64| all.saturating_sub(current).max(0);
@@ -58,8 +58,8 @@ pub(super) fn discount(rolls: &mut [Roll], settled: &Fold, cluster: &Cluster) {
         .map_or(0, |(all, current)| outdated(all.into(), current.into()));
     for roll in rolls {
         match &roll.part {
-            Part::ControlPlane => of_control_plane -= without(roll, of_control_plane),
-            Part::Worker(WorkerKind::MachineDeployment, name) => {
+            TopologyPart::ControlPlane => of_control_plane -= without(roll, of_control_plane),
+            TopologyPart::Worker(WorkerKind::MachineDeployment, name) => {
                 let set = WorkerSet { cluster: key.clone(), name: name.clone() };
                 let outdated = settled.facts().worker_state(&set).and_then(|state| state.outdated).unwrap_or_default();
                 if outdated > 0 && !waits_for_deletions(settled, &key, name) {
@@ -81,7 +81,7 @@ fn without(roll: &mut Roll, outdated: i64) -> i64 {
 }
 
 /// Whether outdated machines of a set stay until they are deleted.
-fn waits_for_deletions(settled: &Fold, cluster: &ObjectKey, set: &str) -> bool {
+fn waits_for_deletions(settled: &TopologySimulator, cluster: &ObjectKey, set: &str) -> bool {
     let Some(objects) = settled.facts().objects() else { return false };
     let mut of_set = objects.of_cluster(cluster).filter(|object| object.label(label::DEPLOYMENT_NAME) == Some(set));
     of_set.any(|object| object.kind() == KIND && is_on_delete(object))
@@ -98,9 +98,10 @@ pub(super) fn upgrades(old: &Cluster, new: &Cluster, facts: &Facts) -> Vec<Roll>
         let set = WorkerSet { cluster: new.metadata.key(), name: entry.name.to_owned() };
         let state =
             facts.worker_state(&set).filter(|state| !state.version.is_empty() && *state.version != **version)?;
-        let machines = Machines { replaced: Some(state.replicas), at_least: state.replicas, ..Machines::NONE };
+        let machines =
+            MachineCounts { replaced: Some(state.replicas), at_least: state.replicas, ..MachineCounts::NONE };
         Some(Roll {
-            part: Part::Worker(kind, entry.name.to_owned()),
+            part: TopologyPart::Worker(kind, entry.name.to_owned()),
             kind: KIND.to_owned(),
             name: entry.name.to_owned(),
             machines,
@@ -131,12 +132,12 @@ fn recorded(cluster: &Cluster) -> Option<&str> {
 }
 
 /// The record of what the objects of a Cluster would be made from now; `None` if they cannot be computed.
-fn made_from(fold: &Fold, key: &ObjectKey) -> Option<String> {
+fn made_from(fold: &TopologySimulator, key: &ObjectKey) -> Option<String> {
     fold.compute(key).ok().map(|computation| record(&computation.observed.blueprint))
 }
 
 /// Whether the objects of a Cluster would be made from the same as when they were rolled out.
-pub(super) fn is_as_rolled_out(fold: &Fold, key: &ObjectKey) -> bool {
+pub(super) fn is_as_rolled_out(fold: &TopologySimulator, key: &ObjectKey) -> bool {
     let Found::Yes(cluster) = fold.facts().cluster(key) else { return false };
     recorded(&cluster).is_some_and(|recorded| made_from(fold, key).is_some_and(|now| now == recorded))
 }
@@ -152,7 +153,7 @@ pub(super) enum Resumed {
 
 impl Resumed {
     /// The resumption between two worlds. In the old one the Cluster is resumed as well, so that the other changes of the edit count.
-    pub(super) fn of(old: &mut Fold, new: &Fold, key: &ObjectKey) -> Self {
+    pub(super) fn between(old: &mut TopologySimulator, new: &TopologySimulator, key: &ObjectKey) -> Self {
         let (Found::Yes(was), Found::Yes(is)) = (old.facts().cluster(key), new.facts().cluster(key)) else {
             return Resumed::No;
         };
@@ -170,7 +171,7 @@ impl Resumed {
 
     /// Whether the objects would be made from something else now than when they were rolled out. A topology that cannot be computed
     /// replaces nothing.
-    pub(super) fn was_edited(&self, new: &Fold, key: &ObjectKey) -> bool {
+    pub(super) fn was_edited(&self, new: &TopologySimulator, key: &ObjectKey) -> bool {
         let Resumed::Recorded(recorded) = self else { return false };
         made_from(new, key).is_some_and(|now| now != *recorded)
     }

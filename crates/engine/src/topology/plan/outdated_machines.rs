@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Action, Part, Step};
+use super::{PlanStep, StepAction, TopologyPart};
 use crate::topology::worker::API_VERSION;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 use model::rollouts::RolloutOwner;
@@ -19,7 +19,7 @@ const ON_DELETE: &str = "OnDelete";
 const STRATEGY: &str = "spec.rollout.strategy.type";
 
 /// Whether a strategy begins to replace outdated machines, which `OnDelete` leaves alone (ROLL-11).
-pub(super) fn begins_to_replace(step: &Step, before: &Object) -> bool {
+pub(super) fn begins_to_replace(step: &PlanStep, before: &Object) -> bool {
     let is_on_delete = |object: &Object| object.at(STRATEGY).and_then(Value::as_str) == Some(ON_DELETE);
     is_on_delete(before) && step.sent.as_deref().is_some_and(|sent| !is_on_delete(sent))
 }
@@ -96,12 +96,15 @@ pub fn outlasts_certificates(control_plane: &Object) -> Option<(i64, i64)> {
 /// A note on machines that a number of days before the end of their certificates replaces: when they are due, or that no
 /// certificate is valid for as long (ROLL-6). `machines` are those of a control plane.
 pub(super) fn certificate_note(
-    step: &Step,
+    step: &PlanStep,
     before: Option<&Object>,
     machines: &[Arc<Object>],
     now: Option<Timestamp>,
 ) -> Option<String> {
-    let sent = step.sent.as_deref().filter(|_| step.part == Part::ControlPlane && step.action != Action::Delete)?;
+    let sent = step
+        .sent
+        .as_deref()
+        .filter(|_| step.part == TopologyPart::ControlPlane && step.action != StepAction::Delete)?;
     let days = days_of(sent).filter(|days| renews_certificates(sent) && before.and_then(days_of) != Some(*days))?;
     let object = format!("{} {}", sent.kind(), sent.name());
     if let Some((days, validity)) = outlasts_certificates(sent) {

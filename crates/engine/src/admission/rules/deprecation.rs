@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::topology_change::TopologyChange;
 use crate::admission::lists::{Values, lists};
-use crate::admission::{Deprecated, Listed};
+use crate::admission::{Deprecated, ListedRule};
 use golang::json;
 use model::hub::{Cluster, Kind, Topology, VariableValue};
 use model::variables::CompiledVariables;
@@ -18,8 +18,8 @@ const RULE: RuleId = "VAR-V-040";
 const MOST_WARNINGS: usize = 20;
 
 /// The rules of this file.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
-    [Listed { id: RULE, name: "deprecated_parts_are_not_set", kind: Some(Kind::Cluster) }].into_iter()
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    [ListedRule { id: RULE, name: "deprecated_parts_are_not_set", kind: Some(Kind::Cluster) }].into_iter()
 }
 
 /// What a class deprecates is not set; a class that deprecates nothing takes no time.
@@ -74,7 +74,7 @@ fn take_one(uses: &mut HashMap<u64, usize>, identity: u64) -> bool {
 }
 
 /// A value, and the list in which it stands.
-struct Place<'a> {
+struct VariableUse<'a> {
     list: &'a Values<'a>,
     value: &'a VariableValue,
 }
@@ -84,7 +84,7 @@ fn each_use(
     topology: &Topology,
     variables: &CompiledVariables,
     effort: &ValidationEffort,
-    report: &mut dyn FnMut(&Place<'_>, DeprecatedPart<'_>),
+    report: &mut dyn FnMut(&VariableUse<'_>, DeprecatedPart<'_>),
 ) {
     for list in lists(topology) {
         for value in list.values {
@@ -92,7 +92,7 @@ fn each_use(
             // A value that cannot be read is an error elsewhere (VAR-V-010).
             let Some(Ok(mut read)) = value.value.as_ref().map(|raw| json::value(raw.get())) else { continue };
             json::with_integers(&mut read);
-            let place = Place { list: &list, value };
+            let place = VariableUse { list: &list, value };
             let name = format!("{}[{}]", list.path, value.name);
             schema.deprecated_parts(&name, &read, effort, &mut |part| report(&place, part));
         }
@@ -104,7 +104,7 @@ fn deprecating<'a>(name: &str, variables: &'a CompiledVariables) -> Option<&'a S
     variables.get(name)?.schema.as_ref().ok().filter(|schema| schema.has_deprecated())
 }
 
-fn path(place: &Place<'_>, part: &DeprecatedPart<'_>) -> Path {
+fn path(place: &VariableUse<'_>, part: &DeprecatedPart<'_>) -> Path {
     place.list.path.key(&place.value.name).child("value").place(&part.place())
 }
 
