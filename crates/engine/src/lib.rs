@@ -11,8 +11,8 @@
 //!  comparison              two states of a fleet, planned and compared ──► ComparisonReport
 //! ```
 //!
-//! Everything here is an ordinary function: the same World gives the same result, byte for byte (DEC-12). It has no sockets, files,
-//! clocks or random sources, and what is varied is an argument.
+//! Everything here is a pure function: the same World gives the same result, byte for byte (DEC-12). There are no
+//! sockets, files, clocks or random sources; all inputs are arguments.
 
 pub mod admission;
 pub mod topology;

@@ -18,13 +18,13 @@ use model::variables::{self, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
-/// The Kubernetes version of samples, where the class lists none.
+/// The Kubernetes version of samples, if the class lists none.
 const VERSION: &str = "v1.34.0";
-/// How many machines a control plane has: as many as in production, so that a rollout takes its steps.
+/// Machines of a control plane: the number in production, so that a rollout has the same steps.
 const CONTROL_PLANE: u32 = 3;
-/// How many machines each worker set has.
+/// Machines of each worker set.
 const WORKERS: u32 = 1;
-/// How long the name of a Cluster may be.
+/// Maximum length of the name of a Cluster.
 const LONGEST_NAME: usize = 63;
 
 /// The name of the sample of a class, which no other Cluster has.
@@ -36,7 +36,7 @@ pub fn key(class: &ObjectKey, facts: &[&Facts]) -> ObjectKey {
     keys.into_iter().find(|key| !is_taken(key)).unwrap_or_default()
 }
 
-/// A DNS label that ends in the name of a class, or in the start of it.
+/// A DNS label that ends with the name of a class, truncated if necessary.
 fn name(prefix: &str, class: &str) -> String {
     let label = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = prefix.chars().chain(class.chars().map(label)).take(LONGEST_NAME).collect();
@@ -54,14 +54,14 @@ pub fn version(classes: &[&ClusterClass]) -> Option<String> {
 /// A Cluster that a class describes.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// As a file would have it, in v1beta2.
+    /// The Cluster in the form of a file, in v1beta2.
     pub value: Value,
-    /// Required variables without a value, and why.
+    /// Required variables without a value, with reasons.
     pub missing: Vec<String>,
 }
 
 impl Draft {
-    /// Variables are set to that extent, and every worker class is used once.
+    /// Generates a Cluster with variables of that extent, and each worker class once.
     pub fn generate(
         class: &Class,
         key: &ObjectKey,
@@ -109,7 +109,7 @@ impl Draft {
     }
 }
 
-/// A Cluster in v1beta2, after both end points of the webhook have seen its creation; otherwise the errors of their verdicts.
+/// A Cluster in v1beta2 after both end points of the webhook have admitted it; otherwise the errors of their verdicts.
 fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Result<Cluster, Vec<String>> {
     let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let mut text = cluster.to_string();
@@ -159,7 +159,7 @@ fn errors(verdict: &Verdict) -> Vec<String> {
     }
 }
 
-/// What most files say of the network: patches look at it.
+/// The network of most files, which patches read.
 fn network() -> Value {
     json!({
         "pods": {"cidrBlocks": ["192.168.0.0/16"]}, "services": {"cidrBlocks": ["10.128.0.0/12"]},
@@ -181,7 +181,7 @@ fn workers(class: &ClusterClass, settings: &AdmissionSettings) -> Value {
     workers.into()
 }
 
-/// Names for worker sets that are those of their classes, as far as they are labels, and different.
+/// Distinct names for worker sets: those of their classes if they are labels.
 fn names(classes: Vec<&str>) -> Vec<(&str, String)> {
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     let named = classes.into_iter().map(|class| {
@@ -193,13 +193,14 @@ fn names(classes: Vec<&str>) -> Vec<(&str, String)> {
     named.collect()
 }
 
-/// The Cluster with the identity that an API server would give it.
+/// The Cluster with the metadata that an API server would set.
 fn identified(mut cluster: Cluster) -> Cluster {
     cluster.metadata.uid = uid(GROUP, "Cluster", &cluster.metadata.key());
     cluster
 }
 
-/// The facts of a cluster, with a sample of each class of `files` that no Cluster uses: what its topology looks at is read then.
+/// The facts of a cluster with a sample of each class of `files` that no Cluster uses, so that the facts for its
+/// topology are read.
 pub fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
     let settings = AdmissionSettings::default();
     for class in files.class_keys() {

@@ -1,5 +1,5 @@
-//! Objects that hold too much to be decoded (DEC-44): each object in a text takes some hundred bytes once it is read, which
-//! happens before anything else can be looked at.
+//! Objects that are too large to decode (DEC-44): each JSON object takes some hundred bytes once it is decoded, which
+//! precedes all other checks.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,26 +9,25 @@ use golang::json::JsonSize;
 use model::hub::Kind;
 use schema::field::{Findings, Path};
 
-/// The most that the spec or the metadata of an object may hold.
+/// Maximum size of the spec or the metadata of an object.
 const MOST: JsonSize = JsonSize { objects: 25_000, values: 250_000 };
 
-/// The most of a status, which repeats the variables of a class.
+/// Maximum size of a status, which repeats the variables of a class.
 const MOST_OF_STATUS: JsonSize = JsonSize { objects: 40_000, values: 400_000 };
 
-/// The part of an object that holds too much.
+/// The part of an object that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversize {
-    /// Its field at the top of the object.
+    /// The top-level field.
     pub part: &'static str,
     size: JsonSize,
     most: JsonSize,
 }
 
 impl Oversize {
-    /// The first part of an object that holds too much, if there is one. Who manages which field does not count, since that
-    /// is not read.
+    /// The first part of an object that is too large, if any. `managedFields` do not count, since they are not decoded.
     pub fn find(text: &str) -> Option<Oversize> {
-        // Most texts are so short that nothing needs to be counted.
+        // Most texts are too short to exceed the limit.
         let whole = || JsonSize::measure(text);
         if text.len() <= MOST.objects || !whole().exceeds(MOST) {
             return None;
@@ -49,13 +48,13 @@ impl Oversize {
         .map(|(part, size, most)| Oversize { part, size, most })
     }
 
-    /// Whether the stored object held as much in the same part. A status is written by controllers, so it is no reason to
-    /// overlook what else is in an object.
+    /// Whether the same part of the stored object was at least as large. Controllers write the status, so a large
+    /// status does not exempt other parts.
     pub(super) fn is_as_before(&self, before: &Oversize) -> bool {
         self.part == before.part && self.part != "status" && !self.size.exceeds(before.size)
     }
 
-    /// What is wrong, without the name of the part.
+    /// The problem, without the name of the part.
     pub fn reason(&self) -> String {
         let (has, what, most) = match self.size.objects > self.most.objects {
             true => (self.size.objects, "objects", self.most.objects),

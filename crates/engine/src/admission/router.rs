@@ -1,4 +1,4 @@
-//! The table of requests: which function answers which request.
+//! The table of requests with the functions that answer them.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub enum Phase {
     Validate,
 }
 
-/// A path that the server answers (ADM-001).
+/// A path of the server (ADM-001).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndPoint {
     pub phase: Phase,
@@ -132,7 +132,7 @@ const fn machine_end_point(phase: Phase, kind: Kind, path: &'static str) -> EndP
     EndPoint { phase, kind, version: WireVersion::V1Beta2, path }
 }
 
-/// The requests that an API server sends to an end point.
+/// The webhook rules of an end point: the requests that an API server sends to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookRules {
     pub phase: Phase,
@@ -140,13 +140,13 @@ pub struct WebhookRules {
     pub path: &'static str,
     /// Versions of the group `cluster.x-k8s.io`.
     pub versions: &'static [WireVersion],
-    /// Whether writes in another version are not sent, instead of being converted to the first of these versions.
+    /// Whether the match policy is `Exact`: writes in other versions are not sent instead of being converted.
     pub is_exact: bool,
 }
 
-/// Every hook, in the order of the calls: all mutating ones, then all validating ones. With `lifecycle`, those of machines are
-/// included (MA-28). Defaults of classes depend on the namespaces of their references, which only v1beta1 has. So classes are
-/// defaulted in v1beta1 only, and validated in the version in which they are sent (DEC-3).
+/// The rules of all webhooks in the order of the calls: mutating before validating ones. With `lifecycle`, those of
+/// machines are included (MA-28). Defaults of classes depend on the namespaces of their references, which only v1beta1
+/// has. So classes are defaulted in v1beta1 only, and validated in the version of the request (DEC-3).
 pub fn webhook_rules(lifecycle: bool) -> Vec<WebhookRules> {
     const NEW: &[WireVersion] = &[WireVersion::V1Beta2];
     const OLD: &[WireVersion] = &[WireVersion::V1Beta1];
@@ -174,7 +174,7 @@ pub fn webhook_rules(lifecycle: bool) -> Vec<WebhookRules> {
 }
 
 impl WebhookRules {
-    /// The operations for which the hook is called.
+    /// The operations for which the webhook is called.
     pub const fn operations(&self) -> &'static [Operation] {
         match (self.phase, self.kind) {
             (Phase::Validate, Kind::Cluster | Kind::ClusterClass) => {
@@ -185,7 +185,7 @@ impl WebhookRules {
     }
 }
 
-/// A request: an object as text, and the operation on it.
+/// An undecoded request: an object as text, and the operation on it.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRequest<'a> {
     pub phase: Phase,
@@ -211,7 +211,7 @@ impl RawRequest<'_> {
     /// The version of a review's object, if it is an object of `kind`.
     ///
     /// # Errors
-    /// Says which kind was expected.
+    /// The message names the expected kind.
     pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<WireVersion, String> {
         let versions = if Kind::ALL.contains(&kind) { &WireVersion::ALL[..] } else { &[WireVersion::V1Beta2] };
         let version = WireVersion::from_name(&review.version).filter(|version| versions.contains(version));
@@ -317,7 +317,7 @@ pub enum EditedObject {
 }
 
 impl DecodedRequest {
-    /// The edit that the question is about, where validating it is the question.
+    /// The edited object of a validating request.
     pub fn into_edited(self) -> Option<EditedObject> {
         match self.subject {
             RequestSubject::ValidateClass { new, old: Some(old), .. } => Some(EditedObject::Class { old, new }),
@@ -327,7 +327,7 @@ impl DecodedRequest {
         }
     }
 
-    /// The Cluster whose deletion is the question.
+    /// The Cluster of a validating request for its deletion.
     pub fn deleted_cluster(&self) -> Option<&Cluster> {
         match &self.subject {
             RequestSubject::DeleteCluster { old } => Some(old),
@@ -379,7 +379,7 @@ impl DecodedRequest {
                 Ok(match old_object::<Cluster>(request) {
                     Ok(old) => (old.metadata.name.clone(), RequestSubject::DeleteCluster { old: Box::new(old) }),
                     Err(reason) if request.old_object.is_none() => return Err(reason),
-                    // It must be possible to delete what cannot be read (DEC-103).
+                    // Unreadable objects can be deleted (DEC-103).
                     Err(_) => (request.name.to_owned(), RequestSubject::AlwaysAllowed),
                 })
             }
@@ -409,7 +409,7 @@ impl DecodedRequest {
         }
     }
 
-    /// The kind that the question is about.
+    /// The kind of the object.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -436,7 +436,7 @@ impl DecodedRequest {
         self.settle_until(facts, settings, &Stop::never())
     }
 
-    /// The same, until `stop` is due.
+    /// The verdict with these facts, or an incomplete one if `stop` is due.
     pub fn settle_until(&self, facts: &Arc<Facts>, settings: &AdmissionSettings, stop: &Stop) -> Verdict {
         let world = World::closed(facts.clone()).until(stop.clone());
         settle_at_once(world, |world| self.answer(world, settings), |need| facts.answer(need))
@@ -494,7 +494,7 @@ impl DecodedRequest {
 const STOPPED: &str =
     "the review took longer than the caller's timeout; make the object smaller or simpler, or try again";
 
-/// The name and the subject of a request about an object whose rules need no other objects.
+/// The name and the subject of a request for an object whose rules need no other objects.
 fn reviewed<T: Decode + AsRef<Metadata>>(
     request: &RawRequest<'_>,
     subject: impl FnOnce(Box<ReviewedObject<T>>) -> RequestSubject,
@@ -544,7 +544,7 @@ fn deleted_class(request: &RawRequest<'_>) -> Result<ClusterClass, String> {
 }
 
 fn previous_object<T: Decode>(request: &RawRequest<'_>) -> Result<Option<Box<T>>, String> {
-    // An old object that is too large is not decoded, and the new object is judged like a created one.
+    // An old object that is too large is not decoded, and the new object is validated like a created one.
     match request.operation {
         Operation::Update if is_oversize(request.old_object) => Ok(None),
         Operation::Update => old_object(request).map(Box::new).map(Some),
@@ -552,11 +552,11 @@ fn previous_object<T: Decode>(request: &RawRequest<'_>) -> Result<Option<Box<T>>
     }
 }
 
-/// A Cluster, and as it was before an update.
+/// A Cluster and its state before an update.
 type EditedCluster = (Box<Cluster>, Option<Box<Cluster>>);
 
-/// A Cluster that is created or updated, and as it was before; nothing if it did not decode before and nothing but its metadata changes. A
-/// Cluster that becomes readable is judged like a created one (DEC-103).
+/// A created or updated Cluster with its old state; `None` if the old state does not decode and only the metadata
+/// changes. A Cluster that becomes readable is validated like a created one (DEC-103).
 fn edited_cluster(request: &RawRequest<'_>) -> Result<Option<EditedCluster>, String> {
     let old = match previous_object(request) {
         Ok(old) => old,
@@ -567,7 +567,7 @@ fn edited_cluster(request: &RawRequest<'_>) -> Result<Option<EditedCluster>, Str
     Ok(Some((new_object(request)?, old)))
 }
 
-/// Whether an update changes nothing but metadata.
+/// Whether an update only changes metadata.
 fn keeps_content(request: &RawRequest<'_>) -> bool {
     request.old_object.zip(request.object).is_some_and(|(old, new)| changes_metadata_alone(old, new))
 }

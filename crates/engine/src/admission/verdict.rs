@@ -1,4 +1,4 @@
-//! The decision on a request, independent of how it is sent or printed.
+//! The verdict on a request, independent of its transport and output.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use model::wire::review::{AdmissionResponse, AdmissionStatus, StatusCause, Statu
 use model::world::Unsettled;
 use schema::field::{FieldError, Findings, RuleId, Warning, join, shortened};
 
-/// Whether a request is allowed, and why not.
+/// Whether a request is allowed, or the reason of its denial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AdmissionOutcome {
     Allowed,
@@ -30,11 +30,11 @@ pub enum AdmissionOutcome {
     },
 }
 
-/// An outcome, with the parts that every answer has.
+/// An outcome with the common parts of all answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub kind: Kind,
-    /// The object's name, as the answer shows it.
+    /// The object's name in the answer.
     pub name: String,
     pub outcome: AdmissionOutcome,
     /// Warnings, for allowed and denied requests (ADM-006).
@@ -45,13 +45,13 @@ pub struct Verdict {
     pub printed_patch: Option<Patch>,
     /// Rules that did not run because facts are missing.
     pub not_checked: Vec<RuleId>,
-    /// What the edit does to machines, for the audit log, as JSON; empty where that is not known or nothing.
+    /// The impact on machines as JSON, for the audit log; `None` if it is unknown or zero.
     pub impact: Option<String>,
     /// The denial that `--enforce=warn` turned into warnings (DEC-38).
     pub would_be: Option<AdmissionOutcome>,
 }
 
-/// Up to how many errors become a warning each.
+/// Maximum number of errors that become separate warnings.
 const SOFT_WARNINGS: usize = 10;
 
 /// The audit annotation of a request that would be denied without `--enforce=warn`.
@@ -88,8 +88,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict with `--enforce=warn` (DEC-38): a denial becomes warnings, and an allowed request stays allowed. Warnings name
-    /// fields and rules, and no values.
+    /// The verdict with `--enforce=warn` (DEC-38): a denial becomes warnings, and an allowed request stays allowed.
+    /// Warnings contain fields and rules, but no values.
     #[must_use]
     pub fn softened(mut self) -> Self {
         if self.is_allowed() {
@@ -135,12 +135,12 @@ impl Verdict {
         self.outcome == AdmissionOutcome::Allowed
     }
 
-    /// The patch as it may be printed: without passwords (DEC-34). It cannot be applied.
+    /// The patch for output, without passwords (DEC-34). It cannot be applied.
     pub fn printed_patch(&self) -> &Patch {
         self.printed_patch.as_ref().unwrap_or(&self.patch)
     }
 
-    /// The field errors, if that is why the request is denied.
+    /// The field errors of a denied request.
     pub fn errors(&self) -> &[FieldError] {
         match &self.outcome {
             AdmissionOutcome::Invalid(errors) => errors,
@@ -172,7 +172,7 @@ impl Verdict {
         }
     }
 
-    /// The rules that denied the request, or would have.
+    /// The rules that denied the request, or would have denied it.
     pub fn denied_by(&self) -> Vec<RuleId> {
         match self.would_be.as_ref().unwrap_or(&self.outcome) {
             AdmissionOutcome::Invalid(errors) => errors.iter().map(|error| error.rule).collect(),
@@ -181,10 +181,10 @@ impl Verdict {
         }
     }
 
-    /// The verdict as the API server reads it.
+    /// The verdict in the form of an API server's review.
     ///
     /// # Errors
-    /// When a patch cannot be written as JSON.
+    /// When a patch cannot be serialized.
     pub fn response<'a>(&'a self, uid: &'a str) -> Result<AdmissionResponse<'a>, serde_json::Error> {
         let mut response = AdmissionResponse { uid, allowed: self.is_allowed(), ..AdmissionResponse::default() };
         response.warnings = self.warnings.iter().map(|warning| warning.text.clone()).collect();

@@ -1,4 +1,4 @@
-//! Where an extension is called. The parts of a URL are checked before they become one (DEC-45).
+//! URLs of extensions. Their parts are checked before they are joined (DEC-45).
 
 use http::Uri;
 
@@ -10,7 +10,7 @@ const DISCOVERY_TIMEOUT: u32 = 10;
 /// Bytes of a URL. The URLs of handlers add to it, and an [`Uri`] has 64 KiB at most.
 const LONGEST: usize = 4 << 10;
 
-/// Why a text is not the URL of an extension.
+/// An error in the URL of an extension.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     #[error("{0:?} is not a URL such as https://localhost:9443/base")]
@@ -32,7 +32,7 @@ pub struct BaseUrl {
     query: Option<String>,
 }
 
-/// Where one call goes, and how long it may take.
+/// The URL and the timeout of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTarget {
     uri: Uri,
@@ -45,17 +45,17 @@ impl CallTarget {
         &self.uri
     }
 
-    /// How long the whole call may take.
+    /// The timeout of the whole call.
     pub fn timeout_seconds(&self) -> u32 {
         self.timeout_seconds
     }
 }
 
 impl BaseUrl {
-    /// Reads a URL (RH-4.1, RH-4.2).
+    /// Parses a URL (RH-4.1, RH-4.2).
     ///
     /// # Errors
-    /// When it is not one of HTTPS, or has parts that have no use here.
+    /// When it is not an HTTPS URL, or has unsupported parts.
     pub fn parse(url: &str) -> Result<Self, AddressError> {
         if url.len() > LONGEST {
             return Err(AddressError::TooLong);
@@ -73,12 +73,12 @@ impl BaseUrl {
         Ok(BaseUrl { authority: authority.to_string(), segments: cleaned(uri.path()), query })
     }
 
-    /// Where Discovery goes; its path has no handler (RH-4.3).
+    /// The target of Discovery; its path has no handler (RH-4.3).
     pub fn discovery(&self) -> CallTarget {
         self.target("Discovery", None, DISCOVERY_TIMEOUT)
     }
 
-    /// Where a call of a handler goes (RH-4.3, RH-4.4).
+    /// The target of a call of a handler (RH-4.3, RH-4.4).
     pub fn handler(&self, handler: &ExtensionHandler) -> CallTarget {
         self.target(handler.hook(), Some(handler.name()), handler.timeout_seconds())
     }

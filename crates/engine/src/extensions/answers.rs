@@ -1,4 +1,4 @@
-//! Requests and answers of the hooks besides those of patches: lifecycle hooks, plans of upgrades, variables.
+//! Requests and answers of hooks other than those of patches: lifecycle hooks, upgrade plans, variables.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::{
 use golang::json::decode;
 use model::world::{HookAnswer, PlannedVersions};
 
-/// The smallest time to wait, in seconds: an extension that asks for a negative one blocks (RH-5.5).
+/// The minimum retry time in seconds, also for a negative one, which blocks (RH-5.5).
 const SMALLEST: u32 = 1;
 
-/// A request with the settings of the ExtensionConfig, of which those of the caller replace some (RH-5.6).
+/// A request with the settings of the ExtensionConfig; settings of the caller override them (RH-5.6).
 ///
 /// # Errors
 /// When the request is not a JSON object, or its settings are not texts.
@@ -73,7 +73,7 @@ macro_rules! responses {
 
 responses!(RetryResponse MAX_DECODED_LIST PlanResponse MAX_DECODED_LIST VariablesResponse MAX_DECODED);
 
-/// What an answer says, if it is a success (RH-5.3, RH-5.4, RH-7.3, RH-7.4).
+/// Decodes a successful answer (RH-5.3, RH-5.4, RH-7.3, RH-7.4).
 fn parse_response<T: Response>(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<T, AnswerError> {
     let name = || handler.name().to_owned();
     if let Some(source) = outcome.ok().and_then(|answer| check_size(answer, T::MOST).err()) {
@@ -91,10 +91,10 @@ fn parse_response<T: Response>(handler: &ExtensionHandler, outcome: Result<&RawV
     }
 }
 
-/// What one handler of a lifecycle hook says.
+/// The answer of one handler of a lifecycle hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Seconds; 0 to go on (RH-5.5).
+    /// Seconds; 0 to proceed (RH-5.5).
     pub after_seconds: u32,
     pub message: String,
 }
@@ -103,14 +103,14 @@ impl Retry {
     /// The answer of a handler.
     ///
     /// # Errors
-    /// When it is no success.
+    /// When it is not a success.
     pub fn from_answer(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<Self, AnswerError> {
         let response: RetryResponse = parse_response(handler, outcome)?;
         let after_seconds = u32::try_from(response.retry_after_seconds).unwrap_or(SMALLEST);
         Ok(Retry { after_seconds, message: sanitize(&response.message) })
     }
 
-    /// What several handlers say together: the shortest time to wait, and all messages (RH-8.4).
+    /// The combined answer of several handlers: the shortest retry time, and all messages (RH-8.4).
     pub fn together(all: &[Retry]) -> HookAnswer {
         let waits = all.iter().map(|one| one.after_seconds).filter(|seconds| *seconds > 0);
         let messages: Vec<&str> = all.iter().map(|one| &*one.message).filter(|message| !message.is_empty()).collect();
@@ -139,7 +139,7 @@ pub fn upgrade_plan(
     })
 }
 
-/// The variables of an extension, each as it was written (RH-16.2).
+/// The variables of an extension, unchanged (RH-16.2).
 ///
 /// # Errors
 /// When the answer is no success.

@@ -1,4 +1,5 @@
-//! Does an extension behave as its callers expect (RH-23.5)? Its handler gets a real request again, and the same request with changes.
+//! Checks whether an extension behaves as its callers expect (RH-23.5). Its handler gets a real request again, and
+//! variants of the request.
 //!
 //! ```text
 //! PreparedPatchRequest ─┬─► sent twice ───────────────────────► equal and fast answers
@@ -27,7 +28,7 @@ const FOREIGN_GROUP: &str = "unknown.example.com/v1";
 const FOREIGN_KIND: &str = "UnknownMachineTemplate";
 const FOREIGN_VERSION: &str = "v99alpha1";
 
-/// Something that callers do not expect.
+/// A behavior that callers do not expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub level: Level,
@@ -37,10 +38,10 @@ pub struct Finding {
     pub way_out: &'static str,
 }
 
-/// What came of a call.
+/// The reply to a call.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The answer, or why there is none.
+    /// The answer, or the reason of a failed call.
     pub outcome: Result<Box<RawValue>, String>,
     pub milliseconds: u64,
 }
@@ -48,17 +49,17 @@ pub struct Reply {
 /// Sends the body of a request to a handler.
 pub type Send<'a> = dyn Fn(&str) -> Reply + 'a;
 
-/// What the answer to a request comes to.
+/// The effect of an answer.
 #[derive(Clone, Debug, PartialEq)]
 enum CallEffect {
-    /// The templates afterwards, and which patches change nothing.
+    /// The patched templates, and patches without effect.
     Patched {
         objects: Vec<Value>,
         idle: Vec<usize>,
     },
     Valid,
     Refused(String),
-    /// No answer, or one that cannot be used.
+    /// No answer, or an invalid one.
     Failed(String),
 }
 
@@ -76,7 +77,7 @@ pub fn check_patch(question: &PreparedPatchRequest, always_set: &BTreeSet<String
     check.findings
 }
 
-/// Checks a handler that gets one request, twice: answers must be equal, and quick.
+/// Checks a handler by sending one request twice: answers must be equal and fast.
 pub fn check_call(body: &str, send: &Send<'_>) -> Vec<Finding> {
     let [first, second] = [send(body), send(body)];
     let mut findings = slow(first.milliseconds.min(second.milliseconds));
@@ -102,7 +103,7 @@ fn answers_differ(first: &Reply, second: &Reply) -> bool {
     value(first) != value(second)
 }
 
-/// Whether the order of two patches has an effect: `a` and `b` are sent the objects as they were before both.
+/// Checks whether the order of two patches matters: `a` and `b` get the objects before both patches.
 pub fn check_order(a: (&PreparedPatchRequest, &Send<'_>), b: (&PreparedPatchRequest, &Send<'_>)) -> Option<Finding> {
     let start = a.0.objects();
     let one_after_the_other = |first: (&PreparedPatchRequest, &Send<'_>),
@@ -218,7 +219,7 @@ impl Check<'_> {
         }
     }
 
-    /// What is patched already needs no patch.
+    /// Patched objects need no further patch.
     fn check_idempotence(&mut self, objects: &[Value]) {
         let way_out = "test first whether the change is there, such as before add with a path that ends in /-";
         let fed = self.question.with_objects(objects);
@@ -265,7 +266,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a validation reads a variable cannot be seen, so only failed calls count.
+    /// It is unknown which variables a validation reads, so only failed calls count.
     fn variables_of_a_validation(&mut self) {
         for name in self.question.variables().into_iter().take(VARIABLES) {
             self.try_request(&format!("without the variable {name:?}"), &self.question.without(&name));
@@ -278,7 +279,7 @@ impl Check<'_> {
         self.try_request("with templates in an unknown version", &self.question.with_foreign_versions());
     }
 
-    /// Templates of a kind, or in a version, that the extension cannot know.
+    /// Templates of an unknown kind, or in an unknown version.
     fn check_foreign_templates(&mut self, objects: &[Value]) {
         let kinds = self.question.with_foreign_kinds();
         let way_out = "skip templates of unknown kinds";
@@ -321,7 +322,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a changed request comes to; nothing if there was no answer, which is an error.
+    /// The effect of a changed request; `None` without an answer, which is reported as an error.
     fn try_request(&mut self, what: &str, question: &PreparedPatchRequest) -> Option<CallEffect> {
         match question.effect(&(self.send)(question.body())) {
             CallEffect::Failed(problem) => {
@@ -346,7 +347,8 @@ fn unequal(message: String) -> Finding {
     Finding { level: Level::Error, rule: "RH-23.5", message, way_out }
 }
 
-/// Where two lists of objects differ first: the object, and the JSON pointer of the field. Values are not shown (DEC-34).
+/// The first difference of two lists of objects: the object, and the JSON pointer of the field, without values
+/// (DEC-34).
 fn difference(a: &[Value], b: &[Value]) -> Option<String> {
     let (a, b) = a.iter().zip(b).find(|(a, b)| a != b)?;
     let json_patch::Patch(operations) = json_patch::diff(a, b);

@@ -1,4 +1,4 @@
-//! The protocol between topologist and Runtime Extensions: what is sent where, and what an answer says.
+//! The protocol between topologist and Runtime Extensions: requests, their targets, and answers.
 //!
 //! ```text
 //! DiscoveryResponse ─► Registration ─► ExtensionHandler ─┐     config.rs: ExtensionConfigs and their status
@@ -42,13 +42,14 @@ use golang::json::JsonSize;
 
 /// The request of Discovery (RH-5.1, RH-6.1).
 pub const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
-/// Bytes that an answer may take once it is decoded: many small objects take a multiple of their text (DEC-44).
+/// Maximum bytes of a decoded answer: many small objects take a multiple of their text (DEC-44).
 const MAX_DECODED: usize = 64 << 20;
-/// The same for answers that list handlers, versions or a message.
+/// Maximum bytes of decoded answers with handlers, versions or a message.
 const MAX_DECODED_LIST: usize = 4 << 20;
-/// Characters of a body that an error shows (RH-4.9).
+/// Maximum characters of a body in an error (RH-4.9).
 pub const SHOWN: usize = 512;
-/// Characters of a message of an extension: messages end up in conditions, whose messages are limited as well.
+/// Maximum characters of an extension's message: messages become part of conditions, whose messages are limited as
+/// well.
 const MESSAGE: usize = 4096;
 
 /// The first characters of a text.
@@ -56,7 +57,7 @@ pub fn cut(text: &str, characters: usize) -> &str {
     text.char_indices().nth(characters).map_or(text, |(at, _)| &text[..at])
 }
 
-/// The first JSON value of a body; what comes after it is ignored (RH-4.10).
+/// The first JSON value of a body; the rest is ignored (RH-4.10).
 ///
 /// # Errors
 /// When the body does not begin with a JSON value.
@@ -67,7 +68,7 @@ pub fn first_value(body: &[u8]) -> Result<&RawValue, ResponseBodyError> {
     }
 }
 
-/// Checks how much memory an answer takes before it is decoded.
+/// Checks the memory of an answer before it is decoded.
 fn check_size(answer: &RawValue, most: usize) -> Result<(), ResponseTooLarge> {
     match JsonSize::decoded_bytes(answer.get()) {
         bytes if bytes > most => Err(ResponseTooLarge { bytes, most }),

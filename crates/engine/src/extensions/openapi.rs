@@ -82,7 +82,7 @@ fn about(hook: &str) -> &'static str {
     }
 }
 
-/// The members of request and response of a hook, besides those of all.
+/// The members of request and response of a hook, without the common ones.
 fn members(hook: &str) -> [ObjectSchema; 2] {
     let retry = || ObjectSchema::new().optional("retryAfterSeconds", integer("Seconds to wait; 0 to go on."));
     match hook {
@@ -220,7 +220,7 @@ fn list(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-/// The members of an object.
+/// The schema of an object.
 struct ObjectSchema {
     properties: Map<String, Value>,
     required: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! One call of the extension of a patch: its body, and what the answer says.
+//! One call of the extension of a patch: its body, and the interpretation of the answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use golang::json::decode;
 use model::hub::ObjectKey;
 use model::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
 
-/// Why an answer to the extension of a patch cannot be used.
+/// An error of the answer to a patch request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PatchAnswerError {
-    /// There is none, or it cannot be decoded.
+    /// The call failed, or its answer cannot be decoded.
     #[error("{0}")]
     NoAnswer(String),
     #[error("items[{at}].patch is not base64: {source}")]
@@ -33,7 +33,7 @@ pub(super) enum PatchAnswerError {
     UnknownItem(String),
 }
 
-/// A request that is complete.
+/// A complete request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PreparedPatchRequest {
     hook: PatchHook,
@@ -43,15 +43,15 @@ pub struct PreparedPatchRequest {
 }
 
 impl std::fmt::Debug for PreparedPatchRequest {
-    // The body has values of variables, which are shown nowhere (DEC-34).
+    // The body contains values of variables, which are never shown (DEC-34).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {} bytes", self.hook.name(), self.body.len())
     }
 }
 
 impl PreparedPatchRequest {
-    /// Completes a request: every item to patch gets its `uid` (none to validate has one), and the settings of the
-    /// ExtensionConfig are added, of which those of the patch replace some (RH-5.6, RH-10.2, RH-15.1).
+    /// Completes a request: every item to patch gets its `uid` (items to validate have none), and the settings of the
+    /// ExtensionConfig are added; those of the patch override them (RH-5.6, RH-10.2, RH-15.1).
     ///
     /// # Errors
     /// When the request is not a JSON object.
@@ -77,15 +77,14 @@ impl PreparedPatchRequest {
         PreparedPatchRequest { body, ..self.clone() }
     }
 
-    /// What an answer says, without a failure policy.
+    /// Interprets an answer without a failure policy.
     pub(super) fn read(&self, outcome: Result<&RawValue, &str>) -> Result<PatchAnswer, PatchAnswerError> {
         let answer = outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned()))?;
         check_size(answer, MAX_DECODED)?;
         self.interpret(DecodedPatches::decode(answer)?)
     }
 
-    /// What an answer says, or why there is none. The failure policy decides about calls that failed, and about nothing
-    /// else (RH-7.3, RH-7.4).
+    /// Interprets an answer or a failed call. The failure policy only applies to failed calls (RH-7.3, RH-7.4).
     pub fn answer(&self, handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {
         let name = handler.name();
         let invalid = |problem: PatchAnswerError| {
@@ -103,7 +102,7 @@ impl PreparedPatchRequest {
         }
     }
 
-    /// The answer that asks for nothing (RH-7.5).
+    /// An answer without patches (RH-7.5).
     fn empty_answer(&self) -> PatchAnswer {
         match self.hook {
             PatchHook::GeneratePatches => PatchAnswer::Patches(Arc::default()),
@@ -130,8 +129,8 @@ impl PreparedPatchRequest {
     }
 }
 
-/// Gives an item of a request its `uid`. It follows from the position and the holder, so that equal requests are equal bytes and
-/// an item has the same `uid` in the requests of all patches (RH-10.2).
+/// Sets the `uid` of an item. It is derived from the position and the holder, so that equal requests have equal bytes
+/// and an item has the same `uid` in the requests of all patches (RH-10.2).
 fn identify(at: usize, item: &mut Value) -> String {
     let holder = item["holderReference"].to_string();
     let uid = uid(super::GROUP, &holder, &ObjectKey::new("items", at.to_string()));
@@ -139,7 +138,7 @@ fn identify(at: usize, item: &mut Value) -> String {
     uid
 }
 
-/// An answer of which everything can be read.
+/// A decoded answer.
 struct DecodedPatches {
     status: String,
     message: String,

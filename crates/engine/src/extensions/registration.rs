@@ -1,4 +1,4 @@
-//! What an extension has registered: its handlers, as its answer to Discovery lists them (RH-6.2).
+//! The registered handlers of an extension, from its answer to Discovery (RH-6.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use super::{FailurePolicy, GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, sa
 use golang::json::decode;
 use model::hub::{Hook, naming};
 
-/// Seconds that a call may take when the handler does not say (RH-4.6, RH-6.3).
+/// Default timeout of a call in seconds (RH-4.6, RH-6.3).
 const DEFAULT_TIMEOUT: u32 = 10;
-/// Seconds that a call may take at most (RH-6.4).
+/// Maximum timeout of a call in seconds (RH-6.4).
 const MAX_TIMEOUT: i32 = 30;
 /// The hooks besides those of the lifecycle of Clusters (RH-1.2).
 const OTHER_HOOKS: [&str; 7] = [
@@ -40,12 +40,12 @@ impl ExtensionHandler {
         &self.name
     }
 
-    /// The hook that it is for.
+    /// The hook of the handler.
     pub fn hook(&self) -> &'static str {
         self.hook
     }
 
-    /// How long a call may take; never 0 (RH-4.6, RH-6.5).
+    /// The timeout of a call; never 0 (RH-4.6, RH-6.5).
     pub fn timeout_seconds(&self) -> u32 {
         if self.timeout_seconds == 0 { DEFAULT_TIMEOUT } else { self.timeout_seconds }
     }
@@ -55,13 +55,13 @@ impl ExtensionHandler {
         self.timeout_seconds
     }
 
-    /// What becomes of a call that fails.
+    /// The failure policy.
     pub fn failure_policy(&self) -> FailurePolicy {
         self.failure_policy
     }
 }
 
-/// Why an extension cannot be registered.
+/// An error of an answer to Discovery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("the answer cannot be decoded: {0}")]
@@ -114,7 +114,7 @@ impl Registration {
         &self.settings
     }
 
-    /// All handlers with the names that they are registered by (RH-3.3).
+    /// All handlers with their registered names (RH-3.3).
     pub fn handlers(&self) -> impl Iterator<Item = (String, &ExtensionHandler)> {
         self.handlers.iter().map(|handler| (format!("{}.{}", handler.name, self.config), handler))
     }
@@ -144,7 +144,7 @@ pub fn registered_name(name: &str) -> Option<(&str, &str)> {
     (is_label(handler) && is_label(config)).then_some((handler, config))
 }
 
-/// The handlers, or everything that is wrong with them (RH-6.4).
+/// The handlers, or all errors (RH-6.4).
 fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<ExtensionHandler>, Vec<String>> {
     let (mut handlers, mut problems, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (at, found) in discovered.iter().enumerate() {

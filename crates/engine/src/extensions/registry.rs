@@ -1,4 +1,4 @@
-//! Which extensions are registered, and which of them a call goes to (RH-3.3 to RH-3.7, RH-7.1, RH-8.1).
+//! The registered extensions, and the resolution of handlers (RH-3.3 to RH-3.7, RH-7.1, RH-8.1).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct RegisteredConfig {
     pub selector: Selector,
 }
 
-/// What is known of an ExtensionConfig.
+/// The state of an ExtensionConfig.
 #[derive(Clone, Debug, PartialEq)]
 enum RegistryEntry {
     Registered(Arc<RegisteredConfig>),
@@ -29,15 +29,15 @@ enum RegistryEntry {
 #[derive(Clone, Debug, PartialEq)]
 struct UndiscoveredConfig {
     reason: String,
-    /// The hooks of its handlers when it was discovered last; `None` while it has not been called.
+    /// The hooks of its handlers at the last Discovery; `None` while it has not been called.
     hooks: Option<BTreeSet<String>>,
     last_known: BTreeSet<String>,
     selector: Selector,
-    /// Whether it was there when this process began to lead.
+    /// Whether it existed when this process became the leader.
     is_expected: bool,
 }
 
-/// Why a handler is not called.
+/// The reason for which a handler is not called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRegistered {
     /// The first call of an ExtensionConfig that was there at the start has not ended.
@@ -53,17 +53,17 @@ pub enum NotRegistered {
     Handler(#[from] HandlerError),
 }
 
-/// A handler that is called.
+/// A handler with its extension.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedHandler {
-    /// The name that it is registered by: `<handler>.<ExtensionConfig>`.
+    /// The registered name: `<handler>.<ExtensionConfig>`.
     pub name: String,
     pub handler: ExtensionHandler,
     pub extension: Arc<RegisteredConfig>,
 }
 
 impl ResolvedHandler {
-    /// Where the call goes.
+    /// The target of the call.
     pub fn target(&self) -> CallTarget {
         self.extension.address.handler(&self.handler)
     }
@@ -71,13 +71,13 @@ impl ResolvedHandler {
 
 /// All ExtensionConfigs, by name.
 ///
-/// One that was there at the start and has not been discovered since is an error where its handlers would be called, so that no run
-/// does without them (RH-3.7). Which these are is known from its status.
+/// An ExtensionConfig that existed at the start and has not been discovered since is an error if its handlers would be
+/// called, so that no reconcile skips them (RH-3.7). Its status lists these handlers.
 #[derive(Clone, Debug, Default)]
 pub struct ExtensionRegistry(BTreeMap<String, RegistryEntry>);
 
 impl ExtensionRegistry {
-    /// An ExtensionConfig that was there at the start, for which hooks it had handlers, and what it selects.
+    /// Adds an ExtensionConfig that existed at the start, with the hooks of its last known handlers and its selector.
     pub fn expect(&mut self, config: &str, last_known: BTreeSet<String>, selector: Selector) {
         self.0.insert(
             config.to_owned(),
@@ -96,7 +96,7 @@ impl ExtensionRegistry {
         self.0.insert(config.to_owned(), RegistryEntry::Registered(Arc::new(registered)));
     }
 
-    /// Discovery failed: earlier registrations stay (RH-3.2).
+    /// Records a failed Discovery: earlier registrations stay (RH-3.2).
     pub fn failed(&mut self, config: &str, reason: &str) {
         match self.0.get_mut(config) {
             Some(RegistryEntry::Unknown(unknown)) => {
@@ -113,7 +113,7 @@ impl ExtensionRegistry {
         }
     }
 
-    /// The ExtensionConfig is gone (RH-2.8).
+    /// Removes a deleted ExtensionConfig (RH-2.8).
     pub fn unregister(&mut self, config: &str) {
         self.0.remove(config);
     }
@@ -123,12 +123,12 @@ impl ExtensionRegistry {
         self.0.retain(|config, _| is_there(config));
     }
 
-    /// Whether there is an ExtensionConfig.
+    /// Whether an ExtensionConfig exists.
     pub fn has(&self, config: &str) -> bool {
         self.0.contains_key(config)
     }
 
-    /// What is registered for an ExtensionConfig.
+    /// The registration of an ExtensionConfig.
     pub fn get(&self, config: &str) -> Option<&Arc<RegisteredConfig>> {
         match self.0.get(config)? {
             RegistryEntry::Registered(registered) => Some(registered),
@@ -157,10 +157,10 @@ impl ExtensionRegistry {
         !self.0.values().any(|entry| matches!(entry, RegistryEntry::Unknown(UndiscoveredConfig { hooks: None, .. })))
     }
 
-    /// The handler that is registered by a name, which must be for this hook (RH-7.1).
+    /// The handler with a registered name, which must be for this hook (RH-7.1).
     ///
     /// # Errors
-    /// When there is none.
+    /// When it is not registered.
     pub fn one(&self, name: &str, hook: &str) -> Result<ResolvedHandler, NotRegistered> {
         let (handler, config) = registered_name(name).ok_or_else(|| NotRegistered::Name(name.to_owned()))?;
         let registered = match self.0.get(config) {
@@ -174,8 +174,9 @@ impl ExtensionRegistry {
         Ok(ResolvedHandler { name: name.to_owned(), handler, extension: registered.clone() })
     }
 
-    /// All handlers of a hook in the order of their registered names, each with the selector of its ExtensionConfig (RH-8.1, RH-8.3). An
-    /// ExtensionConfig that has such handlers, or may have, and has not been discovered is an error for what it selects.
+    /// All handlers of a hook in the order of their registered names, each with the selector of its ExtensionConfig
+    /// (RH-8.1, RH-8.3). An undiscovered ExtensionConfig that may have such handlers is an error for the namespaces
+    /// that it selects.
     pub fn all(&self, hook: &str) -> Vec<(Selector, Result<ResolvedHandler, NotRegistered>)> {
         let mut found: Vec<(String, Selector, Result<ResolvedHandler, NotRegistered>)> = Vec::new();
         for (config, entry) in &self.0 {

@@ -1,4 +1,4 @@
-//! Texts of extensions, as conditions, logs and terminals show them (DEC-64).
+//! Sanitized texts of extensions for conditions, logs and terminals (DEC-64).
 
 use std::sync::LazyLock;
 
@@ -24,8 +24,8 @@ static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     .expect("it is a constant that tests use")
 });
 
-/// A text of an extension in one line of plain characters, the same for each call with the same result: a condition that is written
-/// after each failed call would otherwise change without end. Parts that vary are replaced by `…`.
+/// A text of an extension in one line of plain characters, equal for calls with the same result: a condition that is
+/// written after each failed call would otherwise change endlessly. Volatile parts are replaced by `…`.
 pub fn sanitize(text: &str) -> String {
     let text = plain(cut(text, MESSAGE));
     let replaced = VOLATILE.replace_all(&text, |found: &Captures<'_>| match found[0].starts_with(':') {

@@ -7,8 +7,8 @@ use model::hub::annotation;
 use model::wire::manifest::Manifest;
 use schema::ssa::{FieldSet, ManagedFields, ManagedOperation, PathElement};
 
-/// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
-/// tells which fields were applied. Without a record the file is used unchanged.
+/// Copies the fields that the API server and webhooks have set in a stored object of a provider, if the stored object
+/// records the applied fields. Without a record, the file is used unchanged.
 pub fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
     if new.api_version != stored.api_version || new.value == stored.value {
         return;
@@ -25,14 +25,14 @@ pub fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
 
 /// The fields that were applied before.
 enum LastAppliedFields {
-    /// `kubectl apply` says so in an annotation.
+    /// The annotation of `kubectl apply`.
     Configuration(Value),
-    /// The record of who owns which fields says so.
+    /// The field owners in `managedFields`.
     Fields(FieldSet),
 }
 
 impl LastAppliedFields {
-    /// None when the object does not tell.
+    /// `None` if the object has no record.
     fn from_stored(stored: &Value) -> Option<Self> {
         let annotations = stored.pointer("/metadata/annotations");
         let text = annotations.and_then(|all| all.get(annotation::LAST_APPLIED)).and_then(Value::as_str);
@@ -74,7 +74,7 @@ impl LastAppliedFields {
         }
     }
 
-    /// Whether the same value was applied before, so that what differs is what the provider made of it.
+    /// Whether the same value was applied before, so that a provider has changed the stored value.
     fn is_same(&self, path: &[PathElement], new: &Value) -> bool {
         match self {
             LastAppliedFields::Configuration(configuration) => at(configuration, path) == Some(new),

@@ -1,6 +1,6 @@
 //! Defaults of a Cluster, and the check of its variables (CL-D).
 //!
-//! Values are validated here and nowhere else, so that both steps see the same version of the class.
+//! Values are only validated here, so that defaults and validation use the same version of the class.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ pub(in crate::admission) fn default(
         }
     }
     let (errors, warnings) = found.into_parts();
-    // CL-D-009: an error denies, and then nothing is changed.
+    // CL-D-009: a denied request has no patch.
     match errors.is_empty() {
         true => {
             let (patch, printed_patch) = patch.into_patches();
@@ -89,10 +89,10 @@ pub(in crate::admission) fn default(
     }
 }
 
-/// An operation, and how it is printed where that is not the same.
+/// An operation, and its printed form if it differs.
 type RedactableOperation = (PatchOperation, Option<PatchOperation>);
 
-/// Operations in their order, with those that hold passwords as they are printed (DEC-34).
+/// A patch with the printed form of operations that contain passwords (DEC-34).
 #[derive(Default)]
 struct RedactablePatch(Vec<RedactableOperation>);
 
@@ -101,7 +101,7 @@ impl RedactablePatch {
         self.0.extend(edits);
     }
 
-    /// What is done, and how it is printed where that is not the same.
+    /// The patch, and its printed form if it differs.
     fn into_patches(self) -> (Patch, Option<Patch>) {
         let is_the_same = self.0.iter().all(|(_, printed)| printed.is_none());
         let printed = || self.0.iter().map(|(done, printed)| printed.as_ref().unwrap_or(done).clone()).collect();
@@ -128,7 +128,7 @@ fn class_is_named(topology: &Topology, found: &mut Findings) {
 
 /// The class, if it is there (CL-D-004). A class that is not reconciled has no variables yet (CL-D-005).
 ///
-/// One that cannot be read gives no defaults to a Cluster that leaves alone what it says (DEC-44).
+/// An unreadable class sets no defaults in a Cluster whose class, version and variables stay the same (DEC-44).
 fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<Option<Arc<Class>>, String> {
     let Some(key) = cluster.class_key() else { return Ok(None) };
     if world.is_unreadable(&key) && old.is_some_and(|old| leaves_alone_what_the_class_says(cluster, old)) {
@@ -143,7 +143,7 @@ fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<O
 
 /// Defaults and validates all values within the budget of an object (DEC-44).
 ///
-/// A Cluster that exceeded it before goes on with a budget for each value, which is what the reference has, and a warning.
+/// A Cluster that exceeded it before keeps a budget for each value, as in Cluster API, and gets a warning.
 fn settle_within_budget(
     topology: &Topology,
     old: Option<&Topology>,
@@ -192,7 +192,7 @@ fn settle_variables(
     patch
 }
 
-/// Changes of a list as operations that leave everything else as it was written (ADM-007).
+/// Changes of a list as operations that keep all other values unchanged (ADM-007).
 fn operations(list: &Values<'_>, changes: Vec<ValueChange>) -> Vec<RedactableOperation> {
     let (mut operations, mut added) = (Vec::new(), Vec::new());
     let entry = |name: &str, value: Value| json!({"name": name, "value": value});

@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 use super::add;
 
-/// Edits in their order, with the object as they leave it.
+/// Builder for a patch, with the patched object.
 pub(in crate::admission) struct PatchBuilder {
     object: Value,
     patch: Vec<PatchOperation>,
 }
 
 impl PatchBuilder {
-    /// No edits of an object yet.
+    /// An empty patch of an object.
     pub(in crate::admission) fn new(object: Value) -> Self {
         PatchBuilder { object, patch: Vec::new() }
     }
 
-    /// Sets a member, and makes the objects around it that are missing or null.
+    /// Sets a member, and creates its missing or null parents.
     pub(in crate::admission) fn set(&mut self, path: &[&str], value: impl Into<Value>) {
         let Some((last, parents)) = path.split_last() else { return };
         let mut node = &mut self.object;

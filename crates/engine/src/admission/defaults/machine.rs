@@ -36,7 +36,7 @@ pub(in crate::admission) fn default(machine: &Machine, raw: Value, settings: &Ad
     Verdict { patch: edits.into_patch(), ..Verdict::plain(Kind::Machine, "", AdmissionOutcome::Allowed) }
 }
 
-/// What belongs to a Cluster bears its name as a label.
+/// Objects of a Cluster have its name as a label.
 pub(super) fn label_names_the_cluster(
     metadata: &Metadata,
     cluster: &str,

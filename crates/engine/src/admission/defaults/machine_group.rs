@@ -55,8 +55,8 @@ pub(in crate::admission) fn default(
     }
 }
 
-/// The default number of machines is one; or, with the bounds of an autoscaler, the lower bound for a
-/// new object, and for one that is changed what it had, within the bounds.
+/// The default number of machines is one. With the bounds of an autoscaler, it is the lower bound for a new object, and
+/// the previous number within the bounds for an update.
 fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mut PatchBuilder, found: &mut Findings) {
     if group.spec.replicas.is_some() {
         return;
@@ -77,7 +77,7 @@ fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mu
     edits.set(&["spec", "replicas"], replicas_within(had, least, most));
 }
 
-/// A deployment replaces its machines one by one, the new one first, unless it says otherwise.
+/// By default, a deployment replaces its machines one by one, and creates the new one first.
 fn strategy_is_complete(group: &MachineGroup, edits: &mut PatchBuilder) {
     let strategy = &group.spec.rollout.strategy;
     if strategy.r#type.is_empty() {
@@ -96,7 +96,8 @@ fn strategy_is_complete(group: &MachineGroup, edits: &mut PatchBuilder) {
     }
 }
 
-/// A group without a selector selects the machines that bear its name. One whose name the API server is yet to make up cannot.
+/// A group without a selector selects the machines with its name as a label. A group with a generated name cannot,
+/// since the name is not known yet.
 fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut PatchBuilder) {
     let name = &group.metadata.name;
     if name.is_empty() || !group.spec.selector.is_empty() {
@@ -106,7 +107,7 @@ fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut 
     select(key, &to_label_value(name), edits);
 }
 
-/// A deployment selects machines of its own Cluster.
+/// A deployment selects machines of its Cluster.
 fn deployment_selects_within_its_cluster(group: &MachineGroup, edits: &mut PatchBuilder) {
     let cluster = &group.spec.cluster_name;
     let is_selected = group.spec.selector.match_labels.get(label::CLUSTER_NAME) == Some(cluster);
@@ -117,7 +118,7 @@ fn deployment_selects_within_its_cluster(group: &MachineGroup, edits: &mut Patch
     select(label::CLUSTER_NAME, cluster, edits);
 }
 
-/// Puts a label on machines and asks for it.
+/// Adds a label to the machine template and the selector.
 fn select(key: &str, value: &str, edits: &mut PatchBuilder) {
     edits.set(&["spec", "selector", "matchLabels", key], value);
     edits.set(&["spec", "template", "metadata", "labels", key], value);

@@ -20,7 +20,7 @@ use schema::openapi::{AllowanceUsage, Breach, Violation};
 
 type ClassRule = Rule<fn(&ClassChange<'_>, &mut Findings)>;
 
-/// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
+/// Values of a v1beta1 object that exceed the limits of v1beta2, in the new and the old object (DEC-44).
 #[derive(Debug, Default)]
 pub(in crate::admission) struct OversizedValues {
     pub new: Vec<OversizedValue>,
@@ -35,7 +35,7 @@ pub(in crate::admission) struct OversizedValue {
     pub size: usize,
 }
 
-/// With the gate off every create and update is refused, and in other words than field errors (ADM-005).
+/// With the gate off, every create and update is forbidden without field errors (ADM-005).
 const GATE: RuleId = "CC-V-001";
 
 const RULES: &[ClassRule] = rules![
@@ -57,12 +57,12 @@ const RULES: &[ClassRule] = rules![
     "CC-V-090" => kubernetes_versions_rise_without_gaps,
 ];
 
-/// What the parts of a class may take together.
+/// The budget of all parts of a class.
 const BUDGET: RuleId = "DEC-44";
 
 const IN_USE: RuleId = "CC-V-140";
 
-/// How many Clusters the refusal of a deletion names.
+/// Maximum number of Clusters in the denial of a deletion.
 const NAMED_CLUSTERS: usize = 3;
 
 /// The rules of this kind in the order in which they run.
@@ -106,7 +106,7 @@ pub(in crate::admission) fn validate(
     }
     found.run(BUDGET, |found| parts_are_as_small_as_in_v1beta2(sizes, found));
     if found.error_count() > 0 {
-        // Nothing else is looked at: it could take long.
+        // Other checks are skipped, because they could take long.
         return Verdict::from_findings(Kind::ClusterClass, found);
     }
     run(RULES, &change, &mut found);
@@ -118,8 +118,8 @@ pub(in crate::admission) fn validate(
     Verdict::from_findings(Kind::ClusterClass, found)
 }
 
-/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had one at such a place before that was
-/// at least as large (DEC-44).
+/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless the old class had one of at
+/// least that size at such a path (DEC-44).
 fn parts_are_as_small_as_in_v1beta2(sizes: &OversizedValues, found: &mut Findings) {
     let mut before: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for OversizedValue { violation, size } in &sizes.old {
@@ -141,15 +141,16 @@ fn parts_are_as_small_as_in_v1beta2(sizes: &OversizedValues, found: &mut Finding
     }
 }
 
-/// A place in a class without the positions of elements, which change when one is inserted.
+/// A path in a class without the indexes of elements, which change when one is inserted.
 fn without_positions(place: &str) -> String {
     place.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect()
 }
 
-/// What is compiled and computed of a class alone stays within a budget (DEC-44).
+/// The compiled form of a class stays within a budget (DEC-44).
 ///
-/// A class that exceeded it before may go on doing so: it is stored, unreadable, and may be made smaller step by step. Of such a class
-/// the variables and patches that change are checked, which have a budget of their own and may not take more than those before.
+/// A class that exceeded it before may still exceed it: it is stored, unreadable, and may become smaller step by step.
+/// In such a class, only changed variables and patches are checked, which have a separate budget and may not take more
+/// than the old ones.
 fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, found: &mut Findings) {
     const SMALLER: &str = "make its schemas, patterns and defaults smaller";
     let Some(Breach { path, exceeded }) = change.allowance.borrow().breach().cloned() else { return };
@@ -177,7 +178,7 @@ fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, 
     found.add_errors(wrong);
 }
 
-/// What the variables and patches of a class take.
+/// The usage of the variables and patches of a class.
 ///
 /// # Errors
 /// The part that exceeds the budget.
@@ -240,13 +241,13 @@ fn template_references_are_complete(change: &ClassChange<'_>, found: &mut Findin
     }
 }
 
-/// What a class refers to can be asked for (DEC-45).
+/// References of a class can be part of a URL (DEC-45).
 fn references_can_be_part_of_a_url(change: &ClassChange<'_>, found: &mut Findings) {
     let old = change.old.map(references::malformed_in_class).unwrap_or_default();
     references::can_be_part_of_a_url(references::malformed_in_class(change.new), &old, found);
 }
 
-/// Templates are in the namespace of their class, which v1beta1 references can gainsay (DEC-3).
+/// Templates are in the namespace of their class, unlike v1beta1 references may claim (DEC-3).
 fn references_stay_in_the_namespace_of_the_class(change: &ClassChange<'_>, found: &mut Findings) {
     let own = &change.new.metadata.namespace;
     for reference in change.references {

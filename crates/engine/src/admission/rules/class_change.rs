@@ -1,4 +1,4 @@
-//! What a review changes of a ClusterClass, and paths into one.
+//! The change of a ClusterClass in a review, and paths in a class.
 
 use std::cell::RefCell;
 
@@ -13,13 +13,13 @@ use schema::openapi::SchemaAllowance;
 pub(super) struct ClassChange<'a> {
     pub new: &'a ClusterClass,
     pub old: Option<&'a ClusterClass>,
-    /// The references of a v1beta1 object, with what the hub does not have.
+    /// The references of a v1beta1 object, with fields that the hub lacks.
     pub references: &'a [Reference],
-    /// A class whose variables and patches are not checked where they are the same.
+    /// A class whose equal variables and patches are not checked again.
     known: Option<&'a ClusterClass>,
     pub world: &'a World,
     pub settings: &'a AdmissionSettings,
-    /// What its variables and patches may still take together (DEC-44).
+    /// The remaining allowance of its variables and patches (DEC-44).
     pub allowance: RefCell<SchemaAllowance>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> ClassChange<'a> {
         ClassChange { new, old, references, known: None, world, settings, allowance }
     }
 
-    /// The variables and patches of `class` that `known` does not have, with an allowance of their own.
+    /// The variables and patches of `class` that `known` does not have, with a separate allowance.
     pub(super) fn beside(&self, class: &'a ClusterClass, known: &'a ClusterClass) -> Self {
         ClassChange { known: Some(known), ..ClassChange::new(class, None, &[], self.world, self.settings) }
     }

@@ -71,7 +71,7 @@ pub(super) fn variable_definitions_are_usable(change: &ClassChange<'_>, found: &
 /// The variables that an extension defines, if a class can use them (RH-16.4).
 ///
 /// # Errors
-/// What is wrong with them, and the name of the extension.
+/// The problem, with the name of the extension.
 pub fn usable_variables(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]>, String> {
     match variable_problem(&variables) {
         None => Ok(variables),
@@ -79,8 +79,8 @@ pub fn usable_variables(extension: &str, variables: Arc<[Value]>) -> Result<Arc<
     }
 }
 
-/// What is wrong with variables that an extension defines. They are checked as those of a class are (RH-16.4), and may take as much
-/// as those of a class (DEC-44).
+/// The problem of variables that an extension defines. They are checked like those of a class (RH-16.4), with the same
+/// budget (DEC-44).
 pub fn variable_problem(variables: &[Value]) -> Option<String> {
     let text = json!({"spec": {"variables": variables}}).to_string();
     let class = match decode::<ClusterClass>(&text) {

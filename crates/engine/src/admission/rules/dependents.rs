@@ -1,7 +1,7 @@
 //! A ClusterClass against its predecessor and against the Clusters that use it (CC-V).
 //!
-//! A worker class that no Cluster uses may be removed (DEC-26). Whether health checks of the Clusters still fit is found at
-//! their own next change (CC-V-130); whether their variables do is found here (DEC-1).
+//! A worker class that no Cluster uses may be removed (DEC-26). Health checks of the Clusters are validated at the next
+//! change of the Cluster (CC-V-130); their variables are validated here (DEC-1).
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
         .chain([single(FITTING, "clusters_still_fit")])
 }
 
-/// Everything about an update of a class that concerns what is already there.
+/// Validates an update of a class against its old state and its Clusters.
 pub(super) fn validate(change: &ClassChange<'_>, old: &ClusterClass, found: &mut Findings) {
     found.run(COMPATIBLE, |found| compatibility::check(&old.spec, &change.new.spec, found));
     let clusters = match change.world.clusters_of(&change.new.metadata.key()) {
@@ -97,7 +97,7 @@ fn machine_pool_classes_in_use_stay(change: &DependentsChange<'_>, found: &mut F
     classes_in_use_stay(change, names, used, "spec.workers.machinePools", found);
 }
 
-/// Reports every use of a class that is no longer there, once for each entry of a topology.
+/// Reports every use of a removed class, once for each entry of a topology.
 fn classes_in_use_stay(
     change: &DependentsChange<'_>,
     names: impl Fn(&ClusterClassSpec) -> Vec<String>,
@@ -147,7 +147,7 @@ fn health_check_in_use(clusters: &[Arc<Cluster>], relies: impl Fn(&Cluster) -> b
         found.forbidden(
             path,
             format!(
-                "cannot be removed because it is switched on by Clusters without one of their own: {}",
+                "cannot be removed because it is switched on by Clusters that do not define one: {}",
                 names.join(", ")
             ),
         );

@@ -1,4 +1,4 @@
-//! Names that the naming templates of a class give the parts of a Cluster (DEC-36).
+//! Names that the naming templates of a class generate for the parts of a Cluster (DEC-36).
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [ListedRule { id: RULE, name: "generated_names_differ", kind: Some(Kind::Cluster) }].into_iter()
 }
 
-/// The parts of a Cluster get names of their own from the naming templates of the class (DEC-36).
+/// The parts of a Cluster get different names from the naming templates of the class (DEC-36).
 ///
-/// Parts that a stored Cluster has already may have names from an earlier template, so at least one of two parts must be new.
+/// Existing parts may have names from an earlier template, so at least one of two parts must be new.
 pub(super) fn validate(change: &ClassifiedChange<'_>, found: &mut Findings) {
     found.run(RULE, |found| generated_names_differ(change, found));
 }
@@ -52,7 +52,7 @@ struct NameList<'a> {
     names: Vec<GeneratedName<'a>>,
 }
 
-/// A name that follows from Cluster and topology.
+/// A name that is determined by Cluster and topology.
 struct GeneratedName<'a> {
     topology_name: &'a str,
     name: String,
@@ -93,20 +93,20 @@ impl<'a> NameList<'a> {
 }
 
 impl<'a> GeneratedName<'a> {
-    /// The name that a template gives; `None` for one that is random, or that cannot be rendered (NAM-001).
+    /// The name from a template; `None` if it is random or cannot be rendered (NAM-001).
     fn new(template: &str, named: NameSubject<'_>, topology_name: &'a str, cluster: &str) -> Option<Self> {
         let name = fixed_name(template, named, cluster)?;
         Some(GeneratedName { topology_name, name })
     }
 }
 
-/// The name that a template gives each time.
+/// The name from a template without random parts.
 fn fixed_name(template: &str, named: NameSubject<'_>, cluster: &str) -> Option<String> {
     let is_fixed = !template.is_empty() && !NameParts::from_template(template, named)?.random;
     is_fixed.then(|| name_from(template, cluster, named, String::new).ok()).flatten()
 }
 
-/// Whether two workers that get one name will have it: one that exists may have another name.
+/// Whether two workers with the same generated name conflict: an existing one may have another name.
 fn is_conflict(old: Option<&Cluster>, list: &NameList<'_>, both: [&GeneratedName<'_>; 2], world: &World) -> bool {
     let is_old = |one: &GeneratedName<'_>| {
         let Some(topology) = old.and_then(Cluster::topology) else { return false };
@@ -127,7 +127,7 @@ fn is_conflict(old: Option<&Cluster>, list: &NameList<'_>, both: [&GeneratedName
     }
 }
 
-/// Whether a worker that exists has the name that its template gives today, or will get it.
+/// Whether an existing worker has the name from its current template, or will get it.
 fn has_its_name(cluster: &Cluster, list: &NameList<'_>, existing: &GeneratedName<'_>, world: &World) -> bool {
     let metadata = &cluster.metadata;
     let labels = [(label::CLUSTER_NAME, &*metadata.name), (label::OWNED, ""), (list.label, existing.topology_name)];
@@ -140,12 +140,13 @@ fn has_its_name(cluster: &Cluster, list: &NameList<'_>, existing: &GeneratedName
     match world.list(&selection) {
         Found::Yes(objects) => objects.first().is_none_or(|object| object.name() == existing.name),
         Found::Absent => true,
-        // The controller finds out when it creates the object.
+        // The controller detects the conflict when it creates the object.
         Found::NotAsked | Found::Unreadable(_) => false,
     }
 }
 
-/// A health check has the name of what it checks, so a control plane and a machine deployment of one name would share it.
+/// A health check has the name of its target, so a control plane and a machine deployment of the same name would share
+/// it.
 fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Cluster>, found: &mut Findings) {
     let spec: &ClusterClassSpec = &change.class.spec;
     let topology = change.change.topology;

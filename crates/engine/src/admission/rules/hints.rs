@@ -3,7 +3,7 @@
 use golang::template::{Functions, ParseError};
 use schema::field::closest;
 
-/// Functions of Helm that people expect here, with what does the same.
+/// Functions of Helm with their replacements here.
 const OF_HELM: [(&str, &str); 6] = [
     ("toYaml", "toJson gives the same value as JSON, which is YAML"),
     ("fromYaml", "fromJson reads JSON"),
@@ -13,7 +13,7 @@ const OF_HELM: [(&str, &str); 6] = [
     ("required", "it belongs to Helm; required: true of a variable does the same"),
 ];
 
-/// Functions of sprig that give something else each time or read the environment, and are therefore unknown here.
+/// Functions of sprig that are not supported, because they return different values each time or read the environment.
 const NOT_REPEATABLE: [&str; 17] = [
     "date",
     "date_in_zone",
@@ -34,7 +34,7 @@ const NOT_REPEATABLE: [&str; 17] = [
     "getHostByName",
 ];
 
-/// What to write instead of what `error` is about, in `text`, if it is known; `variables` can be read by the template.
+/// The known fix for `error` in `text`; `variables` are those that the template can read.
 pub(super) fn template_hint<'a>(
     error: &ParseError,
     text: &str,

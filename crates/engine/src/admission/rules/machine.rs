@@ -1,4 +1,4 @@
-//! A Machine (MA-28.1), and what holds for the machines of a template as well.
+//! A Machine (MA-28.1), and checks of machine templates.
 
 use super::shared;
 use crate::admission::rule::{Rule, rules, run};
@@ -44,7 +44,7 @@ pub(in crate::admission) fn validate(new: &Machine, old: Option<&Machine>, setti
     Verdict::from_findings(Kind::Machine, found)
 }
 
-/// A Machine says where its bootstrap data comes from. One of a pool need not: the pool has them.
+/// A Machine has a source of bootstrap data, except for a Machine of a pool, which has it.
 fn bootstrap_is_given(change: &MachineChange<'_>, found: &mut Findings) {
     let bootstrap = &change.new.spec.bootstrap;
     let is_of_pool = change.new.metadata.labels.contains_key(label::MACHINE_POOL_NAME);
@@ -67,7 +67,7 @@ fn taints_may_be_set(change: &MachineChange<'_>, found: &mut Findings) {
     taints(&change.new.spec, is_of_control_plane, &Path::new("spec.taints"), change.settings, found);
 }
 
-/// What belongs to a Cluster belongs to it for good (MA-28.1.5).
+/// The Cluster of an object never changes (MA-28.1.5).
 pub(super) fn cluster_name_is_that_of(old: Option<&str>, new: &str, found: &mut Findings) {
     if old.is_some_and(|old| old != new) {
         found.forbidden(Path::new("spec.clusterName"), "cannot be changed");

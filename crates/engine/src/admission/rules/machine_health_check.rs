@@ -45,7 +45,7 @@ fn cluster_name_never_changes(change: &HealthCheckChange<'_>, found: &mut Findin
     machine::cluster_name_is_that_of(old, &change.new.spec.cluster_name, found);
 }
 
-/// The template of remediation can be asked for (DEC-45).
+/// The reference to the remediation template can be part of a URL (DEC-45).
 fn reference_can_be_part_of_a_url(change: &HealthCheckChange<'_>, found: &mut Findings) {
     let old = change.old.map(references::malformed_in_health_check).unwrap_or_default();
     references::can_be_part_of_a_url(references::malformed_in_health_check(change.new), &old, found);

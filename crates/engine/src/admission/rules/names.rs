@@ -1,5 +1,5 @@
-//! Naming templates of a ClusterClass (NAM). They need not use `random` or the name of the Cluster (NAM-003), which is worth a warning
-//! (NAM-004).
+//! Naming templates of a ClusterClass (NAM). They need not use `random` or the name of the Cluster (NAM-003), but get a
+//! warning without them (NAM-004).
 
 use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;
@@ -9,7 +9,7 @@ use model::hub::naming::subdomain_faults;
 use model::hub::{Kind, NameParts, NameSubject, name_from};
 use schema::field::{Findings, Path};
 
-/// What stands for the parts of a name that are not known yet.
+/// Placeholder for the name of the Cluster.
 const CLUSTER: &str = "cluster";
 const RANDOM: &str = "bcdfg";
 
@@ -38,7 +38,7 @@ pub(super) fn naming_templates_make_names(change: &ClassChange<'_>, found: &mut 
     }
 }
 
-/// What to write into a naming template.
+/// A hint for a naming template.
 fn hint(template: &str, named: NameSubject<'_>) -> String {
     let parsed = Template::parse("name", template, Functions::Builtin);
     let hint = parsed.err().and_then(|error| {
@@ -78,7 +78,7 @@ fn makes_different_names(template: &str, named: NameSubject<'_>, path: &Path, fo
     ));
 }
 
-/// A template is rendered with an example (NAM-001), and what comes out may be a name (NAM-002).
+/// A template can be rendered with an example (NAM-001), and the result is a valid name (NAM-002).
 fn makes_names(template: &str, named: NameSubject<'_>, owner: &Path, found: &mut Findings) {
     if template.is_empty() {
         return;

@@ -1,6 +1,6 @@
 //! The patches of a ClusterClass (PAT), on which the engine relies (PE-30).
 //!
-//! Nothing here says whether a path exists in the templates that a patch selects, or what a Go template renders.
+//! These rules do not check whether a path exists in the selected templates, or the result of a Go template.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ pub(super) fn patches_are_usable(change: &ClassChange<'_>, found: &mut Findings)
     }
 }
 
-/// What patches of a class can speak of.
+/// The context of the patches of a class.
 struct PatchScope<'a> {
     spec: &'a ClusterClassSpec,
     /// The names of variables, in the order of the class.
@@ -78,7 +78,7 @@ struct PatchScope<'a> {
     defined: BTreeSet<&'a str>,
     /// Whether an extension may define others.
     is_open: bool,
-    /// What the class may still take (DEC-44).
+    /// The remaining allowance of the class (DEC-44).
     allowance: &'a RefCell<SchemaAllowance>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> PatchScope<'a> {
         PatchScope { spec, variables, defined, is_open: spec.discovering_patches().next().is_some(), allowance }
     }
 
-    /// What to say of a variable that is not defined.
+    /// The message about an undefined variable.
     fn unknown(&self, expression: &str, name: Option<&str>, found: &Findings) -> String {
         let unknown = "the ClusterClass defines no such variable";
         let known = || {
@@ -107,7 +107,7 @@ impl<'a> PatchScope<'a> {
     }
 }
 
-/// A patch has a name of its own (PAT-001 to PAT-003).
+/// A patch has a unique name (PAT-001 to PAT-003).
 fn name_is_usable<'a>(entry: &'a Patch, names: &mut BTreeSet<&'a str>, path: &Path, found: &mut Findings) {
     let name = &*entry.name;
     found.run("PAT-001", |found| {
@@ -156,7 +156,7 @@ fn kind_of_patch_is_clear(entry: &Patch, change: &ClassChange<'_>, path: &Path, 
     });
 }
 
-/// The JSON patches of a definition, and then what it selects.
+/// Checks the JSON patches of a definition, then its selector.
 fn definition_is_usable(definition: &PatchDefinition, scope: &PatchScope<'_>, path: &Path, found: &mut Findings) {
     for (k, operation) in definition.json_patches.iter().enumerate() {
         if found.is_full() {
@@ -206,7 +206,7 @@ fn arrays_are_changed_at_their_ends(operation: &JsonPatch, path: &Path, found: &
     }
 }
 
-/// What passes and hardly does what its author meant (DEC-27).
+/// Valid paths that probably do not have the intended effect (DEC-27).
 fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findings) {
     let text = &*operation.path;
     let path = path.child("path");
@@ -221,7 +221,7 @@ fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findi
     }
 }
 
-/// An operation that sets something says what (PAT-013 to PAT-021).
+/// An operation that sets a value has one (PAT-013 to PAT-021).
 fn value_is_given(operation: &JsonPatch, scope: &PatchScope<'_>, path: &Path, found: &mut Findings) {
     found.run("PAT-013", |found| {
         if operation.value.is_none() && operation.value_from.is_none() {
@@ -299,7 +299,7 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &PatchScope<'_>, path
             return;
         }
     };
-    // An extension may define anything.
+    // An extension may define any variable.
     if scope.is_open {
         return;
     }
@@ -317,12 +317,12 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &PatchScope<'_>, path
     });
 }
 
-/// The variable that an expression reaches into: its first non-empty piece (PAT-021).
+/// The variable of an expression: its first non-empty segment (PAT-021).
 fn name_of(expression: &str) -> Option<&str> {
     expression.split(['.', '[']).find(|piece| !piece.is_empty())
 }
 
-/// What to write instead of a builtin variable that there is not.
+/// A hint for an unknown builtin variable.
 fn builtin_hint(variable: &str) -> String {
     let reads = |known: &str| {
         let rest = variable.strip_prefix(known)?;
@@ -477,7 +477,7 @@ fn classes_match(
             return;
         }
         if let Some(fault) = pattern_fault(name) {
-            // The rest of the list is not looked at.
+            // The rest of the list is not checked.
             return found.invalid(path.index(n), &**name, fault);
         }
         let mut selected = classes.iter().filter(|(class, _)| selects(name, class)).peekable();
@@ -500,7 +500,7 @@ fn classes_match(
     }
 }
 
-/// What is wrong with the form of a name that contains `*`.
+/// The fault of a pattern with `*`.
 fn pattern_fault(name: &str) -> Option<String> {
     match name.matches('*').count() {
         0 => return None,
@@ -522,7 +522,7 @@ fn selects(name: &str, class: &str) -> bool {
     }
 }
 
-/// Whether a selector is about a template: kind and apiVersion are the same text.
+/// Whether a selector matches a template: kind and apiVersion are equal texts.
 fn matches(selector: &PatchSelector, template: &TemplateRef) -> bool {
     selector.kind == template.kind && selector.api_version == template.api_version
 }

@@ -21,9 +21,9 @@ pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::Cluster) })
 }
 
-/// An existing Cluster has had a topology before, or says by annotation that it takes one on (CL-V-060).
+/// An existing Cluster had a topology before, or has the annotation to adopt one (CL-V-060).
 ///
-/// Returns whether there is an old topology to compare with.
+/// Returns whether an old topology exists.
 pub(super) fn starts_from_a_topology(change: &ClassifiedChange<'_>, old: &Cluster, found: &mut Findings) -> bool {
     if old.topology().is_some_and(|topology| !topology.class_ref.name.is_empty()) {
         return true;

@@ -1,7 +1,7 @@
 //! References of objects, whose parts become parts of URLs (DEC-45).
 //!
-//! v1beta2 has these patterns in its schema; v1beta1 leaves references to themselves, and its objects are stored and followed all
-//! the same. What is not given at all is the business of other rules.
+//! The schema of v1beta2 has these patterns; that of v1beta1 does not, although its objects are stored and resolved in
+//! the same way. Missing parts are checked by other rules.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use schema::field::{Findings, Path, RuleId, shortened};
 
 pub(super) const RULE: RuleId = "DEC-45";
 
-/// What a part of a reference is.
+/// A part of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ReferencePart {
     ApiVersion,
-    /// That of a template, which has rules of its own for one that is not whole (TRF-003).
+    /// The `apiVersion` of a template, which TRF-003 checks if it is incomplete.
     TemplateApiVersion,
     Group,
     Kind,
@@ -24,7 +24,7 @@ enum ReferencePart {
     Name,
 }
 
-/// A text that cannot become a part of a URL.
+/// A text that cannot be a part of a URL.
 #[derive(Clone, Debug)]
 pub(super) struct MalformedReference<'a> {
     path: Path,
@@ -33,7 +33,7 @@ pub(super) struct MalformedReference<'a> {
     faults: Vec<String>,
 }
 
-/// What is wrong with a text; nothing of one that is not given.
+/// The faults of a text; none for a missing one.
 fn faults(kind: ReferencePart, text: &str) -> Vec<String> {
     match kind {
         _ if text.is_empty() => Vec::new(),
@@ -44,15 +44,15 @@ fn faults(kind: ReferencePart, text: &str) -> Vec<String> {
     }
 }
 
-/// Whether TRF-003 says what is wrong with an apiVersion.
+/// Whether TRF-003 reports an apiVersion.
 fn is_reported_by_trf_003(text: &str) -> bool {
     text == "/" || text.matches('/').count() > 1
 }
 
 /// Every part of a reference can be part of a URL.
 ///
-/// The API of v1beta1 lets such references pass. So a part that is as malformed in the old object is a warning, and one in the
-/// place of another that was malformed.
+/// The API of v1beta1 accepts such references. So a part gets a warning instead if the old object had a malformed part
+/// at the same path.
 pub(super) fn can_be_part_of_a_url(
     new: Vec<MalformedReference<'_>>,
     old: &[MalformedReference<'_>],
@@ -76,7 +76,7 @@ pub(super) fn can_be_part_of_a_url(
     }
 }
 
-/// Collects what is wrong with the references of an object.
+/// Collects the malformed references of an object.
 #[derive(Default)]
 struct ReferenceFaults<'a>(Vec<MalformedReference<'a>>);
 
@@ -138,7 +138,7 @@ pub(super) fn malformed_in_class(class: &ClusterClass) -> Vec<MalformedReference
     parts.0
 }
 
-/// The references of a Cluster: what it is made of, its class, and templates of remediation.
+/// The references of a Cluster: its infrastructure and control plane, its class, and templates of remediation.
 pub(super) fn malformed_in_cluster(cluster: &Cluster) -> Vec<MalformedReference<'_>> {
     let (spec, topology, mut parts) = (&cluster.spec, &cluster.spec.topology, ReferenceFaults::default());
     parts.contract(&spec.infrastructure_ref, "spec.infrastructureRef");

@@ -6,7 +6,7 @@
 //!              └─► machine pools ─► Nodes          the same, read from the workload cluster
 //! ```
 //!
-//! All three are checked, so that their facts are gathered in parallel. Each gives one reason at most.
+//! All three are checked, so that their facts are gathered in parallel. Each returns at most one reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const NODES: RuleId = "UPG-017";
 const CONTRACT: RuleId = "UPG-021";
 const RUNNING_VERSIONS: RuleId = "UPG-022";
 
-/// What is not checked where the running cluster is not known at all (DEC-18).
+/// Rules that are not checked if the running cluster is unknown (DEC-18).
 const LIVE: [RuleId; 10] = [
     READY,
     CONTROL_PLANE,
@@ -47,7 +47,7 @@ const LIVE: [RuleId; 10] = [
     NODES,
 ];
 
-/// What is not checked where kubeconfigs of workload clusters may not be read (DEC-47).
+/// Rules that are not checked without permission to read kubeconfigs of workload clusters (DEC-47).
 const OF_POOLS: [RuleId; 3] = [POOLS, POOL_VERSIONS, NODES];
 
 /// The rules of this file in the order in which they run.
@@ -74,33 +74,33 @@ pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
 const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 const OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
-/// Where machine deployments and machine pools say their version.
+/// The path of the version of machine deployments and machine pools.
 const TEMPLATE_VERSION: &str = "spec.template.spec.version";
 const KUBELET_VERSION: &str = "status.nodeInfo.kubeletVersion";
 
-/// A topology whose version changes, before it does.
+/// A change of a topology's version.
 pub(super) struct Upgrade<'a> {
     pub world: &'a World,
     pub old: &'a Cluster,
     pub class: &'a ClusterClass,
     /// The version of the old topology.
     pub from: &'a KubeVersion,
-    /// The version of the new topology as it is written.
+    /// The text of the new topology's version.
     pub to: &'a str,
 }
 
-/// Why a part of the cluster is not known to be ready.
+/// The reason for which a part of the cluster is not known to be ready.
 enum Halt {
-    /// It is not, or this is unknown: a reason to wait either way.
+    /// The part is not ready, or its state is unknown: a reason to wait either way.
     Because(RuleId, String),
-    /// Unknown so far; the question will be asked again.
+    /// A fact is missing; the check will run again.
     NotAsked,
 }
 
 type CheckResult<T = ()> = Result<T, Halt>;
 
-/// Control plane, machine deployments and machine pools are ready for another version (UPG-008). What holds any of them
-/// is one error together. Where the control plane is not among files, nothing is looked at (DEC-18).
+/// Control plane, machine deployments and machine pools are ready for another version (UPG-008). All reasons are
+/// reported in one error. If the control plane is not among the files, nothing is checked (DEC-18).
 pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked: &mut Vec<RuleId>) {
     if upgrade.world.is_closed() && upgrade.held_control_plane().is_none() {
         not_checked.extend(LIVE);
@@ -109,7 +109,7 @@ pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked:
     let pools = upgrade.machine_pools(found, not_checked);
     let parts = [upgrade.control_plane(), upgrade.machine_deployments(), pools];
     let mut reasons: Vec<(RuleId, String)> = parts.into_iter().filter_map(reason).collect();
-    // Of a rule that is silenced nothing is reported, be it one reason of several.
+    // Reasons of a silenced rule are not reported.
     reasons.retain(|(rule, _)| found.run(rule, |_| ()).is_some());
     let (rule, detail) = match &*reasons {
         [] => return,
@@ -176,7 +176,8 @@ impl Upgrade<'_> {
     /// The object of the reference of the old Cluster, in the version that its definition names (UPG-009, UPG-021).
     fn control_plane_object(&self) -> CheckResult<Arc<Object>> {
         if let Some(object) = self.held_control_plane() {
-            // Files need not have the version of the contract, and what is read is at one place in all of them (CT-5.4).
+            // Files need not have the version of the contract, and the fields have the same path in all versions
+            // (CT-5.4).
             return self.control_plane_version().map(|_| object);
         }
         let reference = &self.old.spec.control_plane_ref;
@@ -193,7 +194,7 @@ impl Upgrade<'_> {
         object.ok_or_else(|| halt(CONTROL_PLANE, format!("{reference} does not exist")))
     }
 
-    /// The newest version of the newest contract (UPG-021); nothing where there is no definition.
+    /// The newest version of the newest contract (UPG-021); `None` without a definition.
     fn control_plane_version(&self) -> CheckResult<Option<String>> {
         let name = self.definition_name();
         let what = format!("CustomResourceDefinition {name}");
@@ -212,8 +213,8 @@ impl Upgrade<'_> {
         format!("CustomResourceDefinition {} does not exist", self.definition_name())
     }
 
-    /// The control plane that a world of files holds. Files from before the controller has seen them name none; it is
-    /// then the one that bears the labels of the topology.
+    /// The control plane among files. If the Cluster has no reference yet, it is the object with the labels of the
+    /// topology.
     fn held_control_plane(&self) -> Option<Arc<Object>> {
         if !self.world.is_closed() {
             return None;
@@ -245,7 +246,7 @@ impl Upgrade<'_> {
             match self.some_machine_lags(&deployment) {
                 Ok(true) => upgrading.note(deployment.name(), MACHINES),
                 Ok(false) => {}
-                // The others are asked for in the same round.
+                // The needs of the others are recorded in the same round.
                 Err(Halt::NotAsked) => is_asked = false,
                 Err(because) => return Err(because),
             }
@@ -266,7 +267,7 @@ impl Upgrade<'_> {
         Ok(lags)
     }
 
-    /// As for machine deployments, with Nodes in the place of Machines (UPG-015).
+    /// Machine pools are checked like machine deployments, with Nodes instead of Machines (UPG-015).
     fn machine_pools(&self, found: &mut Findings, not_checked: &mut Vec<RuleId>) -> CheckResult {
         let pools = self.owned("MachinePool", POOLS)?;
         if pools.is_empty() {
@@ -295,7 +296,7 @@ impl Upgrade<'_> {
         upgrading.into()
     }
 
-    /// The machine pools that have the old version, each with the names of its Nodes. The others are noted as upgrading.
+    /// The machine pools with the old version, each with the names of its Nodes. Others are recorded as upgrading.
     fn settled<'p>(
         &self,
         pools: &'p [Arc<Object>],
@@ -319,7 +320,7 @@ impl Upgrade<'_> {
         Ok(known(found, rule, format!("the {kind}s of the Cluster"))?.unwrap_or_default())
     }
 
-    /// The labels of what belongs to the topology.
+    /// The labels of the topology's objects.
     fn labels(&self) -> BTreeMap<String, String> {
         let labels = [(CLUSTER_NAME, &*self.old.metadata.name), (OWNED, "")];
         labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
@@ -331,7 +332,7 @@ impl Upgrade<'_> {
     }
 }
 
-/// Which objects of a kind are upgrading, and the rule that said so first.
+/// The upgrading objects of a kind, with the first rule that found one.
 struct Upgrading {
     kind: &'static str,
     names: Vec<String>,
@@ -371,7 +372,7 @@ fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, String> {
     Ok(Some(&version) != wanted.as_ref() || kubelet.is_some() && kubelet != wanted)
 }
 
-/// The labels that a selector asks for; `None` when it asks for two values of one label.
+/// The labels that a selector requires; `None` if it requires two values of one label.
 fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, String> {
     let mut labels = object.texts("spec.selector.matchLabels").map_err(|wrong| wrong.to_string())?;
     let expressions = object.list("spec.selector.matchExpressions").map_err(|wrong| wrong.to_string())?;
