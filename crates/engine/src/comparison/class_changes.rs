@@ -1,4 +1,4 @@
-//! Changes of a class and its templates that no Cluster of the plan shows.
+//! Changes of a class and its templates that are visible in no Cluster of the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use model::hub::{ClusterClass, Object, ObjectKey, TemplateRef, group_of};
 use model::world::Facts;
 use schema::openapi::SENSITIVE;
 
-/// The classes of one side by name, in v1beta2.
+/// The classes of one side by key, in v1beta2.
 pub(super) type ClassesByName = BTreeMap<ObjectKey, Value>;
 
-/// A class before and after a change, with everything that is written, and the objects of either side.
+/// A class before and after a change, with the classes and the facts of both sides.
 pub(super) struct ComparedClass<'a> {
     pub before: (&'a ClassesByName, &'a Facts),
     pub after: (&'a ClassesByName, &'a Facts),
     pub classes: (Option<&'a ClusterClass>, &'a ClusterClass),
 }
 
-/// What changes in a class that both sides have, and in the templates that it refers to; `None` when nothing does.
+/// The changes of a class that both sides have, and of its templates; `None` without changes.
 pub(super) fn changed(class: &ObjectKey, sides: &ComparedClass<'_>) -> Option<ClusterReport> {
     let (old, new) = (sides.classes.0?, sides.classes.1);
     let secrets = secret_variables(old).chain(secret_variables(new)).collect();
@@ -83,7 +83,7 @@ fn template(namespace: &str, from: (&TemplateRef, &Facts), to: (&TemplateRef, &F
     (!changes.is_empty()).then_some(StepReport { replaces, changes, ..step })
 }
 
-/// The templates of a class by their places in it.
+/// The templates of a class by their paths.
 fn templates(class: &ClusterClass) -> BTreeMap<String, &TemplateRef> {
     let spec = &class.spec;
     let mut all = BTreeMap::new();
@@ -102,7 +102,7 @@ fn templates(class: &ClusterClass) -> BTreeMap<String, &TemplateRef> {
     all
 }
 
-/// The places of variables whose schemas may hold a password (DEC-34).
+/// The paths of variables whose schemas may contain a password (DEC-34).
 fn secret_variables(class: &ClusterClass) -> impl Iterator<Item = String> {
     let secrets = class.spec.variables.iter().filter(|variable| variable.schema.open_api_v3_schema.has_secrets());
     secrets.map(|variable| format!("spec.variables[{}]", variable.name))
@@ -160,7 +160,7 @@ impl Differences<'_> {
     }
 }
 
-/// The items of a list by name, if each has one of its own.
+/// The items of a list by name, if all names are unique.
 fn named(list: &[Value]) -> Option<Vec<(&str, &Value)>> {
     let name = |item| Value::get(item, "name").or_else(|| item.get("class"));
     let named = list.iter().map(|item| Some((name(item)?.as_str()?, item))).collect::<Option<Vec<_>>>()?;
@@ -168,7 +168,7 @@ fn named(list: &[Value]) -> Option<Vec<(&str, &Value)>> {
     (different.len() == list.len()).then_some(named)
 }
 
-/// Whether the items that both lists have are in the same order: that of patches matters.
+/// Whether the common items of both lists are in the same order, which matters for patches.
 fn in_same_order(before: &[(&str, &Value)], after: &[(&str, &Value)]) -> bool {
     let common = |list: &[(&str, &Value)], other: &[(&str, &Value)]| -> Vec<String> {
         let names = list.iter().map(|(name, _)| *name);

@@ -18,7 +18,7 @@ use model::hub::{Object, ObjectKey};
 use model::world::Found;
 use schema::openapi::SENSITIVE;
 
-/// What becomes of one Cluster.
+/// The report about one Cluster.
 #[derive(Debug, Serialize)]
 pub struct ClusterReport {
     /// The number of its group, counted from zero.
@@ -34,7 +34,7 @@ pub struct ClusterReport {
     pub held: Vec<HeldReport>,
     pub errors: Vec<String>,
     pub warnings: Vec<String>,
-    /// Its class and version before and after, for people.
+    /// Its class and version before and after, for users.
     #[serde(skip)]
     pub title: String,
     #[serde(skip)]
@@ -46,7 +46,7 @@ pub struct ClusterReport {
     /// Whether it cannot be planned to its end.
     #[serde(skip)]
     pub fails: bool,
-    /// Whether the API server would refuse an object.
+    /// Whether the API server would reject an object.
     #[serde(skip)]
     pub refuses: bool,
     /// The kinds of written objects that were not checked against CustomResourceDefinitions.
@@ -54,7 +54,7 @@ pub struct ClusterReport {
     pub unchecked: BTreeSet<String>,
 }
 
-/// What Clusters of a group have in common besides their changes.
+/// Common properties of the Clusters of a group besides their changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
     pub fate: Fate,
@@ -62,15 +62,15 @@ pub struct About {
     pub topology: String,
 }
 
-/// Whether a Cluster is there before and after the change.
+/// Whether a Cluster exists before and after the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     Stays,
     New,
     Deleted,
-    /// It is made from a class that no Cluster uses, and no machine runs in it.
+    /// A sample of a class that no Cluster uses, without machines.
     Sample,
-    /// It is a class, not a Cluster.
+    /// A class instead of a Cluster.
     Class,
 }
 
@@ -82,7 +82,7 @@ pub struct StepReport {
     /// The slot of the object, without the name of its worker set.
     #[serde(skip)]
     pub role: &'static str,
-    /// The worker set that the object is of.
+    /// The worker set of the object.
     #[serde(skip)]
     pub set: Option<String>,
     pub name: String,
@@ -100,7 +100,7 @@ pub struct ChangeReport {
     pub from: Value,
     pub to: Value,
     pub because: String,
-    /// The patch that gave the value before, where it does not any more.
+    /// The patch that set the previous value and no longer does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
@@ -125,7 +125,7 @@ pub struct RollReport {
     pub reason: String,
 }
 
-/// What waits.
+/// A part that waits.
 #[derive(Debug, Serialize)]
 pub struct HeldReport {
     pub kind: String,
@@ -133,7 +133,7 @@ pub struct HeldReport {
     pub reason: String,
 }
 
-/// What is wrong with a Cluster before a change and after it; what is wrong with it either way is said once.
+/// The errors of a Cluster before and after a change; an error on both sides is listed once.
 fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
     match (before, after) {
         (Some(before), Some(after)) if before == after => vec![format!("before and after the change: {after}")],
@@ -145,7 +145,7 @@ fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
 }
 
 impl ClusterReport {
-    /// A Cluster that is there afterwards.
+    /// The report about a Cluster that exists after the change.
     pub fn new(
         cluster: &ObjectKey,
         before: &TopologySimulator,
@@ -195,7 +195,7 @@ impl ClusterReport {
         }
     }
 
-    /// A Cluster that is not there any more, with everything that its topology made.
+    /// The report about a deleted Cluster, with all objects of its topology.
     pub fn deleted(cluster: &ObjectKey, before: &TopologySimulator) -> Self {
         let objects = before.objects_of(cluster);
         let step = |kind: &str, name: &str, reason| StepReport::exact(StepAction::Delete, kind, name, reason);
@@ -223,7 +223,7 @@ impl ClusterReport {
 }
 
 impl ClusterReport {
-    /// A class that no Cluster uses.
+    /// The report about a class that no Cluster uses.
     pub fn for_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
         ClusterReport {
             group: None,
@@ -246,8 +246,8 @@ impl ClusterReport {
     }
 }
 
-/// Whether a step is one that people look for: not the notes that the engine makes on the Cluster for itself, nor the
-/// removal of a template that a rotation has replaced.
+/// Whether a step is shown to users: not the engine's bookkeeping on the Cluster, nor the deletion of a template that a
+/// rotation has replaced.
 fn is_shown(step: &PlanStep) -> bool {
     let is_note = |change: &ChangedField| change.path.starts_with("metadata.");
     match (&step.part, step.action) {
@@ -274,7 +274,7 @@ fn about(cluster: &ObjectKey, before: &TopologySimulator, after: &TopologySimula
     About { fate, topology: topology(before, cluster, after) }
 }
 
-/// Class and version of a Cluster, and what they were before.
+/// Class and version of a Cluster, after and before the change.
 fn topology(before: &TopologySimulator, cluster: &ObjectKey, after: &TopologySimulator) -> String {
     let of = |fold: &TopologySimulator| match fold.facts().cluster(cluster) {
         Found::Yes(found) => Some((found.spec.topology.class_ref.name.clone(), found.spec.topology.version.clone())),
@@ -314,7 +314,7 @@ fn set(part: &TopologyPart) -> Option<String> {
 }
 
 impl StepReport {
-    /// A step that is made as it says, and changes no field.
+    /// An exact step without changed fields.
     pub fn exact(action: StepAction, kind: &str, name: &str, reason: &str) -> Self {
         StepReport {
             action: action.name(),
@@ -361,8 +361,7 @@ impl ChangeReport {
     }
 }
 
-/// Whether a value came from a patch that no longer sets it. The report names the patch, because nothing else
-/// does.
+/// Whether a value came from a patch that no longer sets it. The report names the patch, because no other field does.
 fn is_of_other_patch(was: &Origin, change: &ChangedField) -> bool {
     let patch = |origin: &Origin| match origin {
         Origin::Patch(made_by) => Some(made_by.patch.clone()),

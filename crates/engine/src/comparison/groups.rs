@@ -17,7 +17,7 @@ use model::hub::ObjectKey;
 /// Clusters with the same change.
 #[derive(Debug, Serialize)]
 pub struct ChangeGroup {
-    /// Those with most machines that are replaced or removed first.
+    /// In descending order of replaced and removed machines.
     pub clusters: Vec<Member>,
     pub machines: MachineCounts,
     #[serde(flatten)]
@@ -26,7 +26,7 @@ pub struct ChangeGroup {
     pub rolls: Vec<GroupRoll>,
     #[serde(skip)]
     pub deleted: usize,
-    /// The report of the one Cluster, where there is no other.
+    /// The report, if the group has a single Cluster.
     #[serde(skip)]
     pub alone: Option<Box<ClusterReport>>,
 }
@@ -43,7 +43,7 @@ impl std::ops::Deref for ChangeGroup {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     pub key: ObjectKey,
-    /// How many machines are replaced or removed, at least.
+    /// The minimum number of replaced and removed machines.
     pub affected: i64,
 }
 
@@ -53,7 +53,7 @@ impl Serialize for Member {
     }
 }
 
-/// What Clusters of a group have in common: the change without the names of objects and of the Cluster.
+/// The common change of a group: without the names of objects and of the Cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SharedChange {
     #[serde(skip)]
@@ -67,12 +67,12 @@ pub struct SharedChange {
     /// Whether its Clusters cannot be planned to their end.
     #[serde(skip)]
     pub fails: bool,
-    /// Whether the API server would refuse objects.
+    /// Whether the API server would reject objects.
     #[serde(skip)]
     pub refuses: bool,
 }
 
-/// Writes that are the same, of one or more objects.
+/// Equal writes of one or more objects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupStep {
     pub action: &'static str,
@@ -80,11 +80,11 @@ pub struct GroupStep {
     pub role: &'static str,
     pub reason: String,
     pub certainty: &'static str,
-    /// The places that differ.
+    /// The differences.
     pub changes: Vec<ChangeReport>,
 }
 
-/// What waits.
+/// A part that waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct GroupHeldPart {
     pub kind: String,
@@ -98,7 +98,7 @@ pub struct GroupRoll {
     pub kind: String,
     pub role: &'static str,
     pub machines: MachineCounts,
-    /// `None` as well where it is not the same for all objects.
+    /// Also `None` if it differs between objects.
     pub at_a_time: Option<i64>,
     /// The time from which machines are replaced, if that is later.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub struct GroupRoll {
 }
 
 impl ChangeGroup {
-    /// A group that has no other member.
+    /// A group with a single member.
     pub fn alone(report: ClusterReport) -> Self {
         let (_, group) = ChangeGroup::from_report(&report);
         ChangeGroup { alone: Some(Box::new(report)), ..group }
@@ -122,7 +122,7 @@ impl ChangeGroup {
         self.about.fate == Fate::Sample
     }
 
-    /// A group of one Cluster, and what tells it from other groups: what is shared, in any order.
+    /// A group of one Cluster, and its id: the shared change in canonical order.
     pub fn from_report(report: &ClusterReport) -> (String, Self) {
         let names = NamePlaceholders::from_report(report);
         let shared = SharedChange::from_report(report, &names);
@@ -140,7 +140,7 @@ impl ChangeGroup {
         (group.shared.id(), group)
     }
 
-    /// The same group for an equivalent Cluster.
+    /// A copy of the group for an equivalent Cluster.
     #[must_use]
     pub fn for_equivalent(&self, key: ObjectKey) -> Self {
         let affected = affected(&self.machines);
@@ -154,7 +154,7 @@ impl ChangeGroup {
         }
     }
 
-    /// Merges a group with the same change. The order of its entries is that of its first Cluster.
+    /// Merges a group with the same change. Its entries keep the order of its first Cluster.
     pub fn join(&mut self, mut other: ChangeGroup) {
         if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
         {
@@ -190,7 +190,7 @@ impl ChangeGroup {
         self.rolls.sort_by_key(GroupRoll::rank);
     }
 
-    /// Samples last; most machines that are replaced or removed, then most Clusters, then the name of the first.
+    /// The sort key: samples last, then by replaced and removed machines, Clusters, and the name of the first.
     pub fn rank(&self) -> impl Ord {
         let first = self.clusters.first().map(|member| member.key.clone());
         let size = if self.has_content() { self.clusters.len() } else { 0 };
@@ -202,7 +202,7 @@ impl ChangeGroup {
         self.clusters.iter().fold(0, |sum, member| sum.saturating_add(member.affected))
     }
 
-    /// Whether anything happens to the Clusters, or should.
+    /// Whether the group has changes, held parts or messages.
     pub fn has_content(&self) -> bool {
         let SharedChange { steps, held, warnings, errors, .. } = &self.shared;
         !(steps.is_empty() && self.rolls.is_empty() && held.is_empty() && errors.is_empty() && warnings.is_empty())
@@ -239,7 +239,7 @@ impl SharedChange {
         }
     }
 
-    /// The same for any order of steps: that of worker sets is the Cluster's own.
+    /// The id, independent of the order of steps: the order of worker sets differs between Clusters.
     fn id(&self) -> String {
         let texts = |all: &[String]| all.iter().cloned().collect::<BTreeSet<_>>();
         let steps: BTreeSet<String> = self.steps.iter().map(|step| serde_json::json!(step).to_string()).collect();
@@ -249,7 +249,7 @@ impl SharedChange {
     }
 }
 
-/// Each once, in the order of their first.
+/// Distinct values in the order of their first occurrence.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     all.fold(Vec::new(), |mut distinct, one| {
         if !distinct.contains(&one) {
@@ -293,7 +293,7 @@ impl GroupRoll {
         }
     }
 
-    /// Most machines first.
+    /// The sort key: descending by machines.
     fn rank(&self) -> impl Ord + use<> {
         (Reverse(affected(&self.machines)), self.kind.clone(), self.role, self.reason.clone())
     }

@@ -1,4 +1,4 @@
-//! Comparing two states of a fleet: what a change does to each Cluster, grouped and summed up (DEC-48).
+//! Comparison of two states of a fleet: the changes of each Cluster, grouped and summed up (DEC-48).
 //!
 //! ```text
 //! before ─┐

@@ -1,4 +1,4 @@
-//! What an edit of a ClusterClass, a Cluster or a template does to machines, before it is stored.
+//! The impact of an edit of a ClusterClass, a Cluster or a template on machines, before it is stored.
 //!
 //! ```text
 //! Edit ─► ImpactInputs: facts before and after, affected Clusters ─► cluster_impact.rs, Cluster by Cluster ─► Tally
@@ -6,7 +6,7 @@
 //!                           warnings and audit annotation (warnings.rs) ◄── Impact (totals, groups) ◄──────────┘
 //! ```
 //!
-//! The objects of one edited or new Cluster are also checked against the schemas of their definitions, as far as these are known.
+//! The objects of one edited or new Cluster are also checked against the known schemas of their definitions.
 //!
 //! What cannot be computed has an upper bound (bound.rs), and machines that are outdated before the edit count only if it releases
 //! them (released_machines.rs).

@@ -1,7 +1,7 @@
 //! Edits that make topologies too large to compute (DEC-58).
 //!
-//! Sizes are sums of what is stored, so that the verdict takes no computation. The Clusters of a class or of a template are named as in
-//! DEC-1, and only those count that were not too large before.
+//! Sizes are sums over stored objects, so that the verdict needs no computation. The affected Clusters of a class or
+//! template are named as in DEC-1, without those that were too large before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl ClassSizes {
         ClassSizes(sizes.collect())
     }
 
-    /// The size of the topology of a Cluster; nothing if its class is not known.
+    /// The size of the topology of a Cluster; zero if its class is unknown.
     pub(super) fn topology_size(&self, facts: &Facts, key: &ObjectKey) -> TopologySize {
         let Found::Yes(cluster) = facts.cluster(key) else { return TopologySize::default() };
         let class = cluster.class_key().and_then(|class| self.0.get(&class));
@@ -45,17 +45,17 @@ impl ClassSizes {
 
 /// The rule that denies topologies that are too large.
 const RULE: RuleId = "DEC-58";
-/// How many Clusters an error names.
+/// Maximum number of Clusters in an error.
 const NAMED_CLUSTERS: usize = 5;
 
-/// Why an edit is denied for the size of topologies, and what is said of those that are allowed.
+/// The error and the warnings of an edit about sizes of topologies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SizeVerdict {
     pub denial: Option<FieldError>,
     pub warnings: Vec<Warning>,
 }
 
-/// How edits are treated that make topologies of stored Clusters too large (DEC-1).
+/// The treatment of edits that make topologies of stored Clusters too large (DEC-1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Breaking {
     /// They are denied.
@@ -63,18 +63,18 @@ pub enum Breaking {
     Denied,
     /// They are allowed with a warning.
     Warned,
-    /// The Clusters are not looked at.
+    /// The Clusters are not checked.
     Ignored,
 }
 
-/// How large topologies may be, and how edits are treated that make those of stored Clusters too large.
+/// The limit on topologies, and the treatment of edits that make those of stored Clusters too large.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeRules {
     pub limit: SizeLimit,
     pub breaking: Breaking,
 }
 
-/// What sizes are computed from.
+/// The inputs of sizes.
 struct SizeInputs<'a, T> {
     stored: &'a Facts,
     template: T,
@@ -82,7 +82,7 @@ struct SizeInputs<'a, T> {
 }
 
 impl SizeVerdict {
-    /// The verdict on an edit; `template` gives the templates that are known. The others weigh nothing.
+    /// The verdict on an edit; `template` returns known templates. Unknown ones have no weight.
     pub fn for_edit(
         edit: &Edit,
         stored: &Facts,
@@ -111,7 +111,8 @@ impl SizeVerdict {
 }
 
 impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> SizeInputs<'_, T> {
-    /// A new Cluster may not be too large, and an old one may not grow when it is. One that stays as it is may be repaired elsewhere.
+    /// A new Cluster may not be too large, and a Cluster that is too large may not grow. One that stays the same is
+    /// allowed: its class or templates may be fixed.
     fn cluster_verdict(&self, old: Option<&Cluster>, new: &Cluster) -> SizeVerdict {
         if new.topology().is_none() || new.metadata.is_being_deleted() {
             return SizeVerdict::default();
@@ -163,7 +164,7 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> SizeInputs<'_, T> {
         self.dependents_verdict(grown, Path::new("spec"), allows, kind)
     }
 
-    /// The Clusters of these classes that become too large, and why the first of them is.
+    /// The Clusters of these classes that become too large, with the error of each.
     fn grown<'c>(
         &self,
         classes: impl IntoIterator<Item = (&'c ObjectKey, &'c ClassSize, &'c ClassSize)>,
