@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::hub::{ClusterClassSpec, TemplateRef, contract};
 
 /// The templates of a class, each once: infrastructure, control plane and its machines, then for each class of workers
-/// bootstrap and infrastructure (CCR-03). They are read and reported as they are written, never raised to another version
-/// (DEC-30).
+/// bootstrap and infrastructure (CCR-03). They are read and reported in the version of the reference (DEC-30).
 pub fn references(spec: &ClusterClassSpec) -> Vec<&TemplateRef> {
     let control_plane = &spec.control_plane;
     let mut all = vec![
@@ -29,8 +28,8 @@ pub fn references(spec: &ClusterClassSpec) -> Vec<&TemplateRef> {
     distinct
 }
 
-/// The kinds of the objects that Clusters of a class get from its templates, by `apiVersion` and kind: machine deployments get copies
-/// of templates, everything else what a template is a template of.
+/// The kinds of objects that are created for Clusters of a class, by `apiVersion` and kind: machine deployments get
+/// copies of templates, other parts get objects of the template's kind.
 pub fn created_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
     let control_plane = &spec.control_plane;
     let deployments = spec.workers.machine_deployments.iter();
@@ -46,7 +45,7 @@ pub fn created_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
     copied.chain(made.filter_map(|reference| kind(reference, object_kind(&reference.kind)))).collect()
 }
 
-/// The kind that a kind of templates is for.
+/// The kind of the objects of a kind of templates.
 fn object_kind(kind: &str) -> &str {
     kind.strip_suffix("Template").unwrap_or(kind)
 }
@@ -62,7 +61,7 @@ pub fn group_version(reference: &TemplateRef) -> Result<(&str, &str), ReferenceE
     if is_whole { Ok((group, version)) } else { Err(ReferenceError::Incomplete(reference.clone())) }
 }
 
-/// A reference to a version of its kind that is not the newest.
+/// A reference to an outdated version of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutdatedReference {
     pub kind: String,
@@ -72,10 +71,10 @@ pub struct OutdatedReference {
 }
 
 impl OutdatedReference {
-    /// What there is to say of a reference, by the labels of the definition of its kind (CCR-05).
+    /// Compares a reference with the newest version in the labels of the definition of its kind (CCR-05).
     ///
     /// # Errors
-    /// When the definition names no version for a contract that is understood.
+    /// When the definition names no version for a supported contract.
     pub fn find(reference: &TemplateRef, labels: &BTreeMap<String, String>) -> Result<Option<Self>, ReferenceError> {
         let (group, current) = group_version(reference)?;
         let Some(latest) = contract::newest_version(labels) else {
@@ -90,7 +89,7 @@ impl OutdatedReference {
     }
 }
 
-/// Why a reference cannot be followed.
+/// An error of a template reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReferenceError {
     #[error("the reference {:?} to {} {:?} is not complete", .0.api_version, .0.kind, .0.name)]

@@ -1,8 +1,8 @@
 //! The status of a ClusterClass, computed from its spec and its templates (CCR-06, CCR-09 to
 //! CCR-12).
 //!
-//! Works on raw JSON, so that schemas are copied unchanged and other fields of the status stay. Time is an
-//! argument: the moment that is written into conditions that change now.
+//! Works on raw JSON, so that schemas are copied unchanged and other fields of the status stay. Time is an argument:
+//! the transition time of conditions that change.
 
 use std::borrow::Cow;
 
@@ -17,23 +17,23 @@ use model::wire::WireVersion;
 /// The annotation that pauses an object, regardless of its value.
 pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
-/// What came of a look at the references of a class.
+/// The result of checking the references of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum References {
-    /// All could be followed; these name a version that is not the newest (CCR-05).
+    /// All references were resolved; the listed ones name an outdated version (CCR-05).
     Checked(Vec<OutdatedReference>),
-    /// Some could not be followed.
+    /// Some references could not be resolved.
     Failed,
-    /// Some are not followed, since they cannot become part of a URL, for these reasons (DEC-45).
+    /// Some references cannot become part of a URL, for these reasons (DEC-45).
     Malformed(Vec<String>),
 }
 
-/// Whether the class is not to be touched (CCR-02).
+/// Whether the class is paused (CCR-02).
 pub fn is_paused(class: &Value) -> bool {
     class.pointer("/metadata/annotations").and_then(|all| all.get(PAUSED_ANNOTATION)).is_some()
 }
 
-/// The status with a condition that says whether the class is paused (CCR-02).
+/// The status with the `Paused` condition (CCR-02).
 pub fn with_paused(class: &Value, now: &str) -> Value {
     let mut status = StatusBuilder::for_object(class, StatusLayout::V1BETA2, now);
     status.set(&paused(class));
@@ -47,15 +47,15 @@ fn paused(class: &Value) -> DesiredCondition {
     }
 }
 
-/// Whether the status says of pausing what is the case; an older generation makes no difference (CT-15.12).
+/// Whether the `Paused` condition is up to date, regardless of its generation (CT-15.12).
 pub fn reports_paused(class: &Value) -> bool {
     let conditions = class.pointer("/status/conditions").and_then(Value::as_array);
     let paused = conditions.into_iter().flatten().find(|condition| condition["type"] == "Paused");
     paused.is_some_and(|condition| condition["status"] == if is_paused(class) { "True" } else { "False" })
 }
 
-/// The status after a look at everything (CCR-09 to CCR-12). What it says of pausing is brought to the current generation
-/// as well, since nothing else writes it after an edit of the spec.
+/// The status after a reconcile (CCR-09 to CCR-12). It includes the `Paused` condition for the current generation,
+/// since nothing else updates it after an edit of the spec.
 pub fn reconciled(class: &Value, references: &References, variables: &ClassVariables, now: &str) -> Value {
     let mut status = StatusBuilder::for_object(class, StatusLayout::V1BETA2, now);
     if reports_paused(class) {
@@ -69,8 +69,8 @@ pub fn reconciled(class: &Value, references: &References, variables: &ClassVaria
     status.into_value()
 }
 
-/// Whether two statuses mean the same. A boolean that is false may be left out on its way through an older version
-/// (CONV-002), and that is no difference to write about.
+/// Whether two statuses are equivalent. A boolean that is false may be dropped by conversions (CONV-002), which is not
+/// worth a write.
 pub fn is_equivalent(before: Option<&Value>, after: &Value) -> bool {
     let plain = |status: Option<&Value>| {
         let mut status = status.filter(|status| !status.is_null()).cloned().unwrap_or_else(|| json!({}));
@@ -83,8 +83,8 @@ pub fn is_equivalent(before: Option<&Value>, after: &Value) -> bool {
     plain(before) == plain(Some(after))
 }
 
-/// A class of a file as its controller would leave it, as far as that follows from the class alone. One whose patches
-/// discover variables stays as it is, and so does one that is not understood.
+/// A class of a file with the status that its controller would write, if the status depends on the class alone. A class
+/// whose patches discover variables stays unchanged, like an invalid class.
 pub fn with_status(text: &str) -> Cow<'_, str> {
     let with_status = || {
         let class = json::value(text).ok()?;
@@ -104,10 +104,10 @@ pub fn with_status(text: &str) -> Cow<'_, str> {
     with_status().map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// A class of a file, in v1beta2, with the variables that its extensions define. One that is not understood stays as it is.
+/// A class of a file, in v1beta2, with the variables that its extensions define. An invalid class stays unchanged.
 ///
 /// # Errors
-/// Why the variables cannot be used (CCR-08, CCR-09).
+/// When the variables cannot be used (CCR-08, CCR-09).
 pub fn with_discovered_status(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
     if !is_readable(&class, StatusLayout::V1BETA2) {
         return Ok(class);
@@ -126,7 +126,7 @@ pub fn with_discovered_status(mut class: Value, discovered: &[Discovered]) -> Re
     Ok(class)
 }
 
-/// The time of conditions that come from no cluster.
+/// The time of conditions of files.
 const NEVER: &str = "1970-01-01T00:00:00Z";
 
 fn discovers_variables(class: &Value) -> bool {
@@ -135,7 +135,7 @@ fn discovers_variables(class: &Value) -> bool {
     patches.into_iter().flatten().filter_map(extension).any(|extension| !extension.is_null() && extension != "")
 }
 
-/// Whether everything to replace has the right type; what has not is left for the decoder to complain of.
+/// Whether all replaced members have the right type; other objects are left to the decoder, which rejects them.
 fn is_readable(class: &Value, shape: StatusLayout) -> bool {
     let status = match class.get("status") {
         None | Some(Value::Null) => return true,
@@ -219,7 +219,7 @@ impl StatusBuilder<'_> {
         }
     }
 
-    /// Everything was done for this generation (CCR-10).
+    /// Sets `observedGeneration` (CCR-10).
     fn observe(&mut self) {
         match self.generation {
             0 => drop(self.members.remove("observedGeneration")),
@@ -228,7 +228,7 @@ impl StatusBuilder<'_> {
     }
 }
 
-/// A message of an introduction and as many items as it can hold.
+/// A message with an introduction and the items that fit.
 fn list(introduction: &str, items: &[String]) -> String {
     let mut text = introduction.to_owned();
     for (at, item) in items.iter().enumerate() {

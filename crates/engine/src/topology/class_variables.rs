@@ -1,6 +1,6 @@
 //! The variables of a class: those of its spec, and those that the extensions of its patches define (CCR-06 to CCR-09).
 //!
-//! Definitions stay as they were written, so all of this works on raw JSON.
+//! Works on raw JSON, so that definitions stay unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::conditions::StatusLayout;
 use model::variables::INLINE;
 
-/// Members of a schema that mean the same when they are false and when they are absent (RH-17.3).
+/// Members of a schema for which false and absent are equal (RH-17.3).
 const FALSE_IS_ABSENT: [&str; 5] = [
     "uniqueItems",
     "exclusiveMaximum",
@@ -19,28 +19,30 @@ const FALSE_IS_ABSENT: [&str; 5] = [
     "x-kubernetes-int-or-string",
 ];
 
-/// What the extension of a patch defines, or why that is not known (RH-16.1).
+/// The variables of the extension of a patch, or the reason for which they are unknown (RH-16.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discovered {
     pub patch: String,
     pub variables: Result<Arc<[Value]>, String>,
 }
 
-/// What came of the variables of a class.
+/// The result of merging the variables of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassVariables {
-    /// These are the variables of the status (CCR-06).
+    /// All variables are known (CCR-06).
     Settled(Vec<Value>),
-    /// Extensions know some, and could not be called: the variables stay as they were (CCR-09, RH-16.6).
+    /// Some extensions could not be called: the variables of the status stay unchanged (CCR-09, RH-16.6).
     Undiscovered(String),
     /// Definitions of a name differ. The variables are written; Clusters wait until the definitions agree (RH-17.5).
     Conflicting { variables: Vec<Value>, names: Vec<String> },
-    /// The class takes more than a class may, so reviews cannot use it: the variables stay as they were (DEC-44).
+    /// The class exceeds the budget of a class, so reviews cannot use it: the variables of the status stay unchanged
+    /// (DEC-44).
     Unreadable(String),
 }
 
 impl ClassVariables {
-    /// The variables of a class. `discovered` is what the extensions of its patches have answered, in the order of the patches.
+    /// The variables of a class. `discovered` contains the answers of the extensions of its patches, in the order of
+    /// the patches.
     pub fn from_class(class: &Value, discovered: &[Discovered]) -> Self {
         let failed = discovered.iter().filter_map(|Discovered { patch, variables }| {
             Some(format!("patch {patch:?}: {}", variables.as_ref().err()?))
@@ -62,7 +64,7 @@ impl ClassVariables {
         }
     }
 
-    /// The list that the status gets, if it changes.
+    /// The new list of the status, if it changes.
     pub fn list(&self) -> Option<&[Value]> {
         match self {
             ClassVariables::Settled(variables) | ClassVariables::Conflicting { variables, .. } => Some(variables),
@@ -70,7 +72,7 @@ impl ClassVariables {
         }
     }
 
-    /// What is wrong, in words.
+    /// The problem as a message.
     pub fn problem(&self) -> Option<String> {
         match self {
             ClassVariables::Settled(_) => None,
@@ -89,7 +91,7 @@ pub(super) fn inline_variables(class: &Value, shape: StatusLayout) -> Vec<Value>
     MergedVariables::inline(class, shape).into_list()
 }
 
-/// Variables by name, each with its definitions in the order in which they were added.
+/// Variables by name, each with its definitions in the order of their addition.
 struct MergedVariables<'a> {
     shape: StatusLayout,
     variables: BTreeMap<&'a str, MergedVariable>,
@@ -102,7 +104,7 @@ struct MergedVariable {
 }
 
 impl<'a> MergedVariables<'a> {
-    /// The definitions of the spec; of a name that is repeated the first counts.
+    /// The definitions of the spec; the first definition of a repeated name is used.
     fn inline(class: &'a Value, shape: StatusLayout) -> Self {
         let mut merged = MergedVariables { shape, variables: BTreeMap::new() };
         for variable in class.pointer("/spec/variables").and_then(Value::as_array).into_iter().flatten() {
@@ -113,7 +115,7 @@ impl<'a> MergedVariables<'a> {
         merged
     }
 
-    /// Appends a definition, and notes a conflict with the first one of that name (RH-17.2, RH-17.3, CCR-08).
+    /// Appends a definition, and records a conflict with the first one of that name (RH-17.2, RH-17.3, CCR-08).
     fn add(&mut self, variable: &'a Value, from: &str) {
         let added = definition(variable, from, self.shape);
         let known = self.variables.entry(name(variable)).or_default();
@@ -129,7 +131,7 @@ impl<'a> MergedVariables<'a> {
     /// RH-17.1, RH-17.4
     fn into_list(self) -> Vec<Value> {
         let list = self.variables.into_iter().map(|(name, MergedVariable { definitions, is_conflicting })| {
-            // Moved and not copied, as `json!` would: schemas can be large.
+            // Moves values, which `json!` would copy: schemas can be large.
             let members = [
                 ("name", json!(name)),
                 ("definitionsConflict", json!(is_conflicting)),
@@ -155,7 +157,7 @@ fn definition(variable: &Value, from: &str, shape: StatusLayout) -> Value {
     Value::Object(definition)
 }
 
-/// Whether two definitions of a variable cannot stand beside each other (RH-17.3).
+/// Whether two definitions of a variable conflict (RH-17.3).
 fn differ(first: &Value, other: &Value, shape: StatusLayout) -> bool {
     let metadata = |definition: &Value| {
         let texts = |name: &str| {
@@ -171,8 +173,8 @@ fn differ(first: &Value, other: &Value, shape: StatusLayout) -> bool {
         || schema(first) != schema(other)
 }
 
-/// A schema without members that are null or that say nothing because they are false, at every level. Values that it holds, such as
-/// defaults, stay as they are.
+/// A schema without null members and without false members that equal absent ones, at every level. Values such as
+/// defaults stay unchanged.
 fn without_false(schema: &Value) -> Value {
     let Some(members) = schema.as_object() else { return schema.clone() };
     let each = |values: &Value| match values {

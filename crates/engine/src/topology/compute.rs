@@ -33,7 +33,7 @@ impl ObservedState {
         Ok(ObservedState { blueprint, current })
     }
 
-    /// The second part of it: the current objects of a topology, which may be many (DEC-58).
+    /// Reads the current objects of a topology, which may be many (DEC-58).
     ///
     /// # Errors
     /// See [`ObservedState::read`].
@@ -50,22 +50,22 @@ pub struct Computation {
     pub tracker: Tracker,
     /// The contract of the desired control plane (DS-13).
     pub contract: Contract,
-    /// What the patches did and did not do.
+    /// The trace of the patches.
     pub trace: Trace,
     /// Warnings, which do not fail the computation.
     pub warnings: Vec<String>,
     /// Whether a contract is assumed because its CustomResourceDefinition is not known (DEC-17).
     pub assumes_contract: bool,
-    /// Why objects cannot be created (DEC-36). A plan stops at the first of them.
+    /// Objects that cannot be created (DEC-36). A plan stops at the first of them.
     pub unavailable: Vec<Unavailable>,
 }
 
-/// Which upgrades of workers a computation contains.
+/// The worker upgrades that a computation contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UpgradeScope {
-    /// Those that may begin now.
+    /// Upgrades that may start now.
     Now,
-    /// Those of all workers that upgrade one after the other.
+    /// Also upgrades of workers that take the same step later.
     Ahead,
 }
 
@@ -83,7 +83,7 @@ impl Computation {
         Self::from_observed(Arc::new(ObservedState::read(cluster, world)?), world, names, options)
     }
 
-    /// The same, for all workers at once that upgrade one after the other (see [`PlannedUpgrade::ahead`]).
+    /// Computes the state for all workers that upgrade one after the other (see [`PlannedUpgrade::ahead`]).
     ///
     /// # Errors
     /// See [`Computation::from_world`].
@@ -96,8 +96,8 @@ impl Computation {
         Self::planned(Arc::new(ObservedState::read(cluster, world)?), world, names, options, UpgradeScope::Ahead)
     }
 
-    /// The computation in `kept`, or a new one that is stored there. The facts that a plan needs do not change it, so it is computed
-    /// once for all rounds of gathering.
+    /// The computation in `kept`, or a new one that is stored there. It does not depend on the facts that a plan needs,
+    /// so it is computed once for all rounds of gathering.
     ///
     /// # Errors
     /// See [`Computation::from_observed`].

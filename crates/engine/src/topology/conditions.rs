@@ -1,10 +1,11 @@
-//! Conditions in the status of an object, in both forms, as raw JSON: other fields of the status stay.
+//! Conditions in the status of an object, in both forms, as raw JSON, so that other fields of the status stay
+//! unchanged.
 
 use serde_json::{Map, Value, json};
 
 use model::hub::condition;
 
-/// Where a version keeps what.
+/// The paths of conditions and metadata in an API version.
 #[derive(Clone, Copy)]
 pub(crate) struct StatusLayout {
     pub(crate) conditions: &'static [&'static str],
@@ -23,7 +24,7 @@ impl StatusLayout {
         StatusLayout { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
 }
 
-/// A condition as it should be.
+/// A condition to set.
 pub(crate) struct DesiredCondition {
     pub(crate) r#type: &'static str,
     pub(crate) status: &'static str,
@@ -40,7 +41,7 @@ pub(crate) fn condition(
     DesiredCondition { r#type, status, reason, message }
 }
 
-/// A status in the making.
+/// Builder for the status of an object.
 pub(crate) struct StatusBuilder<'a> {
     pub(crate) shape: StatusLayout,
     pub(crate) generation: i64,
@@ -49,7 +50,7 @@ pub(crate) struct StatusBuilder<'a> {
 }
 
 impl<'a> StatusBuilder<'a> {
-    /// The status of an object as it is.
+    /// Starts with the current status of an object.
     pub(crate) fn for_object(object: &Value, shape: StatusLayout, now: &'a str) -> Self {
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
         let members = object.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -78,7 +79,7 @@ impl<'a> StatusBuilder<'a> {
         *entry = next;
     }
 
-    /// Sets a condition in the older form; its time is that of the last change of any of it. Empty texts are left out.
+    /// Sets a condition in the v1beta1 form; its time is that of the last change of any field. Empty texts are omitted.
     pub(crate) fn set_legacy(&mut self, wanted: &DesiredCondition, severity: Option<&str>) {
         let now = self.now;
         let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
@@ -95,8 +96,8 @@ impl<'a> StatusBuilder<'a> {
         *entry = next;
     }
 
-    /// The condition of a type in the list at a path, made where it is missing; `None` where something else is in the
-    /// way.
+    /// The condition of a type in the list at a path, created if it is missing; `None` if a value of another type is in
+    /// the way.
     fn entry(&mut self, path: &[&str], r#type: &str) -> Option<&mut Value> {
         let (name, way) = path.split_last()?;
         let mut members = &mut self.members;
@@ -113,7 +114,7 @@ impl<'a> StatusBuilder<'a> {
     }
 }
 
-/// A member, made where it is missing or null.
+/// A member, created if it is missing or null.
 pub(crate) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: Value) -> &'a mut Value {
     let member = members.entry(name).or_insert(Value::Null);
     if member.is_null() {
@@ -122,10 +123,11 @@ pub(crate) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: 
     member
 }
 
-/// How long the message of a condition may be, in both forms (F-OLDCOND); in characters, and bytes are no fewer.
+/// Maximum length of a condition's message in both forms (F-OLDCOND). The limit is in characters; counting bytes is
+/// stricter.
 pub(crate) const MESSAGE_BYTES: usize = condition::LEGACY_MESSAGE;
 
-/// A message in plain characters that is cut where it would be too long.
+/// A message in plain characters, truncated to the maximum length.
 pub(crate) fn cut(text: &str) -> String {
     condition::message(text, MESSAGE_BYTES).into_owned()
 }

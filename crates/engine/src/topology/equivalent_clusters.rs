@@ -1,15 +1,15 @@
-//! Clusters that differ in nothing but their names: one of them is planned, and the others are counted with it.
+//! Clusters that only differ in their names: one of them is planned, and the others are counted with it.
 //!
-//! That is done only where it is certain that a plan of each would say the same once names are left out:
+//! Clusters are only grouped if their plans are certainly equal apart from names:
 //!
-//! * both sides ask for the same, and nothing has been made yet: the Cluster has no references, no object has its
-//!   label, and no object has a name that begins like those that its topology makes;
-//! * its classes do not look at names. Patches read builtin variables of a known list, which has no name; they may
-//!   write the name of the Cluster into a value as it is. There are no naming templates and no Runtime Extensions;
-//! * its name is short, so that no name that is made of it is cut, and is read as a text in every position of YAML;
-//! * the name is in nothing that the plan says, apart from where it is recognized as the name.
+//! * both sides have the same topology, and no object exists yet: the Cluster has no references, no object has its
+//!   label, and no object has the prefix of its generated names;
+//! * its classes ignore names. Patches only read builtin variables of a known list without names, and may insert the
+//!   unchanged name of the Cluster into a value. There are no naming templates and no Runtime Extensions;
+//! * its name is short, so that no generated name is truncated, and YAML reads it as a string in every position;
+//! * the plan does not contain the name as a word of its texts.
 //!
-//! Where Clusters are listed one by one, each is planned.
+//! If Clusters are listed one by one, each is planned.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,14 +19,14 @@ use model::hub::label::CLUSTER_NAME;
 use model::hub::{Cluster, ObjectKey};
 use model::world::{Facts, Found, ObjectSet};
 
-/// A Cluster to plan, and the others for which the plan holds as well.
+/// A Cluster to plan, and the others with an equal plan.
 #[derive(Debug)]
 pub struct EquivalentClusters {
     pub first: ObjectKey,
     pub others: Vec<ObjectKey>,
 }
 
-/// What plans of a Cluster follow from, apart from its name.
+/// The inputs of a Cluster's plans, apart from its name.
 type PlanInputs = [Presence; 2];
 
 /// A Cluster on one side.
@@ -37,7 +37,7 @@ enum Presence {
     Absent,
 }
 
-/// All Clusters, those with the same input together, in the order of the first of each.
+/// All Clusters, grouped by their inputs, in the order of the first Cluster of each group.
 pub fn grouped(
     clusters: Vec<ObjectKey>,
     before: &TopologySimulator,
@@ -59,12 +59,12 @@ pub fn grouped(
     all
 }
 
-/// Every Cluster by itself.
+/// One group for each Cluster.
 pub fn ungrouped(clusters: Vec<ObjectKey>) -> Vec<EquivalentClusters> {
     clusters.into_iter().map(|first| EquivalentClusters { first, others: Vec::new() }).collect()
 }
 
-/// What a plan of a Cluster follows from; `None` where it may follow from the name or from objects.
+/// The inputs of a Cluster's plan; `None` if it may depend on the name or on objects.
 fn input(key: &ObjectKey, sides: &[SideIndex<'_>; 2]) -> Option<PlanInputs> {
     if !is_read_as_text(&key.name) {
         return None;
@@ -73,14 +73,14 @@ fn input(key: &ObjectKey, sides: &[SideIndex<'_>; 2]) -> Option<PlanInputs> {
     Some([before.input(key)?, after.input(key)?])
 }
 
-/// The facts of a side, and what every Cluster needs of them.
+/// The facts of a side with indexes for all Clusters.
 struct SideIndex<'a> {
     facts: &'a Facts,
-    /// Classes that do not look at names.
+    /// Classes that ignore names.
     classes: BTreeSet<&'a ObjectKey>,
     /// Namespace and name of all objects.
     names: BTreeSet<(&'a str, &'a str)>,
-    /// Namespaces and names of Clusters that objects have the label of.
+    /// Namespaces and names of Clusters in labels of objects.
     labelled: BTreeSet<(&'a str, &'a str)>,
     has_nodes: bool,
 }
@@ -100,7 +100,7 @@ impl<'a> SideIndex<'a> {
         }
     }
 
-    /// The Cluster without its name, if it is there; `None` where its plan may follow from the name or from objects.
+    /// The Cluster without its name, if it exists; `None` if its plan may depend on the name or on objects.
     fn input(&self, key: &ObjectKey) -> Option<Presence> {
         if self.has_objects(key) {
             return None;
@@ -115,7 +115,7 @@ impl<'a> SideIndex<'a> {
         (is_new && has_short_names(&cluster) && has_class).then(|| Presence::Present(Box::new(nameless(&cluster))))
     }
 
-    /// Whether objects of the Cluster are there, or others with names that its own may get.
+    /// Whether objects of the Cluster exist, or others with the prefix of its generated names.
     fn has_objects(&self, ObjectKey { namespace, name }: &ObjectKey) -> bool {
         let begins = format!("{name}-");
         let mut near = self.names.range((&**namespace, &*begins)..);

@@ -1,4 +1,4 @@
-//! A whole topology as an API server would store it, and what it would refuse of it.
+//! The objects of a topology in the form that an API server would store, and the fields that it would reject.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Computation, Failure, plan};
 use model::hub::Object;
 use model::world::{Facts, World};
 
-/// The objects of a topology, and what an API server would refuse of them.
+/// The objects of a topology, and the fields that an API server would reject.
 #[derive(Debug)]
 pub struct InspectedObjects {
     /// In the order in which they are applied (RS-12), with the defaults of their definitions.

@@ -63,10 +63,10 @@ pub use size::{SizeLimit, TopologySize};
 /// Switches and bounds of a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether Runtime Extensions take part (feature gate `RuntimeSDK`): without it no hook is called or waited for
+    /// Whether Runtime Extensions are enabled (feature gate `RuntimeSDK`). Without them no hook is called or awaited
     /// (HK-01), and a class with external patches cannot be used (PE-11).
     pub runtime_sdk: bool,
-    /// How large the topology may be (DEC-58).
+    /// The limit on the size of the topology (DEC-58).
     pub limit: SizeLimit,
 }
 
@@ -76,7 +76,7 @@ impl Options {
         Options { runtime_sdk, limit: SizeLimit::NONE }
     }
 
-    /// The same with a limit on the size of the topology.
+    /// Sets a limit on the size of the topology.
     #[must_use]
     pub const fn within(self, limit: SizeLimit) -> Self {
         Options { limit, ..self }

@@ -1,7 +1,7 @@
-//! Which Cluster, and which part of its topology, an existing object belongs to (DEC-36).
+//! The Cluster and the part of its topology that an existing object belongs to (DEC-36).
 //!
-//! A topology creates objects under generated names. An object that has the name already is adopted (RS-13), unless its metadata
-//! names another owner: another Cluster, another set of workers, or another controller.
+//! A topology creates objects with generated names. An existing object of the name is adopted (RS-13), unless its
+//! metadata names another owner: another Cluster, another worker set, or another controller.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::worker::WorkerKind;
 use model::hub::{GROUP, Object, ObjectKey, ObjectRef, group_of, label};
 
-/// A part of a topology that needs an object for itself.
+/// A part of a topology that claims an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// The name of the Cluster.
@@ -19,7 +19,7 @@ pub struct Claimant {
     pub worker: Option<(WorkerKind, String)>,
 }
 
-/// The owner that an object has.
+/// The current owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CurrentOwner {
     /// Another Cluster, and the field that names it.
@@ -34,7 +34,7 @@ pub enum CurrentOwner {
     Generated(Claimant),
 }
 
-/// An object that a part of a topology cannot have, because another owner has it.
+/// A conflict about an object that has another owner than the part that claims it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{object} belongs to {owner}, so it cannot belong to {claimant}; give one of them another name: \
@@ -46,7 +46,7 @@ pub struct OwnershipConflict {
     pub claimant: Claimant,
 }
 
-/// A name that the naming templates of a class give two parts of one topology.
+/// A name that the naming templates of a class generate for two parts of one topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{first} and {second} of Cluster {cluster} both have the generated name {name:?}; use .random{hint} in the naming \
@@ -57,7 +57,7 @@ pub struct SameName {
     pub first: String,
     pub second: String,
     pub name: String,
-    /// What else tells names apart.
+    /// Another variable that makes names unique.
     pub hint: &'static str,
 }
 
@@ -71,7 +71,7 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    /// The object that has the name.
+    /// The existing object with the name.
     pub fn object(&self) -> &ObjectRef {
         match self {
             Unavailable::Taken(taken) => &taken.object,
@@ -94,7 +94,7 @@ impl Claimant {
     /// Fails if an object cannot be adopted: it has another owner, or is being deleted.
     ///
     /// # Errors
-    /// What prevents it; [`OwnershipConflict`] names both owners.
+    /// The reason; [`OwnershipConflict`] names both owners.
     pub fn adopt(&self, found: &Object) -> Result<(), Unavailable> {
         let owner =
             self.other_cluster(found).or_else(|| self.other_part(found)).or_else(|| self.other_controller(found));
@@ -128,8 +128,8 @@ impl Claimant {
         other.map(|(name, field)| CurrentOwner::Cluster { name: name.to_owned(), field })
     }
 
-    /// Another part of the topology, which the object names by a label with a topology name. A health check has no such label, but its
-    /// machines have.
+    /// Another part of the topology, by the label with a topology name. A health check has no such label, but the
+    /// machines that it selects do.
     fn other_part(&self, found: &Object) -> Option<CurrentOwner> {
         let of_machines = machine_labels(found);
         let value = |name: &str| found.label(name).or_else(|| of_machines?.get(name)?.as_str());
@@ -144,7 +144,8 @@ impl Claimant {
         (checks_control_plane && self.worker.is_some()).then_some(CurrentOwner::ControlPlane)
     }
 
-    /// A controller other than the Cluster, and than the claimant's machine pool: that controls its bootstrap and infrastructure objects.
+    /// A controller other than the Cluster and the claimant's machine pool, which controls its bootstrap and
+    /// infrastructure objects.
     fn other_controller(&self, found: &Object) -> Option<CurrentOwner> {
         let is_own = |owner: &OwnerReference<'_>| {
             let worker = self.worker.as_ref().filter(|(kind, _)| owner.is_of(kind.name()));

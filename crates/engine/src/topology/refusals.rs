@@ -1,10 +1,10 @@
-//! What an API server would refuse of the objects of a topology, by the schemas of their CustomResourceDefinitions.
+//! Fields of a topology's objects that an API server would reject, by the schemas of their CustomResourceDefinitions.
 //!
 //! ```text
 //! object to apply ─► defaults of the schema ─► types, bounds, enums, unknown fields, rules ─► RefusedField with its origin
 //! ```
 //!
-//! A topology is applied with server-side apply, so a field that the schema does not have is refused and not dropped.
+//! A topology is applied with server-side apply, so unknown fields are rejected instead of dropped.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,26 +20,26 @@ use schema::budget::Stop;
 use schema::field::{ErrorKind, Path};
 use schema::openapi::{DefaultsBudget, ResourceSchema, ValidationEffort, Violation};
 
-/// How many refused fields of one object are named.
+/// Maximum number of rejected fields of one object.
 const NAMED: usize = 20;
-/// How many refused fields of one topology are named, each once for all objects of a kind.
+/// Maximum number of rejected fields of one topology; a field counts once for all objects of a kind.
 const MOST: usize = 100;
 
-/// A field that an API server would refuse.
+/// A field that an API server would reject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedField {
     /// The kind of the object.
     pub kind: String,
     /// The name of the object.
     pub name: String,
-    /// Other objects of the topology of which the same is true, by their slots.
+    /// The slots of other objects with the same rejected field.
     pub others: BTreeSet<String>,
     /// Empty for the object as a whole.
     pub field: String,
     pub error: ErrorKind,
-    /// What is wrong; no value of the object is in it (DEC-34).
+    /// The problem, without values of the object (DEC-34).
     pub detail: String,
-    /// What wrote the field; `None` for the engine itself.
+    /// The origin of the field; `None` for the engine itself.
     pub because: Option<Origin>,
     /// The class of the patch or of the template.
     pub class: ObjectKey,
@@ -47,7 +47,7 @@ pub struct RefusedField {
 }
 
 impl RefusedField {
-    /// A field of one object, by the kind and the name of that.
+    /// A rejected field of the object with this kind and name.
     pub fn new(
         (kind, name): (&str, &str),
         field: impl Into<String>,
@@ -69,8 +69,8 @@ impl RefusedField {
         }
     }
 
-    /// Whether webhooks of the provider may put right what is wrong: they run before the API server looks for required fields, and
-    /// after it has looked at the types of fields.
+    /// Whether webhooks of the provider may fix the problem: they run after the API server has checked the types of
+    /// fields, and before it checks required fields.
     pub fn may_be_completed(&self) -> bool {
         self.error == ErrorKind::Required
     }
@@ -100,32 +100,32 @@ impl fmt::Display for RefusedField {
     }
 }
 
-/// What is said of the objects of a topology so far.
+/// The results of checking the objects of a topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checks {
     pub refusals: Vec<RefusedField>,
     /// The kinds of objects that were not checked, because no schema of their version is known.
     pub unchecked: BTreeSet<String>,
-    /// Why known schemas were not used.
+    /// Reasons for which known schemas were not used.
     pub unusable: BTreeSet<String>,
 }
 
-/// The object to check, and what is known of it.
+/// An object to check with its context.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedObject<'a> {
-    /// A name for the place of the object in its topology.
+    /// The name of the object's slot in its topology.
     pub slot: &'a str,
-    /// What is applied.
+    /// The applied object.
     pub sent: &'a Object,
-    /// What comes of it: where there is no such object yet, the same.
+    /// The merged object; equals the applied one if no object exists yet.
     pub merged: &'a Object,
     pub origins: &'a Origins,
     pub class: &'a ObjectKey,
 }
 
 impl Checks {
-    /// Checks an object against the schema of its definition, if the world has one. Only objects of providers are checked: the others
-    /// have the shape that this program gives them. `refused` is why the object cannot be merged.
+    /// Checks an object against the schema of its definition, if the world has one. Only objects of providers are
+    /// checked, because topologist determines the fields of the others. `refused` is the reason of a failed merge.
     pub fn add(&mut self, subject: CheckedObject<'_>, world: &World, refused: Option<String>) {
         let sent = subject.sent;
         if sent.group() == GROUP {
@@ -139,7 +139,7 @@ impl Checks {
         }
     }
 
-    /// Notes that an object is not checked, and why its schema cannot be used if there is one.
+    /// Records that an object is not checked, and the reason for which its schema, if any, cannot be used.
     fn leave_out(&mut self, object: &Object, reason: Option<&str>) {
         self.unchecked.insert(object.kind().to_owned());
         if let Some(reason) = reason {
@@ -159,7 +159,7 @@ impl Checks {
         }
     }
 
-    /// Adds what another computation has found.
+    /// Adds the results of another computation.
     pub fn extend(&mut self, other: Checks) {
         other.refusals.into_iter().for_each(|refusal| self.put(refusal));
         self.unchecked.extend(other.unchecked);
@@ -187,8 +187,8 @@ pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Resour
     }
 }
 
-/// The object with the defaults that the schema of its definition gives it, as an API server stores it; unchanged without a schema that
-/// can be used.
+/// The object with the defaults of the schema of its definition, as an API server stores it; unchanged without a usable
+/// schema.
 pub fn completed(object: Object, definition: Option<&ResourceDefinition>) -> Object {
     let schema = definition.and_then(|found| found.resource_schema(version_of(object.api_version())));
     let Some(Ok(schema)) = schema else { return object };
@@ -199,13 +199,13 @@ pub fn completed(object: Object, definition: Option<&ResourceDefinition>) -> Obj
     }
 }
 
-/// The object as an API server would store it, as far as the world tells.
+/// The object as an API server would store it, by the definitions of the world.
 pub(crate) fn completed_in(world: &World, object: Object) -> Object {
     let definition = definition_of(&object, world);
     completed(object, definition.as_deref())
 }
 
-/// What an API server would refuse of an object.
+/// The fields of an object that an API server would reject.
 fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<RefusedField>, String> {
     let CheckedObject { sent, merged, .. } = subject;
     let mut known = Value::from(sent.clone());
@@ -234,7 +234,7 @@ fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<R
     Ok(found)
 }
 
-/// Whether a violation is of something that the topology sends: other managers answer for their fields.
+/// Whether a violation is in a field that the topology applies: other managers are responsible for their fields.
 fn is_sent(sent: &Object, violation: &Violation) -> bool {
     let pointer = match violation.kind {
         ErrorKind::Required => violation.pointer.rsplit_once('/').map_or("", |(parent, _)| parent),
@@ -255,7 +255,7 @@ fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation) -> 
     let detail = match violation.kind {
         ErrorKind::Required => "is required, unless a webhook of the provider sets it".to_owned(),
         ErrorKind::Duplicate => "is there twice".to_owned(),
-        // The words of a rule may hold a value.
+        // The message of a rule may contain a value.
         _ if subject.origins.is_sensitive(&field) => "is not valid".to_owned(),
         _ => violation.detail.clone(),
     };
@@ -263,7 +263,7 @@ fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation) -> 
 }
 
 fn refused_field(subject: CheckedObject<'_>, field: String, error: ErrorKind, detail: String) -> RefusedField {
-    // Many things wrote an object as a whole.
+    // An object as a whole has no single origin.
     let decisive = subject.origins.decisive(&field).filter(|_| !field.is_empty());
     let because = decisive.filter(|origin| **origin != Origin::Topology).cloned();
     let object = (subject.sent.kind(), subject.sent.name());
@@ -273,7 +273,7 @@ fn refused_field(subject: CheckedObject<'_>, field: String, error: ErrorKind, de
     }
 }
 
-/// A place in a value as paths of origins are written.
+/// A JSON pointer in the notation of origin paths.
 fn path_of(value: &Value, pointer: &str) -> String {
     let (mut path, mut here) = (Path::ROOT, Some(value));
     for step in pointer.split('/').skip(1) {
@@ -306,7 +306,7 @@ mod tests {
         Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "Thing", "metadata": metadata, "spec": spec})).unwrap()
     }
 
-    /// What is said of objects, of which the last comes of an existing one.
+    /// The rejected fields of objects; the last one is merged with an existing object.
     fn said(schema: &ResourceSchema, objects: &[Object], merged: Option<&Object>) -> Vec<String> {
         let (mut checks, class) = (Checks::default(), ObjectKey::new("ns", "c"));
         let mut origins = Origins::default();

@@ -1,8 +1,8 @@
 //! Templates that are replaced again and again (DEC-35).
 //!
-//! A template whose spec never becomes what is asked for, since a patch makes it of something that is new each time or a
-//! webhook writes something else, would replace all machines of its owner over and over. The executor of plans notes
-//! the rotations here, and asks before the next one.
+//! A template whose spec never reaches its desired state, because a patch generates a new value each time or a webhook
+//! changes it, would replace all machines of its owner repeatedly. The executor of plans records rotations here, and
+//! checks the limit before the next one.
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,32 @@ use super::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use super::worker::WorkerKind;
 use model::hub::{Object, ObjectKey};
 
-/// How often a slot may be rotated within [`WINDOW_SECONDS`] although its inputs do not change.
+/// Maximum rotations of a slot within [`WINDOW_SECONDS`] while its inputs do not change.
 const TIMES: usize = 3;
-/// How long a rotation counts.
+/// The time for which a rotation counts.
 const WINDOW_SECONDS: u64 = 600;
 
-/// The rotations of all Clusters. Instants are seconds since a start that the caller chooses.
+/// The rotations of all Clusters. Times are seconds since a start that the caller chooses.
 #[derive(Debug, Default)]
 pub struct Rotations {
     slots: BTreeMap<ObjectKey, BTreeMap<TopologyPart, TemplateSlot>>,
 }
 
-/// The template that a part of a topology has.
+/// The rotations of a slot's template.
 #[derive(Debug, Default)]
 struct TemplateSlot {
     generations: Generations,
-    /// When it was rotated.
+    /// The times of its rotations.
     at: Vec<u64>,
     is_held: bool,
 }
 
-/// What a Cluster is made from, as far as users have written it: as long as it is the same, the same is asked for.
+/// The inputs of a topology that users write: while they are equal, the desired state is the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generations(String);
 
 impl Generations {
-    /// Those of the Cluster, its class, and the templates of the class.
+    /// The generations of the Cluster, its class, and the templates of the class.
     pub fn from_blueprint(blueprint: &Blueprint) -> Self {
         let Blueprint { cluster, class, .. } = blueprint;
         let workers = blueprint.machine_deployments.values().chain(blueprint.machine_pools.values());
@@ -64,10 +64,10 @@ fn generation(template: &Object) -> String {
 }
 
 impl Rotations {
-    /// Takes out of a plan the rotations that would be one too many, and with each the update of its owner, which would refer
-    /// to the new template. What is taken out is among what the plan holds.
+    /// Removes the rotations that exceed the limit from a plan, with the update of their owners, which would refer to
+    /// the new templates. They are added to the held parts of the plan.
     ///
-    /// A slot stays held until Cluster, class or a template are written, or until nothing is left to rotate.
+    /// A slot stays held until the Cluster, the class or a template is written, or until the plan no longer rotates it.
     pub fn hold(
         &mut self,
         cluster: &ObjectKey,
@@ -110,7 +110,7 @@ impl Rotations {
         fighting
     }
 
-    /// Notes the parts of a plan that were rotated. Rotations with a new version are intended.
+    /// Records the rotated slots of a plan. Rotations with a new version are intended.
     pub fn note(
         &mut self,
         cluster: &ObjectKey,
@@ -126,13 +126,13 @@ impl Rotations {
         }
     }
 
-    /// Forgets a Cluster that is gone.
+    /// Removes a deleted Cluster.
     pub fn forget(&mut self, cluster: &ObjectKey) {
         self.slots.remove(cluster);
     }
 }
 
-/// The part that refers to a template.
+/// The slot that refers to a template.
 fn owner(template: &TopologyPart) -> Option<TopologyPart> {
     match template {
         TopologyPart::ControlPlaneMachines => Some(TopologyPart::ControlPlane),
@@ -143,8 +143,8 @@ fn owner(template: &TopologyPart) -> Option<TopologyPart> {
     }
 }
 
-/// Whether a step makes no sense when an owner is not updated: the owner's own, new templates for it, and the end of its old
-/// one. Templates that change in place do.
+/// Whether a step depends on the update of an owner: the update itself, new templates for it, and the deletion of its
+/// old one. Changes of templates in place do not.
 fn belongs_to(step: &PlanStep, part: &TopologyPart) -> bool {
     let is_of_template = || owner(&step.part).as_ref() == Some(part);
     match step.action {

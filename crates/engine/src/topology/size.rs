@@ -1,4 +1,4 @@
-//! How large a topology is: its objects, and what they take. It is known before anything is computed (DEC-58).
+//! The size of a topology: its objects and their memory. It is known before the computation (DEC-58).
 //!
 //! ```text
 //! templates of the class ─► ClassSize (for each class of workers) ─┐
@@ -28,11 +28,11 @@ const ELEMENT: Weight = Weight { text: 80, memory: 720 };
 /// The builtin variables of a part.
 const BUILTIN: Weight = Weight { text: 500, memory: 6 << 10 };
 
-/// The objects of a topology, and what they take together with the variables that their patches see.
+/// The number of a topology's objects, and their weight with the variables of their patches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopologySize {
     pub objects: usize,
-    /// Copies of templates are counted as their templates: patches may enlarge them.
+    /// Copies of templates count in full: patches may enlarge them.
     pub weight: Weight,
 }
 
@@ -114,12 +114,12 @@ pub(crate) struct ClassSize {
 }
 
 impl ClassSize {
-    /// The sizes of the parts of a class that is edited; `weigh` gives the weights of templates, and nothing for those that are not known.
+    /// The sizes of the parts of an edited class; `weigh` returns the weights of templates, and zero for unknown ones.
     pub(crate) fn from_edited(class: &ClusterClass, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
         Self::with(Arc::new(OwnSize::from_class(class)), class, weigh)
     }
 
-    /// The same of a class that is kept, with all that follows from the class alone.
+    /// The sizes of the parts of a stored class, whose template-independent part is cached.
     pub(crate) fn from_class(class: &Class, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
         Self::with(class.summary(OwnSize::from_class), class, weigh)
     }
@@ -144,7 +144,7 @@ impl ClassSize {
     /// The size of the topology of a Cluster of this class.
     pub(crate) fn topology(&self, cluster: &Cluster) -> TopologySize {
         let topology = &cluster.spec.topology;
-        // What patches see is copied for each part.
+        // The variables of patches are copied for each part.
         let own = &self.own;
         let seen = if own.has_patches { seen_by_patches(cluster) } else { Weight::default() };
         let mut all = own.cluster;
@@ -171,14 +171,14 @@ impl ClassSize {
     }
 }
 
-/// The size of a worker set of a class, and the weight of its templates; nothing if the class of workers does not exist.
+/// The size of a worker set of a class, and the weight of its templates; zero if the class of workers does not exist.
 fn worker_set_size(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &str) -> (WorkerSize, Weight) {
     let size = classes.get(name).copied();
     let templates = size.and_then(|size| templates.get(size.position)).copied();
     (size.unwrap_or_default(), templates.unwrap_or_default())
 }
 
-/// What the patches of one part see of the Cluster.
+/// The weight of the variables of one part's patches.
 fn seen_by_patches(cluster: &Cluster) -> Weight {
     let metadata = &cluster.metadata;
     let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::from_texts(texts.iter()));
@@ -199,7 +199,7 @@ impl TopologySize {
 }
 
 impl Blueprint {
-    /// How large the topology is.
+    /// The size of the topology.
     pub fn size(&self) -> TopologySize {
         let workers = self.machine_deployments.values().chain(self.machine_pools.values());
         let of_workers = workers.flat_map(|workers| [&workers.bootstrap, &workers.infrastructure]);
@@ -231,7 +231,7 @@ fn check_weight(check: &HealthCheck) -> Option<Weight> {
     check.is_defined().then(|| OBJECT + ELEMENT.times(conditions))
 }
 
-/// How large a topology may be; nothing that is larger is computed.
+/// A limit on the size of topologies; larger ones are not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeLimit {
     /// Bytes of objects as text.
@@ -249,7 +249,7 @@ impl SizeLimit {
         SizeLimit { text: bytes, ..SizeLimit::NONE }
     }
 
-    /// The same with a limit on the memory that a computation takes.
+    /// Adds a limit on the memory of a computation.
     #[must_use]
     pub const fn with_memory(self, bytes: usize) -> Self {
         SizeLimit { memory: bytes, ..self }
@@ -265,19 +265,19 @@ impl SizeLimit {
             .map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Templates { objects } }))
     }
 
-    /// The same once patches have enlarged objects by this much.
+    /// Checks the size with the growth by patches.
     ///
     /// # Errors
-    /// When they are too large now.
+    /// When it is too large.
     pub(crate) fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TopologyTooLarge> {
         let excess = self.excess(size.weight + grown);
         excess.map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Patches }))
     }
 
-    /// Whether a rollout may write this much in all of its plans.
+    /// Checks the weight of all objects that the plans of a rollout write.
     ///
     /// # Errors
-    /// When it is too much.
+    /// When it is too large.
     pub(crate) fn check_written(self, written: Weight) -> Result<(), TopologyTooLarge> {
         let limit = SizeLimit { text: self.text.saturating_mul(WRITTEN), memory: self.memory.saturating_mul(WRITTEN) };
         let excess = limit.excess(written);
@@ -294,10 +294,11 @@ impl SizeLimit {
     }
 }
 
-/// How often a rollout may write every object of the largest topology: once for each version of a chained upgrade.
+/// Maximum number of writes of each object of the largest topology in a rollout: one for each version of a chained
+/// upgrade.
 const WRITTEN: usize = 4;
 
-/// Why a topology is not computed.
+/// The error of a topology that is too large to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{made_by} {excess}; use fewer worker sets, or smaller templates and variables{}", .excess.remedy())]
 pub struct TopologyTooLarge {
@@ -305,7 +306,7 @@ pub struct TopologyTooLarge {
     made_by: MadeBy,
 }
 
-/// What makes a topology large.
+/// The cause of a topology's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MadeBy {
     Templates { objects: usize },
@@ -355,7 +356,7 @@ impl fmt::Display for Excess {
     }
 }
 
-/// Bytes in a unit that has few digits, the next whole number.
+/// Bytes in a unit with few digits, rounded up.
 fn rounded_up(bytes: usize) -> String {
     if bytes < 1 << 20 {
         format!("{} KiB", bytes.div_ceil(1 << 10))
@@ -364,7 +365,7 @@ fn rounded_up(bytes: usize) -> String {
     }
 }
 
-/// Bytes in a unit that has few digits.
+/// Bytes in a unit with few digits.
 fn rounded(bytes: usize) -> String {
     if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }

@@ -1,4 +1,4 @@
-//! Small worlds for tests: a class with its templates, a Cluster, and what its topology has made so far.
+//! Small worlds for tests: a class with its templates, a Cluster, and the objects of its topology.
 //!
 //! ```text
 //! Scene::new() ─ at, with, without ─► compute() ─► Desired
@@ -109,12 +109,12 @@ impl Scene {
         SCENE.clone()
     }
 
-    /// The same, without workers.
+    /// The default scene without workers.
     pub fn without_workers() -> Self {
         Scene::new().at("Cluster", "/spec/topology/workers", json!({}))
     }
 
-    /// The same, with a control plane of the contract v1beta1, the older one.
+    /// The default scene with a control plane of the contract v1beta1.
     pub fn with_v1beta1_contract() -> Self {
         let old = "controlplane.cluster.x-k8s.io/v1beta1";
         Scene::new().at("KubeadmControlPlaneTemplate", "/apiVersion", json!(old)).at(
@@ -190,7 +190,7 @@ impl Scene {
         world_of(&self.documents)
     }
 
-    /// A world in which plans come true.
+    /// A simulator of the world.
     pub fn simulator(&self) -> TopologySimulator {
         TopologySimulator::new(facts_of(&self.documents), Options::new(false))
     }
@@ -205,8 +205,8 @@ impl Scene {
         TopologySimulator::new(facts_of(&self.documents), Options::new(true))
     }
 
-    /// The facts as an API server gives them: Clusters and classes at once, everything else when it is asked for. Returns
-    /// what `run` comes to and after how many rounds.
+    /// The facts of an API server: Clusters and classes immediately, other facts when needed. Returns the result of
+    /// `run` and the number of rounds.
     pub fn gathered<T>(&self, run: impl Fn(&World) -> T) -> (T, usize) {
         let known = self.documents.iter().filter(|one| is(one, "Cluster") || is(one, "ClusterClass"));
         let (there, known) = (facts_of(&self.documents), facts(&known.cloned().collect::<Vec<_>>()).0);
@@ -232,7 +232,7 @@ impl Scene {
         Current::read(&self.blueprint()?, &self.world())
     }
 
-    /// What the topology asks for, without patches.
+    /// The desired state without patches.
     pub fn compute(&self) -> Result<Computed, Failure> {
         self.compute_with(&mut DeterministicNames)
     }
@@ -246,7 +246,7 @@ impl Scene {
         desired::compute(&blueprint, &current, &world, planned, names).map(|(computed, _)| computed)
     }
 
-    /// What the topology asks for; it can be computed.
+    /// The desired state.
     pub fn desired(&self) -> Desired {
         self.compute().unwrap().desired
     }
@@ -296,7 +296,7 @@ pub fn world_of(documents: &[Value]) -> World {
     World::new(Arc::new(facts_of(documents)))
 }
 
-/// All that there is.
+/// The facts of all documents.
 fn facts_of(documents: &[Value]) -> Facts {
     let (facts, objects) = facts(documents);
     facts.with_objects(objects)

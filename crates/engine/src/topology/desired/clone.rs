@@ -1,4 +1,4 @@
-//! Objects and templates made from the templates of the class.
+//! Objects and templates that are cloned from the templates of the class.
 
 use serde_json::{Map, Value};
 
@@ -12,15 +12,15 @@ use model::hub::{Object, annotation};
 const LABELS: &str = "metadata.labels";
 const ANNOTATIONS: &str = "metadata.annotations";
 
-/// What a clone gets besides what is in its template.
+/// Additional metadata of a clone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CloneMetadata<'a> {
     pub(super) labels: &'a [MetadataEntry<'a>],
     pub(super) annotations: &'a [MetadataEntry<'a>],
 }
 
-/// The object that a template describes (DS-04), with the metadata below `spec.template` and not that of the template itself
-/// (LBL-05); who owns it is for the caller to say.
+/// The object that a template describes (DS-04), with the metadata below `spec.template` instead of the template's
+/// (LBL-05); the caller sets the owner.
 pub(super) fn object(
     template: &Object,
     name: &str,
@@ -36,7 +36,7 @@ pub(super) fn object(
     finished(members.into(), template, name, extra, basis)
 }
 
-/// A template like that of the class (DS-05), with its own metadata (LBL-05), which the Cluster owns.
+/// A copy of a template of the class (DS-05) with the template's metadata (LBL-05), owned by the Cluster.
 pub(super) fn template(
     template: &Object,
     name: &str,
@@ -52,17 +52,18 @@ pub(super) fn template(
     Ok(clone)
 }
 
-/// Whether an annotation of a template is one of its clones as well. Ours are about an edit of the template (DEC-53).
+/// Whether clones of a template inherit an annotation. Annotations of topologist refer to an edit of the template
+/// (DEC-53).
 fn is_cloned(name: &str) -> bool {
     name != annotation::LAST_APPLIED && !name.starts_with("topologist.dev/")
 }
 
-/// Whether a member of the metadata is not the server's own.
+/// Whether a member of the metadata is not managed by the server.
 fn is_kept(name: &str) -> bool {
     matches!(name, "labels" | "annotations" | "ownerReferences")
 }
 
-/// Everything but what a server keeps of an object: it would never be applied (SSA-02).
+/// The members without those that a server manages, which are never applied (SSA-02).
 fn without_system_fields(members: &Map<String, Value>) -> Map<String, Value> {
     let kept = members.iter().filter(|(name, _)| *name != "status");
     let kept = kept.map(|(name, value)| match value {
@@ -99,7 +100,7 @@ fn template_kind(template: &Object) -> String {
     format!("{}.{}", template.kind(), template.group())
 }
 
-/// What a clone says of its template (DS-06).
+/// The annotations of a clone that name its template (DS-06).
 fn cloned_from<'a>(template: &'a Object, kind: &'a str) -> [MetadataEntry<'a>; 2] {
     [
         MetadataEntry::from_engine(annotation::CLONED_FROM_NAME, template.name()),

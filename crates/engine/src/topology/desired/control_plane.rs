@@ -20,7 +20,7 @@ use model::world::Found;
 
 const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
 
-/// A control plane, and how its fields are laid out.
+/// A control plane with its contract.
 pub(super) struct ComputedControlPlane {
     pub(super) control_plane: DesiredObject,
     pub(super) contract: Contract,
@@ -59,8 +59,8 @@ pub(super) fn compute<'a>(
     Ok((ComputedControlPlane { control_plane: object, contract, assumed, warnings }, decided))
 }
 
-/// What the template of the class describes, with the metadata of the control plane (DS-12). Like the infrastructure
-/// cluster it is not owned by the Cluster (DS-09).
+/// A clone of the template of the class with the metadata of the control plane (DS-12). Like the infrastructure
+/// cluster, it is not owned by the Cluster (DS-09).
 fn cloned(
     basis: DesiredInputs<'_>,
     labels: &[MetadataEntry<'_>],
@@ -77,7 +77,7 @@ fn cloned(
     Ok(object)
 }
 
-/// The reference to the template of the machines (DS-14).
+/// Sets the reference to the template of the machines (DS-14).
 fn refer_to_machines(
     object: &mut DesiredObject,
     machines: &Object,
@@ -97,7 +97,8 @@ fn refer_to_machines(
     object.set(path, reference, Origin::Topology)
 }
 
-/// The `apiVersion` of a classic reference: that of the current one to the same kind, which a controller may have raised.
+/// The `apiVersion` of a classic reference: that of the current reference to the same kind, which a controller may have
+/// raised.
 fn classic_version<'a>(machines: &'a Object, basis: DesiredInputs<'a>) -> Result<&'a str, Failure> {
     let Some(control_plane) = &basis.current.control_plane.object else { return Ok(machines.api_version()) };
     let reference = current::machines_reference(control_plane, Contract::V1Beta1)?;
@@ -110,8 +111,8 @@ fn classic_version<'a>(machines: &'a Object, basis: DesiredInputs<'a>) -> Result
 const MACHINE_LABELS: &str = "spec.machineTemplate.metadata.labels";
 const MACHINE_ANNOTATIONS: &str = "spec.machineTemplate.metadata.annotations";
 
-/// Labels and annotations of the machines, over those of the template; maps without entries are not written (DS-15, CT-5.9, CT-11.3). They
-/// reach machines in place (LBL-03).
+/// Sets labels and annotations of the machines over those of the template; empty maps are not written (DS-15, CT-5.9,
+/// CT-11.3). They are propagated to machines in place (LBL-03).
 fn add_machine_metadata(
     object: &mut DesiredObject,
     labels: &[MetadataEntry<'_>],
@@ -126,8 +127,8 @@ fn add_machine_metadata(
     Ok(())
 }
 
-/// The number of machines, if the topology gives one (DS-16); left out of a kind that is known to have no such field, which
-/// the answer warns of (DEC-22).
+/// Sets the number of machines of the topology, if any (DS-16). If the schema of the kind has no such field, it is
+/// omitted and a warning is returned (DEC-22).
 fn add_replicas(
     object: &mut DesiredObject,
     topology: &ControlPlaneTopology,
@@ -141,7 +142,7 @@ fn add_replicas(
     Ok(Vec::new())
 }
 
-/// Whether nothing is known against `spec.replicas` of a kind: without its schema anything may be there.
+/// Whether a kind may have `spec.replicas`: without its schema, any field is possible.
 fn may_have_replicas(object: &Object, basis: DesiredInputs<'_>) -> Result<bool, Failure> {
     let name = definition_name(group_of(object.api_version()), object.kind());
     let definition = match basis.world.definition(&name) {
@@ -156,7 +157,7 @@ fn may_have_replicas(object: &Object, basis: DesiredInputs<'_>) -> Result<bool, 
     Ok(is_open(schema) || is_open(spec) || spec.pointer("/properties/replicas").is_some())
 }
 
-/// When machines are replaced, and what holds for each of them (DS-17 to DS-19, CT-5.8, CT-11.3).
+/// Sets `rollout.after` and the fields of each machine (DS-17 to DS-19, CT-5.8, CT-11.3).
 fn add_fields_of_machines(
     object: &mut DesiredObject,
     topology: &ControlPlaneTopology,

@@ -1,4 +1,4 @@
-//! Objects while they are made: every value is written together with where it comes from.
+//! Builder for desired objects: each value is set together with its origin.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use model::hub::{Cluster, Object, label};
 use schema::field::Path;
 
 impl DesiredObject {
-    /// An object that is made from scratch, in the namespace of the Cluster.
+    /// A new object in the namespace of the Cluster.
     pub(super) fn new(api_version: &str, kind: &str, name: &str, basis: DesiredInputs<'_>) -> Self {
         let metadata = json!({"name": name, "namespace": basis.namespace()});
         let mut origins = Origins::default();
@@ -27,14 +27,14 @@ impl DesiredObject {
         DesiredObject { object: Object::from(serde_json::Map::from_iter(members)), origins }
     }
 
-    /// Writes a value.
+    /// Sets a value.
     pub(super) fn set(&mut self, path: &'static str, value: impl Into<Value>, origin: Origin) -> Result<(), Failure> {
         self.object.set(path, value.into())?;
         self.origins.mark(path, origin);
         Ok(())
     }
 
-    /// Adds labels or annotations to those that are at a path; without any, what is there stays as it is.
+    /// Adds labels or annotations to the map at a path; without entries, the map stays unchanged.
     pub(super) fn overlay(&mut self, path: &'static str, entries: &[MetadataEntry<'_>]) -> Result<(), Failure> {
         if entries.is_empty() {
             return Ok(());
@@ -50,7 +50,7 @@ impl DesiredObject {
     /// Makes the Cluster the only owner.
     pub(super) fn own(&mut self, cluster: &Cluster) -> Result<(), Failure> {
         let mut owner = json!({"apiVersion": API_VERSION, "kind": "Cluster", "name": cluster.metadata.name});
-        // Files may hold Clusters that no API server has seen.
+        // Files may contain Clusters without a uid.
         if !cluster.metadata.uid.is_empty() {
             owner["uid"] = cluster.metadata.uid.as_str().into();
         }
@@ -66,7 +66,7 @@ impl DesiredObject {
     }
 }
 
-/// The labels that everything of a topology carries (LBL-01).
+/// The labels of all objects of a topology (LBL-01).
 pub(super) fn labels_of_all(basis: DesiredInputs<'_>) -> [MetadataEntry<'_>; 2] {
     [
         MetadataEntry::from_engine(label::CLUSTER_NAME, basis.cluster_name()),
@@ -74,7 +74,7 @@ pub(super) fn labels_of_all(basis: DesiredInputs<'_>) -> [MetadataEntry<'_>; 2] 
     ]
 }
 
-/// A reference that leaves the version open.
+/// A reference without a version.
 pub(super) fn contract_ref(object: &Object) -> Value {
     Value::from(&object.contract_ref())
 }

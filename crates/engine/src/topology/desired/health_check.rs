@@ -14,7 +14,7 @@ use model::hub::{UnhealthyCondition, label};
 /// Default node startup timeout, the same as that of admission (DS-33).
 const NODE_STARTUP_TIMEOUT: i32 = 600;
 
-/// The health check of the control plane, if it is to have one (BP-09, BP-11).
+/// The health check of the control plane, if it has one (BP-09, BP-11).
 pub(super) fn for_control_plane(basis: DesiredInputs<'_>, target: &str) -> Result<Option<DesiredObject>, Failure> {
     if basis.blueprint.control_plane_machines.is_none() {
         return Ok(None);
@@ -27,8 +27,8 @@ pub(super) fn for_control_plane(basis: DesiredInputs<'_>, target: &str) -> Resul
     source.check(basis, target, &labels).map(Some)
 }
 
-/// The health check of a machine deployment, if it is to have one (BP-12, DS-32). `paths` say where it stands in the Cluster
-/// and its class in the ClusterClass.
+/// The health check of a machine deployment, if it has one (BP-12, DS-32). `paths` are those of the machine deployment
+/// in the Cluster and of its class in the ClusterClass.
 pub(super) fn for_machine_deployment(
     basis: DesiredInputs<'_>,
     target: &str,
@@ -43,8 +43,8 @@ pub(super) fn for_machine_deployment(
     source.check(basis, target, &labels).map(Some)
 }
 
-/// What a health check is made from, which is one of two and never a bit of both (BP-13); whether it is enabled defines none
-/// (BP-10).
+/// The definition of a health check: that of the topology or that of the class, never a mix (BP-13). `enabled` alone
+/// defines no health check (BP-10).
 struct HealthCheckSource<'a> {
     health_check: &'a HealthCheck,
     origin: Origin,
@@ -62,7 +62,7 @@ impl<'a> HealthCheckSource<'a> {
         topology.enabled.unwrap_or(true).then_some(source)
     }
 
-    /// The health check of the target of this name, for the machines with these labels (DS-33, DS-34).
+    /// The health check with the name of its target, for the machines with these labels (DS-33, DS-34).
     fn check(&self, basis: DesiredInputs<'_>, target: &str, labels: &[(&str, &str)]) -> Result<DesiredObject, Failure> {
         let mut object = DesiredObject::new(API_VERSION, "MachineHealthCheck", target, basis);
         object.overlay("metadata.labels", &labels_of_all(basis))?;

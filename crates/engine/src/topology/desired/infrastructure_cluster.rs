@@ -5,8 +5,8 @@ use crate::topology::Failure;
 use model::hub::NameSubject;
 use model::hub::names::Names;
 
-/// The infrastructure cluster (DS-08). The Cluster does not own it: providers begin once they see that owner, which Cluster
-/// API sets when the Cluster refers to the object (DS-09).
+/// The infrastructure cluster (DS-08). The Cluster does not own it yet: providers start when they see that owner, which
+/// Cluster API sets when the Cluster refers to the object (DS-09).
 pub(super) fn compute(basis: DesiredInputs<'_>, names: &mut dyn Names) -> Result<DesiredObject, Failure> {
     let current = basis.current.infrastructure.as_ref();
     let naming = &basis.blueprint.class.spec.infrastructure.naming;

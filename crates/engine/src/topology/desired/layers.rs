@@ -1,4 +1,4 @@
-//! Fields that the topology gives, or else the class.
+//! Fields that the topology or, by default, the class sets.
 
 use std::borrow::Cow;
 
@@ -11,18 +11,18 @@ use golang::calendar;
 use golang::json::List;
 use model::hub::{IntOrString, MachineGate, Taint};
 
-/// A part of a topology in two layers: what the Cluster says of it lies over what its class says.
+/// The two layers of a part of a topology: fields of the Cluster override fields of its class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layers<'a> {
-    /// Where the part stands in the Cluster.
+    /// The path of the part in the Cluster.
     pub(super) topology_path: &'a str,
-    /// Where its class stands in the ClusterClass.
+    /// The path of its class in the ClusterClass.
     pub(super) class_path: &'a str,
 }
 
 impl Layers<'_> {
-    /// Writes what the topology has at `from`, or else what the class has there; without either, the value at `path`
-    /// stays.
+    /// Sets the value at `path` to the topology's value, else to the class's value at `from`; without either, it stays
+    /// unchanged.
     pub(super) fn set<T: OptionalField>(
         self,
         object: &mut DesiredObject,
@@ -33,7 +33,7 @@ impl Layers<'_> {
     ) -> Result<(), Failure> {
         let given = topology.given().map(|value| (value, self.topology_origin(from)));
         match given.or_else(|| Some((class.given()?, self.class_origin(from)))) {
-            // A list that is given is the whole list, and one without entries is not written (DS-03).
+            // Lists are replaced as a whole, and empty lists are not written (DS-03).
             Some((Value::Array(list), origin)) if list.is_empty() => {
                 object.object.remove(path);
                 object.origins.mark(path, origin);
@@ -44,7 +44,7 @@ impl Layers<'_> {
         }
     }
 
-    /// Writes what only the topology can have.
+    /// Sets a field that only the topology can have.
     pub(super) fn set_from_topology<T: OptionalField>(
         self,
         object: &mut DesiredObject,
@@ -66,9 +66,9 @@ impl Layers<'_> {
     }
 }
 
-/// A field that may be left out.
+/// An optional field.
 pub(super) trait OptionalField {
-    /// The value as it is applied, if there is one.
+    /// The applied form of the value, if it is set.
     fn given(&self) -> Option<Value>;
 }
 
@@ -131,13 +131,13 @@ impl ListElement for MachineGate {
     }
 }
 
-/// An object of those members that are there.
+/// An object of the present members.
 pub(super) fn members<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(given.collect::<Map<_, _>>())
 }
 
-/// A moment as it is applied: RFC 3339 in UTC (DS-17). What is no moment is left for the API server to refuse.
+/// The applied form of a time: RFC 3339 in UTC (DS-17). Invalid times are passed on for the API server to reject.
 pub(super) fn rfc3339(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| calendar::in_utc(text).unwrap_or_else(|| text.to_owned()).into())
 }

@@ -5,7 +5,7 @@ use golang::json::StringMap;
 use model::hub::TopologyMetadata;
 use schema::field::Path;
 
-/// A label or an annotation, and what gives it.
+/// A label or an annotation with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct MetadataEntry<'a> {
     pub(super) key: &'a str,
@@ -14,30 +14,30 @@ pub(super) struct MetadataEntry<'a> {
 }
 
 impl<'a> MetadataEntry<'a> {
-    /// One that the engine decides.
+    /// A label or an annotation that the engine sets.
     pub(super) fn from_engine(key: &'a str, value: &'a str) -> Self {
         MetadataEntry { key, value, origin: Origin::Topology }
     }
 }
 
-/// The metadata that the Cluster and its class give to a part of the topology.
+/// The metadata of a part of the topology in the Cluster and in its class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetadataLayers<'a> {
     pub(super) topology: &'a TopologyMetadata,
     pub(super) class: &'a TopologyMetadata,
-    /// Where the part stands in the Cluster.
+    /// The path of the part in the Cluster.
     pub(super) topology_path: &'a str,
-    /// Where its class stands in the ClusterClass.
+    /// The path of its class in the ClusterClass.
     pub(super) class_path: &'a str,
 }
 
 impl<'a> MetadataLayers<'a> {
-    /// Labels, those of the topology over those of the class (LBL-02).
+    /// Labels; those of the topology override those of the class (LBL-02).
     pub(super) fn labels(&self) -> Vec<MetadataEntry<'a>> {
         self.merged("labels", &self.topology.labels, &self.class.labels)
     }
 
-    /// Annotations, those of the topology over those of the class (LBL-02).
+    /// Annotations; those of the topology override those of the class (LBL-02).
     pub(super) fn annotations(&self) -> Vec<MetadataEntry<'a>> {
         self.merged("annotations", &self.topology.annotations, &self.class.annotations)
     }

@@ -32,7 +32,7 @@ pub(super) fn compute(
     plans.iter().enumerate().map(worker).collect()
 }
 
-/// What a worker is made from.
+/// The inputs of a worker.
 struct WorkerPlan<'a> {
     kind: WorkerKind,
     entry: WorkerEntry<'a>,
@@ -43,7 +43,7 @@ struct WorkerPlan<'a> {
     class_path: String,
 }
 
-/// What the kinds do not share.
+/// The fields that differ between the kinds.
 enum WorkerFields<'a> {
     Deployment(&'a MachineDeploymentTopology, &'a MachineDeploymentClass),
     Pool(&'a MachinePoolTopology, &'a MachinePoolClass),
@@ -136,7 +136,7 @@ impl WorkerPlan<'_> {
         Layers { topology_path: &self.topology_path, class_path: &self.class_path }
     }
 
-    /// The templates of a machine deployment (DS-25), the objects of a machine pool (DS-35).
+    /// The templates of a machine deployment (DS-25) or the objects of a machine pool (DS-35).
     fn parts(
         &self,
         basis: DesiredInputs<'_>,
@@ -190,7 +190,7 @@ impl WorkerPlan<'_> {
         Ok(name_of(current.map(|worker| &worker.object)).unwrap_or(generated))
     }
 
-    /// Labels and annotations, which its machines get as well, in place (DS-29, DS-37, LBL-03).
+    /// Sets labels and annotations, which are also propagated to its machines in place (DS-29, DS-37, LBL-03).
     fn add_metadata(&self, worker: &mut DesiredObject, basis: DesiredInputs<'_>) -> Result<(), Failure> {
         let given = MetadataLayers {
             topology: self.entry.metadata,
@@ -215,7 +215,7 @@ impl WorkerPlan<'_> {
     }
 }
 
-/// What both kinds have (DS-26, DS-36).
+/// Sets the fields of both kinds (DS-26, DS-36).
 fn add_common_fields(
     worker: &mut DesiredObject,
     version: &VersionText,

@@ -1,4 +1,4 @@
-//! The patches of a class, with everything that follows from the class alone.
+//! The compiled patches of a class: everything that depends on the class alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use schema::openapi::Schema;
 #[derive(Debug)]
 pub(super) struct CompiledPatches {
     pub patches: Vec<CompiledPatch>,
-    /// How many expressions there are: their places are numbered, for results that do not differ between items.
+    /// The number of expressions; they are numbered to cache results that are equal for all items.
     pub expressions: usize,
-    /// How many sources of variables there are, whose numbers are [`Visible::number`].
+    /// The number of variable sources, see [`Visible::number`].
     pub sources: usize,
 }
 
@@ -31,24 +31,24 @@ pub(super) struct CompiledPatches {
 #[derive(Debug)]
 pub(super) struct CompiledPatch {
     pub name: Arc<str>,
-    /// The variables that the patch sees (PE-08).
+    /// The variables that are visible to the patch (PE-08).
     pub visible: Arc<VisibleVariables>,
     pub enabled_if: Option<Result<Expression, String>>,
     pub definitions: Vec<CompiledDefinition>,
     pub external: Option<ExternalPatch>,
-    /// What an external patch writes.
+    /// The origin of fields that an external patch sets.
     pub origin: PatchOrigin,
 }
 
 /// The variables with a definition of one source, which is a patch or the class itself (PE-08).
 #[derive(Debug)]
 pub(super) struct VisibleVariables {
-    /// Tells the sources of a class apart: patches with the same number see the same.
+    /// The number of the source in the class; patches with equal numbers see the same variables.
     pub number: usize,
     pub names: BTreeSet<String>,
-    /// Those that are secrets (DEC-34).
+    /// The names of secret variables (DEC-34).
     pub secrets: BTreeSet<String>,
-    /// The names and the builtin variables, which a template that prints all of its data uses.
+    /// All names including the builtin variables, which a template uses that prints all of its data.
     everything: Arc<[String]>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct VisibleVariables {
 pub(super) struct CompiledDefinition {
     pub selected: SelectedTemplates,
     pub operations: Vec<CompiledOperation>,
-    /// Whether nothing but what is below `/spec` can change.
+    /// Whether only fields below `/spec` can change.
     pub is_below_spec: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct SelectedTemplates {
     pub machine_pools: Vec<[bool; 2]>,
 }
 
-/// An operation of a definition, or why it can be carried out for no item.
+/// An operation of a definition, or the reason for which it fails for all items.
 #[derive(Debug)]
 pub(super) struct CompiledOperation {
     pub place: OperationPosition,
@@ -81,17 +81,17 @@ pub(super) struct CompiledOperation {
     pub origin: PatchOrigin,
 }
 
-/// What an operation does.
+/// The target and the value of an operation.
 #[derive(Debug)]
 pub(super) struct PatchAction {
     pub pointer: Pointer,
     pub value: ValueSource,
 }
 
-/// Where the value of an operation comes from.
+/// The source of an operation's value.
 #[derive(Debug)]
 pub(super) enum ValueSource {
-    /// The operation needs none, or has it in the class.
+    /// The class contains the value, or the operation needs none.
     Fixed(PatchOperation),
     Variable {
         path: VariablePath,
@@ -103,23 +103,23 @@ pub(super) enum ValueSource {
     },
 }
 
-/// A template, and what its result depends on.
+/// A template with its dependencies.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub template: Template,
     /// The number of the expression in the class.
     pub number: usize,
-    /// The variables that it refers to, apart from `builtin`; `None` when its text does not tell, or when it reaches into
+    /// The variables that it refers to, apart from `builtin`; `None` if they cannot be determined, or if it uses
     /// builtin variables that differ between items.
     pub shared: Option<Vec<String>>,
-    /// Whether a secret is among what it refers to (DEC-34).
+    /// Whether it refers to a secret (DEC-34).
     pub is_sensitive: bool,
 }
 
 const BUILTIN: &str = "builtin";
 
 impl CompiledPatches {
-    /// Compiles the patches of a class. What is wrong with a part of them is told when an item needs it.
+    /// Compiles the patches of a class. An error in a part of them is reported when an item needs that part.
     pub(super) fn compile(class: &ClusterClass, variables: Option<&CompiledVariables>) -> Self {
         let status = variables::current(class).unwrap_or_default();
         let mut compiler = Compiler { class, status: &status, variables, sources: Vec::new(), expressions: 0 };
@@ -160,7 +160,7 @@ impl Compiler<'_> {
             }
         });
         let definitions = definitions.collect();
-        // What an extension makes of the variables that it gets is unknown.
+        // It is unknown how an extension uses the variables that it gets.
         let origin = PatchOrigin {
             patch: name.clone(),
             definition: None,
@@ -189,7 +189,7 @@ impl Compiler<'_> {
         visible
     }
 
-    /// Whether a variable may hold a password; one that nothing certain is known of may (DEC-34).
+    /// Whether a variable may contain a password; a variable without a known definition may (DEC-34).
     fn is_secret(&self, name: &str) -> bool {
         match self.variables.and_then(|variables| variables.get(name)) {
             Some(variable) => variable.schema.as_ref().map_or(true, Schema::has_secrets),
@@ -197,7 +197,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// An operation (PE-17).
+    /// Compiles an operation (PE-17).
     fn operation(
         &mut self,
         operation: &JsonPatch,
@@ -258,7 +258,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A template, and the names of the variables that it may use, sorted.
+    /// Compiles a template; also returns the sorted names of the variables that it may use.
     fn expression(
         &mut self,
         name: &str,
@@ -285,7 +285,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The name of what is used: of a builtin variable all of it, since each is a variable of its own.
+/// The name of a used variable: the full path of a builtin variable, since each is a separate variable.
 fn named<'a>(mut path: impl Iterator<Item = &'a str>) -> String {
     match path.next() {
         Some(BUILTIN) => path.fold(BUILTIN.to_owned(), |name, member| format!("{name}.{member}")),
@@ -293,13 +293,13 @@ fn named<'a>(mut path: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Whether what is at a path is the same for all items, unless an override says otherwise.
+/// Whether the value at a path is the same for all items, apart from overrides.
 fn is_shared(path: &[String]) -> bool {
     path.first().is_none_or(|name| name != BUILTIN) || path.get(1).is_some_and(|part| part == "cluster")
 }
 
 impl SelectedTemplates {
-    /// Finds out which templates of the class a selector matches (PE-13).
+    /// Selects the templates of the class that match a selector (PE-13).
     fn select(selector: &PatchSelector, class: &ClusterClass) -> Self {
         let spec = &class.spec;
         let wanted = &selector.match_resources;
@@ -330,17 +330,17 @@ impl SelectedTemplates {
     }
 }
 
-/// Whether a name or pattern is about a class of workers (PE-14).
+/// Whether a name or pattern matches a class of workers (PE-14).
 fn is_match(pattern: &str, class: &str) -> bool {
     pattern == class
         || pattern.strip_prefix('*').is_some_and(|end| class.ends_with(end))
         || pattern.strip_suffix('*').is_some_and(|beginning| class.starts_with(beginning))
 }
 
-/// How much of a value is shown.
+/// Maximum length of a shown value.
 const SHOWN: usize = 100;
 
-/// A value as traces may show it.
+/// A value in the form that traces may show.
 pub(super) fn shown(value: &Value, is_sensitive: bool) -> Arc<str> {
     if is_sensitive {
         return "(sensitive)".into();

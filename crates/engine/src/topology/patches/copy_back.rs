@@ -14,17 +14,17 @@ use model::hub::contract::Contract;
 use model::hub::{Object, WrongType, annotation, label};
 use schema::field::Path;
 
-/// A place of an item that is carried over, and where to, as dotted paths.
+/// The source and target of a copied field, as dotted paths.
 type CopiedField = (&'static str, &'static str);
 
-/// What is carried over to objects (PE-25).
+/// Fields that are copied to objects (PE-25).
 const OF_OBJECTS: [CopiedField; 3] = [
     ("spec.template.spec", "spec"),
     ("spec.template.metadata.labels", "metadata.labels"),
     ("spec.template.metadata.annotations", "metadata.annotations"),
 ];
 
-/// What is carried over to templates (PE-26).
+/// Fields that are copied to templates (PE-26).
 const OF_TEMPLATES: [CopiedField; 5] = [
     ("metadata.labels", "metadata.labels"),
     ("metadata.annotations", "metadata.annotations"),
@@ -54,10 +54,10 @@ fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
     alike.into_iter().chain(by_contract.into_iter().flat_map(both))
 }
 
-/// Carries over the changes of an item, and notes their patches.
+/// Copies the changes of an item to its object, and records their patches.
 ///
 /// # Errors
-/// When something that is kept has no place any more in what patches have made.
+/// When a preserved value cannot be restored in the patched object.
 pub(super) fn copy_back(
     slot: ItemSlot,
     document: Document,
@@ -70,7 +70,7 @@ pub(super) fn copy_back(
     let kept = kept(slot, desired);
     let mut changes = Vec::new();
     for (from, to) in places {
-        // A place that is missing leaves the object as it is (PE-28).
+        // A missing field leaves the object unchanged (PE-28).
         let Some(patched) = take(&mut value, from) else { continue };
         desired.object.set(to, patched)?;
         changes.extend(marks.iter().filter_map(|change| {
@@ -87,7 +87,7 @@ pub(super) fn copy_back(
 
 /// A value that patches do not change.
 struct PreservedValue {
-    /// The map that it is an entry of, for labels and annotations.
+    /// The map of the entry, for labels and annotations.
     map: Option<&'static str>,
     /// The name of the entry, or the dotted path of the field.
     name: &'static str,
@@ -100,7 +100,7 @@ impl PreservedValue {
         path.into_text().into_owned()
     }
 
-    /// Puts the value back.
+    /// Restores the value.
     fn restore(&self, object: &mut Object) -> Result<(), WrongType> {
         let Some(map) = self.map else { return object.set(self.name, self.value.clone()) };
         object.texts(map)?;
@@ -113,7 +113,7 @@ impl PreservedValue {
     }
 }
 
-/// What keeps its computed value (PE-24, PE-27).
+/// The values that patches do not change (PE-24, PE-27).
 fn kept(slot: ItemSlot, desired: &DesiredObject) -> Vec<PreservedValue> {
     let object = &desired.object;
     let entry = |map: &'static str, name: &'static str, value: &str| PreservedValue {
@@ -133,7 +133,7 @@ fn kept(slot: ItemSlot, desired: &DesiredObject) -> Vec<PreservedValue> {
     kept
 }
 
-/// Notes where the fields come from now: patches have the last word, except in what is kept.
+/// Records the new origins of fields: patches override other origins, except for preserved values.
 fn note(
     desired: &mut DesiredObject,
     changes: Vec<PatchMark>,
@@ -170,7 +170,7 @@ fn note(
     }
 }
 
-/// Takes what is at a dotted path of names without dots; a `null` is nothing.
+/// Removes and returns the value at a dotted path of names without dots; a `null` counts as absent.
 fn take(document: &mut Value, path: &str) -> Option<Value> {
     let mut here = document;
     for name in path.split('.') {

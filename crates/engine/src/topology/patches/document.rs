@@ -1,5 +1,6 @@
-//! The document of an item while patches change it, and which patch set which field. Patches are JSON patches
-//! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)).
+//! The document of an item that patches change, with marks for the patch that set each field. Patches are JSON patches
+//! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC
+//! 7386](https://www.rfc-editor.org/rfc/rfc7386)).
 
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
@@ -10,23 +11,24 @@ use golang::json::{self, Weight};
 use model::hub::type_of;
 use schema::field::{Path, shortened};
 
-/// The places that patches can change; as dotted paths and as pointers (PE-21).
+/// The fields that patches can change, as dotted paths and as pointers (PE-21).
 const PLACES: [(&str, &str); 3] =
     [("spec", "/spec"), ("metadata.labels", "/metadata/labels"), ("metadata.annotations", "/metadata/annotations")];
 
-/// Bytes that the patches of extensions may take for one Cluster, decoded and with the values that they copy: operations that copy can
-/// double a document (DEC-44).
+/// Maximum bytes of extension patches for one Cluster, decoded and with the values that they copy: `copy` operations
+/// can double a document (DEC-44).
 const MAX_PATCHED: usize = 32 << 20;
-/// How many operations they may have: each of those that insert into a list moves what is behind it.
+/// Maximum number of their operations: each insertion into a list moves the following elements.
 const MAX_OPERATIONS: usize = 20_000;
-/// Bytes of documents and marks that are copied to take back what patches may not change.
+/// Maximum bytes of documents and marks that are copied to undo changes of other fields.
 const MAX_SCRATCH: usize = 64 << 20;
-/// About how many bytes a mark takes.
+/// Approximate bytes of a mark.
 const MARK: usize = 256;
 /// The weight of a mark. There are fewer copies of it than of an object.
 const KEPT_MARK: usize = MARK / 2;
 
-/// What is left for the patches of extensions in one computation of a Cluster. Inline patches are bounded by the size of their class.
+/// The remaining budget for extension patches in one computation of a Cluster. Inline patches are bounded by the size
+/// of their class.
 #[derive(Debug)]
 pub(super) struct PatchAllowance {
     bytes: usize,
@@ -62,7 +64,7 @@ fn take(left: &mut usize, wanted: usize, problem: impl FnOnce() -> String) -> Re
     Ok(())
 }
 
-/// A template of the class on its way, and what patches have done to it.
+/// A copy of a template of the class, with the changes by patches.
 #[derive(Clone, Debug)]
 pub(super) struct Document {
     pub value: Value,
@@ -70,13 +72,13 @@ pub(super) struct Document {
     pub marks: Vec<PatchMark>,
     /// Whether any operation was applied.
     pub is_changed: bool,
-    /// What operations have added, less what they have removed.
+    /// The weight of added values minus the weight of removed values.
     grown: Weight,
-    /// The part of it that was counted.
+    /// The part of `grown` that has been counted.
     counted: Weight,
 }
 
-/// A path of a document, and who changed what is at and below it.
+/// A path of a document with the patch that changed the values at and below it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PatchMark {
     pub path: String,
@@ -88,11 +90,10 @@ impl Document {
         Document { value, marks: Vec::new(), is_changed: false, grown: Weight::default(), counted: Weight::default() }
     }
 
-    /// Applies operations that change nothing but what is below `/spec`.
+    /// Applies operations that only change fields below `/spec`.
     ///
     /// # Errors
-    /// The position of the operation that does not fit the document, and why. Earlier operations stay applied: the run is
-    /// over anyway.
+    /// The position of the failed operation and the reason. Earlier operations stay applied, because the run ends.
     pub(super) fn apply<'o>(
         &mut self,
         operations: impl IntoIterator<Item = (&'o Pointer, &'o PatchOperation, &'o PatchOrigin)>,
@@ -103,14 +104,14 @@ impl Document {
         Ok(())
     }
 
-    /// Does something to a copy, and takes back from it the places that patches can change (PE-21).
+    /// Runs `act` on a copy, and copies the fields back that patches can change (PE-21).
     pub(super) fn within_places<E>(&mut self, act: impl FnOnce(&mut Document) -> Result<(), E>) -> Result<(), E> {
         let mut scratch = self.clone();
         act(&mut scratch)?;
         let mut marks = Vec::new();
         for (path, place) in PLACES {
             let value = scratch.value.pointer_mut(place).map(Value::take).filter(|value| !value.is_null());
-            // Marks of the copy have followed the moved value.
+            // The marks of the copy are up to date with the moved value.
             let marked = if value.is_some() { &scratch.marks } else { &self.marks };
             marks.extend(marked.iter().filter_map(|change| change.at_place(path)));
             if let Some(value) = value {
@@ -123,17 +124,18 @@ impl Document {
         Ok(())
     }
 
-    /// By how much the document has grown since this was asked before.
+    /// The growth of the document since the last call.
     pub(super) fn growth(&mut self) -> Weight {
         let growth = self.grown.beyond(self.counted);
         self.counted += growth;
         growth
     }
 
-    /// Applies a patch that an extension sent; `origin` tells which of its operations, too.
+    /// Applies a patch of an extension; `origin` also gets the position of the operation.
     ///
     /// # Errors
-    /// The position of the operation, if it is one, and what is wrong: with the patch, with its size, or in the document.
+    /// The position of the failed operation, if any, and the reason: an invalid patch, its size, or a mismatch with the
+    /// document.
     pub(super) fn apply_sent(
         &mut self,
         patch_type: &str,
@@ -142,7 +144,7 @@ impl Document {
         allowance: &mut PatchAllowance,
     ) -> Result<(), (Option<usize>, String)> {
         let sent = ExtensionPatch::decode(patch_type, patch, allowance)?;
-        // What is below spec stays there.
+        // Fields below spec stay there.
         if sent.is_below("spec") && self.value.get("spec").is_some_and(Value::is_object) {
             return sent.apply(self, origin, allowance);
         }
@@ -166,11 +168,11 @@ impl Document {
         Ok(())
     }
 
-    /// The weights of what an operation adds and removes.
+    /// The weights of the values that an operation adds and removes.
     fn change_of_weight(&self, pointer: &Pointer, operation: &PatchOperation) -> (Weight, Weight) {
         let current = || self.value.pointer(pointer.buffer().as_str()).map(Weight::from_value).unwrap_or_default();
         match operation {
-            // What it takes the place of, if anything, is not looked up.
+            // A replaced value, if any, is not looked up.
             PatchOperation::Add(AddOperation { value, .. }) => (Weight::from_value(value), Weight::default()),
             PatchOperation::Replace(ReplaceOperation { value, .. }) => (Weight::from_value(value), current()),
             PatchOperation::Remove(_) => (Weight::default(), current()),
@@ -180,7 +182,7 @@ impl Document {
         }
     }
 
-    /// Notes what an operation has done.
+    /// Records the change of an operation.
     fn note(
         &mut self,
         operation: &PatchOperation,
@@ -189,7 +191,7 @@ impl Document {
     ) {
         match (operation, element) {
             (PatchOperation::Test(_), _) => return,
-            // An element that is gone leaves no path behind.
+            // A removed element has no path.
             (PatchOperation::Remove(_), Some((list, removed))) => {
                 self.shift(&list, removed, |position| (position > removed).then(|| position - 1));
             }
@@ -207,7 +209,7 @@ impl Document {
         self.marks.push(PatchMark { path, origin: origin.clone() });
     }
 
-    /// Lets marks follow the elements of a list that were moved; those of removed elements go.
+    /// Updates the marks of moved list elements, and removes those of removed elements.
     fn shift(&mut self, list: &str, from: usize, new: impl Fn(usize) -> Option<usize>) {
         self.marks.retain_mut(|change| {
             let Some(rest) = change.path.strip_prefix(list).and_then(|rest| rest.strip_prefix('[')) else {
@@ -228,10 +230,10 @@ impl Document {
     }
 }
 
-/// A template after a patch that an extension sent (PE-20, PE-21).
+/// A template after a patch of an extension (PE-20, PE-21).
 ///
 /// # Errors
-/// What is wrong with the patch, or why it does not fit the template.
+/// An invalid patch, or a mismatch with the template.
 pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, String> {
     let mut document = Document::new(template.clone());
     let allowance = &mut PatchAllowance::default();
@@ -243,7 +245,7 @@ pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value
 }
 
 impl PatchMark {
-    /// The change as far as it is one at or below a place.
+    /// The part of the change that is at or below a field.
     pub(super) fn at_place(&self, place: &str) -> Option<PatchMark> {
         match () {
             () if is_below(&self.path, place) => Some(self.clone()),
@@ -255,12 +257,12 @@ impl PatchMark {
     }
 }
 
-/// Whether a path is `above`, or leads to something below it.
+/// Whether a path equals `above` or is below it.
 pub(super) fn is_below(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Puts a value at a dotted path of a document, where there is a place for it.
+/// Sets a value at a dotted path of a document, if its parents exist.
 fn put(document: &mut Value, path: &str, value: Value) {
     let mut here = document;
     for name in path.split('.') {
@@ -284,7 +286,7 @@ fn name_of(operation: &PatchOperation) -> &'static str {
     }
 }
 
-/// A patch that an extension sent, decoded (PE-20).
+/// A decoded patch of an extension (PE-20).
 #[derive(Debug)]
 enum ExtensionPatch {
     Operations(Vec<(Pointer, PatchOperation, Option<Pointer>)>),
@@ -295,7 +297,7 @@ impl ExtensionPatch {
     /// Decodes a patch.
     ///
     /// # Errors
-    /// The position of the operation, if it is one, and what is wrong.
+    /// The position of the invalid operation, if any, and the reason.
     fn decode(
         patch_type: &str,
         patch: &[u8],
@@ -308,7 +310,7 @@ impl ExtensionPatch {
         }
     }
 
-    /// Whether the patch reads and changes nothing but what is below a member of the document.
+    /// Whether the patch only reads and changes values below a member of the document.
     fn is_below(&self, member: &str) -> bool {
         match self {
             ExtensionPatch::Merge(Value::Object(members)) => {
@@ -351,7 +353,7 @@ impl ExtensionPatch {
     }
 }
 
-/// Moves or copies a value, which has to be there and of bearable size.
+/// Moves or copies a value, which must exist and not exceed the allowance.
 fn carry(
     document: &mut Document,
     from: &Pointer,
@@ -438,13 +440,13 @@ fn read(patch: &[u8], allowance: &mut PatchAllowance) -> Result<Value, String> {
     json::value(text).map_err(|error| format!("is not JSON: {error}"))
 }
 
-/// The paths of a merge patch that set or take away something.
+/// The paths of a merge patch that set or remove values.
 fn leaves(merge: &Value, above: &Path, found: &mut Vec<String>) {
     match merge {
         Value::Object(members) if !members.is_empty() => {
             members.iter().for_each(|(name, value)| leaves(value, &above.member(name), found));
         }
-        // An empty object only replaces a value that is no object.
+        // An empty object only replaces a value that is not an object.
         Value::Object(_) if *above == Path::ROOT => {}
         _ => found.push(above.as_str().to_owned()),
     }

@@ -15,10 +15,10 @@ use super::{ItemName, PatchRun};
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
 
-/// An operation that is ready for an item.
+/// An operation with its value for an item.
 type ReadyOperation<'p> = (&'p Pointer, Cow<'p, PatchOperation>, &'p PatchOrigin);
 
-/// Whether a patch applies to the items of a scope.
+/// The result of `enabledIf` for the items of a scope.
 #[derive(Clone)]
 enum EnabledIf {
     Met,
@@ -27,7 +27,7 @@ enum EnabledIf {
 }
 
 impl PatchRun<'_> {
-    /// Generates and applies the definitions of a patch. What is wrong with it is collected over all items (PE-18).
+    /// Generates and applies the definitions of a patch. Errors are collected over all items (PE-18).
     pub(super) fn inline(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let mut errors = Vec::new();
         let mut conditions: BTreeMap<ScopeId, EnabledIf> = BTreeMap::new();
@@ -59,7 +59,7 @@ impl PatchRun<'_> {
                     }
                 }
                 let wrong = match self.generate_inline(patch, definition, scope, &name) {
-                    // What failed before may be why something does not fit now.
+                    // Later mismatches may be consequences of earlier errors.
                     Ok(_) if is_broken => continue,
                     Ok(ready) => self.apply_inline(at, definition, &ready).err().into_iter().collect(),
                     Err(wrong) => wrong,
@@ -192,7 +192,7 @@ impl PatchRun<'_> {
     }
 }
 
-/// An error of a template without what may show a secret (DEC-34): only where it is.
+/// An error of a template; for sensitive templates only its position, since the text may show a secret (DEC-34).
 fn redacted(problem: String, is_sensitive: bool) -> String {
     if !is_sensitive {
         return problem;

@@ -16,24 +16,24 @@ use crate::topology::{Failure, field_path};
 use model::hub::contract::Contract;
 use model::hub::{Object, annotation};
 
-/// A template of the class in one of its uses.
+/// One use of a template of the class.
 #[derive(Debug)]
 pub(super) struct TemplateItem<'a> {
     pub slot: ItemSlot,
     pub scope: ScopeId,
     pub name: Arc<ItemName>,
     template: &'a Object,
-    /// What the template becomes.
+    /// The object that is made from the template.
     desired: &'a Object,
     holder: &'a Object,
     field_path: &'static str,
     /// The position of the class of workers in the class.
     worker_class: usize,
-    /// The copy that is patched, once there is something to do to it.
+    /// The patched copy, once a patch needs one.
     pub document: Option<Document>,
 }
 
-/// What an item becomes.
+/// The slot of the object that is made from an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemSlot {
     Infrastructure,
@@ -42,7 +42,7 @@ pub(super) enum ItemSlot {
     Worker { kind: WorkerKind, position: usize, part: WorkerTemplateKind },
 }
 
-/// The two items of a worker.
+/// The kinds of templates of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkerTemplateKind {
     Bootstrap,
@@ -50,7 +50,7 @@ pub(super) enum WorkerTemplateKind {
 }
 
 impl ItemSlot {
-    /// Whether the item becomes a template, and no object of the kind that it is a template of.
+    /// Whether the slot contains a template instead of an object of the template's kind.
     pub(super) fn is_template(self) -> bool {
         match self {
             ItemSlot::Infrastructure | ItemSlot::ControlPlane => false,
@@ -59,7 +59,7 @@ impl ItemSlot {
         }
     }
 
-    /// What the item becomes, to change it.
+    /// The desired object of the slot.
     pub(super) fn desired_mut(self, desired: &mut Desired) -> Option<&mut DesiredObject> {
         match self {
             ItemSlot::Infrastructure => Some(&mut desired.infrastructure),
@@ -82,7 +82,7 @@ impl ItemSlot {
 /// All items, in the order of PE-03. `cluster` names the Cluster as their holder.
 ///
 /// # Errors
-/// When a worker has a class that there is not.
+/// When the class of a worker does not exist.
 pub(super) fn collect<'a>(
     blueprint: &'a Blueprint,
     contract: Contract,
@@ -168,7 +168,7 @@ fn named(template: &Object, object: &Object, worker: Option<(WorkerKind, String)
     }
 }
 
-/// The Cluster as what holds the references to its parts.
+/// The Cluster in the form of a holder of references.
 pub(super) fn cluster_as_holder(blueprint: &Blueprint) -> Object {
     let metadata = &blueprint.cluster.metadata;
     let mut named = Map::new();
@@ -181,7 +181,7 @@ pub(super) fn cluster_as_holder(blueprint: &Blueprint) -> Object {
     members.into()
 }
 
-/// Who refers to an item, in requests to extensions, by its desired name (PE-04).
+/// The object that refers to an item, by its desired name, in requests to extensions (PE-04).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HolderReference<'a> {

@@ -10,8 +10,8 @@
 //!         desired objects, and where their fields come from ◄── copy_back.rs
 //! ```
 //!
-//! Patches work on copies of the templates of the class and not on computed objects, so they see no computed field
-//! (PE-02). What does not follow from the class alone and is the same for several items is computed once.
+//! Patches change copies of the templates of the class instead of computed objects, so they see no computed field
+//! (PE-02). Values that depend on more than the class and are equal for several items are computed once.
 
 mod compiler;
 mod copy_back;
@@ -45,10 +45,12 @@ use model::hub::SharedValues;
 use model::hub::contract::Contract;
 use model::world::World;
 
-/// Applies the patches of the class to what is desired; `contract` is that of the desired control plane (PE-01 to PE-32).
+/// Applies the patches of the class to the desired state; `contract` is that of the desired control plane (PE-01 to
+/// PE-32).
 ///
 /// # Errors
-/// A patch cannot be applied, or an extension has not been asked yet or refuses. What is desired is unknown then.
+/// When a patch cannot be applied, or an extension has not been called yet or rejects the topology. The desired state
+/// is unknown then.
 pub fn apply(
     blueprint: &Blueprint,
     contract: Contract,
@@ -87,7 +89,7 @@ pub fn apply(
         Some((item.slot, document, item.name))
     });
     let changed: Vec<_> = changed.collect();
-    // Patches mostly make equal specs of equal templates.
+    // Equal templates mostly have equal specs after patches.
     let mut shared = SharedValues::default();
     for (slot, document, name) in changed {
         if let Some(object) = slot.desired_mut(desired) {
@@ -105,22 +107,22 @@ struct PatchRun<'a> {
     options: &'a Options,
     scopes: Scopes<'a>,
     items: Vec<TemplateItem<'a>>,
-    /// What the patches of extensions may still take, all of them together.
+    /// The remaining budget of all extension patches together.
     allowance: PatchAllowance,
     growth: Growth,
     trace: Trace,
 }
 
-/// How much patches have enlarged the objects of a topology.
+/// The growth of the objects of a topology by patches.
 struct Growth {
     /// The size of the topology without patches.
     before: TopologySize,
     sum: Weight,
-    /// Notes about skipped definitions that are not in the sum yet.
+    /// Notes about skipped definitions that have not been counted yet.
     notes: usize,
 }
 
-/// The weight of a note that a definition was skipped. There is one copy of it.
+/// The weight of a note about a skipped definition, which exists once.
 const NOTE: Weight = Weight { text: 0, memory: 40 };
 
 impl PatchRun<'_> {
@@ -147,10 +149,10 @@ impl PatchRun<'_> {
         }
     }
 
-    /// Counts by how much a patch has enlarged an item, and takes the memory for it (DEC-58).
+    /// Counts the growth of an item by a patch, and leases the memory for it (DEC-58).
     ///
     /// # Errors
-    /// When the topology is too large now, the memory is used by others, or the computation should end.
+    /// When the topology is too large, the memory is in use, or the computation must stop.
     fn count_growth(&mut self, item: usize) -> Result<(), Failure> {
         Interrupted::unless(self.world.stop())?;
         let document = self.items.get_mut(item).and_then(|item| item.document.as_mut());

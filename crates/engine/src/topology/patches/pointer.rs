@@ -10,14 +10,14 @@ use serde_json::Value;
 use model::hub::type_of;
 use schema::field::Path;
 
-/// Deeper documents than any API server takes are not made: what walks over a document recurses on its depth.
+/// Maximum depth of documents, which exceeds that of API servers: functions that walk a document recurse.
 const MAX_DEPTH: usize = 256;
 
 /// A JSON pointer (RFC 6901).
 #[derive(Clone, Debug)]
 pub(super) struct Pointer {
     buffer: PointerBuf,
-    /// The same as a path of members, unless a part of it may be a position in a list.
+    /// The pointer as a path of members, unless a part may be a position in a list.
     members: Option<String>,
 }
 
@@ -28,17 +28,17 @@ pub(super) enum SetOperation {
     Replace,
 }
 
-/// Where a pointer leads in a document.
+/// The target of a pointer in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PointerTarget {
-    /// As a path of an object, `a.b[0]`.
+    /// The path, such as `a.b[0]`.
     pub path: String,
-    /// The list that the last part is a position in, and the position.
+    /// The list and the position of an element.
     pub element: Option<(String, usize)>,
 }
 
 impl Pointer {
-    /// Reads a pointer; a `~` that escapes nothing stands for itself (DEC-27).
+    /// Parses a pointer; a `~` that escapes nothing is literal (DEC-27).
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if !text.is_empty() && !text.starts_with('/') {
             return Err(format!("path {text:?} does not start with \"/\""));
@@ -62,17 +62,17 @@ impl Pointer {
         Ok(Pointer { buffer, members })
     }
 
-    /// Whether the pointer leads to something below a member of the document.
+    /// Whether the target is below a member of the document.
     pub(super) fn is_below(&self, member: &str) -> bool {
         self.buffer.count() > 1 && self.buffer.first().is_some_and(|token| token.decoded() == member)
     }
 
-    /// The operation that takes away what is there.
+    /// The operation that removes the target.
     pub(super) fn remove(&self) -> PatchOperation {
         PatchOperation::Remove(RemoveOperation { path: self.buffer.clone() })
     }
 
-    /// The operation that puts a value there.
+    /// The operation that sets the target to a value.
     pub(super) fn make(&self, make: SetOperation, value: Value) -> Result<PatchOperation, String> {
         fits(self, &value)?;
         let path = self.buffer.clone();
@@ -82,17 +82,17 @@ impl Pointer {
         })
     }
 
-    /// The pointer as the library has it.
+    /// The pointer in the type of the library.
     pub(super) fn buffer(&self) -> &PointerBuf {
         &self.buffer
     }
 
-    /// How many parts the pointer has.
+    /// The number of parts.
     pub(super) fn depth(&self) -> usize {
         self.buffer.count()
     }
 
-    /// Where the pointer leads in a document, in which `-` is the place behind the last element.
+    /// The target in a document; `-` is the position after the last element.
     pub(super) fn locate(&self, document: &Value) -> PointerTarget {
         if let Some(members) = &self.members {
             return PointerTarget { path: members.clone(), element: None };
@@ -118,7 +118,8 @@ impl Pointer {
         PointerTarget { path: path.into_text().into_owned(), element }
     }
 
-    /// Why the pointer leads nowhere in a document; `None` when it does, apart from its last part if that is new.
+    /// The reason for which the target does not exist in a document; `None` if it exists, or if only its last part is
+    /// missing and `may_be_new`.
     pub(super) fn fault(&self, document: &Value, may_be_new: bool) -> Option<String> {
         let mut here = document;
         let mut walked = String::new();
@@ -148,7 +149,7 @@ impl Pointer {
     }
 }
 
-/// The position in a list that a part of a pointer means.
+/// Parses a part of a pointer as a position in a list.
 fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, String> {
     let name = token.decoded();
     let Ok(index) = token.to_index() else {
@@ -161,7 +162,7 @@ fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, Str
     })
 }
 
-/// Names that are alike, for a message.
+/// Similar names, for a message.
 fn near<'a>(names: impl Iterator<Item = &'a String>, wanted: &str) -> String {
     let alike = names.filter(|name| name.eq_ignore_ascii_case(wanted)).map(|name| format!("{name:?}")).next();
     alike.map(|name| format!(", but {name}")).unwrap_or_default()
@@ -171,7 +172,7 @@ fn may_be_position(name: &str) -> bool {
     name == "-" || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// How deep a value is; 0 for one without parts.
+/// The depth of a value; 0 for scalars.
 pub(super) fn depth(value: &Value) -> usize {
     match value {
         Value::Array(elements) => 1 + elements.iter().map(depth).max().unwrap_or(0),

@@ -1,4 +1,4 @@
-//! What admission gives a machine deployment instead of a strategy that is not asked for any more (MA-28.2.3).
+//! Defaults of admission for a removed strategy of a machine deployment (MA-28.2.3).
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 
 const ROLLOUT: &str = "spec.rollout";
 
-/// Says what takes the place of the parts of a strategy that go; what stays as it was by default is no change.
+/// Adds the defaults that replace removed parts of a strategy; a value that equals its default is no change.
 pub(super) fn default_strategies(steps: &mut [PlanStep]) {
     for step in
         steps.iter_mut().filter(|step| matches!(step.part, TopologyPart::Worker(WorkerKind::MachineDeployment, _)))
@@ -24,7 +24,7 @@ pub(super) fn default_strategies(steps: &mut [PlanStep]) {
     }
 }
 
-/// The defaults of the old object. Whether others are new depends on strategies that the object had once.
+/// The defaults of the old object. Whether other defaults are new depends on earlier strategies of the object.
 fn in_place_of(from: &Value, default: Value) -> Value {
     match (from, default) {
         (Value::Object(from), Value::Object(members)) => {
@@ -35,7 +35,7 @@ fn in_place_of(from: &Value, default: Value) -> Value {
     }
 }
 
-/// `spec.rollout` of a machine deployment that asks for nothing but the type of its strategy.
+/// `spec.rollout` of a machine deployment that only sets the type of its strategy.
 fn defaults(sent: &Object) -> Value {
     match sent.at("spec.rollout.strategy.type").and_then(Value::as_str) {
         Some(ROLLING_UPDATE) | None => {

@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::{PlanStep, StepAction, TopologyPart};
 use crate::topology::worker::WorkerKind;
 
-/// Conditions that are true of every healthy Node or Machine; what ends with `Pressure` is false.
+/// Conditions that are true on every healthy Node or Machine; conditions that end with `Pressure` are false.
 const TRUE_IF_HEALTHY: [&str; 6] =
     ["Ready", "Available", "NodeReady", "NodeHealthy", "InfrastructureReady", "BootstrapConfigReady"];
 const FALSE_IF_HEALTHY: [&str; 4] = ["NetworkUnavailable", "Paused", "Deleting", "Remediating"];
 
-/// The part whose machines a changed health check calls unhealthy although they are healthy, and why.
+/// The slot whose healthy machines a changed health check remediates, and the reason.
 pub(super) fn called_unhealthy(step: &PlanStep) -> Option<(TopologyPart, String)> {
     let part = match &step.part {
         TopologyPart::ControlPlaneHealthCheck => TopologyPart::ControlPlane,
@@ -22,7 +22,7 @@ pub(super) fn called_unhealthy(step: &PlanStep) -> Option<(TopologyPart, String)
     Some((part, format!("it remediates healthy machines, whose condition {kind} is {status}")))
 }
 
-/// The first condition of a list of unhealthy ones that healthy machines have, and that was not in the list before.
+/// The first unhealthy condition that healthy machines have and that was not in the old list.
 fn new_in(from: Option<&Value>, to: &Value, path: &str) -> Option<(String, String)> {
     match to {
         Value::Array(conditions) if path.contains("unhealthy") => {

@@ -32,15 +32,15 @@ impl AppliedState {
     }
 }
 
-/// Whether the objects of a Cluster are what it asks for: it is not paused, and does not say that they are not. A Cluster
-/// without status, as in files that people write, is taken as rolled out.
+/// Whether the objects of a Cluster match its topology: it is not paused, and its condition does not report otherwise.
+/// A Cluster without status, as in handwritten files, counts as rolled out.
 fn is_rolled_out(cluster: &Cluster) -> bool {
     let mut conditions = cluster.status.conditions.iter();
     let waits = conditions.any(|condition| condition.r#type == TOPOLOGY_RECONCILED && condition.status != "True");
     !cluster.is_paused() && !waits
 }
 
-/// Every slot of a topology.
+/// All slots of a topology.
 fn pairs(current: &Current, desired: Desired) -> Vec<CurrentAndDesired> {
     let Desired { infrastructure, control_plane, machine_deployments, machine_pools, .. } = desired;
     let is = current.control_plane.clone();

@@ -8,7 +8,8 @@ use model::hub::Object;
 use schema::ssa::{self, MergeSchema};
 
 impl Comparison<'_> {
-    /// What else an object of a new name lacks in the place of one. It is not computed for a server, because the object is written anyway.
+    /// The other fields that a renamed object lacks. They are not computed for a server, because the object is written
+    /// anyway.
     pub(super) fn lost(&self, current: &Object, sent: &Object) -> Result<Vec<ChangedField>, Failure> {
         match self.world.is_offline() {
             true => lost(current, sent, &schema(self.world, sent, Some(current))?),
@@ -17,8 +18,8 @@ impl Comparison<'_> {
     }
 }
 
-/// Fields of a template that another field manager has set, and that `sent` lacks: an object of a new name starts without them
-/// (ROT-05). Fields without an owner are defaults, which the new one gets as well.
+/// Fields of a template that another field manager has set and that `sent` lacks: a renamed object starts without them
+/// (ROT-05). Fields without an owner are defaults, which the new object gets as well.
 fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<ChangedField>, Failure> {
     let is_other = |entry: &&ssa::ManagedFields| !entry.is_of_applier(MANAGER) && entry.subresource.is_empty();
     let entries = recorded(current)?;
@@ -43,7 +44,7 @@ fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<Cha
     Ok(gone.map(change).collect())
 }
 
-/// Owners are set anew, and what a clone comes from is written by who clones.
+/// Owners are set again, and the cloning controller writes the origin of a clone.
 fn is_content(path: &str) -> bool {
     ["spec", "metadata.labels", "metadata.annotations"].into_iter().any(|above| is_below(path, above))
 }

@@ -7,11 +7,11 @@
 //!                   └─ transition_rules.rs (changes that a schema denies)
 //! ```
 //!
-//! A field is removed if the previous desired object had it: `before.rs` records this for objects that exist, and a fold for the
-//! objects that it writes.
+//! A field is removed if the previous desired object had it: `last_applied.rs` records this for existing objects, and
+//! the simulator for the objects that it writes.
 //!
-//! A Plan is data: the reconciler executes it, `plan` prints it, and a fold applies it to its facts and plans again; `ahead.rs` makes one
-//! plan of many in which one worker after the other takes the same step.
+//! A Plan is data: the reconciler executes it, `plan` prints it, and the simulator applies it to its facts and plans
+//! again; `rounds.rs` combines the plans of workers that take the same step one after the other.
 
 mod rounds;
 mod last_applied;
@@ -53,8 +53,8 @@ use model::hub::{Object, ObjectKey, ObjectRef};
 pub struct Plan {
     pub steps: Vec<PlanStep>,
     pub held: Vec<HeldPart>,
-    /// Why the plan stops after its steps (RS-12). The steps are still executed: the first parts of a topology do not wait for the
-    /// last ones.
+    /// Why the plan stops after its steps (RS-12). The steps are still executed, so that the first objects of a
+    /// topology do not wait for the last ones.
     pub failure: Option<Failure>,
     /// Whether the shim is created, kept or deleted. It is not part of the topology, so it is not a step.
     pub shim: Shim,
@@ -73,17 +73,17 @@ pub struct PlanStep {
     pub current: Option<Arc<Object>>,
     /// The name of the template that a rotation replaces.
     pub replaces: Option<String>,
-    /// The object that is sent; none for a deletion. For the Cluster it has all desired labels, annotations and references, but only
-    /// the `changes` are written.
+    /// The applied object; none for a deletion. For the Cluster, it has all desired labels, annotations and references,
+    /// but only the `changes` are written.
     pub sent: Option<Arc<Object>>,
-    /// The origins of the fields in the sent object.
+    /// The origins of the fields in the applied object.
     pub origins: Arc<Origins>,
     pub changes: Vec<ChangedField>,
     pub reason: String,
     pub certainty: Certainty,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StepAction {
     Create,
@@ -94,17 +94,17 @@ pub enum StepAction {
     Delete,
 }
 
-/// How sure a statement is.
+/// The certainty of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
     Exact,
-    /// It follows from assumptions without a server or a definition (DEC-15, DEC-17).
+    /// Computed from assumptions, without a server or a definition (DEC-15, DEC-17).
     Assumed,
     /// The provider decides.
     Provider,
 }
 
-/// The part of a topology that an object is.
+/// The slot of an object in a topology.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TopologyPart {
     Infrastructure,
@@ -121,17 +121,17 @@ pub enum TopologyPart {
 /// A field that a step changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedField {
-    /// As Kubernetes writes paths: `spec.template.spec.replicas`.
+    /// A path in the form of Kubernetes: `spec.template.spec.replicas`.
     pub path: String,
     /// `None` for a field that is new.
     pub from: Option<Value>,
     /// `None` for a field that is removed.
     pub to: Option<Value>,
-    /// The origin of the new value; `None` when nothing sets the field any more.
+    /// The origin of the new value; `None` when nothing sets the field anymore.
     pub because: Option<Origin>,
     /// The origin of the previous desired value, if it is known.
     pub was: Option<Origin>,
-    /// Whether one of the values is made from a secret, so that neither is shown (DEC-34).
+    /// Whether one of the values contains a secret, so that neither is shown (DEC-34).
     pub is_sensitive: bool,
 }
 
@@ -155,7 +155,7 @@ type AppliedKey = (String, String, ObjectKey);
 pub(super) struct LastApplied {
     object: Arc<Object>,
     origins: Arc<Origins>,
-    /// Whether the object has reached the desired state, as far as its server let it.
+    /// Whether the object has reached the desired state, as far as its server allowed.
     is_rolled_out: bool,
 }
 
@@ -191,7 +191,7 @@ impl StepAction {
 }
 
 impl TopologyPart {
-    /// The set of workers that the part is of, by its name in the topology.
+    /// The worker set of the slot, by its name in the topology.
     pub fn worker(&self) -> Option<(WorkerKind, &str)> {
         match self {
             TopologyPart::Worker(kind, name)
@@ -206,7 +206,7 @@ impl TopologyPart {
         }
     }
 
-    /// The claimant of the objects of this part, in the topology of a Cluster.
+    /// The claimant of the objects of this slot, in the topology of a Cluster.
     pub fn claimant(&self, cluster: &str) -> Claimant {
         match self.worker() {
             Some((kind, name)) => Claimant::worker(cluster, kind, name),
@@ -227,7 +227,7 @@ impl Certainty {
 }
 
 impl fmt::Display for TopologyPart {
-    /// A name for the slot that does not depend on the name of its object.
+    /// The name of the slot, which does not depend on the name of its object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TopologyPart::Infrastructure => f.write_str("infrastructure"),

@@ -1,7 +1,8 @@
-//! Workers whose machines are replaced later than the plan that changes them: with their version.
+//! Workers whose machines are replaced later than the plan that changes their templates: together with their version.
 //!
-//! While a control plane is upgraded, and until workers have its version, their MachineSets create no machines (MA-17.2, MA-17.5). A change
-//! of their templates that comes with an upgrade reaches their machines together with the version: they are replaced once.
+//! During the upgrade of a control plane, and until workers have its version, their MachineSets create no machines
+//! (MA-17.2, MA-17.5). A template change during an upgrade reaches the machines together with the version, so they are
+//! replaced once.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::rolls::{MachineCounts, Roll};
 use super::{Round, TopologyPart};
 use crate::topology::worker::WorkerKind;
 
-/// Counts machines of workers whose templates change before their version once (DEC-41).
+/// Counts machines of workers once if their templates change before their version (DEC-41).
 pub(super) fn merge(rounds: &mut [Round]) {
     let places = places(rounds);
     for last in (1..rounds.len()).rev() {
@@ -31,7 +32,7 @@ pub(super) fn merge(rounds: &mut [Round]) {
     }
 }
 
-/// Round and position of the rolls of each machine deployment, the last round first.
+/// Round and position of the rolls of each machine deployment, in descending order of rounds.
 fn places(rounds: &[Round]) -> BTreeMap<TopologyPart, Vec<(usize, usize)>> {
     let mut places: BTreeMap<TopologyPart, Vec<(usize, usize)>> = BTreeMap::new();
     for (number, round) in rounds.iter().enumerate().rev() {
@@ -46,7 +47,7 @@ fn is_of_deployment(part: &TopologyPart) -> bool {
     matches!(part, TopologyPart::Worker(WorkerKind::MachineDeployment, _))
 }
 
-/// Leaves replacements to the upgrade, which does not replace machines that are only created then.
+/// Moves replacements to the upgrade, which does not replace the machines that it creates.
 fn postpone(roll: &mut Roll, upgrade: &mut Roll) {
     let added = roll.machines.added.unwrap_or_default();
     let less = |number: i64| number.saturating_sub(added).max(0);

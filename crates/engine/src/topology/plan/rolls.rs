@@ -22,16 +22,16 @@ use model::rollouts::{
 };
 use model::world::{Found, Selection, World};
 
-/// What becomes of the machines of a control plane or of workers because of one step.
+/// The effect of one step on the machines of a control plane or worker set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roll {
     pub part: TopologyPart,
     pub kind: String,
     pub name: String,
     pub machines: MachineCounts,
-    /// How many are replaced at a time, at the most; `None` when that is not known.
+    /// Maximum number of machines that are replaced at a time; `None` if unknown.
     pub at_a_time: Option<i64>,
-    /// The time from which machines are replaced, if that is later.
+    /// The time at which the replacement starts, if it is later than the step.
     pub from: Option<Timestamp>,
     /// The ExtensionConfig whose extension may update the machines in place instead.
     pub in_place: Option<String>,
@@ -41,7 +41,7 @@ pub struct Roll {
     pub is_upgrade: bool,
 }
 
-/// Numbers of machines; `None` where they are not known. The reason of the [`Roll`] says why.
+/// Numbers of machines; `None` if unknown, with the cause in the reason of the [`Roll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineCounts {
@@ -50,7 +50,7 @@ pub struct MachineCounts {
     pub added: Option<i64>,
     /// Machines that stay outdated until a user deletes them (ROLL-11).
     pub outdated_until_deleted: Option<i64>,
-    /// How many are replaced, or outdated until they are deleted, even if their number is not known: the minimum of an autoscaler.
+    /// Minimum number of replaced or outdated machines if their number is unknown: the minimum of an autoscaler.
     pub at_least: i64,
 }
 
@@ -64,7 +64,7 @@ impl MachineCounts {
         at_least: 0,
     };
 
-    /// Whether machines are replaced or go, or may be.
+    /// Whether machines are or may be replaced or removed.
     pub fn affects_machines(&self) -> bool {
         self.replaced != Some(0) || self.removed != Some(0)
     }
@@ -83,7 +83,7 @@ impl std::iter::Sum for MachineCounts {
     }
 }
 
-/// What steps do to machines, what waits since it is paused (ROLL-18), and notes on certificates.
+/// The effects of steps on machines, the parts that wait because they are paused (ROLL-18), and notes on certificates.
 pub(super) fn rolls(
     steps: &[PlanStep],
     current: &Current,
@@ -112,7 +112,7 @@ pub(super) fn rolls(
 }
 
 impl Roll {
-    /// Nothing of it happens for now (ROLL-18); returns what would happen, if machines would be replaced.
+    /// Removes the effect of a paused part (ROLL-18); returns the held part if machines would be replaced.
     pub(super) fn hold(&mut self, paused: PausedBy) -> Option<HeldPart> {
         let replaced = self.machines.replaced.replace(0);
         if replaced == Some(0) {
@@ -124,8 +124,8 @@ impl Roll {
     }
 }
 
-/// What is no number of machines, and people should know all the same: an upgrade cannot be undone, and a health check that gets
-/// stricter may have machines remediated that are unhealthy by it (ROLL-17).
+/// Warnings that are no numbers of machines: an upgrade cannot be undone, and a stricter health check may remediate
+/// machines (ROLL-17).
 pub(super) fn notes(steps: &[PlanStep]) -> impl Iterator<Item = String> {
     let upgrades = steps.iter().filter_map(|step| {
         let version =
@@ -151,7 +151,7 @@ pub(super) fn notes(steps: &[PlanStep]) -> impl Iterator<Item = String> {
     upgrades.chain(checks)
 }
 
-/// Puts what admission sets in the place of numbers of replicas that go: what an autoscaler may have, else 1 (ROLL-13).
+/// Replaces removed numbers of replicas by the default of admission: the bounds of an autoscaler, else 1 (ROLL-13).
 pub(super) fn default_replicas(steps: &mut [PlanStep]) {
     for step in steps {
         let (Some(sent), Some(owner)) = (&step.sent, owner(&step.part, &step.object.kind)) else { continue };
@@ -162,7 +162,7 @@ pub(super) fn default_replicas(steps: &mut [PlanStep]) {
     }
 }
 
-/// The number of replicas that admission gives an object that asks for none; `had` is what it had.
+/// The default of admission for the replicas of an object; `had` is the previous number.
 pub(super) fn defaulted(owner: RolloutOwner, sent: &Object, had: Option<i64>) -> Option<i64> {
     match owner {
         RolloutOwner::MachineDeployment | RolloutOwner::MachinePool => {
@@ -177,7 +177,7 @@ pub(super) fn defaulted(owner: RolloutOwner, sent: &Object, had: Option<i64>) ->
     }
 }
 
-/// Whose machines a part of a topology is about.
+/// The owner of the machines of a slot.
 pub(super) fn owner(part: &TopologyPart, kind: &str) -> Option<RolloutOwner> {
     match part {
         TopologyPart::ControlPlane => Some(RolloutOwner::control_plane(kind)),
@@ -189,7 +189,7 @@ pub(super) fn owner(part: &TopologyPart, kind: &str) -> Option<RolloutOwner> {
 
 struct RollContext<'a> {
     steps: &'a [PlanStep],
-    /// The rotations of templates, by the worker whose machines are made from them; `None` for the control plane.
+    /// The rotations of templates by worker set; `None` for the control plane.
     rotated: BTreeMap<Option<(WorkerKind, &'a str)>, Vec<&'a PlanStep>>,
     current: &'a Current,
     world: &'a World,
@@ -204,7 +204,7 @@ fn rotated(steps: &[PlanStep]) -> BTreeMap<Option<(WorkerKind, &str)>, Vec<&Plan
     rotated
 }
 
-/// A leaf that differs, with what it does.
+/// A different leaf with its rollout rule.
 type DecisiveLeaf<'a> = (LeafDifference<'a>, &'static RolloutRule);
 
 impl RollContext<'_> {
@@ -222,7 +222,7 @@ impl RollContext<'_> {
         Some(roll)
     }
 
-    /// Whether a part has machines that the steps of a rollout count: a control plane without machine templates has none (ROLL-14).
+    /// Whether a slot has machines to count: a control plane without machine templates has none (ROLL-14).
     fn has_machines(&self, part: &TopologyPart) -> bool {
         let has_template = || {
             self.steps
@@ -232,7 +232,7 @@ impl RollContext<'_> {
         *part != TopologyPart::ControlPlane || self.current.control_plane.machines.is_some() || has_template()
     }
 
-    /// What a part is before the plan.
+    /// The object of a slot before the plan.
     fn object(&self, part: &TopologyPart) -> Option<&Arc<Object>> {
         match part {
             TopologyPart::ControlPlane => self.current.control_plane.object.as_ref(),
@@ -250,7 +250,7 @@ impl RollContext<'_> {
         }
         let decisive = self.decisive(step, owner, before);
         if let Some((outdated, is_estimated)) = self.outdated(step, &decisive, before, had.or(wanted)) {
-            // Of machines that are too many, outdated ones are deleted first.
+            // Outdated machines are the first to be deleted when there are too many.
             let outdated = outdated.map(|outdated| (outdated - machines.removed.unwrap_or_default()).max(0));
             let at_least = outdated.unwrap_or_else(|| least(step, before));
             (machines.replaced, machines.at_least) = (outdated, at_least);
@@ -269,7 +269,7 @@ impl RollContext<'_> {
         Roll { machines, ..roll }
     }
 
-    /// Machines that `OnDelete` has left outdated, and that another strategy replaces.
+    /// Machines that `OnDelete` has kept outdated and that another strategy replaces.
     fn release(&self, step: &PlanStep, before: &Object, machines: &mut MachineCounts, roll: &mut Roll) {
         let outdated = outdated_already(before, self.world);
         let outdated = outdated.saturating_sub(machines.removed.unwrap_or_default()).max(0);
@@ -281,7 +281,7 @@ impl RollContext<'_> {
         }
     }
 
-    /// The time from which machines are replaced, if nothing replaces some of them now.
+    /// The time at which machines are replaced, if no other change replaces some of them now.
     fn begins_at(
         &self,
         step: &PlanStep,
@@ -296,7 +296,7 @@ impl RollContext<'_> {
         (is_in_future && self.outdated(step, &at_once, before, all).is_none()).then_some(latest)
     }
 
-    /// The leaves that make a controller replace machines.
+    /// The differences that make a controller replace machines.
     fn decisive<'a>(&self, step: &'a PlanStep, owner: RolloutOwner, before: &Object) -> Vec<DecisiveLeaf<'a>> {
         let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
         let leaves = step
@@ -326,7 +326,7 @@ impl RollContext<'_> {
         }
     }
 
-    /// How many machines are not what they should be, and whether that is a guess; `None` when all are.
+    /// The number of machines that are not up to date, and whether it is an estimate; `None` if all are up to date.
     fn outdated(
         &self,
         step: &PlanStep,
@@ -356,7 +356,7 @@ impl RollContext<'_> {
         (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
     }
 
-    /// How many machines ran `kubeadm init` (ROLL-3), and whether that is a guess.
+    /// The number of machines that ran `kubeadm init` (ROLL-3), and whether it is an estimate.
     fn ran_init(&self, before: &Object) -> (i64, bool) {
         let configs = self.control_plane_machine_objects("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", before);
         if configs.is_empty() {
@@ -379,7 +379,7 @@ impl RollContext<'_> {
         i64::try_from(number).unwrap_or(i64::MAX)
     }
 
-    /// Objects of the machines of a control plane, where there are any among the facts.
+    /// Provider objects of the machines of a control plane among the facts.
     fn control_plane_machine_objects(&self, api_version: &str, kind: &str, control_plane: &Object) -> Vec<Arc<Object>> {
         let cluster = control_plane.label(label::CLUSTER_NAME).unwrap_or_default();
         let labels = [(label::CLUSTER_NAME, cluster), (label::CONTROL_PLANE, "")];
@@ -402,8 +402,8 @@ impl RollContext<'_> {
         certificate_note(step, before.map(Arc::as_ref), &machines, self.now)
     }
 
-    /// Why machines are replaced: the version first, since it is what people look for; a new name in a reference explains nothing,
-    /// what gave the template a new name does.
+    /// The reason for replacing machines: the version first, since users look for it; for a new name in a reference,
+    /// the reason of the rotation.
     fn reason(&self, step: &PlanStep, decisive: &[DecisiveLeaf<'_>]) -> String {
         let version = decisive.iter().find(|(leaf, _)| is_version(&leaf.path));
         if let Some((from, to)) = version.and_then(|(leaf, _)| Some((leaf.from?.as_str()?, leaf.to?.as_str()?))) {
@@ -416,16 +416,16 @@ impl RollContext<'_> {
         explained(step, &paths).unwrap_or_default()
     }
 
-    /// Why a template of the machines of a part is rotated in this plan, if one is.
+    /// The reason for which this plan rotates a template of the machines of a slot, if it does.
     fn rotation(&self, part: &TopologyPart) -> Option<String> {
         let mut rotated = self.rotated.get(&part.worker()).into_iter().flatten();
-        // The successor of a template that is gone differs in no field.
+        // The successor of a deleted template differs in no field.
         let of_lost =
             |step: &PlanStep| step.changes.is_empty().then(|| format!("{} {}", step.object.kind, step.reason));
         rotated.find_map(|step| object_change_reason(step).or_else(|| of_lost(step)))
     }
 
-    /// The machines of a part whose health check remediates healthy machines (ROLL-17).
+    /// The effect of a health check that remediates healthy machines (ROLL-17).
     fn health_check_roll(&self, step: &PlanStep) -> Option<Roll> {
         let (part, reason) = called_unhealthy(step)?;
         let object = self.object(&part)?;
@@ -434,7 +434,7 @@ impl RollContext<'_> {
         Some(Roll { part, machines, certainty: Certainty::Assumed, reason, ..blank(step) })
     }
 
-    /// A machine pool whose objects change in place, after which its provider may replace machines (ROLL-15).
+    /// The effect on a machine pool whose objects change in place: its provider may replace machines (ROLL-15).
     fn pool_objects_roll(&self, step: &PlanStep) -> Option<Roll> {
         let (TopologyPart::Bootstrap(kind, name) | TopologyPart::WorkerInfrastructure(kind, name)) = &step.part else {
             return None;
@@ -461,15 +461,14 @@ impl RollContext<'_> {
     }
 }
 
-/// Whether a machine that ran `kubeadm init` is what a machine would be that joins now (ROLL-3).
+/// Whether a machine that ran `kubeadm init` equals a machine that would join now (ROLL-3).
 fn stays_initialized(step: &PlanStep, before: &Object) -> bool {
     let config = |object: &Object, name: &str| object.at(&format!("spec.kubeadmConfigSpec.{name}")).cloned();
     let join = step.sent.as_deref().and_then(|sent| config(sent, "joinConfiguration"));
     initialized_as_joined(config(before, "initConfiguration").as_ref(), join.as_ref())
 }
 
-/// Whether the object is older than the time of `rollout.after` (ROLL-6, ROLL-10); one from a file may be
-/// of any age.
+/// Whether the object is older than `rollout.after` (ROLL-6, ROLL-10); the age of an object from a file is unknown.
 fn was_made_before(decisive: &[DecisiveLeaf<'_>], before: &Object) -> bool {
     let made = time(before.at("metadata.creationTimestamp"));
     let after = decisive
@@ -511,7 +510,7 @@ fn removed(step: &PlanStep, owner: RolloutOwner, before: &Object) -> Roll {
     Roll { machines: MachineCounts { removed: replicas(owner, before), ..MachineCounts::NONE }, ..blank(step) }
 }
 
-/// How many machines an object has: what its spec asks for, else what its status counts, else the default of admission. The number
+/// The number of machines of an object: from its spec, else from its status, else the default of admission. The number
 /// that an autoscaler sets is known only if the object has it.
 fn replicas(owner: RolloutOwner, object: &Object) -> Option<i64> {
     let number = |path: &str| object.at(path).and_then(Value::as_i64);
@@ -525,7 +524,7 @@ fn is_autoscaled(object: &Object) -> bool {
         .all(|name| object.annotation(name).is_some())
 }
 
-/// Why numbers of machines are not known, if some are not.
+/// The reason for unknown numbers of machines, if any.
 fn why_unknown(machines: &MachineCounts, step: &PlanStep, before: Option<&Arc<Object>>) -> Option<String> {
     let MachineCounts { replaced, removed, added, outdated_until_deleted, at_least: _ } = machines;
     if [replaced, removed, added, outdated_until_deleted].iter().all(|number| number.is_some()) {
@@ -539,7 +538,7 @@ fn why_unknown(machines: &MachineCounts, step: &PlanStep, before: Option<&Arc<Ob
     })
 }
 
-/// The old and the new number of machines. A number that is not sent does not change.
+/// The old and the new number of machines. A number that is not applied does not change.
 fn scaling(step: &PlanStep, owner: RolloutOwner, before: &Object) -> (Option<i64>, Option<i64>) {
     let had = replicas(owner, before);
     let change = step.changes.iter().find(|change| change.path == REPLICAS);
@@ -549,7 +548,7 @@ fn scaling(step: &PlanStep, owner: RolloutOwner, before: &Object) -> (Option<i64
     }
 }
 
-/// Machines that are made or deleted when a number changes (ROLL-12).
+/// Machines that are created or deleted when the number changes (ROLL-12).
 fn scaled(had: Option<i64>, wanted: Option<i64>) -> MachineCounts {
     let more = |from: Option<i64>, to: Option<i64>| match (from, to) {
         (from, to) if from == to => Some(0),
@@ -559,13 +558,13 @@ fn scaled(had: Option<i64>, wanted: Option<i64>) -> MachineCounts {
     MachineCounts { added: more(had, wanted), removed: more(wanted, had), ..MachineCounts::NONE }
 }
 
-/// The minimum of an autoscaler, for a set whose number of machines is not known.
+/// The minimum of an autoscaler, for a set with an unknown number of machines.
 fn least(step: &PlanStep, before: &Object) -> i64 {
     let least = |object: &Object| object.annotation(annotation::AUTOSCALER_MIN_SIZE)?.parse::<i64>().ok();
     step.sent.as_deref().and_then(least).or_else(|| least(before)).unwrap_or_default().max(0)
 }
 
-/// A version is what it is; of other values a server may see that they are the same (DEC-15).
+/// A changed version is exact; a server may find other values to be equal (DEC-15).
 fn certainty(step: &PlanStep, decisive: &[DecisiveLeaf<'_>], is_estimated: bool) -> Certainty {
     if decisive.iter().all(|(_, row)| row.decider == Decider::Provider) {
         return Certainty::Provider;
@@ -578,7 +577,7 @@ fn certainty(step: &PlanStep, decisive: &[DecisiveLeaf<'_>], is_estimated: bool)
     }
 }
 
-/// How many machines are replaced at a time, at the most (ROLL-8).
+/// The maximum number of machines that are replaced at a time (ROLL-8).
 fn at_a_time(step: &PlanStep, owner: RolloutOwner, machines: Option<i64>) -> Option<i64> {
     match owner {
         RolloutOwner::KubeadmControlPlane | RolloutOwner::EmbeddedControlPlane | RolloutOwner::Rke2ControlPlane => {
@@ -602,7 +601,7 @@ fn strategy<'a>(step: &'a PlanStep, field: &str) -> Option<&'a Value> {
     step.sent.as_ref()?.at(&format!("spec.rollout.strategy.{field}"))
 }
 
-/// Whether the controller of an object leaves it alone (ROLL-18).
+/// Whether an object is paused (ROLL-18).
 fn is_paused(object: &Object) -> bool {
     object.annotation(annotation::PAUSED).is_some() || object.at("spec.paused") == Some(&Value::Bool(true))
 }
@@ -611,14 +610,14 @@ fn is_version(path: &str) -> bool {
     path.ends_with("spec.version")
 }
 
-/// Why what an object is made from changes: its kind, and the first of its fields that does.
+/// The reason for the change of a template: its kind, and its first changed field.
 fn object_change_reason(step: &PlanStep) -> Option<String> {
     let changes = step.changes.iter().filter(|change| !change.path.starts_with("metadata"));
     let paths: Vec<&str> = changes.map(|change| &*change.path).collect();
     Some(format!("{}: {}", step.object.kind, explained(step, &paths)?))
 }
 
-/// The first of some fields that change, what gave it its value, and how many more there are.
+/// The first of the changed fields, its origin, and the number of others.
 fn explained(step: &PlanStep, paths: &[&str]) -> Option<String> {
     let first = paths.first()?;
     let rest = match paths.len() {
@@ -631,7 +630,7 @@ fn explained(step: &PlanStep, paths: &[&str]) -> Option<String> {
     Some(format!("{first} changes{because}{rest}"))
 }
 
-/// A number, or a share of `all` as Kubernetes rounds it.
+/// A number, or a percentage of `all`, rounded as Kubernetes does.
 fn share(value: Option<&Value>, default: i64, all: i64, rounds_up: bool) -> i64 {
     let percent = |text: &str| text.strip_suffix('%')?.parse::<i64>().ok();
     match value {

@@ -1,8 +1,8 @@
 //! Upgrades of many workers, of which a limited number may upgrade at once: one plan for all of them instead of one for each.
 //!
-//! Each plan looks at all workers, so that as many plans as there are workers cost the square of their number. Here one plan is made in
-//! which all of them upgrade that wait for nothing but others, and its steps are executed in as many rounds as if each had been planned.
-//! Where the outcome might be another one, nothing is done, and the workers are planned one after the other.
+//! Each plan examines all workers, so one plan per worker has quadratic cost. This module makes one plan that upgrades
+//! all workers that only wait for other workers, and executes its steps in the rounds that separate plans would take.
+//! If the outcome could differ, it makes no plan, and the workers are planned one after the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,12 @@ use model::world::Found;
 /// The steps of workers that upgrade one after the other.
 struct Ahead {
     observed: Arc<ObservedState>,
-    /// By the rounds in which they are executed.
+    /// Steps by round.
     rounds: Vec<Vec<PlanStep>>,
 }
 
 impl TopologySimulator {
-    /// Executes the rounds in which workers upgrade that wait for nothing but others; says whether that could be planned for all at
-    /// once.
+    /// Executes the rounds of workers that only wait for other workers; returns whether one plan covered all of them.
     ///
     /// # Errors
     /// When an object cannot be applied.
@@ -44,7 +43,7 @@ impl TopologySimulator {
             self.execute(cluster, round, rotations, outcome)?;
             let world = self.world();
             let is_done = |object: &Object| is_deployment_upgrading(object, &world).is_ok_and(|upgrades| !upgrades);
-            // Others wait for those whose machines stay as they are.
+            // Workers whose machines do not change block the others.
             if !written.iter().all(|one| matches!(world.object(one), Found::Yes(object) if is_done(&object))) {
                 break;
             }
@@ -52,7 +51,7 @@ impl TopologySimulator {
         Ok(true)
     }
 
-    /// One plan for workers that upgrade one after the other, if it is certain that it is the same as one plan for each.
+    /// One plan for workers that upgrade one after the other, if it is certain to equal the separate plans.
     fn ahead(&self, key: &ObjectKey) -> Option<Ahead> {
         #[cfg(test)]
         if self.is_one_by_one {
@@ -78,7 +77,7 @@ impl TopologySimulator {
     }
 }
 
-/// The worker of a part.
+/// Kind and topology name of a worker set.
 type WorkerName<'a> = (WorkerKind, &'a str);
 
 /// The rounds in which workers upgrade, counted from zero. A round has as many workers as the limit allows, less those whose machines

@@ -1,4 +1,4 @@
-//! Executes plans on facts only: it computes the world after a rollout, with providers that finish at once (DEC-41).
+//! Executes plans on facts: computes the world after a rollout, with providers that finish immediately (DEC-41).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,16 +31,16 @@ use schema::budget::{SharedLease, Stop};
 
 /// Number of plans after which a rollout that still has steps fails.
 const ROUNDS: usize = 2_000;
-/// How often one slot may be rotated while versions do not change (DEC-35).
+/// Maximum rotations of one slot while versions do not change (DEC-35).
 const ROTATIONS: usize = 3;
 
-/// A server that makes dry runs of changes to its objects (DEC-43).
+/// A server for dry runs of changes to its objects (DEC-43).
 pub trait DryRunServer: fmt::Debug + Send + Sync {
     /// The answers to all calls, each with its call. An answer is absent if the server must not be called; the result is then assumed.
     fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)>;
 }
 
-/// What calls extensions. Equal calls have equal answers.
+/// A caller of extensions. Equal calls have equal answers.
 pub trait ExtensionServer: fmt::Debug + Send + Sync {
     /// The answer to the call of a patch; absent if the extension cannot be called, and the plan is then incomplete.
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer>;
@@ -48,7 +48,7 @@ pub trait ExtensionServer: fmt::Debug + Send + Sync {
     /// The plan of an upgrade.
     fn upgrade_plan(&self, call: &PlanCall) -> Found<PlannedVersions>;
 
-    /// What all handlers of a lifecycle hook say together; absent if none is called, and the hook then passes.
+    /// The combined answer of all handlers of a lifecycle hook; absent if none is called, so that the hook passes.
     fn hook(&self, call: &HookCall) -> Found<HookAnswer>;
 }
 
@@ -62,14 +62,14 @@ pub struct TopologySimulator {
     now: Option<Timestamp>,
     /// The server for dry runs of objects in a running cluster.
     server: Option<Arc<dyn DryRunServer>>,
-    /// What calls the extensions of patches, if they can be called.
+    /// The caller of patch extensions, if they can be called.
     pub(super) extensions: Option<Arc<dyn ExtensionServer>>,
-    /// When to end although nothing is complete.
+    /// The deadline, at which an incomplete rollout ends.
     stop: Stop,
     lease: SharedLease,
-    /// Parts of objects that it has written.
+    /// Slots whose objects it has written.
     pub(super) shared: SharedValues,
-    /// Whether every step of an upgrade has a plan of its own, to compare with.
+    /// Whether every step of an upgrade has a separate plan, for comparisons in tests.
     #[cfg(test)]
     pub(super) is_one_by_one: bool,
 }

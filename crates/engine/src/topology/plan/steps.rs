@@ -1,4 +1,4 @@
-//! The steps of a plan, in the order in which they are taken (RS-12).
+//! The steps of a plan in the order of their execution (RS-12).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +26,8 @@ use model::hub::{Cluster, Object, ObjectRef, annotation, label};
 use model::world::{Found, Selection, World};
 
 impl Plan {
-    /// The steps from the current to the desired state. An object that cannot reach its desired state ends the plan, which says
-    /// so; what comes before it stays.
+    /// The steps from the current to the desired state. An object that cannot reach its desired state ends the plan
+    /// with a failure; earlier steps stay.
     ///
     /// # Errors
     /// [`Failure::NotAsked`] when `world` has needs that must be gathered first.
@@ -64,11 +64,11 @@ struct Planner<'a> {
     held: Vec<HeldPart>,
 }
 
-/// Where a control plane refers to the template of its machines, by contract.
+/// The paths at which a control plane refers to the template of its machines, by contract.
 const MACHINES_REFS: [&str; 2] = [INFRASTRUCTURE_REF.at(Contract::V1Beta2), INFRASTRUCTURE_REF.at(Contract::V1Beta1)];
 
 impl Planner<'_> {
-    /// All of it, in the order in which it is written (RS-12).
+    /// Plans all objects in the order in which they are written (RS-12).
     fn plan_all(&mut self, desired: &Desired, contract: Contract) -> Result<(), Failure> {
         let Desired { infrastructure, control_plane, cluster, machine_deployments, machine_pools } = desired;
         let mut cluster = Cow::Borrowed(cluster);
@@ -76,7 +76,7 @@ impl Planner<'_> {
         self.object(TopologyPart::Infrastructure, infrastructure, self.current.infrastructure.as_ref())?;
         let of_control_plane = self.control_plane(control_plane, contract);
         if of_control_plane.is_err() {
-            // A new infrastructure cluster must be noted all the same (RS-18).
+            // The Cluster must refer to a new infrastructure cluster nevertheless (RS-18).
             if self.current.infrastructure.is_some() {
                 return of_control_plane;
             }
@@ -88,7 +88,7 @@ impl Planner<'_> {
         self.workers(WorkerKind::MachinePool, machine_pools)
     }
 
-    /// What only makes sense as a whole: templates are not made for an owner that cannot refer to them (RS-21, RS-29, RS-32).
+    /// Runs `steps` all or nothing: no template is created for an owner that cannot refer to it (RS-21, RS-29, RS-32).
     fn all_or_nothing(&mut self, steps: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
         let before = self.steps.len();
         let outcome = steps(self);
@@ -98,8 +98,8 @@ impl Planner<'_> {
         outcome
     }
 
-    /// An object that is changed in place for life (RS-24, ROT-10), such as the infrastructure cluster (RS-17); it never changes its
-    /// name or kind (RS-25). Without a difference there is no step (RS-39).
+    /// Plans an object that is always changed in place (RS-24, ROT-10), such as the infrastructure cluster (RS-17); its
+    /// name and kind never change (RS-25). Without a difference there is no step (RS-39).
     fn object(
         &mut self,
         part: TopologyPart,
@@ -122,9 +122,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A template of machines (ROT-01): what changes its spec gives it a new name, which is returned (ROT-02 to ROT-05, ROT-07,
-    /// ROT-08). The new one is always created; no other is looked for (ROT-12). So is one in the place of a template that is gone
-    /// although an owner refers to it (ROT-13).
+    /// Plans a template of machines (ROT-01). A changed spec rotates it to a new name, which is returned (ROT-02 to
+    /// ROT-05, ROT-07, ROT-08). The new template is always created; no existing one is reused (ROT-12). A deleted
+    /// template that an owner still refers to is replaced as well (ROT-13).
     fn template(
         &mut self,
         part: TopologyPart,
@@ -179,13 +179,13 @@ impl Planner<'_> {
         Ok(Some(name))
     }
 
-    /// The name of the template that takes the place of another.
+    /// The name of the template that replaces another one.
     fn successor(&mut self, part: &TopologyPart, old: &str) -> String {
         let end = self.names.suffix(&self.cluster.metadata.key(), &format!("{part}/{old}"));
         prefixed(&template_prefix(&self.cluster.metadata.name, part), &end)
     }
 
-    /// A new template in the place of one that is gone (ROT-13).
+    /// Creates a template that replaces a deleted one (ROT-13).
     fn replace_lost(&mut self, part: TopologyPart, sent: Object, origins: &Origins, lost: String) {
         let reason = format!("{lost:?} is referenced and does not exist");
         self.write(StepAction::Rotate, part, sent, origins, ObjectDifference::none(), reason);
@@ -194,7 +194,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The name of a template that the owner of a part refers to and that is gone.
+    /// The name of a deleted template that the owner of a slot still refers to.
     fn lost_template(&self, part: &TopologyPart) -> Option<String> {
         let worker = |kind: &WorkerKind, name: &String| self.current.workers(*kind).get(name);
         let (owner, paths, current): (_, &[&str], _) = match part {
@@ -216,8 +216,8 @@ impl Planner<'_> {
         if current.is_none() { paths.iter().find_map(name) } else { None }
     }
 
-    /// The control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
-    /// The replaced template is deleted at once (ROT-06).
+    /// Plans the control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30,
+    /// ROT-09). The replaced template is deleted immediately (ROT-06).
     fn control_plane(&mut self, desired: &DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
         let current = &self.current.control_plane;
         self.health_check(
@@ -225,7 +225,7 @@ impl Planner<'_> {
             desired.health_check.as_ref(),
             current.health_check.as_ref(),
         )?;
-        // What holds it may wait for machines, which cannot come without their template.
+        // The hold may wait for machines, which cannot be created without their template.
         let has_lost = desired.machines.is_some() && self.lost_template(&TopologyPart::ControlPlaneMachines).is_some();
         if self.tracker.is_control_plane_frozen() && !has_lost {
             return Ok(());
@@ -252,8 +252,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06, DEL-13). Nothing
-    /// refers to them, and otherwise they would stay until the Cluster is deleted.
+    /// Deletes templates of control plane machines that an earlier, interrupted run replaced without deleting them
+    /// (ROT-06, DEL-13). No object refers to them, and they would stay until the Cluster is deleted.
     fn delete_orphaned_templates(&mut self) -> Result<(), Failure> {
         let metadata = &self.cluster.metadata;
         let Some(current) = &self.current.control_plane.machines else { return Ok(()) };
@@ -266,7 +266,7 @@ impl Planner<'_> {
         };
         let found = match self.comparison.world.list(&selection) {
             Found::Yes(found) => found,
-            // The world has a need then, so that the plan is void.
+            // The world has a need, so that the plan is discarded.
             Found::Absent | Found::NotAsked => return Ok(()),
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
         };
@@ -292,8 +292,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Marks the hooks that a step of the control plane brings with it before the step is taken: a crash in between would lose
-    /// them (HK-03). Where nothing is there yet, they come with the references. Returns the Cluster as it is then.
+    /// Marks the hooks of a control plane step as pending before the step is executed: a crash in between would lose
+    /// them (HK-03). Hooks of a new Cluster are marked together with its references. Returns the Cluster with the
+    /// marks.
     fn mark_hooks(&mut self) -> DesiredCluster {
         let Cluster { metadata, spec, .. } = self.cluster;
         let is = DesiredCluster {
@@ -314,7 +315,7 @@ impl Planner<'_> {
         marked
     }
 
-    /// Labels, annotations and references of the Cluster (RS-22, RS-23).
+    /// Plans labels, annotations and references of the Cluster (RS-22, RS-23).
     fn cluster(&mut self, is: &DesiredCluster, desired: &DesiredCluster, reason: &str) {
         let cluster = self.cluster;
         let mut changes = Vec::new();
@@ -349,7 +350,7 @@ impl Planner<'_> {
             ("spec.infrastructureRef", Value::from(&desired.infrastructure_ref)),
             ("spec.controlPlaneRef", Value::from(&desired.control_plane_ref)),
         ] {
-            // Nothing on the way can be anything but an object: the patch was empty.
+            // This cannot fail: the patch was empty, so all parents are objects.
             let _ = patch.set(path, value);
         }
         self.steps.push(PlanStep {
@@ -367,12 +368,12 @@ impl Planner<'_> {
         });
     }
 
-    /// The workers of a kind: creates before updates before deletions (RS-26).
+    /// Plans the workers of a kind: creations before updates before deletions (RS-26).
     fn workers(&mut self, kind: WorkerKind, desired: &[DesiredWorker]) -> Result<(), Failure> {
         let current = self.current.workers(kind);
         let wanted: BTreeSet<&str> = desired.iter().map(|worker| &*worker.topology_name).collect();
         let gone: Vec<_> = current.iter().filter(|(name, _)| !wanted.contains(name.as_str())).collect();
-        // By their generated names, the first one of each.
+        // The first worker of each generated name.
         let names: BTreeMap<&str, &str> =
             gone.iter().rev().map(|&(name, worker)| (worker.object.name(), name.as_str())).collect();
         let (existing, new): (Vec<_>, Vec<_>) =
@@ -397,8 +398,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Whether a worker that left the topology still has the generated name of a new one, which is created when the other is gone
-    /// (DEC-36). `gone` has the workers that left, by their generated names.
+    /// Whether a removed worker still has the generated name of a new one, which is then created after the deletion
+    /// (DEC-36). `gone` contains the removed workers by generated name.
     fn waits_for_name(&mut self, kind: WorkerKind, worker: &DesiredWorker, gone: &BTreeMap<&str, &str>) -> bool {
         let Some(holder) = gone.get(worker.worker.object.name()) else { return false };
         let reason = HeldReason::NameInUse { kind, holder: (*holder).to_owned() };
@@ -407,7 +408,7 @@ impl Planner<'_> {
         true
     }
 
-    /// Infrastructure, bootstrap, the worker, its health check (RS-28, RS-34).
+    /// Creates infrastructure, bootstrap, the worker and its health check (RS-28, RS-34).
     fn create_worker(&mut self, kind: WorkerKind, worker: &DesiredWorker) -> Result<(), Failure> {
         let name = &worker.topology_name;
         self.object(TopologyPart::WorkerInfrastructure(kind, name.clone()), &worker.infrastructure, None)?;
@@ -419,9 +420,9 @@ impl Planner<'_> {
         }
     }
 
-    /// The health check always; then, unless the worker is being deleted or an upgrade holds it, what it refers
-    /// to and the worker itself, all that has changed in one write (RS-30, RS-31, RS-34, UP-39, UP-40, ROT-09). Templates that were
-    /// replaced stay for the machine sets that use them (ROT-06).
+    /// Updates the health check always; its templates and the worker itself unless the worker is being deleted or an
+    /// upgrade holds it, with all changes of the worker in one write (RS-30, RS-31, RS-34, UP-39, UP-40, ROT-09).
+    /// Replaced templates stay for the machine sets that use them (ROT-06).
     fn update_worker(
         &mut self,
         kind: WorkerKind,
@@ -460,7 +461,7 @@ impl Planner<'_> {
         })
     }
 
-    /// A worker that the topology does not name any more, its health check first (RS-33, RS-34, DEL-03, DEL-04).
+    /// Deletes a worker that is no longer in the topology, its health check first (RS-33, RS-34, DEL-03, DEL-04).
     fn delete_worker(&mut self, kind: WorkerKind, name: &str, worker: &CurrentWorker) {
         let reason = "the topology no longer defines it";
         if let Some(health_check) = &worker.health_check {
@@ -471,7 +472,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A health check is created, updated and deleted with its definition (RS-35).
+    /// Creates, updates or deletes a health check according to its definition (RS-35).
     fn health_check(
         &mut self,
         part: TopologyPart,
@@ -488,7 +489,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A new object, which adopts an existing object of its name unless that has another owner (RS-13, DEC-36).
+    /// Creates an object, or adopts an existing object of the same name without another owner (RS-13, DEC-36).
     fn create(&mut self, part: TopologyPart, sent: Object, origins: &Origins) -> Result<(), Failure> {
         let object = sent.reference();
         let is_same =
@@ -502,7 +503,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A change in place. The API server refuses it once `current` has changed (SSA-24).
+    /// Changes an object in place. The API server rejects the write if `current` has changed meanwhile (SSA-24).
     fn update(
         &mut self,
         part: TopologyPart,
@@ -559,7 +560,7 @@ impl Planner<'_> {
     }
 }
 
-/// A change that only the engine makes.
+/// A change that the engine makes by itself.
 fn engine_change(path: String, from: Option<Value>, to: Option<Value>) -> ChangedField {
     ChangedField { path, from, to, because: Some(Origin::Topology), was: None, is_sensitive: false }
 }
@@ -575,7 +576,7 @@ fn check_identity(current: &Object, desired: &Object) -> Result<(), Failure> {
     }
 }
 
-/// What is updated is named by its uid, so that it is not made again when it went meanwhile (SSA-05).
+/// Sets the uid of an updated object, so that a deleted object is not created again (SSA-05).
 fn keep_uid(sent: &mut Object, current: &Object) -> Result<(), Failure> {
     if !current.uid().is_empty() {
         sent.set("metadata.uid", json!(current.uid()))?;
@@ -587,7 +588,7 @@ fn uid_of(object: &Object) -> Option<String> {
     Some(object.uid().to_owned()).filter(|uid| !uid.is_empty())
 }
 
-/// The beginning of the names of templates (NAM-06).
+/// The prefix of the names of templates (NAM-06).
 fn template_prefix(cluster: &str, part: &TopologyPart) -> String {
     match part {
         TopologyPart::Bootstrap(_, name) | TopologyPart::WorkerInfrastructure(_, name) => format!("{cluster}-{name}-"),

@@ -33,7 +33,7 @@ fn said(step: &PlanStep) -> String {
     format!("{} {}", step.action.name(), step.part)
 }
 
-/// What becomes of `before`, once it is rolled out, on the way to `after`.
+/// The rollout from `before`, once it is rolled out, to `after`.
 fn change(before: &Scene, after: &Scene) -> Rollout {
     let mut old = before.simulator();
     assert_eq!(old.roll_out(&blade()).failure, None);

@@ -1,4 +1,4 @@
-//! Writes steps into the facts of a fold, and does the work of providers and machine controllers that follows.
+//! Writes steps into the facts of the simulator, followed by the effects of providers and machine controllers.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ impl TopologySimulator {
         Ok(())
     }
 
-    /// Writes the object of a step, as a server would: an existing object of the name is taken over, fields of other managers stay,
-    /// and `managedFields` are updated (RS-13, DEC-36, DEC-43).
+    /// Writes the object of a step like a server: adopts an existing object of the name, keeps fields of other
+    /// managers, and updates `managedFields` (RS-13, DEC-36, DEC-43).
     ///
     /// # Errors
     /// When the object cannot be applied.
@@ -40,7 +40,7 @@ impl TopologySimulator {
         }
         let world = World::new(Arc::new(self.facts.clone()));
         let mut object = completed_in(&world, self.applied_to(&step.object, sent)?);
-        // A server would set a new one. Earlier dry runs of the object are not valid any more.
+        // A server would set a new one. Earlier dry runs of the object are no longer valid.
         object.remove("metadata.resourceVersion");
         if object.uid().is_empty() {
             object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
@@ -55,8 +55,8 @@ impl TopologySimulator {
         Ok(())
     }
 
-    /// The result of applying `sent` to the object of that name, if it exists. What a schema refuses has been said, and is applied
-    /// all the same: machines are counted as if it were corrected.
+    /// The result of applying `sent` to the existing object of that name, if any. Values that a schema rejects have
+    /// been reported and are applied nevertheless: machines are counted as if the values were corrected.
     fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let merged = self.merged(reference, sent);
@@ -91,7 +91,7 @@ impl TopologySimulator {
             .map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
     }
 
-    /// Does at once the work of the provider and the machine controllers that follows a step.
+    /// Applies the effects of the provider and the machine controllers after a step.
     pub(super) fn answer(&mut self, step: &PlanStep) {
         let Some(owner) = owner(&step.part, &step.object.kind) else { return };
         let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
@@ -109,7 +109,7 @@ impl TopologySimulator {
         }
     }
 
-    /// Adds what admission adds to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
+    /// Adds the defaults of admission to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
     pub fn admit(&mut self, step: &PlanStep) {
         let owner = owner(&step.part, &step.object.kind);
         let Some(owner) =
@@ -142,7 +142,7 @@ impl TopologySimulator {
         }
     }
 
-    /// The Cluster with the labels, annotations and references that the engine decided on.
+    /// The Cluster with its desired labels, annotations and references.
     fn apply_to_cluster(&mut self, key: &ObjectKey, patch: &Object) {
         let Found::Yes(found) = self.facts.cluster(key) else { return };
         let mut cluster = Cluster::clone(&found);
@@ -155,7 +155,7 @@ impl TopologySimulator {
         self.facts.put_cluster(key.clone(), Record::readable(cluster));
     }
 
-    /// Replaces the machines of a machine deployment, so that they match it.
+    /// Replaces the machines of a machine deployment by up-to-date ones.
     fn replace_machines(&mut self, deployment: &Object) {
         let version = deployment.at("spec.template.spec.version").cloned();
         let (Some(version), Ok(labels)) = (version, deployment.texts("spec.selector.matchLabels")) else { return };
@@ -182,8 +182,8 @@ impl TopologySimulator {
     }
 }
 
-/// Whether an object consists of the sent fields, its uid and the record of its field managers. Then it takes the place of the sent
-/// object, so that there is one copy.
+/// Whether an object consists of the applied fields, its uid and `managedFields`. Such an object replaces the applied
+/// one, so that only one copy is kept.
 fn has_only(stored: &Object, sent: &Object) -> bool {
     let is_of_server = |name: &str| matches!(name, "uid" | "managedFields");
     let (stored, sent) = (stored.to_value(), sent.to_value());
@@ -222,7 +222,7 @@ fn complete_strategy(object: &mut Object) {
     let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or(ROLLING_UPDATE).to_owned();
     let mut fill = |path: &str, value: Value| {
         if object.at(path).is_none() {
-            // `spec` holds other fields, and those on the way are objects where they are at all.
+            // `spec` exists because it has other fields, and the parents are objects if they exist.
             let _ = object.set(path, value);
         }
     };
@@ -233,7 +233,7 @@ fn complete_strategy(object: &mut Object) {
     }
 }
 
-/// Sets the status fields that a provider sets when it is done.
+/// Sets the status fields of a provider that has finished.
 fn provide(object: &mut Object, step: &PlanStep) {
     match &step.part {
         TopologyPart::ControlPlane => {

@@ -1,4 +1,5 @@
-//! Which versions the parts of a topology take now: the control plane first, step by step, then the workers.
+//! The next versions of the parts of a topology: first those of the control plane, step by step, then those of the
+//! workers.
 //!
 //! ```text
 //! plan.rs: versions of the upgrade ────────────────┐
@@ -6,9 +7,9 @@
 //! hooks: pending and blocking hooks ───────────────┘         control plane        workers, in their order     hooks at the end
 //! ```
 //!
-//! All of it follows from the current objects (UP-20), regardless of who wrote them (UP-47): steps that are finished vanish from the
-//! plans, and the next computation continues where the last one stopped, also for another target (UP-46). What a step waits
-//! for is seen in objects, so their changes are what triggers the next one (UP-50).
+//! Everything is computed from the current objects (UP-20), regardless of their writer (UP-47): plans do not contain
+//! finished steps, and the next computation continues the upgrade, also to another target (UP-46). Steps wait for
+//! states of objects, so changes of objects trigger the next computation (UP-50).
 
 mod plan;
 mod sequence;
@@ -36,15 +37,15 @@ use model::hub::control_plane::{is_upgrading, running_versions, version_text_at}
 use model::hub::{Cluster, Hook, Object, Topology, annotation};
 use model::world::{Found, PlanCall, World};
 
-/// Versions to go through, and who is upgrading; nothing is decided yet.
+/// The planned versions and the parts that are upgrading; no version is decided yet.
 #[derive(Debug)]
 pub struct PlannedUpgrade<'a>(UpgradeState<'a>);
 
-/// The control plane has its version, and workers have none yet.
+/// The version of the control plane is decided; those of workers are not.
 #[derive(Debug)]
 pub(crate) struct ControlPlaneDecided<'a>(UpgradeState<'a>);
 
-/// Control plane and workers have their versions; hooks that are due in the end have not been called.
+/// All versions are decided; the hooks at the end have not been called.
 #[derive(Debug)]
 pub struct DecidedUpgrade<'a> {
     state: UpgradeState<'a>,
@@ -52,7 +53,7 @@ pub struct DecidedUpgrade<'a> {
     workers: BTreeMap<(WorkerKind, usize), VersionText>,
 }
 
-/// What all stages look at, and what they have noted.
+/// The inputs and the results of all stages.
 #[derive(Debug)]
 struct UpgradeState<'a> {
     blueprint: &'a Blueprint,
@@ -64,19 +65,19 @@ struct UpgradeState<'a> {
     is_ahead: bool,
 }
 
-/// The versions that there are, each of them read once.
+/// The current versions, each parsed once.
 #[derive(Debug, Default)]
 struct Versions<'a> {
-    /// Of the topology.
+    /// The version of the topology.
     target: VersionText,
     /// `None` while there is no control plane.
     control_plane: Option<VersionText>,
-    /// By kind and name in the topology, of the workers that have one.
+    /// By kind and name in the topology; workers without a version are missing.
     workers: BTreeMap<(WorkerKind, &'a str), VersionText>,
 }
 
 impl<'a> PlannedUpgrade<'a> {
-    /// Plans the upgrade and finds out who is upgrading (UP-05, UP-09 to UP-23).
+    /// Plans the upgrade and finds the parts that are upgrading (UP-05, UP-09 to UP-23).
     ///
     /// # Errors
     /// No plan leads to the version of the topology, or something cannot be read.
@@ -87,14 +88,14 @@ impl<'a> PlannedUpgrade<'a> {
         options: &Options,
     ) -> Result<Self, Failure> {
         let cluster = &blueprint.cluster;
-        // Facts of each are asked for before any of them gives up, so that one round gathers them.
+        // All needs are recorded before the first error is returned, so that one round gathers all facts.
         let planned = planned(blueprint, current, world, *options);
         let deployments = workers::upgrading_deployments(&current.machine_deployments, world);
         let pools = workers::upgrading_pools(&current.machine_pools, &cluster.metadata.key(), world);
         let (plan, minimum, mut versions) = planned?;
         let limit = max_concurrency(cluster);
         let of = |kind: WorkerKind, upgrading: BTreeSet<String>| WorkerTracker {
-            // A kind that has no workers has no plan (UP-19).
+            // A kind without workers has no plan (UP-19).
             plan: if current.workers(kind).is_empty() { Vec::new() } else { plan.workers.clone() },
             upgrading,
             max_concurrency: limit,
@@ -103,7 +104,7 @@ impl<'a> PlannedUpgrade<'a> {
         let (deployments, pools) =
             (of(WorkerKind::MachineDeployment, deployments?), of(WorkerKind::MachinePool, pools?));
         if versions.control_plane.is_none() {
-            // There is nothing to plan, so they may be no versions.
+            // Nothing is planned, so invalid versions are accepted.
             versions.workers = workers::versions(current, |_, text| Ok(VersionText::lenient(text)))?;
         }
         let object = current.control_plane.object.as_ref();
@@ -130,10 +131,9 @@ impl<'a> PlannedUpgrade<'a> {
         }))
     }
 
-    /// The same plan for all workers at once that take their next step one after the other, since the number of workers that upgrade
-    /// at a time is limited: those that have the lowest version, up to the first of which it is not certain. They are in
-    /// [`WorkerTracker::ahead`]. The plan does not change until the last of them has taken its step, because it follows from the
-    /// lowest version.
+    /// Plans the next step of all workers that take it one after the other because of the upgrade concurrency: those
+    /// with the lowest version, up to the first uncertain one. They are in [`WorkerTracker::ahead`]. The plan stays the
+    /// same until the last of them has taken its step, because it depends on the lowest version.
     pub(super) fn ahead(mut self) -> Self {
         let UpgradeState { versions, tracker, .. } = &mut self.0;
         let lowest = tracker.minimum_workers_version.clone();
@@ -154,7 +154,7 @@ impl<'a> PlannedUpgrade<'a> {
     /// Decides the version of the control plane (UP-24).
     ///
     /// # Errors
-    /// When there is no version that it may take, or a hook fails.
+    /// When no plan leads to the target, or a hook fails.
     pub(super) fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
         let state = &mut self.0;
         let version = match &state.current.control_plane.object {
@@ -167,12 +167,12 @@ impl<'a> PlannedUpgrade<'a> {
 }
 
 impl<'a> ControlPlaneDecided<'a> {
-    /// The version that the control plane takes or keeps.
+    /// The next or kept version of the control plane.
     pub(crate) fn version(&self) -> &VersionText {
         &self.0.tracker.control_plane.version
     }
 
-    /// Whether the annotation of DS-23 is on the Cluster now.
+    /// Whether the Cluster has the annotation of DS-23.
     pub(super) fn marks_a_step(&self) -> bool {
         let UpgradeState { hooks, tracker, .. } = &self.0;
         if hooks.is_enabled() {
@@ -182,16 +182,16 @@ impl<'a> ControlPlaneDecided<'a> {
         [&control_plane.plan, &machine_deployments.plan, &machine_pools.plan].iter().any(|plan| !plan.is_empty())
     }
 
-    /// The hooks that are pending on the Cluster now, with those that a step of the control plane marks or unmarks (HK-02).
+    /// The pending hooks of the Cluster, after those that a step of the control plane marks or unmarks (HK-02).
     pub(super) fn pending_hooks(&self) -> &BTreeSet<String> {
         self.0.tracker.hooks.pending()
     }
 
-    /// Decides the versions of workers, in the order of the topology's lists, machine deployments first: each may use up what
-    /// the next would need (UP-32, UP-41, UP-43). Entries have no version of their own (UP-48).
+    /// Decides the versions of workers, in the order of the topology's lists, machine deployments first: each may use
+    /// up the concurrency of the next (UP-32, UP-41, UP-43). Entries have no version field (UP-48).
     ///
     /// # Errors
-    /// When there is no version that a worker may take.
+    /// When a worker cannot take a version.
     pub(super) fn decide_workers(mut self) -> Result<DecidedUpgrade<'a>, Failure> {
         let mut workers = BTreeMap::new();
         for kind in WorkerKind::ALL {
@@ -210,7 +210,7 @@ impl DecidedUpgrade<'_> {
         self.workers.get(&(kind, position)).unwrap_or(&self.state.versions.target)
     }
 
-    /// Calls the hooks that are due once everything else is known (HK-12, HK-21); returns the findings and decisions.
+    /// Calls the hooks at the end of the computation (HK-12, HK-21); returns the decisions.
     ///
     /// # Errors
     /// When a hook fails.
@@ -223,7 +223,7 @@ impl DecidedUpgrade<'_> {
 }
 
 impl UpgradeState<'_> {
-    /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
+    /// The version of the existing or new worker at `position`.
     fn worker_version(&mut self, sequence: &Sequence<'_>, position: usize) -> Result<VersionText, Failure> {
         let (kind, target) = (sequence.kind, self.versions.target.clone());
         let Some(entry) = sequence.entries.get(position) else { return Ok(target) };
@@ -254,7 +254,7 @@ impl UpgradeState<'_> {
         Ok(tracker.plan.first().cloned().unwrap_or(version))
     }
 
-    /// The version of a control plane that exists; notes what the later decisions go by (UP-24 to UP-31).
+    /// The version of an existing control plane; records the state that later decisions depend on (UP-24 to UP-31).
     fn version_of_existing(&mut self, object: &Object) -> Result<VersionText, Failure> {
         let version = self.versions.control_plane.clone().unwrap_or_default();
         self.tracker.control_plane.is_pending = version != self.versions.target;
@@ -269,8 +269,8 @@ impl UpgradeState<'_> {
         }
     }
 
-    /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25). Without workers there
-    /// are no workers to wait for (UP-49). Hooks come in the order of HK-23.
+    /// The reason for which a control plane keeps its version, which may be that of the topology (UP-24, rows 3 to 9,
+    /// and UP-25). Without workers, it does not wait for any (UP-49). Hooks are called in the order of HK-23.
     fn hold_of_control_plane(&mut self, object: &Object, version: &VersionText) -> Result<Option<Hold>, Failure> {
         if is_provisioning(object)? {
             self.tracker.control_plane.is_provisioning = true;
@@ -336,14 +336,14 @@ impl UpgradeState<'_> {
         if hooks.is_enabled() {
             self.mark_step(&next);
         }
-        // Were it still pending, the write that begins the step would not be made (UP-28).
+        // A pending control plane is not written, so the step would not start (UP-28).
         self.tracker.control_plane.is_pending = false;
         self.tracker.control_plane.is_starting = true;
         Ok(next)
     }
 
-    /// Marks the hooks that a step of the control plane to `next` brings with it (HK-20); workers that catch up without one bring
-    /// none (HK-24).
+    /// Marks the hooks of a control plane step to `next` as pending (HK-20); workers that catch up without such a step
+    /// mark none (HK-24).
     fn mark_step(&mut self, next: &VersionText) {
         let is_step_of_workers = WorkerKind::ALL
             .iter()
@@ -355,7 +355,7 @@ impl UpgradeState<'_> {
         }
     }
 
-    /// Asks a hook, which gets to see the plans (HK-19).
+    /// Calls a hook with the plans (HK-19).
     fn ask(
         &mut self,
         ask: impl FnOnce(RemainingPlans<'_>, &mut HookTracker) -> Result<Gate, Failure>,
@@ -366,7 +366,7 @@ impl UpgradeState<'_> {
         ask(RemainingPlans { control_plane: &control_plane.plan, workers }, hooks)
     }
 
-    /// Calls a hook if it is pending; what holds the step if the hook blocks.
+    /// Calls a hook if it is pending; returns the hold if the hook blocks.
     fn hook_holds<const N: usize>(
         &mut self,
         hook: Hook,
@@ -382,7 +382,7 @@ impl UpgradeState<'_> {
         Hold::Hook { hook: wanted, message: block.map(|(_, block)| block.message.clone()).unwrap_or_default() }
     }
 
-    /// The workers that are to reach a version and have not, of the kinds whose next step it is.
+    /// The workers that have not reached a version, of the kinds whose next step it is.
     fn workers_not_at(&self, version: &VersionText) -> Vec<String> {
         let mut names = Vec::new();
         for kind in WorkerKind::ALL {
@@ -399,7 +399,7 @@ impl UpgradeState<'_> {
         names
     }
 
-    /// Notes whether a worker that does not exist has to wait (UP-33).
+    /// Records whether the creation of a worker has to wait (UP-33).
     fn note_new_worker(&mut self, kind: WorkerKind, topology_name: &str) {
         let hold = match self.worker_hook_hold() {
             Some(hold) => hold,
@@ -411,8 +411,9 @@ impl UpgradeState<'_> {
         tracker.holds.insert(topology_name.to_owned(), hold);
     }
 
-    /// Why a worker that has another version than the topology keeps it (UP-32, rows 3 to 9): it is deferred, a hook or its own
-    /// kind's budget holds it, which its own machines use up as well (UP-36, UP-42), or the control plane moves (UP-37).
+    /// The reason for which a worker keeps a version other than the topology's (UP-32, rows 3 to 9): it is deferred, a
+    /// hook blocks it, the upgrade concurrency of its kind is used up, also by its own machines (UP-36, UP-42), or the
+    /// control plane upgrades first (UP-37).
     fn hold_of_worker(
         &mut self,
         sequence: &Sequence<'_>,
@@ -445,7 +446,7 @@ impl UpgradeState<'_> {
                 version: version.to_string(),
                 target: self.versions.target.to_string(),
             }),
-            // It has finished a step that others have not (UP-38).
+            // It has finished a step that other workers have not (UP-38).
             Some(head) if head == version => {
                 Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(head), version: head.clone() }))
             }
@@ -458,7 +459,7 @@ impl UpgradeState<'_> {
         }
     }
 
-    /// Whether a worker certainly takes the same step as those before it, once they are through (see [`PlannedUpgrade::ahead`]).
+    /// Whether a worker certainly takes the same step as those before it, after them (see [`PlannedUpgrade::ahead`]).
     fn goes_along(&self, kind: WorkerKind, worker: &CurrentWorker, version: &VersionText) -> bool {
         let tracker = self.tracker.workers(kind);
         let is_whole = worker.bootstrap.is_some() && worker.infrastructure.is_some();
@@ -470,7 +471,7 @@ impl UpgradeState<'_> {
             && !tracker.upgrading.contains(worker.object.name())
     }
 
-    /// What a worker waits for that waits for the control plane.
+    /// The hold of a worker that waits for the control plane.
     fn control_plane_first(&self, version: &VersionText) -> Hold {
         match self.tracker.control_plane.is_provisioning {
             true => Hold::StillProvisioning,
@@ -485,7 +486,7 @@ impl UpgradeState<'_> {
     }
 }
 
-/// What is to come, the lowest version of workers, those that go included, and the versions that there are (UP-09 to UP-18,
+/// The upgrade plan, the lowest version of workers including removed ones, and the current versions (UP-09 to UP-18,
 /// UP-44).
 fn planned<'a>(
     blueprint: &Blueprint,
@@ -498,7 +499,7 @@ fn planned<'a>(
         let versions = Versions { target: VersionText::lenient(target), ..Versions::default() };
         return Ok((UpgradePlan::default(), None, versions));
     };
-    // A value of another type is no unclear version.
+    // A value of another type is an error, not an unknown version.
     object.text(field_path::VERSION)?;
     let control_plane = version_text_at(object, field_path::VERSION)?;
     let target = plan::parse_version("spec.topology.version", target)?;
@@ -510,7 +511,7 @@ fn planned<'a>(
     Ok((plan, lowest, Versions { target, control_plane: Some(control_plane), workers }))
 }
 
-/// The plan of an extension, else through the versions of the class, else of one minor version.
+/// The plan of an extension, else one through the versions of the class, else one of a single minor version.
 fn plan_of(way: &UpgradeRange, blueprint: &Blueprint, world: &World, options: Options) -> Result<UpgradePlan, Failure> {
     if way.is_at_its_end() {
         return Ok(UpgradePlan::default());
@@ -583,7 +584,7 @@ pub fn deferred(kind: WorkerKind, topology: &Topology) -> BTreeSet<&str> {
     entries.filter(|(position, _)| sequence.deferral(*position).is_some()).map(|(_, entry)| entry.name).collect()
 }
 
-/// How many workers of a kind may upgrade at once (UP-05).
+/// The number of workers of a kind that may upgrade concurrently (UP-05).
 fn max_concurrency(cluster: &Cluster) -> usize {
     let written = cluster.annotation(annotation::UPGRADE_CONCURRENCY).and_then(|text| text.parse().ok());
     written.filter(|limit| *limit > 0).unwrap_or(1)

@@ -8,7 +8,7 @@ use model::hub::{Topology, annotation};
 pub(super) struct Sequence<'a> {
     pub(super) kind: WorkerKind,
     pub(super) entries: Vec<WorkerEntry<'a>>,
-    /// The position of the first that holds those that follow.
+    /// The position of the first worker that holds the following ones.
     holding: Option<usize>,
 }
 
@@ -20,8 +20,8 @@ impl<'a> Sequence<'a> {
         Sequence { kind, holding: entries.iter().position(holds), entries }
     }
 
-    /// Why a worker is deferred: its own annotations, or that a worker before it holds those that follow (UP-34). Its version
-    /// stays in the plan, so the control plane does not leave it behind (UP-45).
+    /// The reason for which a worker is deferred: its annotations, or an earlier worker that holds the following ones
+    /// (UP-34). Its version stays in the plan, so the control plane waits for it (UP-45).
     pub(super) fn deferral(&self, position: usize) -> Option<Hold> {
         let hold =
             |annotation: &'static str, on: &WorkerEntry<'_>| Hold::Deferred { annotation, on: on.name.to_owned() };

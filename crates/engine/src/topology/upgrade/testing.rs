@@ -18,7 +18,7 @@ use model::world::{Answer, Facts, Found, HookAnswer, Need, NodesOf, ObjectSet, P
 pub(in crate::topology) const MD: WorkerKind = WorkerKind::MachineDeployment;
 pub(in crate::topology) const MP: WorkerKind = WorkerKind::MachinePool;
 
-/// A topology and what there is of it.
+/// A topology and its current objects.
 #[derive(Clone, Debug)]
 pub(in crate::topology) struct Fleet {
     pub(in crate::topology) class: Value,
@@ -28,7 +28,7 @@ pub(in crate::topology) struct Fleet {
     pub(in crate::topology) has_hooks: bool,
     /// Files instead of an API server.
     pub(in crate::topology) is_offline: bool,
-    /// What extensions answer; there are none for the others.
+    /// The answers of extensions; other hooks have none.
     pub(in crate::topology) extensions: BTreeMap<Hook, HookAnswer>,
     pub(in crate::topology) planner: Option<PlannedVersions>,
     pub(in crate::topology) failing: Option<Hook>,
@@ -186,7 +186,7 @@ impl Fleet {
         self.gather(facts, |world| compute(&blueprint, &current, world, options))
     }
 
-    /// Asks hooks alone, for the Cluster as it is; answers with what became of the tracker.
+    /// Calls hooks for the current Cluster; returns the tracker.
     pub(in crate::topology) fn ask<T>(
         &mut self,
         ask: impl Fn(&HookCaller<'_>, &mut HookTracker) -> Result<T, Failure>,

@@ -271,7 +271,7 @@ impl DryRunServer for Alike {
     }
 }
 
-/// What becomes of the edits of a rollout whose objects are on a server, but for the health checks of machines.
+/// The rollout of edits with objects on a server, except for machine health checks.
 fn tried(server: &Arc<Alike>) -> Vec<Vec<PlanStep>> {
     let mut fold = edited(&[(SMITH, SIZE, json!("SMALL")), (GROUND, SITE, json!("NORTH"))]);
     for (version, object) in fold.objects_of(&blade()).into_iter().enumerate() {

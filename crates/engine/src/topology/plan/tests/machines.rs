@@ -12,7 +12,7 @@ const KUBEADM: &str = "KubeadmControlPlaneTemplate";
 const CONFIG: &str = "/spec/template/spec/kubeadmConfigSpec";
 const NOW: &str = "2030-06-01T00:00:00Z";
 
-/// What becomes of `before`, once it is rolled out, on the way to `after`, at one moment.
+/// The rollout from `before`, once it is rolled out, to `after`, at a point in time.
 fn change(before: &Scene, after: &Scene) -> Rollout {
     let mut old = before.simulator();
     assert_eq!(old.roll_out(&blade()).failure, None);

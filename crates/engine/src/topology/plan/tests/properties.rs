@@ -36,7 +36,7 @@ fn template(text: &str) -> Value {
     json!({"valueFrom": {"template": text}})
 }
 
-/// Patches that authors write: of versions, variables and names, none of a name into what bears it.
+/// Typical patches of versions, variables and names; none inserts a name into the object with this name.
 fn patches() -> impl Strategy<Value = Vec<Value>> {
     let (workers, control_plane) =
         (json!({"machineDeploymentClass": {"names": ["sm*"]}}), json!({"controlPlane": true}));

@@ -166,7 +166,7 @@ fn a_version_and_whatever_else_has_waited_are_one_write() {
     let frozen = ["apply controlPlane/healthCheck", "apply MachineDeployment/md-c/healthCheck"];
     assert_eq!(of(&walk.plan()), frozen);
     assert_eq!(of(&walk.plan()), [""; 0]);
-    // R3: the control plane with all of its own.
+    // R3: the control plane with all of its objects.
     walk.finish_control_plane();
     let row = walk.plan();
     assert_eq!(of(&row), CONTROL_PLANE);
