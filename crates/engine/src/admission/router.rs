@@ -229,6 +229,23 @@ impl RawRequest<'_> {
     }
 }
 
+/// An error in the objects of a request.
+#[derive(Debug, thiserror::Error)]
+enum RequestDecodeError {
+    #[error("the review has no object")]
+    NoObject,
+    #[error("the review has no oldObject")]
+    NoOldObject,
+    #[error("the object does not decode: {0}")]
+    Object(String),
+    #[error("the oldObject does not decode: {0}")]
+    OldObject(String),
+    #[error("the oldObject is too large")]
+    OldObjectTooLarge,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// A decoded request. It is answered again each time its world has more facts.
 #[derive(Debug)]
 pub struct DecodedRequest {
@@ -345,12 +362,12 @@ impl DecodedRequest {
         let (name, subject) = match Self::subject(request) {
             Ok(decoded) => decoded,
             Err(_) if request.is_unexamined() => (request.name.to_owned(), RequestSubject::AlwaysAllowed),
-            Err(reason) => return Err(undecodable(reason)),
+            Err(error) => return Err(undecodable(error.to_string())),
         };
         Ok(DecodedRequest { kind: request.kind, name, subject })
     }
 
-    fn subject(request: &RawRequest<'_>) -> Result<(String, RequestSubject), String> {
+    fn subject(request: &RawRequest<'_>) -> Result<(String, RequestSubject), RequestDecodeError> {
         if request.operation != Operation::Delete
             && let Some(oversize) = request.object.and_then(Oversize::find)
         {
@@ -498,9 +515,9 @@ const STOPPED: &str =
 fn reviewed<T: Decode + AsRef<Metadata>>(
     request: &RawRequest<'_>,
     subject: impl FnOnce(Box<ReviewedObject<T>>) -> RequestSubject,
-) -> Result<(String, RequestSubject), String> {
+) -> Result<(String, RequestSubject), RequestDecodeError> {
     let (new, old) = (new_object::<T>(request)?, previous_object::<T>(request)?);
-    let raw = json::value(request.object.unwrap_or_default()).map_err(|error| error.to_string())?;
+    let raw = json::value(request.object.unwrap_or_default())?;
     Ok(examined(request, new, |new| subject(Box::new(ReviewedObject { phase: request.phase, new: *new, old, raw }))))
 }
 
@@ -513,27 +530,24 @@ fn is_oversize(object: Option<&str>) -> bool {
     object.and_then(Oversize::find).is_some()
 }
 
-fn new_object<T: Decode>(request: &RawRequest<'_>) -> Result<Box<T>, String> {
-    let text = request.object.ok_or("the review has no object")?;
-    T::decode(request.version, text).map(Box::new).map_err(|error| format!("the object does not decode: {error}"))
+fn new_object<T: Decode>(request: &RawRequest<'_>) -> Result<Box<T>, RequestDecodeError> {
+    let text = request.object.ok_or(RequestDecodeError::NoObject)?;
+    T::decode(request.version, text).map(Box::new).map_err(RequestDecodeError::Object)
 }
 
-fn old_object<T: Decode>(request: &RawRequest<'_>) -> Result<T, String> {
-    let text = request.old_object.ok_or("the review has no oldObject")?;
-    T::decode(request.old_version, text).map_err(|error| format!("the oldObject does not decode: {error}"))
+fn old_object<T: Decode>(request: &RawRequest<'_>) -> Result<T, RequestDecodeError> {
+    let text = request.old_object.ok_or(RequestDecodeError::NoOldObject)?;
+    T::decode(request.old_version, text).map_err(RequestDecodeError::OldObject)
 }
 
 /// The deletion of a class. An unreadable class can be deleted too (DEC-44): the Clusters that use it are found by its name.
-fn deleted_class(request: &RawRequest<'_>) -> Result<ClusterClass, String> {
+fn deleted_class(request: &RawRequest<'_>) -> Result<ClusterClass, RequestDecodeError> {
     #[derive(Deserialize)]
     struct PartialObjectMetadata {
         metadata: Metadata,
     }
-    let old = if is_oversize(request.old_object) {
-        Err("the oldObject is too large".to_owned())
-    } else {
-        old_object(request)
-    };
+    let old =
+        if is_oversize(request.old_object) { Err(RequestDecodeError::OldObjectTooLarge) } else { old_object(request) };
     old.or_else(|error| {
         let named = request.old_object.and_then(|text| json::decode::<PartialObjectMetadata>(text).ok());
         let named = named.filter(|named| !named.metadata.name.is_empty());
@@ -543,7 +557,7 @@ fn deleted_class(request: &RawRequest<'_>) -> Result<ClusterClass, String> {
     })
 }
 
-fn previous_object<T: Decode>(request: &RawRequest<'_>) -> Result<Option<Box<T>>, String> {
+fn previous_object<T: Decode>(request: &RawRequest<'_>) -> Result<Option<Box<T>>, RequestDecodeError> {
     // An old object that is too large is not decoded, and the new object is validated like a created one.
     match request.operation {
         Operation::Update if is_oversize(request.old_object) => Ok(None),
@@ -557,7 +571,7 @@ type EditedCluster = (Box<Cluster>, Option<Box<Cluster>>);
 
 /// A created or updated Cluster with its old state; `None` if the old state does not decode and only the metadata
 /// changes. A Cluster that becomes readable is validated like a created one (DEC-103).
-fn edited_cluster(request: &RawRequest<'_>) -> Result<Option<EditedCluster>, String> {
+fn edited_cluster(request: &RawRequest<'_>) -> Result<Option<EditedCluster>, RequestDecodeError> {
     let old = match previous_object(request) {
         Ok(old) => old,
         Err(reason) if request.old_object.is_none() => return Err(reason),

@@ -207,7 +207,7 @@ impl Compiler<'_> {
     ) -> CompiledOperation {
         let mut variables: Arc<[String]> = Arc::default();
         let mut is_sensitive = false;
-        let action = Pointer::parse(&operation.path).and_then(|pointer| {
+        let action = Pointer::parse(&operation.path).map_err(|error| error.to_string()).and_then(|pointer| {
             let value = self.value(operation, &pointer, visible, &mut variables, &mut is_sensitive)?;
             Ok(PatchAction { pointer, value })
         });
@@ -235,7 +235,7 @@ impl Compiler<'_> {
             (None, None) => Err("neither value nor valueFrom is set; null does not count as a value".to_owned()),
             (Some(raw), None) => {
                 let value = json::value(raw.get()).map_err(|error| format!("value is not JSON: {error}"))?;
-                pointer.make(make, value).map(ValueSource::Fixed)
+                pointer.make(make, value).map(ValueSource::Fixed).map_err(|error| error.to_string())
             }
             (None, Some(source)) => match (source.variable.is_empty(), source.template.is_empty()) {
                 (true, true) => Err("valueFrom has neither variable nor template".to_owned()),

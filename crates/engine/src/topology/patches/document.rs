@@ -5,7 +5,7 @@
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
-use super::pointer::{self, Pointer, PointerTarget, SetOperation};
+use super::pointer::{self, Pointer, PointerError, PointerTarget, SetOperation};
 use crate::topology::origin::PatchOrigin;
 use golang::json::{self, Weight};
 use model::hub::type_of;
@@ -43,24 +43,89 @@ impl Default for PatchAllowance {
 }
 
 impl PatchAllowance {
-    fn take_bytes(&mut self, bytes: usize) -> Result<(), String> {
-        take(&mut self.bytes, bytes, || format!("patches of extensions take more than {} MiB", MAX_PATCHED >> 20))
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), AllowanceError> {
+        take(&mut self.bytes, bytes, AllowanceError::Bytes)
     }
 
-    fn take_operations(&mut self, operations: usize) -> Result<(), String> {
-        take(&mut self.operations, operations, || {
-            format!("patches of extensions have more than {MAX_OPERATIONS} operations")
-        })
+    fn take_operations(&mut self, operations: usize) -> Result<(), AllowanceError> {
+        take(&mut self.operations, operations, AllowanceError::Operations)
     }
 
-    fn take_scratch(&mut self, document: &Document) -> Result<(), String> {
+    fn take_scratch(&mut self, document: &Document) -> Result<(), AllowanceError> {
         let bytes = json::in_memory(&document.value) + document.marks.len() * MARK;
-        take(&mut self.scratch, bytes, || "too many patches of extensions change something outside of spec".to_owned())
+        take(&mut self.scratch, bytes, AllowanceError::Scratch)
     }
 }
 
-fn take(left: &mut usize, wanted: usize, problem: impl FnOnce() -> String) -> Result<(), String> {
-    *left = left.checked_sub(wanted).ok_or_else(problem)?;
+/// The part of the allowance that is exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AllowanceError {
+    #[error("patches of extensions take more than {} MiB", MAX_PATCHED >> 20)]
+    Bytes,
+    #[error("patches of extensions have more than {} operations", MAX_OPERATIONS)]
+    Operations,
+    #[error("too many patches of extensions change something outside of spec")]
+    Scratch,
+}
+
+/// An error of a patch, or a mismatch with the document.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DocumentError {
+    #[error(transparent)]
+    Allowance(#[from] AllowanceError),
+    #[error(transparent)]
+    Pointer(#[from] PointerError),
+    #[error("{operation} {path}: {fault}")]
+    Mismatch { operation: &'static str, path: String, fault: String },
+    #[error("{operation} from {from}: {source}")]
+    Source { operation: &'static str, from: String, source: Box<DocumentError> },
+    #[error("{0}")]
+    MissingPath(String),
+    #[error("{0} is inside of it")]
+    MoveIntoItself(String),
+    #[error("patchType is {0:?}, and must be \"JSONPatch\" or \"JSONMergePatch\"")]
+    UnknownPatchType(String),
+    #[error("is not UTF-8: {0}")]
+    NoText(#[from] std::str::Utf8Error),
+    #[error("is not JSON: {0}")]
+    NoJson(#[from] serde_json::Error),
+    #[error("a JSONPatch must be a list of operations, but this is {0}")]
+    NoList(&'static str),
+    #[error("a JSONMergePatch must be an object, but this is {0}")]
+    NoMergePatch(&'static str),
+    #[error("is no object")]
+    NoObject,
+    #[error("{name} must be a string, but is {found}")]
+    NoString { name: &'static str, found: &'static str },
+    #[error("{0} is missing")]
+    MissingMember(&'static str),
+    #[error("{0:?} is not a JSON patch operation")]
+    UnknownOperation(String),
+}
+
+/// An error of an extension's patch, with the position of the operation, if it is in one.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(super) struct ExtensionPatchError {
+    pub operation: Option<usize>,
+    #[source]
+    pub error: DocumentError,
+}
+
+impl From<DocumentError> for ExtensionPatchError {
+    fn from(error: DocumentError) -> Self {
+        ExtensionPatchError { operation: None, error }
+    }
+}
+
+impl From<AllowanceError> for ExtensionPatchError {
+    fn from(error: AllowanceError) -> Self {
+        DocumentError::from(error).into()
+    }
+}
+
+fn take(left: &mut usize, wanted: usize, error: AllowanceError) -> Result<(), AllowanceError> {
+    *left = left.checked_sub(wanted).ok_or(error)?;
     Ok(())
 }
 
@@ -97,7 +162,7 @@ impl Document {
     pub(super) fn apply<'o>(
         &mut self,
         operations: impl IntoIterator<Item = (&'o Pointer, &'o PatchOperation, &'o PatchOrigin)>,
-    ) -> Result<(), (usize, String)> {
+    ) -> Result<(), (usize, DocumentError)> {
         for (at, (pointer, operation, origin)) in operations.into_iter().enumerate() {
             self.apply_one(pointer, operation, origin).map_err(|problem| (at, problem))?;
         }
@@ -142,26 +207,28 @@ impl Document {
         patch: &[u8],
         origin: &PatchOrigin,
         allowance: &mut PatchAllowance,
-    ) -> Result<(), (Option<usize>, String)> {
+    ) -> Result<(), ExtensionPatchError> {
         let sent = ExtensionPatch::decode(patch_type, patch, allowance)?;
         // Fields below spec stay there.
         if sent.is_below("spec") && self.value.get("spec").is_some_and(Value::is_object) {
             return sent.apply(self, origin, allowance);
         }
-        allowance.take_scratch(self).map_err(|problem| (None, problem))?;
+        allowance.take_scratch(self)?;
         self.within_places(|scratch| sent.apply(scratch, origin, allowance))
     }
 
-    fn apply_one(&mut self, pointer: &Pointer, operation: &PatchOperation, origin: &PatchOrigin) -> Result<(), String> {
+    fn apply_one(
+        &mut self,
+        pointer: &Pointer,
+        operation: &PatchOperation,
+        origin: &PatchOrigin,
+    ) -> Result<(), DocumentError> {
         let location = pointer.locate(&self.value);
         let (added, removed) = self.change_of_weight(pointer, operation);
         let is_new = matches!(operation, PatchOperation::Add(_) | PatchOperation::Copy(_));
         json_patch::patch_unsafe(&mut self.value, std::slice::from_ref(operation)).map_err(|error| {
-            let operation = name_of(operation);
-            match pointer.fault(&self.value, is_new) {
-                Some(fault) => format!("{operation} {}: {fault}", pointer.buffer()),
-                None => format!("{operation} {}: {}", pointer.buffer(), error.kind),
-            }
+            let fault = pointer.fault(&self.value, is_new).unwrap_or_else(|| error.kind.to_string());
+            DocumentError::Mismatch { operation: name_of(operation), path: pointer.buffer().to_string(), fault }
         })?;
         self.grown = (self.grown + added).beyond(removed);
         self.note(operation, location, origin);
@@ -239,8 +306,10 @@ pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value
     let allowance = &mut PatchAllowance::default();
     match document.apply_sent(patch_type, patch, &PatchOrigin::default(), allowance) {
         Ok(()) => Ok(document.value),
-        Err((None, problem)) => Err(shortened(&problem).into_owned()),
-        Err((Some(at), problem)) => Err(format!("operation {at}: {}", shortened(&problem))),
+        Err(ExtensionPatchError { operation: None, error }) => Err(shortened(&error.to_string()).into_owned()),
+        Err(ExtensionPatchError { operation: Some(at), error }) => {
+            Err(format!("operation {at}: {}", shortened(&error.to_string())))
+        }
     }
 }
 
@@ -302,11 +371,11 @@ impl ExtensionPatch {
         patch_type: &str,
         patch: &[u8],
         allowance: &mut PatchAllowance,
-    ) -> Result<ExtensionPatch, (Option<usize>, String)> {
+    ) -> Result<ExtensionPatch, ExtensionPatchError> {
         match patch_type {
             "JSONPatch" => operations(patch, allowance),
-            "JSONMergePatch" => merge_patch(patch, allowance).map_err(|problem| (None, problem)),
-            other => Err((None, format!("patchType is {other:?}, and must be \"JSONPatch\" or \"JSONMergePatch\""))),
+            "JSONMergePatch" => Ok(merge_patch(patch, allowance)?),
+            other => Err(DocumentError::UnknownPatchType(other.to_owned()).into()),
         }
     }
 
@@ -328,7 +397,7 @@ impl ExtensionPatch {
         document: &mut Document,
         origin: &PatchOrigin,
         allowance: &mut PatchAllowance,
-    ) -> Result<(), (Option<usize>, String)> {
+    ) -> Result<(), ExtensionPatchError> {
         match self {
             ExtensionPatch::Merge(patch) => {
                 let mut paths = Vec::new();
@@ -345,7 +414,7 @@ impl ExtensionPatch {
                         Some(from) => carry(document, &from, &pointer, &operation, &origin, allowance),
                         None => document.apply_one(&pointer, &operation, &origin),
                     };
-                    done.map_err(|problem| (Some(at), problem))?;
+                    done.map_err(|error| ExtensionPatchError { operation: Some(at), error })?;
                 }
             }
         }
@@ -361,44 +430,48 @@ fn carry(
     operation: &PatchOperation,
     origin: &PatchOrigin,
     allowance: &mut PatchAllowance,
-) -> Result<(), String> {
-    let explain = |problem| format!("{} from {}: {problem}", name_of(operation), from.buffer());
+) -> Result<(), DocumentError> {
+    let explain = |source| DocumentError::Source {
+        operation: name_of(operation),
+        from: from.buffer().to_string(),
+        source: Box::new(source),
+    };
     let Some(value) = document.value.pointer(from.buffer().as_str()) else {
         let fault = from.fault(&document.value, false);
-        return Err(explain(fault.unwrap_or_else(|| "the path does not exist".to_owned())));
+        let fault = fault.unwrap_or_else(|| "the path does not exist".to_owned());
+        return Err(explain(DocumentError::MissingPath(fault)));
     };
-    allowance.take_bytes(json::in_memory(value)).map_err(explain)?;
-    let add = to.make(SetOperation::Add, value.clone()).map_err(explain)?;
+    allowance.take_bytes(json::in_memory(value)).map_err(|error| explain(error.into()))?;
+    let add = to.make(SetOperation::Add, value.clone()).map_err(|error| explain(error.into()))?;
     if matches!(operation, PatchOperation::Move(_)) {
         if to.buffer().starts_with(from.buffer()) && to.depth() > from.depth() {
-            return Err(explain(format!("{} is inside of it", to.buffer())));
+            return Err(explain(DocumentError::MoveIntoItself(to.buffer().to_string())));
         }
         document.apply_one(from, &from.remove(), origin)?;
     }
     document.apply_one(to, &add, origin)
 }
 
-fn operations(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, (Option<usize>, String)> {
-    let read = read(patch, allowance).map_err(|problem| (None, problem))?;
-    let operations = match read {
+fn operations(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, ExtensionPatchError> {
+    let operations = match read(patch, allowance)? {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
-        other => {
-            return Err((None, format!("a JSONPatch must be a list of operations, but this is {}", type_of(&other))));
-        }
+        other => return Err(DocumentError::NoList(type_of(&other)).into()),
     };
-    allowance.take_operations(operations.len()).map_err(|problem| (None, problem))?;
-    let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
+    allowance.take_operations(operations.len())?;
+    let decode = |(at, operation)| {
+        decode_operation(operation).map_err(|error| ExtensionPatchError { operation: Some(at), error })
+    };
     Ok(ExtensionPatch::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
 }
 
-fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), String> {
+fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), DocumentError> {
     use json_patch::{CopyOperation, MoveOperation, TestOperation};
-    let Value::Object(mut members) = operation else { return Err("is no object".to_owned()) };
-    let text = |name: &str| match members.get(name) {
+    let Value::Object(mut members) = operation else { return Err(DocumentError::NoObject) };
+    let text = |name: &'static str| match members.get(name) {
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(format!("{name} must be a string, but is {}", type_of(other))),
-        None => Err(format!("{name} is missing")),
+        Some(other) => Err(DocumentError::NoString { name, found: type_of(other) }),
+        None => Err(DocumentError::MissingMember(name)),
     };
     let (name, pointer) = (text("op")?, Pointer::parse(&text("path")?)?);
     let path = pointer.buffer().clone();
@@ -406,7 +479,7 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
         "move" | "copy" => Some(Pointer::parse(&text("from")?)?),
         _ => None,
     };
-    let mut value = || members.remove("value").ok_or_else(|| "value is missing".to_owned());
+    let mut value = || members.remove("value").ok_or(DocumentError::MissingMember("value"));
     let operation = match (&*name, &from) {
         ("add", _) => PatchOperation::Add(AddOperation { path, value: value()? }),
         ("replace", _) => PatchOperation::Replace(ReplaceOperation { path, value: value()? }),
@@ -414,7 +487,7 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
         ("remove", _) => pointer.remove(),
         ("move", Some(from)) => PatchOperation::Move(MoveOperation { from: from.buffer().clone(), path }),
         ("copy", Some(from)) => PatchOperation::Copy(CopyOperation { from: from.buffer().clone(), path }),
-        _ => return Err(format!("{name:?} is not a JSON patch operation")),
+        _ => return Err(DocumentError::UnknownOperation(name)),
     };
     if let PatchOperation::Add(AddOperation { value, .. }) | PatchOperation::Replace(ReplaceOperation { value, .. }) =
         &operation
@@ -424,20 +497,20 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
     Ok((pointer, operation, from))
 }
 
-fn merge_patch(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, String> {
+fn merge_patch(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, DocumentError> {
     if patch.is_empty() {
         return Ok(ExtensionPatch::Merge(Value::Object(Map::new())));
     }
     match read(patch, allowance)? {
         merge @ Value::Object(_) => Ok(ExtensionPatch::Merge(merge)),
-        other => Err(format!("a JSONMergePatch must be an object, but this is {}", type_of(&other))),
+        other => Err(DocumentError::NoMergePatch(type_of(&other))),
     }
 }
 
-fn read(patch: &[u8], allowance: &mut PatchAllowance) -> Result<Value, String> {
-    let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
+fn read(patch: &[u8], allowance: &mut PatchAllowance) -> Result<Value, DocumentError> {
+    let text = std::str::from_utf8(patch)?;
     allowance.take_bytes(json::JsonSize::decoded_bytes(text))?;
-    json::value(text).map_err(|error| format!("is not JSON: {error}"))
+    Ok(json::value(text)?)
 }
 
 /// The paths of a merge patch that set or remove values.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::compiler::CompiledPatch;
+use super::document::ExtensionPatchError;
 use super::items::HolderReference;
 use super::scopes::NamedVariable;
 use super::trace::{NotAsked, PatchError, PatchLocation, SkipReason};
@@ -167,9 +168,9 @@ impl PatchRun<'_> {
             let name = item.name.clone();
             let document = item.document();
             let done = document.apply_sent(&sent.patch_type, &sent.patch, &origin, &mut self.allowance);
-            if let Err((operation, problem)) = done {
+            if let Err(ExtensionPatchError { operation, error }) = done {
                 // The text may quote the answer of the extension.
-                let problem = shortened(&problem).into_owned();
+                let problem = shortened(&error.to_string()).into_owned();
                 return Err(self.failure(position, patch, place(operation), Some(name), problem));
             }
             self.count_growth(sent.item)?;

@@ -161,7 +161,7 @@ impl PatchRun<'_> {
                 (rendered.value, *make)
             }
         };
-        action.pointer.make(make, value).map(Cow::Owned)
+        action.pointer.make(make, value).map(Cow::Owned).map_err(|error| error.to_string())
     }
 
     /// Applies the operations of a definition to an item (PE-19 to PE-21).
@@ -178,9 +178,9 @@ impl PatchRun<'_> {
             true => document.apply(operations()),
             false => document.within_places(|scratch| scratch.apply(operations())),
         };
-        done.map_err(|(failed, problem)| {
+        done.map_err(|(failed, error)| {
             let place = definition.operations.get(failed).map(|operation| operation.place);
-            (place.unwrap_or(OperationPosition { definition: 0, operation: failed }), problem)
+            (place.unwrap_or(OperationPosition { definition: 0, operation: failed }), error.to_string())
         })
     }
 

@@ -13,6 +13,30 @@ use schema::field::Path;
 /// Maximum depth of documents, which exceeds that of API servers: functions that walk a document recurse.
 const MAX_DEPTH: usize = 256;
 
+/// An error of a pointer, or of a value at its target.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PointerError {
+    #[error("path {0:?} does not start with \"/\"")]
+    NoSlash(String),
+    #[error("path {text:?} is not a JSON pointer: {source}")]
+    Invalid { text: String, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("path has more than {} parts", MAX_DEPTH)]
+    TooManyParts,
+    #[error("the value would nest the template deeper than {} levels", MAX_DEPTH)]
+    TooDeep,
+}
+
+/// An error of a list index in a pointer.
+#[derive(Debug, thiserror::Error)]
+enum IndexError {
+    #[error("{0:?} is not an index of it")]
+    NotAnIndex(String),
+    #[error("\"-\" is the position after the last element, which only add can use")]
+    AfterTheLast,
+    #[error("has no element {0}")]
+    NoElement(String),
+}
+
 /// A JSON pointer (RFC 6901).
 #[derive(Clone, Debug)]
 pub(super) struct Pointer {
@@ -39,9 +63,9 @@ pub(super) struct PointerTarget {
 
 impl Pointer {
     /// Parses a pointer; a `~` that escapes nothing is literal (DEC-27).
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, PointerError> {
         if !text.is_empty() && !text.starts_with('/') {
-            return Err(format!("path {text:?} does not start with \"/\""));
+            return Err(PointerError::NoSlash(text.to_owned()));
         }
         let mut escaped = String::with_capacity(text.len());
         for (at, character) in text.char_indices() {
@@ -51,10 +75,10 @@ impl Pointer {
                 escaped.push('0');
             }
         }
-        let buffer =
-            PointerBuf::parse(escaped).map_err(|error| format!("path {text:?} is not a JSON pointer: {error}"))?;
+        let buffer = PointerBuf::parse(escaped)
+            .map_err(|error| PointerError::Invalid { text: text.to_owned(), source: error.into() })?;
         if buffer.count() > MAX_DEPTH {
-            return Err(format!("path has more than {MAX_DEPTH} parts"));
+            return Err(PointerError::TooManyParts);
         }
         let is_plain = buffer.tokens().all(|token| !may_be_position(&token.decoded()));
         let path = || buffer.tokens().fold(Path::ROOT, |path, token| path.member(&token.decoded()));
@@ -73,7 +97,7 @@ impl Pointer {
     }
 
     /// The operation that sets the target to a value.
-    pub(super) fn make(&self, make: SetOperation, value: Value) -> Result<PatchOperation, String> {
+    pub(super) fn make(&self, make: SetOperation, value: Value) -> Result<PatchOperation, PointerError> {
         fits(self, &value)?;
         let path = self.buffer.clone();
         Ok(match make {
@@ -150,15 +174,15 @@ impl Pointer {
 }
 
 /// Parses a part of a pointer as a position in a list.
-fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, String> {
+fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, IndexError> {
     let name = token.decoded();
     let Ok(index) = token.to_index() else {
-        return Err(format!("{:?} is not an index of it", &*name));
+        return Err(IndexError::NotAnIndex(name.into_owned()));
     };
     let position = if is_new { index.for_len_incl(length) } else { index.for_len(length) };
     position.map_err(|_| match &*name {
-        "-" => "\"-\" is the position after the last element, which only add can use".to_owned(),
-        name => format!("has no element {name}"),
+        "-" => IndexError::AfterTheLast,
+        name => IndexError::NoElement(name.to_owned()),
     })
 }
 
@@ -182,9 +206,9 @@ pub(super) fn depth(value: &Value) -> usize {
 }
 
 /// Fails when a value at a pointer makes the document too deep.
-pub(super) fn fits(pointer: &Pointer, value: &Value) -> Result<(), String> {
+pub(super) fn fits(pointer: &Pointer, value: &Value) -> Result<(), PointerError> {
     match pointer.depth() + depth(value) > MAX_DEPTH {
-        true => Err(format!("the value would nest the template deeper than {MAX_DEPTH} levels")),
+        true => Err(PointerError::TooDeep),
         false => Ok(()),
     }
 }
