@@ -154,9 +154,11 @@ fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<ExtensionHandler>, Ve
         if !names.insert(&found.name) {
             wrong(format!("name {name:?} is used twice"));
         }
-        let timeout = found.timeout_seconds.map_or(Ok(DEFAULT_TIMEOUT), timeout).map_err(&mut wrong);
-        let policy = policy(found.failure_policy.as_deref()).map_err(&mut wrong);
-        let hook = hook(&found.request_hook.api_version, &found.request_hook.hook).map_err(&mut wrong);
+        let timeout =
+            found.timeout_seconds.map_or(Ok(DEFAULT_TIMEOUT), timeout).map_err(|fault| wrong(fault.to_string()));
+        let policy = policy(found.failure_policy.as_deref()).map_err(|fault| wrong(fault.to_string()));
+        let hook =
+            hook(&found.request_hook.api_version, &found.request_hook.hook).map_err(|fault| wrong(fault.to_string()));
         if let (Ok(timeout_seconds), Ok(failure_policy), Ok(hook)) = (timeout, policy, hook) {
             handlers.push(ExtensionHandler { name: found.name.clone(), hook, timeout_seconds, failure_policy });
         }
@@ -164,26 +166,37 @@ fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<ExtensionHandler>, Ve
     if problems.is_empty() { Ok(handlers) } else { Err(problems) }
 }
 
-fn timeout(seconds: i32) -> Result<u32, String> {
-    let seconds = u32::try_from(seconds).ok().filter(|_| seconds <= MAX_TIMEOUT);
-    seconds.ok_or_else(|| format!("timeoutSeconds must be between 0 and {MAX_TIMEOUT}"))
+/// An error of a handler in an answer to Discovery.
+#[derive(Debug, thiserror::Error)]
+enum HandlerFault {
+    #[error("timeoutSeconds must be between 0 and {}", MAX_TIMEOUT)]
+    Timeout,
+    #[error("failurePolicy {0:?} must be Ignore or Fail")]
+    FailurePolicy(String),
+    #[error("requestHook {hook:?} of {version:?} is not a hook of {}/{}", GROUP, VERSION)]
+    RequestHook { hook: String, version: String },
 }
 
-fn policy(policy: Option<&str>) -> Result<FailurePolicy, String> {
+fn timeout(seconds: i32) -> Result<u32, HandlerFault> {
+    let seconds = u32::try_from(seconds).ok().filter(|_| seconds <= MAX_TIMEOUT);
+    seconds.ok_or(HandlerFault::Timeout)
+}
+
+fn policy(policy: Option<&str>) -> Result<FailurePolicy, HandlerFault> {
     match policy {
         None | Some("Fail") => Ok(FailurePolicy::Fail),
         Some("Ignore") => Ok(FailurePolicy::Ignore),
-        Some(other) => Err(format!("failurePolicy {:?} must be Ignore or Fail", cut(other, 64))),
+        Some(other) => Err(HandlerFault::FailurePolicy(cut(other, 64).to_owned())),
     }
 }
 
 /// A hook of the catalogue.
-fn hook(api_version: &str, hook: &str) -> Result<&'static str, String> {
+fn hook(api_version: &str, hook: &str) -> Result<&'static str, HandlerFault> {
     let known = Hook::ALL.into_iter().map(Hook::name).chain(OTHER_HOOKS).find(|known| *known == hook);
     let is_version = api_version.split_once('/') == Some((GROUP, VERSION));
-    known.filter(|_| is_version).ok_or_else(|| {
-        let (version, hook) = (cut(api_version, 64), cut(hook, 64));
-        format!("requestHook {hook:?} of {version:?} is not a hook of {GROUP}/{VERSION}")
+    known.filter(|_| is_version).ok_or_else(|| HandlerFault::RequestHook {
+        hook: cut(hook, 64).to_owned(),
+        version: cut(api_version, 64).to_owned(),
     })
 }
 

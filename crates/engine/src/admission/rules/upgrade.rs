@@ -360,28 +360,40 @@ impl From<Upgrading> for CheckResult {
     }
 }
 
+/// An error of the fields that these checks read.
+#[derive(Debug, thiserror::Error)]
+enum FieldFault {
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+    #[error("{0} has no spec.version")]
+    NoVersion(ObjectRef),
+    #[error("the selector of {0} has more than labels and operators In of one value")]
+    Selector(ObjectRef),
+    #[error("status.nodeRefs of {0} names no Node")]
+    NoNode(ObjectRef),
+}
+
 /// Whether a Machine, or its kubelet, has another version than its deployment, as text (UPG-014).
-fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, String> {
+fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, FieldFault> {
     let text = |object: &Object, path| -> Result<Option<String>, WrongType> {
         Ok(object.text(path)?.filter(|text| !text.is_empty()).map(str::to_owned))
     };
-    let wanted = text(deployment, TEMPLATE_VERSION).map_err(|wrong| wrong.to_string())?;
-    let version = text(machine, "spec.version").map_err(|wrong| wrong.to_string())?;
-    let version = version.ok_or_else(|| format!("{} has no spec.version", machine.reference()))?;
-    let kubelet = text(machine, KUBELET_VERSION).map_err(|wrong| wrong.to_string())?;
+    let wanted = text(deployment, TEMPLATE_VERSION)?;
+    let version = text(machine, "spec.version")?;
+    let version = version.ok_or_else(|| FieldFault::NoVersion(machine.reference()))?;
+    let kubelet = text(machine, KUBELET_VERSION)?;
     Ok(Some(&version) != wanted.as_ref() || kubelet.is_some() && kubelet != wanted)
 }
 
 /// The labels that a selector requires; `None` if it requires two values of one label.
-fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, String> {
-    let mut labels = object.texts("spec.selector.matchLabels").map_err(|wrong| wrong.to_string())?;
-    let expressions = object.list("spec.selector.matchExpressions").map_err(|wrong| wrong.to_string())?;
+fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, FieldFault> {
+    let mut labels = object.texts("spec.selector.matchLabels")?;
+    let expressions = object.list("spec.selector.matchExpressions")?;
     for expression in expressions.into_iter().flatten() {
         let text = |name| expression.get(name).and_then(|value| value.as_str()).unwrap_or_default();
         let values = expression.get("values").and_then(|values| values.as_array()).map_or(&[][..], Vec::as_slice);
         let ("In", [value]) = (text("operator"), values) else {
-            let name = object.reference();
-            return Err(format!("the selector of {name} has more than labels and operators In of one value"));
+            return Err(FieldFault::Selector(object.reference()));
         };
         let value = value.as_str().unwrap_or_default();
         if labels.insert(text("key").to_owned(), value.to_owned()).is_some_and(|before| before != value) {
@@ -404,11 +416,11 @@ fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> CheckResult
 }
 
 /// The names of the Nodes of a machine pool (UPG-017).
-fn nodes_of(pool: &Object) -> Result<Vec<String>, String> {
-    let listed = pool.list("status.nodeRefs").map_err(|wrong| wrong.to_string())?;
+fn nodes_of(pool: &Object) -> Result<Vec<String>, FieldFault> {
+    let listed = pool.list("status.nodeRefs")?;
     let name = |reference: &serde_json::Value| {
         let name = reference.get("name").and_then(|name| name.as_str()).filter(|name| !name.is_empty());
-        name.map(str::to_owned).ok_or_else(|| format!("status.nodeRefs of {} names no Node", pool.reference()))
+        name.map(str::to_owned).ok_or_else(|| FieldFault::NoNode(pool.reference()))
     };
     listed.into_iter().flatten().map(name).collect()
 }
