@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::wire::ExtensionConfigSpec;
 use super::{AddressError, BaseUrl, ExtensionHandler, Registration};
-use crate::topology::conditions::{DesiredCondition, StatusBuilder, StatusLayout, condition, cut};
+use crate::topology::conditions::{DesiredCondition, StatusBuilder, StatusLayout, condition, cut, with_type};
 use golang::json::{StringMap, decode};
 use model::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
 use model::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
@@ -125,10 +125,10 @@ pub fn is_paused(object: &Object) -> bool {
 /// Whether an extension may have handlers of a hook: the last Discovery found some, or none has succeeded yet. An
 /// ExtensionConfig that is being deleted is no longer called (RH-2.8).
 pub fn may_handle(object: &Object, hook: Hook) -> bool {
-    let list = |path: &str| object.at(path).and_then(Value::as_array).into_iter().flatten();
     let is_of_hook = |handler: &Value| handler.pointer("/requestHook/hook") == Some(&json!(hook.name()));
-    let is_discovered = || list("status.conditions").any(|one| one["type"] == "Discovered" && one["status"] == "True");
-    let mut handlers = list("status.handlers").peekable();
+    let is_discovered =
+        || with_type(object.at("status.conditions"), "Discovered").any(|condition| condition["status"] == "True");
+    let mut handlers = object.at("status.handlers").and_then(Value::as_array).into_iter().flatten().peekable();
     let may_be_one = match handlers.peek() {
         Some(_) => handlers.any(is_of_hook),
         None => !is_discovered(),

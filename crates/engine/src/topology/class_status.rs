@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::class_references::OutdatedReference;
 use super::class_variables::{ClassVariables, Discovered, inline_variables};
-use super::conditions::{DesiredCondition, MESSAGE_BYTES, StatusBuilder, StatusLayout, condition, cut};
+use super::conditions::{DesiredCondition, MESSAGE_BYTES, StatusBuilder, StatusLayout, condition, cut, with_type};
 use golang::json;
 use model::wire::WireVersion;
 
@@ -49,8 +49,7 @@ fn paused(class: &Value) -> DesiredCondition {
 
 /// Whether the `Paused` condition is up to date, regardless of its generation (CT-15.12).
 pub fn reports_paused(class: &Value) -> bool {
-    let conditions = class.pointer("/status/conditions").and_then(Value::as_array);
-    let paused = conditions.into_iter().flatten().find(|condition| condition["type"] == "Paused");
+    let paused = with_type(class.pointer("/status/conditions"), "Paused").next();
     paused.is_some_and(|condition| condition["status"] == if is_paused(class) { "True" } else { "False" })
 }
 
@@ -89,12 +88,12 @@ pub fn with_status(text: &str) -> Cow<'_, str> {
     let with_status = || {
         let class = json::value(text).ok()?;
         let version = WireVersion::from_api_version(class.get("apiVersion")?.as_str()?)?;
-        let shape = if version == WireVersion::V1Beta2 { StatusLayout::V1BETA2 } else { StatusLayout::V1BETA1 };
-        if discovers_variables(&class) || !is_readable(&class, shape) {
+        let layout = if version == WireVersion::V1Beta2 { StatusLayout::V1BETA2 } else { StatusLayout::V1BETA1 };
+        if discovers_variables(&class) || !is_readable(&class, layout) {
             return None;
         }
-        let mut status = StatusBuilder::for_object(&class, shape, NEVER);
-        status.note_variables(&ClassVariables::Settled(inline_variables(&class, shape)));
+        let mut status = StatusBuilder::for_object(&class, layout, NEVER);
+        status.note_variables(&ClassVariables::Settled(inline_variables(&class, layout)));
         status.observe();
         let status = status.into_value();
         let mut class = class;
@@ -136,7 +135,7 @@ fn discovers_variables(class: &Value) -> bool {
 }
 
 /// Whether all replaced members have the right type; other objects are left to the decoder, which rejects them.
-fn is_readable(class: &Value, shape: StatusLayout) -> bool {
+fn is_readable(class: &Value, layout: StatusLayout) -> bool {
     let status = match class.get("status") {
         None | Some(Value::Null) => return true,
         Some(status) => status,
@@ -151,7 +150,7 @@ fn is_readable(class: &Value, shape: StatusLayout) -> bool {
             }
         }
     };
-    status.is_object() && is_list(shape.conditions) && is_list(shape.legacy) && is_list(&["variables"])
+    status.is_object() && is_list(layout.conditions) && is_list(layout.legacy) && is_list(&["variables"])
 }
 
 impl StatusBuilder<'_> {

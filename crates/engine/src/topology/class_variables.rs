@@ -87,13 +87,13 @@ impl ClassVariables {
 }
 
 /// The variables that the class itself defines (CCR-06).
-pub(super) fn inline_variables(class: &Value, shape: StatusLayout) -> Vec<Value> {
-    MergedVariables::inline(class, shape).into_list()
+pub(super) fn inline_variables(class: &Value, layout: StatusLayout) -> Vec<Value> {
+    MergedVariables::inline(class, layout).into_list()
 }
 
 /// Variables by name, each with its definitions in the order of their addition.
 struct MergedVariables<'a> {
-    shape: StatusLayout,
+    layout: StatusLayout,
     variables: BTreeMap<&'a str, MergedVariable>,
 }
 
@@ -105,8 +105,8 @@ struct MergedVariable {
 
 impl<'a> MergedVariables<'a> {
     /// The definitions of the spec; the first definition of a repeated name is used.
-    fn inline(class: &'a Value, shape: StatusLayout) -> Self {
-        let mut merged = MergedVariables { shape, variables: BTreeMap::new() };
+    fn inline(class: &'a Value, layout: StatusLayout) -> Self {
+        let mut merged = MergedVariables { layout, variables: BTreeMap::new() };
         for variable in class.pointer("/spec/variables").and_then(Value::as_array).into_iter().flatten() {
             if variable.is_object() && !merged.variables.contains_key(name(variable)) {
                 merged.add(variable, INLINE);
@@ -117,9 +117,9 @@ impl<'a> MergedVariables<'a> {
 
     /// Appends a definition, and records a conflict with the first one of that name (RH-17.2, RH-17.3, CCR-08).
     fn add(&mut self, variable: &'a Value, from: &str) {
-        let added = definition(variable, from, self.shape);
+        let added = definition(variable, from, self.layout);
         let known = self.variables.entry(name(variable)).or_default();
-        known.is_conflicting |= known.definitions.first().is_some_and(|first| differ(first, &added, self.shape));
+        known.is_conflicting |= known.definitions.first().is_some_and(|first| differ(first, &added, self.layout));
         known.definitions.push(added);
     }
 
@@ -147,9 +147,9 @@ fn name(variable: &Value) -> &str {
     variable.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn definition(variable: &Value, from: &str, shape: StatusLayout) -> Value {
+fn definition(variable: &Value, from: &str, layout: StatusLayout) -> Value {
     let mut definition = Map::from_iter([("from".to_owned(), json!(from)), ("required".to_owned(), json!(false))]);
-    let copied = ["required", "schema", shape.metadata];
+    let copied = ["required", "schema", layout.metadata];
     definition.extend(copied.iter().filter_map(|name| {
         let written = variable.get(*name).filter(|written| !written.is_null())?;
         Some(((*name).to_owned(), written.clone()))
@@ -158,10 +158,10 @@ fn definition(variable: &Value, from: &str, shape: StatusLayout) -> Value {
 }
 
 /// Whether two definitions of a variable conflict (RH-17.3).
-fn differ(first: &Value, other: &Value, shape: StatusLayout) -> bool {
+fn differ(first: &Value, other: &Value, layout: StatusLayout) -> bool {
     let metadata = |definition: &Value| {
         let texts = |name: &str| {
-            let texts = definition.get(shape.metadata).and_then(|metadata| metadata.get(name));
+            let texts = definition.get(layout.metadata).and_then(|metadata| metadata.get(name));
             texts.and_then(Value::as_object).cloned().unwrap_or_default()
         };
         [texts("labels"), texts("annotations")]

@@ -41,9 +41,15 @@ pub(crate) fn condition(
     DesiredCondition { r#type, status, reason, message }
 }
 
+/// The conditions of a type in a list of raw conditions; a valid list has at most one.
+pub(crate) fn with_type<'a>(conditions: Option<&'a Value>, r#type: &'a str) -> impl Iterator<Item = &'a Value> {
+    let conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    conditions.filter(move |condition| condition["type"] == r#type)
+}
+
 /// Builder for the status of an object.
 pub(crate) struct StatusBuilder<'a> {
-    pub(crate) shape: StatusLayout,
+    pub(crate) layout: StatusLayout,
     pub(crate) generation: i64,
     now: &'a str,
     pub(crate) members: Map<String, Value>,
@@ -51,10 +57,10 @@ pub(crate) struct StatusBuilder<'a> {
 
 impl<'a> StatusBuilder<'a> {
     /// Starts with the current status of an object.
-    pub(crate) fn for_object(object: &Value, shape: StatusLayout, now: &'a str) -> Self {
+    pub(crate) fn for_object(object: &Value, layout: StatusLayout, now: &'a str) -> Self {
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
         let members = object.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
-        StatusBuilder { shape, generation, now, members }
+        StatusBuilder { layout, generation, now, members }
     }
 
     pub(crate) fn into_value(self) -> Value {
@@ -64,7 +70,7 @@ impl<'a> StatusBuilder<'a> {
     /// Sets a condition; its time is that of the last change of its status.
     pub(crate) fn set(&mut self, wanted: &DesiredCondition) {
         let (generation, now) = (self.generation, self.now);
-        let Some(entry) = self.entry(self.shape.conditions, wanted.r#type) else { return };
+        let Some(entry) = self.entry(self.layout.conditions, wanted.r#type) else { return };
         let since = entry.get("lastTransitionTime").filter(|_| entry.get("status") == Some(&json!(wanted.status)));
         let mut next = json!({
             "type": wanted.r#type,
@@ -82,7 +88,7 @@ impl<'a> StatusBuilder<'a> {
     /// Sets a condition in the v1beta1 form; its time is that of the last change of any field. Empty texts are omitted.
     pub(crate) fn set_legacy(&mut self, wanted: &DesiredCondition, severity: Option<&str>) {
         let now = self.now;
-        let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
+        let Some(entry) = self.entry(self.layout.legacy, wanted.r#type) else { return };
         let message = cut(&wanted.message);
         let texts = [("severity", severity.unwrap_or_default()), ("reason", wanted.reason), ("message", &*message)];
         let mut next = json!({"type": wanted.r#type, "status": wanted.status});

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{PlanStep, StepAction, TopologyPart};
+use crate::topology::conditions::with_type;
 use crate::topology::worker::API_VERSION;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 use model::rollouts::RolloutOwner;
@@ -56,9 +57,8 @@ fn machines_of(deployment: &Object, world: &World) -> Vec<Arc<Object>> {
 /// Whether a machine is outdated by its condition; without one, whether its MachineSet has another template than the
 /// MachineDeployment.
 fn is_outdated(machine: &Object, deployment: &Object, world: &World) -> bool {
-    let conditions = machine.at("status.conditions").and_then(Value::as_array).into_iter().flatten();
-    let mut of_type = conditions.filter(|one| one["type"] == "UpToDate");
-    if let Some(condition) = of_type.next().filter(|one| one["status"] != "Unknown") {
+    let up_to_date = with_type(machine.at("status.conditions"), "UpToDate").next();
+    if let Some(condition) = up_to_date.filter(|one| one["status"] != "Unknown") {
         return condition["status"] == "False";
     }
     let set = machine

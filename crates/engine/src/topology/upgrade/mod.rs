@@ -506,32 +506,39 @@ fn planned<'a>(
     let workers = workers::versions(current, |worker, _| Ok(version_text_at(worker, workers::VERSION)?))?;
     let lowest = plan::lowest(workers.values().map(VersionText::version).cloned(), control_plane.version());
     let lowest = lowest.map(VersionText::from);
-    let way = UpgradeRange { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
-    let plan = plan_of(&way, blueprint, world, options)?;
+    let range = UpgradeRange { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
+    let plan = plan_of(&range, blueprint, world, options)?;
     Ok((plan, lowest, Versions { target, control_plane: Some(control_plane), workers }))
 }
 
 /// The plan of an extension, else one through the versions of the class, else one of a single minor version.
-fn plan_of(way: &UpgradeRange, blueprint: &Blueprint, world: &World, options: Options) -> Result<UpgradePlan, Failure> {
-    if way.is_at_its_end() {
+fn plan_of(
+    range: &UpgradeRange,
+    blueprint: &Blueprint,
+    world: &World,
+    options: Options,
+) -> Result<UpgradePlan, Failure> {
+    if range.is_at_its_end() {
         return Ok(UpgradePlan::default());
     }
     let spec = &blueprint.class.spec;
     let extension = &spec.upgrade.external.generate_upgrade_plan_extension;
     Ok(match () {
         () if !extension.is_empty() => {
-            let (of_control_plane, of_workers) = ask_extension(extension, way, &blueprint.cluster, world, options)?;
-            way.plan(of_control_plane, of_workers)?
+            let (of_control_plane, of_workers) = ask_extension(extension, range, &blueprint.cluster, world, options)?;
+            range.plan(of_control_plane, of_workers)?
         }
-        () if !spec.kubernetes_versions.is_empty() => way.plan(way.through(&spec.kubernetes_versions)?, Vec::new())?,
-        () => way.plan(way.one_minor()?, Vec::new())?,
+        () if !spec.kubernetes_versions.is_empty() => {
+            range.plan(range.through(&spec.kubernetes_versions)?, Vec::new())?
+        }
+        () => range.plan(range.one_minor()?, Vec::new())?,
     })
 }
 
 /// The plans of an extension (UP-15).
 fn ask_extension(
     extension: &str,
-    way: &UpgradeRange,
+    range: &UpgradeRange,
     cluster: &Cluster,
     world: &World,
     options: Options,
@@ -540,12 +547,12 @@ fn ask_extension(
     if !options.runtime_sdk {
         return Err(failed("the feature gate RuntimeSDK is off".to_owned()));
     }
-    let request = if world.calls_extensions() { plan_request(way, cluster, world)? } else { String::new() };
+    let request = if world.calls_extensions() { plan_request(range, cluster, world)? } else { String::new() };
     let call = PlanCall { extension: extension.to_owned(), cluster: cluster.metadata.key(), request };
     match world.upgrade_plan(&call) {
         Found::Yes(plan) => Ok((
-            way.from_extension(UpgradePart::ControlPlane, &plan.control_plane)?,
-            way.from_extension(UpgradePart::Workers, &plan.workers)?,
+            range.extension_plan(UpgradePart::ControlPlane, &plan.control_plane)?,
+            range.extension_plan(UpgradePart::Workers, &plan.workers)?,
         )),
         Found::Absent | Found::Unreadable(_) if !world.calls_extensions() => {
             Err(Failure::PlanNotAsked { extension: extension.to_owned() })
@@ -556,12 +563,12 @@ fn ask_extension(
     }
 }
 
-fn plan_request(way: &UpgradeRange, cluster: &Cluster, world: &World) -> Result<String, Failure> {
-    let workers = way.workers.as_ref().map(VersionText::as_str).unwrap_or_default();
+fn plan_request(range: &UpgradeRange, cluster: &Cluster, world: &World) -> Result<String, Failure> {
+    let workers = range.workers.as_ref().map(VersionText::as_str).unwrap_or_default();
     let members: [(&str, Value); 3] = [
-        ("fromControlPlaneKubernetesVersion", json!(way.control_plane.as_str())),
+        ("fromControlPlaneKubernetesVersion", json!(range.control_plane.as_str())),
         ("fromWorkersKubernetesVersion", json!(workers)),
-        ("toKubernetesVersion", json!(way.target.as_str())),
+        ("toKubernetesVersion", json!(range.target.as_str())),
     ];
     let sent = hooks::cluster(cluster, &HookTracker::for_cluster(cluster), world)?;
     Ok(hooks::request("GenerateUpgradePlanRequest", sent, members))

@@ -108,11 +108,11 @@ impl fmt::Display for UpgradePart {
 pub fn check(from: &str, to: &str, plan: &world::PlannedVersions) -> Result<(), PlanError> {
     let [start, target] = [from, to].map(|text| parse_version("the version", text));
     let control_plane = start?;
-    let way = UpgradeRange { workers: Some(control_plane.clone()), control_plane, target: target? };
+    let range = UpgradeRange { workers: Some(control_plane.clone()), control_plane, target: target? };
     let [of_control_plane, of_workers] =
         [(UpgradePart::ControlPlane, &plan.control_plane), (UpgradePart::Workers, &plan.workers)]
-            .map(|(part, plan)| way.from_extension(part, plan));
-    way.plan(of_control_plane?, of_workers?).map(drop)
+            .map(|(part, plan)| range.extension_plan(part, plan));
+    range.plan(of_control_plane?, of_workers?).map(drop)
 }
 
 impl UpgradeRange {
@@ -174,7 +174,7 @@ impl UpgradeRange {
     }
 
     /// The plan of an extension (UP-15).
-    pub(super) fn from_extension(&self, part: UpgradePart, versions: &[String]) -> Result<Vec<VersionText>, PlanError> {
+    pub(super) fn extension_plan(&self, part: UpgradePart, versions: &[String]) -> Result<Vec<VersionText>, PlanError> {
         let as_written = |(index, text): (usize, &String)| {
             let one = parse_version(&format!("item {index} of the upgrade plan of the {part}"), text)?;
             Ok(if self.is_target(&one) { self.target.clone() } else { one })
