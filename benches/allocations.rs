@@ -17,7 +17,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use support::budgets::{Budget, Budgets};
 use support::topologies::{Size, facts, key};
 use topologist::topology::Options;
-use topologist::topology::plan::Fold;
+use topologist::topology::plan::TopologySimulator;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -40,7 +40,7 @@ fn main() {
 
 /// How many allocations a computation takes once the class is compiled, and of how many bytes.
 fn allocations(size: Size) -> (f64, f64) {
-    let fold = Fold::new(facts(1, size), Options::new(false));
+    let fold = TopologySimulator::new(facts(1, size), Options::new(false));
     drop(fold.compute(&key(0)).unwrap());
     let region = Region::new(ALLOCATOR);
     let computed = fold.compute(&key(0)).unwrap();

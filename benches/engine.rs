@@ -25,7 +25,7 @@ use tower::ServiceExt;
 
 use support::budgets::{Budget, Budgets, micros, millis, shortest};
 use support::fleet::{self, Written};
-use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
+use topologist::admission::{AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use topologist::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
@@ -71,8 +71,12 @@ fn cluster(i: usize, written: Written) -> Cluster {
 /// The HTTP handler, in a world of one class: of a server, only TLS and sockets are missing.
 fn handler(class: Value) -> Router {
     let cache = Arc::new(Cache::new(Facts::complete([], [serde_json::from_value(class).unwrap()])));
-    let handler =
-        Handler::new(Gatherer::new(cache), Settings::default(), Limits::default(), Arc::new(Metrics::default()));
+    let handler = Handler::new(
+        Gatherer::new(cache),
+        AdmissionSettings::default(),
+        Limits::default(),
+        Arc::new(Metrics::default()),
+    );
     router(Arc::new(handler))
 }
 
@@ -207,7 +211,7 @@ fn rechecks(budgets: &mut Budgets) {
 }
 
 fn judge(kind: Kind, phase: Phase, new: &str, old: Option<&str>, facts: &Arc<Facts>) -> Verdict {
-    let request = Request {
+    let request = RawRequest {
         phase,
         kind,
         version: WireVersion::V1Beta2,
@@ -217,8 +221,8 @@ fn judge(kind: Kind, phase: Phase, new: &str, old: Option<&str>, facts: &Arc<Fac
         old_object: old,
         old_version: WireVersion::V1Beta2,
     };
-    match Question::decode(&request) {
-        Ok(question) => question.settle(facts, &Settings::default()),
+    match DecodedRequest::decode(&request) {
+        Ok(question) => question.settle(facts, &AdmissionSettings::default()),
         Err(verdict) => *verdict,
     }
 }

@@ -25,7 +25,7 @@ use tower::ServiceExt;
 
 use support::budgets::{Budget, Budgets, millis};
 use support::topologies::{self, Size};
-use topologist::admission::Settings;
+use topologist::admission::AdmissionSettings;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
@@ -74,7 +74,8 @@ fn main() {
 /// The HTTP handler in a world of one class; of a server, only TLS and sockets are missing.
 fn server(facts: Facts, limits: Limits) -> Router {
     let cache = Arc::new(Cache::new(facts));
-    let handler = Handler::new(Gatherer::new(cache), Settings::default(), limits, Arc::new(Metrics::default()));
+    let handler =
+        Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()));
     router(Arc::new(handler))
 }
 

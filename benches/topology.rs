@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use support::budgets::{Budget, Budgets, micros, millis, shortest};
 use support::topologies::{self, Size, facts, key};
 use topologist::topology::Options;
-use topologist::topology::plan::Fold;
+use topologist::topology::plan::TopologySimulator;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -43,8 +43,8 @@ fn main() {
 
 /// Desired state and patches of one Cluster, before it exists and once it is rolled out.
 fn desired(budgets: &mut Budgets) {
-    let mut fold = Fold::new(facts(1, Size { deployments: 10, patches: 15 }), Options::new(false));
-    let compute = |fold: &Fold| shortest(300, || drop(black_box(fold.compute(&key(0)).unwrap())));
+    let mut fold = TopologySimulator::new(facts(1, Size { deployments: 10, patches: 15 }), Options::new(false));
+    let compute = |fold: &TopologySimulator| shortest(300, || drop(black_box(fold.compute(&key(0)).unwrap())));
     let new = compute(&fold);
     let what = "desired state and patches, 10 machine deployments, 15 patches";
     budgets.note(&format!("{what} (a new Cluster)"), "ms", Budget::AtMost(1.0), millis(new));
@@ -62,7 +62,7 @@ fn growth(budgets: &mut Budgets) {
         ("patches", [1, 10, 50].map(|patches| Size { deployments: 10, patches })),
     ] {
         for size in sizes {
-            let fold = Fold::new(facts(1, size), Options::new(false));
+            let fold = TopologySimulator::new(facts(1, size), Options::new(false));
             let time = shortest(100, || drop(black_box(fold.compute(&key(0)).unwrap())));
             let (count, parts) = match what {
                 "patches" => (size.patches, size.patches),

@@ -132,7 +132,7 @@ pub fn facts(clusters: usize, size: Size) -> Facts {
     let (class, templates) = class_and_templates(size);
     let mut objects = ObjectSet::default();
     templates.into_iter().for_each(|template| objects.put(Arc::new(Object::try_from(template).unwrap())));
-    let class = ClusterClass::decode(WireVersion::V1Beta2, &class_status::of_file(&class.to_string())).unwrap();
+    let class = ClusterClass::decode(WireVersion::V1Beta2, &class_status::with_status(&class.to_string())).unwrap();
     let clusters = (0..clusters).map(|i| serde_json::from_value(cluster(i, size)).unwrap());
     Facts::complete(clusters, [class]).with_objects(objects)
 }

@@ -24,7 +24,7 @@ use super::rollout::{self, Side};
 use super::sources::{self, FILE_LIMIT};
 use super::validate::{complain, denials};
 use engine::sample_clusters::{self, Draft};
-use engine::topology::plan::Fold;
+use engine::topology::plan::TopologySimulator;
 use lab::{Expected, Lab};
 use model::hub::ObjectKey;
 use model::variables::SampleExtent;
@@ -84,7 +84,7 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
 }
 
 /// Adds a Cluster for each class that no Cluster uses.
-fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &Side) -> Result<Fold> {
+fn with_samples(mut fold: TopologySimulator, facts: &Arc<Facts>, side: &Side) -> Result<TopologySimulator> {
     for class in facts.class_keys() {
         let Found::Yes(found) = facts.class(class) else { continue };
         let Some(version) = sample_clusters::version(&[&found]).filter(|_| facts.user_keys(class).next().is_none())

@@ -42,7 +42,7 @@ pub(super) fn class(version: WireVersion, text: &str, server: &dyn VariableServe
         return None;
     }
     let value = as_hub_json(version, text, Kind::ClusterClass).or_else(|| json::value(text).ok())?;
-    match class_status::of_file_with(value, &discovered) {
+    match class_status::with_discovered_status(value, &discovered) {
         Ok(value) => ClusterClass::decode(WireVersion::V1Beta2, &value.to_string()).ok(),
         Err(problem) => {
             server.refuse(format!("ClusterClass {}: {problem}", class.metadata.key()));

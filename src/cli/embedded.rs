@@ -217,7 +217,7 @@ fn object(manifest: &Manifest) -> Value {
     if manifest.admitted_kind() == Some(Kind::ClusterClass) {
         // What is observed is what is stored.
         value["metadata"]["generation"] = json!(1);
-        let with_status = serde_json::from_str(&class_status::of_file(&value.to_string()));
+        let with_status = serde_json::from_str(&class_status::with_status(&value.to_string()));
         value = with_status.unwrap_or(value);
     }
     value

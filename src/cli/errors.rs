@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use engine::admission::{Outcome, Verdict};
+use engine::admission::{AdmissionOutcome, Verdict};
 use schema::field::{FieldError, RuleId};
 
 /// One error, as `-o json` prints it.
@@ -34,11 +34,11 @@ pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
         vec![Shown { rule, r#type, field: String::new(), detail: message.to_owned(), rendered: message.to_owned() }]
     };
     match &verdict.outcome {
-        Outcome::Allowed => Vec::new(),
-        Outcome::Invalid(errors) => errors.iter().map(Shown::of).collect(),
-        Outcome::Forbidden { rule, message, .. } => whole(rule, "Forbidden", message),
-        Outcome::Undecodable(message) => whole("ADM-003", "BadRequest", message),
-        Outcome::Unknown { rule, message } => whole(rule, "InternalError", message),
+        AdmissionOutcome::Allowed => Vec::new(),
+        AdmissionOutcome::Invalid(errors) => errors.iter().map(Shown::of).collect(),
+        AdmissionOutcome::Forbidden { rule, message, .. } => whole(rule, "Forbidden", message),
+        AdmissionOutcome::Undecodable(message) => whole("ADM-003", "BadRequest", message),
+        AdmissionOutcome::Unknown { rule, message } => whole(rule, "InternalError", message),
     }
 }
 

@@ -36,8 +36,8 @@ use engine::extensions::answers::{
 };
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use engine::extensions::{
-    Address, DISCOVERY, ExtensionConfig, Handler, Question, Registration, Selector, Target, first_value,
-    registered_name,
+    BaseUrl, CallTarget, DISCOVERY, ExtensionConfig, ExtensionHandler, PreparedPatchRequest, Registration, Selector,
+    first_value, registered_name,
 };
 use engine::topology::plan::ExtensionServer;
 use golang::json::StringMap;
@@ -83,7 +83,7 @@ struct Extension {
 
 #[derive(Debug)]
 enum Source {
-    Running(Address, Box<Client>),
+    Running(BaseUrl, Box<Client>),
     /// The file, and its calls by key.
     Recorded(PathBuf, BTreeMap<String, Arc<Call>>),
 }
@@ -239,7 +239,7 @@ impl Extensions {
             args::Source::Recorded(file) => recorded(file, &named.name, self.record.is_some())?,
         };
         let settings = settings(objects, &named.name);
-        let registration = Registration::of(&named.name, &discovery, settings).context("Discovery")?;
+        let registration = Registration::from_discovery(&named.name, &discovery, settings).context("Discovery")?;
         Ok((Extension { discovery, registration, selector: Selector::Everything, source }, start))
     }
 
@@ -247,7 +247,7 @@ impl Extensions {
     /// as it is now (RH-3.8). Services have names and addresses inside of the cluster only, so a port is forwarded to
     /// them.
     fn register_config(&self, config: &Object, cluster: &Connection) -> Result<Extension, String> {
-        let read = ExtensionConfig::of(config).map_err(|error| error.to_string())?;
+        let read = ExtensionConfig::from_object(config).map_err(|error| error.to_string())?;
         if config.annotation(annotation::PAUSED).is_some() {
             return Err("it is paused".to_owned());
         }
@@ -264,13 +264,13 @@ impl Extensions {
         let client = client.map_err(|error| error.to_string())?;
         let discovery = self.post(&client, &read.address.discovery(), DISCOVERY)?;
         let registration =
-            Registration::of(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
+            Registration::from_discovery(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
         let source = Source::Running(read.address, Box::new(client));
         Ok(Extension { discovery, registration, selector: read.selector, source })
     }
 
     /// The JSON value of an answer, or why the call failed.
-    fn post(&self, client: &Client, target: &Target, body: &str) -> Result<Box<RawValue>, String> {
+    fn post(&self, client: &Client, target: &CallTarget, body: &str) -> Result<Box<RawValue>, String> {
         let answer = self.runtime.block_on(client.call(target, body.to_owned())).map_err(|error| error.to_string())?;
         first_value(&answer).map(ToOwned::to_owned).map_err(|error| error.to_string())
     }
@@ -325,7 +325,7 @@ impl Extensions {
 
     /// The outcome of a request to a handler, the same for all equal requests; `None` if the recording does not have
     /// it.
-    fn outcome(&self, name: &str, handler: &Handler, body: &str, extension: &Extension) -> Option<Arc<Call>> {
+    fn outcome(&self, name: &str, handler: &ExtensionHandler, body: &str, extension: &Extension) -> Option<Arc<Call>> {
         let key = key(name, handler.hook(), body);
         if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Some(made.clone());
@@ -354,7 +354,7 @@ impl Extensions {
     ///
     /// # Errors
     /// When the name is not one, or the extension has no such handler; without a reason if the extension is not called.
-    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &Handler), Option<String>> {
+    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &ExtensionHandler), Option<String>> {
         let (handler, config) = registered_name(name)
             .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
         let extension = self.extensions.get(config).ok_or(None)?;
@@ -393,7 +393,7 @@ impl Extensions {
         name: &str,
         hook: &str,
         object: &ObjectKey,
-    ) -> Result<(&Extension, &Handler), Found<T>> {
+    ) -> Result<(&Extension, &ExtensionHandler), Found<T>> {
         let found = self.find(name, hook).map_err(|problem| match problem {
             Some(problem) => Found::Unreadable(problem),
             None => self.unanswered(self.absent(call, name)),
@@ -437,7 +437,7 @@ impl ExtensionServer for Extensions {
             Ok(found) => found,
             Err(outcome) => return outcome,
         };
-        let question = match Question::of(call, extension.registration.settings()) {
+        let question = match PreparedPatchRequest::new(call, extension.registration.settings()) {
             Ok(question) => question,
             Err(problem) => return Found::Unreadable(problem.to_string()),
         };
@@ -469,7 +469,7 @@ impl ExtensionServer for Extensions {
     fn hook(&self, call: &HookCall) -> Found<HookAnswer> {
         let mut all = Vec::new();
         for (config, extension) in &self.extensions {
-            let of_hook = |handler: &Handler| handler.hook() == call.hook.name();
+            let of_hook = |handler: &ExtensionHandler| handler.hook() == call.hook.name();
             for (name, handler) in extension.registration.handlers().filter(|(_, handler)| of_hook(handler)) {
                 match self.selects(extension, &call.cluster.namespace) {
                     Ok(true) => {}
@@ -498,7 +498,7 @@ impl ExtensionServer for Extensions {
                     });
                     continue;
                 };
-                match Retry::of(handler, made.outcome()) {
+                match Retry::from_answer(handler, made.outcome()) {
                     Ok(retry) => all.push(retry),
                     Err(problem) => return Found::Unreadable(format!("extension {name:?}: {problem}")),
                 }

@@ -13,10 +13,10 @@ use jiff::Timestamp;
 
 use super::offline::{Case, Subject};
 use super::rollout;
-use engine::admission::{Edited, Settings};
+use engine::admission::{AdmissionSettings, EditedObject};
 use engine::comparison::held_edit::HeldEdit;
 use engine::impact::{
-    APPROVED_IMPACT, Case as ImpactCase, Ceiling, Edit, Impact, MAX_REPLACED_MACHINES, is_of_a_class,
+    APPROVED_IMPACT, Ceiling, Edit, Impact, ImpactInputs as ImpactCase, MAX_REPLACED_MACHINES, is_of_a_class,
 };
 use engine::topology::Options;
 use model::hub::{Kind, Object, ObjectKey};
@@ -34,7 +34,7 @@ pub(super) fn held_edits(
     case: &Case,
     subjects: &[Subject<'_>],
     facts: &Facts,
-    (settings, flag): (&Settings, Option<u32>),
+    (settings, flag): (&AdmissionSettings, Option<u32>),
     now: Timestamp,
 ) -> Vec<HeldEdit> {
     let had_ceiling = |subject: &Subject<'_>| subject.had_text(MAX_REPLACED_MACHINES);
@@ -63,11 +63,11 @@ fn edits(case: &Case, subjects: &[Subject<'_>], stored: &Facts) -> Vec<Edit> {
     edits
 }
 
-pub(super) fn edit(edited: Edited) -> Option<Edit> {
+pub(super) fn edit(edited: EditedObject) -> Option<Edit> {
     match edited {
-        Edited::Class { old, new } => Some(Edit::Class { old: Arc::from(old), new: Arc::from(new) }),
-        Edited::Cluster { old, new } => Some(Edit::Cluster { old: Arc::from(old), new: Arc::from(new) }),
-        Edited::NewCluster(_) => None,
+        EditedObject::Class { old, new } => Some(Edit::Class { old: Arc::from(old), new: Arc::from(new) }),
+        EditedObject::Cluster { old, new } => Some(Edit::Cluster { old: Arc::from(old), new: Arc::from(new) }),
+        EditedObject::NewCluster(_) => None,
     }
 }
 
@@ -92,7 +92,7 @@ pub(super) fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
 /// The edit with its denial, if a ceiling holds it.
 fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, means: Means<'_>) -> Option<HeldEdit> {
     let (case, impact) = impact(edit, stored, means)?;
-    let error = Ceiling::of(&case, flag)?.denies(edit, &impact)?;
+    let error = Ceiling::from_inputs(&case, flag)?.denies(edit, &impact)?;
     let (kind, ObjectKey { namespace, name }) = match edit {
         Edit::Class { new, .. } => (Kind::ClusterClass.name(), new.metadata.key()),
         Edit::Cluster { new, .. } | Edit::NewCluster(new) => (Kind::Cluster.name(), new.metadata.key()),
@@ -108,7 +108,7 @@ type Means<'a> = (Options, Timestamp, &'a Stop);
 
 /// What the edit does to machines, with all facts at hand.
 fn impact(edit: &Edit, stored: &Facts, (options, now, stop): Means<'_>) -> Option<(ImpactCase, Impact)> {
-    let case = ImpactCase::of(edit, stored)?;
+    let case = ImpactCase::for_edit(edit, stored)?;
     let answers = case.needs().into_iter().map(|need| {
         let answer = stored.answer(&need);
         (need, answer)

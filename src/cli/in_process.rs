@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use apiserver::{Admission, AdmissionAttributes, AdmissionPhase, Webhook};
-use engine::admission::{Hook, Phase as HookPhase, hooks};
+use engine::admission::{Phase as HookPhase, WebhookRules, webhook_rules};
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use model::hub::GROUP;
 use model::hub::contract::plural;
@@ -25,7 +25,7 @@ use server::webhook::{extension_configs, template_deletions, templates};
 const TIMEOUT: u32 = 10;
 
 /// The name of a webhook in its configuration.
-fn name(hook: &Hook) -> String {
+fn name(hook: &WebhookRules) -> String {
     let phase = match hook.phase {
         HookPhase::Default => "default",
         HookPhase::Validate => "validation",
@@ -36,7 +36,7 @@ fn name(hook: &Hook) -> String {
 }
 
 /// Whether the hook is called for a write.
-fn matches(hook: &Hook, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> bool {
+fn matches(hook: &WebhookRules, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> bool {
     let is_phase = match hook.phase {
         HookPhase::Default => phase == AdmissionPhase::Mutating,
         HookPhase::Validate => phase == AdmissionPhase::Validating,
@@ -82,13 +82,13 @@ fn of_template(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option
 /// Admission by the end points of a router.
 pub(super) struct InProcess {
     router: Router,
-    hooks: Vec<Hook>,
+    hooks: Vec<WebhookRules>,
 }
 
 impl InProcess {
     /// Asks the end points of `router`; with `lifecycle` those for machines as well (MA-28).
     pub(super) fn new(router: Router, lifecycle: bool) -> Self {
-        InProcess { router, hooks: hooks(lifecycle) }
+        InProcess { router, hooks: webhook_rules(lifecycle) }
     }
 
     async fn ask(&self, webhook: &Webhook, review: &Value) -> Result<Value, String> {
@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn the_same_writes_are_reviewed_as_by_the_manifests() {
-        let shown = |hook: &Hook| {
+        let shown = |hook: &WebhookRules| {
             let phase = if hook.phase == HookPhase::Default { "Mutating" } else { "Validating" };
             let versions: Vec<String> = hook.versions.iter().map(ToString::to_string).collect();
             let operations: Vec<_> = hook.operations().iter().map(|operation| operation.name()).collect();
             json!([name(hook), phase, hook.path, versions, hook.is_exact, operations, [hook.kind.plural()]])
         };
-        let ours: Vec<Value> = hooks(false).iter().map(shown).collect();
+        let ours: Vec<Value> = webhook_rules(false).iter().map(shown).collect();
         assert_eq!(configured(), ours);
     }
 

@@ -201,7 +201,7 @@ fn controllers(
         let workers = options.leading.topology_concurrency;
         let deletions =
             Deletions { guard: options.deletion_guard(), hold_lifetime: options.leading.deletion_hold_time };
-        let limit = SizeLimit::of_text(options.rules.computation_limit).of_memory(memory.capacity());
+        let limit = SizeLimit::for_text(options.rules.computation_limit).with_memory(memory.capacity());
         let options = Options::new(runtime_sdk).within(limit);
         let memory = memory.clone();
         let one = TopologyController { setup: setup(), options, workers, awaits_finalizer, deletions, memory };

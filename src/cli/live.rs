@@ -210,7 +210,7 @@ impl Reading {
                 Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => Ok(()),
                 // Its controller may not have seen it yet; what it will say follows from the spec.
                 Kind::ClusterClass => {
-                    let text = class_status::of_file(&text);
+                    let text = class_status::with_status(&text);
                     ClusterClass::decode(WireVersion::V1Beta2, &text).map(|class| classes.push(settled(class)))
                 }
             };
@@ -243,7 +243,8 @@ impl Reading {
                 continue;
             }
             // What is wrong is said by the plan, which computes the same again.
-            let compute = |world: &World| drop(Computation::of(&cluster, world, &mut DeterministicNames, &options));
+            let compute =
+                |world: &World| drop(Computation::from_world(&cluster, world, &mut DeterministicNames, &options));
             let read = asked(World::new(facts.clone()), compute, files, &gatherer).await;
             read.and_then(|read| self.keep(&read)).with_context(|| format!("cannot read what Cluster {key} needs"))?;
         }

@@ -18,7 +18,9 @@ use super::args::Input as Flags;
 use super::discovered::{self, VariableServer};
 use super::files::{Input, Loaded, Reader, Undecoded};
 use super::{hints, substitution};
-use engine::admission::{Edited, Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use engine::admission::{
+    AdmissionOutcome, AdmissionSettings, DecodedRequest, EditedObject, Operation, Phase, RawRequest, Verdict,
+};
 use engine::file_apply::{self, clusters};
 use engine::topology::class_status;
 use engine::topology::explanations;
@@ -142,7 +144,7 @@ impl Case {
 
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point
     /// does.
-    pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
+    pub(super) fn subjects(&self, settings: &AdmissionSettings) -> Vec<Subject<'_>> {
         let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
         let stored = Arc::new(self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
         let mut before: BTreeMap<(Kind, &ObjectKey), &Value> = BTreeMap::new();
@@ -234,7 +236,7 @@ impl Case {
                 Kind::ClusterClass => {
                     let extensions = self.extensions.as_deref();
                     let discovered = extensions.and_then(|extensions| discovered::class(version, &text, extensions));
-                    let plain = || ClusterClass::decode(version, &class_status::of_file(&text)).map(settled).ok();
+                    let plain = || ClusterClass::decode(version, &class_status::with_status(&text)).map(settled).ok();
                     classes.extend(discovered.or_else(plain));
                 }
             }
@@ -313,15 +315,15 @@ impl Stored {
     }
 
     /// Does what the mutating end point would have done when the object was stored.
-    fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) -> Option<Verdict> {
-        let verdict = Question::decode(&self.creation(Phase::Default, "")).ok()?.settle(facts, settings);
+    fn default(&mut self, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Option<Verdict> {
+        let verdict = DecodedRequest::decode(&self.creation(Phase::Default, "")).ok()?.settle(facts, settings);
         self.change(&verdict);
         Some(verdict)
     }
 
     /// The request that creates the object.
-    fn creation<'a>(&'a self, phase: Phase, name: &'a str) -> Request<'a> {
-        Request {
+    fn creation<'a>(&'a self, phase: Phase, name: &'a str) -> RawRequest<'a> {
+        RawRequest {
             phase,
             kind: self.kind,
             version: self.version,
@@ -374,7 +376,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Keeps the variables of the stored Cluster that were set by default; `written` is what it was read as.
-    fn keep_variables(&mut self, written: &Value, facts: &Arc<Facts>, settings: &Settings) {
+    fn keep_variables(&mut self, written: &Value, facts: &Arc<Facts>, settings: &AdmissionSettings) {
         let (Some(new), Some(old)) = (&mut self.new, &self.old) else { return };
         let (Ok(mut value), Ok(stored)) = (json::value(&new.text), json::value(&old.text)) else { return };
         let mut defaulted = old.clone();
@@ -392,7 +394,7 @@ impl<'a> Subject<'a> {
         self.repeated_at = Some(format!("{}:{}", later.file, later.manifest.line));
     }
 
-    fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) {
+    fn default(&mut self, facts: &Arc<Facts>, settings: &AdmissionSettings) {
         let Some(Ok(question)) = self.question(Phase::Default) else { return };
         let mut verdict = question.settle(facts, settings);
         if self.kind == Kind::ClusterClass && !self.loaded.manifest.names_its_namespace() {
@@ -424,10 +426,10 @@ impl<'a> Subject<'a> {
         hub_cluster(converted.or_else(|| json::value(&cluster.text).ok())?, &self.loaded.manifest.key)
     }
 
-    fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {
+    fn question(&self, phase: Phase) -> Option<Result<DecodedRequest, Box<Verdict>>> {
         let subject = if self.operation == Operation::Delete { &self.old } else { &self.new };
         let version = subject.as_ref()?.version;
-        Some(Question::decode(&Request {
+        Some(DecodedRequest::decode(&RawRequest {
             phase,
             kind: self.kind,
             version,
@@ -445,7 +447,7 @@ impl<'a> Subject<'a> {
     }
 
     /// A new Cluster, or the update of a stored object, as the validating end point sees it.
-    pub(super) fn edited(&self) -> Option<Edited> {
+    pub(super) fn edited(&self) -> Option<EditedObject> {
         self.question(Phase::Validate)?.ok()?.into_edited()
     }
 
@@ -466,7 +468,7 @@ impl<'a> Subject<'a> {
     }
 
     /// What the API server says by itself, and then the validating end point.
-    pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &Settings, strict: bool) -> Review {
+    pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &AdmissionSettings, strict: bool) -> Review {
         let mut verdict = match self.question(Phase::Validate) {
             Some(Ok(question)) => question.settle(facts, settings),
             Some(Err(verdict)) => *verdict,
@@ -517,7 +519,7 @@ impl<'a> Subject<'a> {
         let manifest = &self.loaded.manifest;
         let known = WireVersion::ALL.map(WireVersion::name).join(", ");
         let reason = format!("unknown version {} of {}; known versions: {known}", manifest.api_version, manifest.kind);
-        Verdict::plain(self.kind, &manifest.key.name, Outcome::Undecodable(reason))
+        Verdict::plain(self.kind, &manifest.key.name, AdmissionOutcome::Undecodable(reason))
     }
 }
 

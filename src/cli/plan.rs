@@ -44,7 +44,7 @@ use dry_run::Server;
 use engine::comparison::class_samples::{ClassSamples, ComparedSide};
 use engine::comparison::cluster_report::ClusterReport;
 use engine::comparison::compare;
-use engine::comparison::report::{Keep, Report, ReportCollector};
+use engine::comparison::report::{ComparisonReport, Keep, ReportCollector};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use model::hub::ObjectKey;
 
@@ -125,7 +125,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
 }
 
 /// Writes the plan in the requested format.
-fn print(report: &Report, options: &Plan) -> io::Result<()> {
+fn print(report: &ComparisonReport, options: &Plan) -> io::Result<()> {
     match options.output {
         PlanOutput::Text => output::colored(&text::text(report, options.all), options.color),
         PlanOutput::Markdown => output::markdown(&markdown::comment(report)),

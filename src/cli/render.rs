@@ -13,7 +13,7 @@ use super::rollout::{self, Side};
 use super::schemas;
 use super::validate::{complain, denials};
 use engine::topology::explanations;
-use engine::topology::inspection::Inspected;
+use engine::topology::inspection::InspectedObjects;
 use engine::topology::patches::Trace;
 use engine::topology::refusals::Checks;
 
@@ -57,7 +57,8 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
                     has_failed = true;
                     output::message(format_args!("Cluster {cluster}: {unavailable}"))?;
                 }
-                let Inspected { objects: made, checks } = Inspected::of(computation, fold.facts())?;
+                let InspectedObjects { objects: made, checks } =
+                    InspectedObjects::from_computation(computation, fold.facts())?;
                 objects.extend(made.into_iter().map(Value::from));
                 for refusal in &checks.refusals {
                     has_failed |= !refusal.may_be_completed();

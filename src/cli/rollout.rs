@@ -10,8 +10,8 @@ use super::args;
 use super::discovered::VariableServer;
 use super::live::{self, Connection, Reach};
 use super::offline::{Case, Subject};
-use engine::admission::Settings;
-use engine::topology::plan::{Fold, uid};
+use engine::admission::AdmissionSettings;
+use engine::topology::plan::{TopologySimulator, uid};
 use engine::topology::{Options, SizeLimit};
 use model::crd;
 use model::hub::{Cluster, Kind, Object, ObjectKey};
@@ -22,7 +22,7 @@ use schema::openapi::Violation;
 #[derive(Debug)]
 pub(super) struct Side {
     case: Case,
-    settings: Settings,
+    settings: AdmissionSettings,
 }
 
 /// What rolls out a topology.
@@ -70,7 +70,7 @@ impl Side {
     }
 
     /// How the rules judge.
-    pub(super) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &AdmissionSettings {
         &self.settings
     }
 
@@ -93,7 +93,7 @@ impl Side {
     }
 
     /// A world of these facts and of the files alone, in which the objects have had their defaults.
-    pub(super) fn fold(&self, facts: &Facts) -> Fold {
+    pub(super) fn fold(&self, facts: &Facts) -> TopologySimulator {
         fold(&self.case, facts, &self.settings)
     }
 }
@@ -111,12 +111,12 @@ pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Vec<Str
 }
 
 /// The options of computations by these settings.
-pub(super) fn options(settings: &Settings) -> Options {
-    Options::new(settings.gates.runtime_sdk).within(SizeLimit::of_text(settings.computation_limit))
+pub(super) fn options(settings: &AdmissionSettings) -> Options {
+    Options::new(settings.gates.runtime_sdk).within(SizeLimit::for_text(settings.computation_limit))
 }
 
 /// See [`Side::fold`].
-pub(super) fn fold(case: &Case, facts: &Facts, settings: &Settings) -> Fold {
+pub(super) fn fold(case: &Case, facts: &Facts, settings: &AdmissionSettings) -> TopologySimulator {
     let mut objects = case.objects();
     if case.extensions().is_some() {
         // Extensions are sent Clusters as they are written.
@@ -124,7 +124,7 @@ pub(super) fn fold(case: &Case, facts: &Facts, settings: &Settings) -> Fold {
     }
     let mut facts = facts.clone().with_objects(objects);
     identify(&mut facts);
-    let fold = Fold::new(facts, options(settings));
+    let fold = TopologySimulator::new(facts, options(settings));
     match case.extensions() {
         Some(extensions) => fold.with_extensions(extensions),
         None => fold,

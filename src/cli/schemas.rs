@@ -8,11 +8,11 @@ use anyhow::Result;
 use super::offline::Case;
 use super::output;
 use super::rollout;
-use engine::admission::Settings;
+use engine::admission::AdmissionSettings;
 use engine::sample_clusters::{self, Draft};
-use engine::topology::class_references::{made_kinds, references};
-use engine::topology::inspection::Inspected;
-use engine::topology::plan::Fold;
+use engine::topology::class_references::{created_kinds, references};
+use engine::topology::inspection::InspectedObjects;
+use engine::topology::plan::TopologySimulator;
 use engine::topology::refusals::Checks;
 use model::hub::contract::definition_name;
 use model::hub::{Kind, ObjectKey, ObjectRef, TemplateRef, group_of, version_of};
@@ -34,14 +34,14 @@ pub(super) fn note(unchecked: &BTreeSet<String>) -> Result<()> {
 /// The topologies of Clusters in files, and of sample Clusters of classes that no Cluster uses.
 #[derive(Debug)]
 pub(super) struct Inspector<'a> {
-    fold: Fold,
+    fold: TopologySimulator,
     facts: &'a Arc<Facts>,
-    settings: &'a Settings,
+    settings: &'a AdmissionSettings,
 }
 
 impl<'a> Inspector<'a> {
     /// The topologies of these facts, with the objects and definitions of the files.
-    pub(super) fn new(case: &Case, facts: &'a Arc<Facts>, settings: &'a Settings) -> Self {
+    pub(super) fn new(case: &Case, facts: &'a Arc<Facts>, settings: &'a AdmissionSettings) -> Self {
         Inspector { fold: rollout::fold(case, facts, settings), facts, settings }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Inspector<'a> {
         if !self.has_templates(&class) {
             return Checks::default();
         }
-        let made = made_kinds(&class.spec);
+        let made = created_kinds(&class.spec);
         let unchecked: BTreeSet<String> = made
             .iter()
             .filter(|(version, kind)| !self.has_schema(version, kind))
@@ -104,6 +104,6 @@ impl<'a> Inspector<'a> {
     }
 }
 
-fn inspect(fold: &Fold, cluster: &ObjectKey) -> Option<Checks> {
-    Some(Inspected::of(fold.compute(cluster).ok()?, fold.facts()).ok()?.checks)
+fn inspect(fold: &TopologySimulator, cluster: &ObjectKey) -> Option<Checks> {
+    Some(InspectedObjects::from_computation(fold.compute(cluster).ok()?, fold.facts()).ok()?.checks)
 }

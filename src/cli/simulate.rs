@@ -41,7 +41,7 @@ use super::progress_bar::{OF_CLUSTERS, ProgressBar};
 use super::rollout::Side;
 use super::validate::{complain, denials};
 use engine::topology::equivalent_clusters::{EquivalentClusters, ungrouped};
-use engine::topology::plan::Fold;
+use engine::topology::plan::TopologySimulator;
 use golang::calendar::Moment;
 use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
 use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
@@ -296,7 +296,7 @@ struct Outcome {
 /// The files of one side, ready for simulations.
 struct State {
     /// Without Clusters: each is created by its simulation, with the identity that it has there.
-    topologies: Fold,
+    topologies: TopologySimulator,
     classes: Vec<Object>,
     clusters: BTreeMap<ObjectKey, Object>,
     /// The objects of Clusters that run already.
@@ -353,7 +353,7 @@ fn anew(cluster: &mut Object) {
 }
 
 /// The objects of a Cluster, which are facts of its own simulation alone.
-fn taken(topologies: &mut Fold, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+fn taken(topologies: &mut TopologySimulator, cluster: &ObjectKey) -> Vec<Arc<Object>> {
     let Some(objects) = topologies.facts_mut().objects_mut() else { return Vec::new() };
     let taken: Vec<Arc<Object>> = objects.of_cluster(cluster).cloned().collect();
     taken.iter().for_each(|object| objects.remove(&object.reference()));

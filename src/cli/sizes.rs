@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::held_edits::{edit, template_edits};
 use super::offline::{Case, Subject};
 use super::rollout;
-use engine::admission::{Edited, Settings};
+use engine::admission::{AdmissionSettings, EditedObject};
 use engine::impact::{Edit, SizeRules, SizeVerdict};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::world::{Facts, Found, ObjectSet};
@@ -20,11 +20,16 @@ pub(super) struct SizedEdit {
 }
 
 /// The edits of the new files of `case` of which there is something to say. `facts` are those after all edits.
-pub(super) fn sized_edits(case: &Case, subjects: &[Subject<'_>], facts: &Facts, settings: &Settings) -> Vec<SizedEdit> {
+pub(super) fn sized_edits(
+    case: &Case,
+    subjects: &[Subject<'_>],
+    facts: &Facts,
+    settings: &AdmissionSettings,
+) -> Vec<SizedEdit> {
     let stored = case.stored(subjects);
     let (before, after) = (stored.objects().cloned().unwrap_or_default(), case.objects());
     let edited = |subject: &Subject<'_>| match subject.edited()? {
-        Edited::NewCluster(new) => Some(Edit::NewCluster(Arc::from(new))),
+        EditedObject::NewCluster(new) => Some(Edit::NewCluster(Arc::from(new))),
         edited => edit(edited),
     };
     // Clusters are judged last, by their classes and templates as they will be.
@@ -36,7 +41,7 @@ pub(super) fn sized_edits(case: &Case, subjects: &[Subject<'_>], facts: &Facts, 
     earlier.chain(later).filter(|sized| sized.verdict != SizeVerdict::default()).collect()
 }
 
-fn sized(edit: &Edit, facts: &Facts, templates: &ObjectSet, settings: &Settings) -> SizedEdit {
+fn sized(edit: &Edit, facts: &Facts, templates: &ObjectSet, settings: &AdmissionSettings) -> SizedEdit {
     let rules = SizeRules { limit: rollout::options(settings).limit, breaking: breaking(settings.dependents) };
     let template = |reference: &ObjectRef| -> Option<Arc<Object>> {
         if let Found::Yes(template) = templates.object(reference) { Some(template) } else { None }
@@ -46,5 +51,5 @@ fn sized(edit: &Edit, facts: &Facts, templates: &ObjectSet, settings: &Settings)
         Edit::Cluster { new, .. } | Edit::NewCluster(new) => (Kind::Cluster.name(), new.metadata.key()),
         Edit::Template { new, .. } | Edit::NewTemplate(new) => (new.kind(), new.key()),
     };
-    SizedEdit { kind: kind.to_owned(), key, verdict: SizeVerdict::of(edit, facts, template, rules) }
+    SizedEdit { kind: kind.to_owned(), key, verdict: SizeVerdict::for_edit(edit, facts, template, rules) }
 }

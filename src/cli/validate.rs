@@ -19,7 +19,7 @@ use super::offline::{Case, Review, Subject};
 use super::output::{self, Text};
 use super::schemas::{self, Inspector};
 use super::sizes::{SizedEdit, sized_edits};
-use engine::admission::{Operation, Settings};
+use engine::admission::{AdmissionSettings, Operation};
 use engine::comparison::held_edit::HeldEdit;
 use engine::impact::SizeVerdict;
 use engine::topology::refusals::Checks;
@@ -124,7 +124,7 @@ pub(super) fn unreadable(case: &Case) -> Result<Option<u8>> {
 }
 
 /// Why objects are denied, a line for each error.
-pub(super) fn denials(subjects: &[Subject<'_>], facts: &Arc<Facts>, settings: &Settings) -> Vec<String> {
+pub(super) fn denials(subjects: &[Subject<'_>], facts: &Arc<Facts>, settings: &AdmissionSettings) -> Vec<String> {
     let of = |subject: &Subject<'_>| {
         let row = Row::new(subject, subject.judge(facts, settings, false));
         let (file, line, kind, name) = (row.file, row.line, row.kind, &subject.loaded.manifest.key);

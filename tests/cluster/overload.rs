@@ -8,7 +8,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use topologist::admission::Settings;
+use topologist::admission::AdmissionSettings;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
@@ -36,7 +36,7 @@ async fn overloaded() -> (String, String) {
     let address = server.local_address().unwrap().to_string();
     let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
     let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::complete([], []))));
-    let handler = Arc::new(Handler::new(gatherer, Settings::default(), limits, metrics));
+    let handler = Arc::new(Handler::new(gatherer, AdmissionSettings::default(), limits, metrics));
     tokio::spawn(server.serve(routes::router(handler), CancellationToken::new()));
     (address, issued.authority)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use topologist::admission::{Operation, Phase, Question, Request, Settings};
+use topologist::admission::{AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest};
 use topologist::hub::{ClusterClass, Kind};
 use topologist::wire::{Decode, WireVersion};
 use topologist::world::Facts;
@@ -129,7 +129,7 @@ async fn concurrent_changes_of_a_class_and_a_cluster_are_denied_or_reported_late
 fn judged(cluster: &DynamicObject, class: &DynamicObject) -> Vec<&'static str> {
     let class = ClusterClass::decode(WireVersion::V1Beta2, &serde_json::to_string(class).unwrap()).unwrap();
     let cluster = serde_json::to_string(cluster).unwrap();
-    let request = Request {
+    let request = RawRequest {
         phase: Phase::Default,
         kind: Kind::Cluster,
         version: WireVersion::V1Beta2,
@@ -140,5 +140,5 @@ fn judged(cluster: &DynamicObject, class: &DynamicObject) -> Vec<&'static str> {
         old_version: WireVersion::V1Beta2,
     };
     let facts = Arc::new(Facts::complete([], [class]));
-    Question::decode(&request).unwrap().settle(&facts, &Settings::default()).denied_by()
+    DecodedRequest::decode(&request).unwrap().settle(&facts, &AdmissionSettings::default()).denied_by()
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use peakmem_alloc::PeakMemAllocTrait as _;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
-use topologist::admission::{Operation, Oversize, Phase, Question, Request, Settings, Verdict};
+use topologist::admission::{AdmissionSettings, DecodedRequest, Operation, Oversize, Phase, RawRequest, Verdict};
 use topologist::budget::Stop;
 use topologist::hub::{ClusterClass, Kind, ObjectKey};
 use topologist::template::{Functions, RenderLimits, Template};
@@ -73,7 +73,7 @@ fn thread_time() -> f64 {
 
 /// The verdict of the validating or the mutating end point on a new object.
 fn verdict(phase: Phase, kind: Kind, text: &str, facts: &Arc<Facts>, stop: &Stop) -> Verdict {
-    let request = Request {
+    let request = RawRequest {
         phase,
         kind,
         version: WireVersion::V1Beta2,
@@ -83,8 +83,8 @@ fn verdict(phase: Phase, kind: Kind, text: &str, facts: &Arc<Facts>, stop: &Stop
         old_object: None,
         old_version: WireVersion::V1Beta2,
     };
-    match Question::decode(&request) {
-        Ok(question) => question.settle_until(facts, &Settings::default(), stop),
+    match DecodedRequest::decode(&request) {
+        Ok(question) => question.settle_until(facts, &AdmissionSettings::default(), stop),
         Err(verdict) => *verdict,
     }
 }
@@ -107,15 +107,15 @@ pub fn of(input: &Input) -> Cost {
     let is_allowed = reviewed.is_allowed();
     drop(reviewed);
     // What is stored although it holds too much is not read.
-    let is_oversize = Oversize::of(&class).is_some();
+    let is_oversize = Oversize::find(&class).is_some();
     let (text, status) = measured("status of the class", class.len(), seconds(class.len()), |_| match is_oversize {
         true => Cow::Borrowed(&*class),
-        false => class_status::of_file(&class),
+        false => class_status::with_status(&class),
     });
     let (facts, stored) = measured("class in the index", text.len(), seconds(text.len()), |_| {
         let mut facts = Facts::default();
         let unreadable = |reason: String| Record::Unreadable { reason: reason.into(), class: None };
-        let record = match Oversize::of(&text) {
+        let record = match Oversize::find(&text) {
             Some(oversize) => unreadable(oversize.reason()),
             None => ClusterClass::decode(WireVersion::V1Beta2, &text).map_or_else(unreadable, Record::readable),
         };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use topologist::hub::{Cluster, Object};
 use topologist::topology::Options;
 use topologist::topology::blueprint::Blueprint;
-use topologist::topology::plan::{Action, Fold};
+use topologist::topology::plan::{StepAction, TopologySimulator};
 use topologist::world::{Facts, Found, Record, World};
 
 use peakmem_alloc::PeakMemAllocTrait as _;
@@ -37,7 +37,7 @@ fn at(version: &str, size: Size) -> Facts {
 fn upgrade(deployments: usize) -> Cost {
     let size = Size { deployments, patches: 3 };
     let options = Options::new(false);
-    let [before, after] = ["v1.33.1", "v1.34.2"].map(|version| Fold::new(at(version, size), options));
+    let [before, after] = ["v1.33.1", "v1.34.2"].map(|version| TopologySimulator::new(at(version, size), options));
     PEAK.reset_peak_memory();
     let (time, given) = (thread_time(), ALLOCATOR.total_allocated());
     let mut old = before.clone();
@@ -55,7 +55,7 @@ fn upgrade(deployments: usize) -> Cost {
     // One set upgrades at a time.
     let upgraded = outcome.rounds.iter().filter(|round| round.rolls.iter().any(|roll| roll.part.worker().is_some()));
     assert_eq!(upgraded.count(), deployments);
-    let rotated = outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| step.action == Action::Rotate);
+    let rotated = outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| step.action == StepAction::Rotate);
     assert!(rotated.count() >= deployments);
     cost
 }
@@ -113,8 +113,8 @@ fn peak_and_charge(deployments: usize, patches: usize, spec: &Value, variable: &
     });
     let world = World::new(Arc::new(sides[1].clone()));
     let Found::Yes(cluster) = world.cluster(&key(0)) else { panic!("it is there") };
-    let charged = Blueprint::of(&cluster, &world).unwrap().size().memory();
-    let [before, after] = sides.map(|facts| Fold::new(facts, Options::new(false)));
+    let charged = Blueprint::read(&cluster, &world).unwrap().size().memory();
+    let [before, after] = sides.map(|facts| TopologySimulator::new(facts, Options::new(false)));
     PEAK.reset_peak_memory();
     let mut old = before.clone();
     assert_eq!(old.settle(&key(0)).failure, None);

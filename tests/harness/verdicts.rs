@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use topologist::admission::{Operation, Phase, Question, Request, Settings};
+use topologist::admission::{AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest};
 use topologist::field::RuleId;
 use topologist::hub::Kind;
 use topologist::wire::WireVersion;
@@ -25,7 +25,7 @@ pub fn errors_of_class(parts: &Value) -> Vec<(RuleId, String)> {
     let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
         "metadata": {"name": "class", "namespace": "ns"}, "spec": spec})
     .to_string();
-    let request = Request {
+    let request = RawRequest {
         phase: Phase::Validate,
         kind: Kind::ClusterClass,
         version: WireVersion::V1Beta2,
@@ -35,7 +35,7 @@ pub fn errors_of_class(parts: &Value) -> Vec<(RuleId, String)> {
         old_object: None,
         old_version: WireVersion::V1Beta2,
     };
-    let question = Question::decode(&request).unwrap_or_else(|verdict| panic!("{verdict:?}"));
-    let verdict = question.settle(&Arc::new(Facts::default()), &Settings::default());
+    let question = DecodedRequest::decode(&request).unwrap_or_else(|verdict| panic!("{verdict:?}"));
+    let verdict = question.settle(&Arc::new(Facts::default()), &AdmissionSettings::default());
     verdict.errors().iter().map(|error| (error.rule, error.path.to_string())).collect()
 }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use topologist::admission::{
-    Dependents, Deprecated, Operation, Outcome, Phase, Question, Request, Settings, Verdict, catalogue,
+    AdmissionOutcome, AdmissionSettings, DecodedRequest, Dependents, Deprecated, Operation, Phase, RawRequest, Verdict,
+    catalogue,
 };
 use topologist::hub::{Cluster, ClusterClass, Kind, ResourceDefinition};
 use topologist::wire::manifest::{self, Manifest};
@@ -180,7 +181,7 @@ impl Fixture {
     }
 
     /// The verdict where each object has to be asked for.
-    fn ask(&self, question: &Question, settings: &Settings) -> Verdict {
+    fn ask(&self, question: &DecodedRequest, settings: &AdmissionSettings) -> Verdict {
         let (facts, objects) = (Arc::new(self.facts()), self.objects());
         let answer = |need: &Need| self.gather(need, &facts, &objects);
         settle_at_once(World::new(facts.clone()), |world| question.answer(world, settings), answer).unwrap()
@@ -211,7 +212,7 @@ impl Fixture {
         }
     }
 
-    fn answer(&self, settings: &Settings) -> Verdict {
+    fn answer(&self, settings: &AdmissionSettings) -> Verdict {
         let operation = match (&self.new, &self.old) {
             (Some(_), Some(_)) => Operation::Update,
             (Some(_), None) => Operation::Create,
@@ -220,7 +221,7 @@ impl Fixture {
         let phase = if self.want.phase == "default" { Phase::Default } else { Phase::Validate };
         let (version, text) = self.new.as_ref().or(self.old.as_ref()).unwrap();
         let name = object_name(text);
-        let request = Request {
+        let request = RawRequest {
             phase,
             kind: self.kind,
             version: *version,
@@ -230,7 +231,7 @@ impl Fixture {
             old_object: self.old.as_ref().map(|(_, text)| &**text),
             old_version: self.old.as_ref().map_or(*version, |(version, _)| *version),
         };
-        let question = match Question::decode(&request) {
+        let question = match DecodedRequest::decode(&request) {
             Ok(question) => question,
             Err(verdict) => return *verdict,
         };
@@ -240,7 +241,7 @@ impl Fixture {
         }
     }
 
-    fn settings(&self, silenced: Option<&'static str>) -> Settings {
+    fn settings(&self, silenced: Option<&'static str>) -> AdmissionSettings {
         let dependents = match &*self.want.dependents {
             "" | "deny" => Dependents::Deny,
             "warn" => Dependents::Warn,
@@ -254,7 +255,14 @@ impl Fixture {
         };
         let gates = self.want.feature_gates.parse().expect(&self.name);
         let refuse_refs_with_topology = self.want.refuse_refs_with_topology;
-        Settings { gates, dependents, refuse_refs_with_topology, deprecated, silenced, ..Settings::default() }
+        AdmissionSettings {
+            gates,
+            dependents,
+            refuse_refs_with_topology,
+            deprecated,
+            silenced,
+            ..AdmissionSettings::default()
+        }
     }
 
     /// What differs from the expectation, in words; empty when nothing does.
@@ -337,11 +345,11 @@ fn put(facts: &mut Facts, kind: Kind, version: WireVersion, text: &str) {
 
 fn outcome(verdict: &Verdict) -> &'static str {
     match verdict.outcome {
-        Outcome::Allowed => "allowed",
-        Outcome::Invalid(_) => "invalid",
-        Outcome::Forbidden { .. } => "forbidden",
-        Outcome::Undecodable(_) => "undecodable",
-        Outcome::Unknown { .. } => "unknown",
+        AdmissionOutcome::Allowed => "allowed",
+        AdmissionOutcome::Invalid(_) => "invalid",
+        AdmissionOutcome::Forbidden { .. } => "forbidden",
+        AdmissionOutcome::Undecodable(_) => "undecodable",
+        AdmissionOutcome::Unknown { .. } => "unknown",
     }
 }
 

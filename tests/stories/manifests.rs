@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::CommandFactory;
 use serde_json::{Value, json};
-use topologist::admission::{Hook, Phase, hooks};
+use topologist::admission::{Phase, WebhookRules, webhook_rules};
 use topologist::cli::args::Arguments;
 use topologist::crd;
 use topologist::extensions::config::CONFIG_GROUP;
@@ -60,7 +60,7 @@ fn kind_of(webhook: &Value) -> Kind {
 }
 
 /// Compares the webhooks of manifests with those of the program.
-fn webhooks_are(objects: &[Value], hooks: Vec<Hook>, name: &str) {
+fn webhooks_are(objects: &[Value], hooks: Vec<WebhookRules>, name: &str) {
     let mut called = Vec::new();
     for (phase, webhook) in webhooks(objects) {
         let label = webhook["name"].as_str().unwrap();
@@ -88,8 +88,8 @@ fn webhooks_are(objects: &[Value], hooks: Vec<Hook>, name: &str) {
 fn webhooks_are_those_of_the_program_and_none_for_machines_without_their_controllers() {
     // ADM-001, ADM-002, DEC-3, MA-28
     for name in OVERLAYS {
-        webhooks_are(&overlay(name), hooks(false), name);
-        webhooks_are(&overlay_with(name, &["lifecycle"], &[]), hooks(true), name);
+        webhooks_are(&overlay(name), webhook_rules(false), name);
+        webhooks_are(&overlay_with(name, &["lifecycle"], &[]), webhook_rules(true), name);
     }
 }
 
@@ -120,8 +120,9 @@ fn extension_configs_are_reviewed_where_no_other_manager_does_so() {
 fn the_list_of_hooks_is_the_one_that_rules_need() {
     // ADM-001, ADM-002, DEC-3
     let shown = |lifecycle: bool| -> Vec<String> {
-        let versions = |hook: &Hook| hook.versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(",");
-        hooks(lifecycle).iter().map(|hook| format!("{} {}", hook.path, versions(hook))).collect()
+        let versions =
+            |hook: &WebhookRules| hook.versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(",");
+        webhook_rules(lifecycle).iter().map(|hook| format!("{} {}", hook.path, versions(hook))).collect()
     };
     let of_topologies = [
         "/mutate-cluster-x-k8s-io-v1beta2-cluster v1beta2",
@@ -133,7 +134,7 @@ fn the_list_of_hooks_is_the_one_that_rules_need() {
     let with_machines = shown(true);
     assert_eq!(with_machines.len(), 12, "two for each of four kinds");
     assert!(of_topologies.iter().all(|hook| with_machines.iter().any(|other| other == hook)));
-    let phases: Vec<Phase> = hooks(true).iter().map(|hook| hook.phase).collect();
+    let phases: Vec<Phase> = webhook_rules(true).iter().map(|hook| hook.phase).collect();
     assert!(phases.is_sorted(), "all defaults are set before anything is judged");
 }
 

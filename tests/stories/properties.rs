@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
-use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
+use topologist::admission::{AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use topologist::budget::Stop;
 use topologist::field::{Findings, Path as FieldPath};
 use topologist::hub::{Cluster, ClusterClass, Kind};
@@ -127,7 +127,7 @@ fn version_of(object: &Value) -> WireVersion {
 
 fn answer(phase: Phase, kind: Kind, new: &Value, old: Option<&Value>, facts: &Arc<Facts>) -> Verdict {
     let (object, old_object) = (new.to_string(), old.map(Value::to_string));
-    let request = Request {
+    let request = RawRequest {
         phase,
         kind,
         version: version_of(new),
@@ -137,8 +137,8 @@ fn answer(phase: Phase, kind: Kind, new: &Value, old: Option<&Value>, facts: &Ar
         old_object: old_object.as_deref(),
         old_version: version_of(new),
     };
-    match Question::decode(&request) {
-        Ok(question) => question.settle(facts, &Settings::default()),
+    match DecodedRequest::decode(&request) {
+        Ok(question) => question.settle(facts, &AdmissionSettings::default()),
         Err(verdict) => *verdict,
     }
 }

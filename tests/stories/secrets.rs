@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
+use topologist::admission::{AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use topologist::hub::{ClusterClass, Kind};
 use topologist::wire::{Decode, WireVersion};
 use topologist::world::Facts;
@@ -198,7 +198,7 @@ fn a_patch_is_printed_without_passwords_and_answered_with_them() {
 fn defaulted(class: &Value, cluster: &Value) -> Verdict {
     let class = ClusterClass::decode(WireVersion::V1Beta2, &class.to_string()).unwrap();
     let cluster = cluster.to_string();
-    let request = Request {
+    let request = RawRequest {
         phase: Phase::Default,
         kind: Kind::Cluster,
         version: WireVersion::V1Beta2,
@@ -208,8 +208,8 @@ fn defaulted(class: &Value, cluster: &Value) -> Verdict {
         old_object: None,
         old_version: WireVersion::V1Beta2,
     };
-    let question = Question::decode(&request).unwrap();
-    question.settle(&Arc::new(Facts::complete(Vec::new(), vec![class])), &Settings::default())
+    let question = DecodedRequest::decode(&request).unwrap();
+    question.settle(&Arc::new(Facts::complete(Vec::new(), vec![class])), &AdmissionSettings::default())
 }
 
 #[test]

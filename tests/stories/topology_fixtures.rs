@@ -44,7 +44,7 @@ struct Fixture {
 
 /// What the fixtures show.
 fn compute(cluster: &Cluster, world: &World) -> Result<Computation, Failure> {
-    Computation::of(cluster, world, &mut DeterministicNames, &Options::new(false))
+    Computation::from_world(cluster, world, &mut DeterministicNames, &Options::new(false))
 }
 
 fn fixtures() -> Vec<Fixture> {
@@ -109,7 +109,9 @@ fn facts(manifests: Vec<Manifest>) -> (Cluster, Facts) {
             }
             (Some(Kind::ClusterClass), _) => {
                 let text = manifest.text();
-                classes.push(ClusterClass::decode(manifest.version().unwrap(), &class_status::of_file(&text)).unwrap());
+                classes.push(
+                    ClusterClass::decode(manifest.version().unwrap(), &class_status::with_status(&text)).unwrap(),
+                );
             }
             (None, Some(definition)) => objects.put_definition(manifest.key.name, Arc::new(definition)),
             _ => objects.put(Arc::new(manifest.object().unwrap())),

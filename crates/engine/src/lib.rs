@@ -5,14 +5,14 @@
 //!          ├─ topology     blueprint → desired → patches → plan ──────────► Plan
 //!          └─ impact       both sides of an edit, planned ────────────────► Impact
 //!
-//!  extensions              the protocol of Runtime Extensions: what is asked, and what an answer says
-//!  file_apply              a file applied to a stored object: which fields stay
+//!  extensions              the protocol of Runtime Extensions: requests and answers
+//!  file_apply              a file applied to a stored object: fields that stay
 //!  sample_clusters         Clusters that a class describes, for classes that no Cluster uses
-//!  comparison              two states of a fleet, planned and compared ──► Report
+//!  comparison              two states of a fleet, planned and compared ──► ComparisonReport
 //! ```
 //!
-//! Everything here is an ordinary function: the same World gives the same result, byte for byte (DEC-12). It has no sockets, files,
-//! clocks or random sources, and what is varied is an argument.
+//! Everything here is a pure function: the same World gives the same result, byte for byte (DEC-12). There are no
+//! sockets, files, clocks or random sources; all inputs are arguments.
 
 pub mod admission;
 pub mod topology;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use crate::topology::plan::uid;
 use golang::json;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
@@ -18,13 +18,13 @@ use model::variables::{self, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
-/// The Kubernetes version of samples, where the class lists none.
+/// The Kubernetes version of samples, if the class lists none.
 const VERSION: &str = "v1.34.0";
-/// How many machines a control plane has: as many as in production, so that a rollout takes its steps.
+/// Machines of a control plane: the number in production, so that a rollout has the same steps.
 const CONTROL_PLANE: u32 = 3;
-/// How many machines each worker set has.
+/// Machines of each worker set.
 const WORKERS: u32 = 1;
-/// How long the name of a Cluster may be.
+/// Maximum length of the name of a Cluster.
 const LONGEST_NAME: usize = 63;
 
 /// The name of the sample of a class, which no other Cluster has.
@@ -36,7 +36,7 @@ pub fn key(class: &ObjectKey, facts: &[&Facts]) -> ObjectKey {
     keys.into_iter().find(|key| !is_taken(key)).unwrap_or_default()
 }
 
-/// A DNS label that ends in the name of a class, or in the start of it.
+/// A DNS label that ends with the name of a class, truncated if necessary.
 fn name(prefix: &str, class: &str) -> String {
     let label = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = prefix.chars().chain(class.chars().map(label)).take(LONGEST_NAME).collect();
@@ -54,15 +54,21 @@ pub fn version(classes: &[&ClusterClass]) -> Option<String> {
 /// A Cluster that a class describes.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// As a file would have it, in v1beta2.
+    /// The Cluster in the form of a file, in v1beta2.
     pub value: Value,
-    /// Required variables without a value, and why.
+    /// Required variables without a value, with reasons.
     pub missing: Vec<String>,
 }
 
 impl Draft {
-    /// Variables are set to that extent, and every worker class is used once.
-    pub fn generate(class: &Class, key: &ObjectKey, version: &str, extent: SampleExtent, settings: &Settings) -> Self {
+    /// Generates a Cluster with variables of that extent, and each worker class once.
+    pub fn generate(
+        class: &Class,
+        key: &ObjectKey,
+        version: &str,
+        extent: SampleExtent,
+        settings: &AdmissionSettings,
+    ) -> Self {
         let definitions = variables::current(class).unwrap_or_default();
         let compiled = class.variables().unwrap_or_default();
         let SampleValues { values, missing } = SampleValues::generate(&definitions, &compiled, extent);
@@ -95,7 +101,7 @@ impl Draft {
     ///
     /// # Errors
     /// When a variable has no value, or an end point denies the Cluster.
-    pub fn admitted(&self, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, String> {
+    pub fn admitted(&self, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Result<Cluster, String> {
         if let Some(missing) = self.missing.first() {
             return Err(missing.clone());
         }
@@ -103,11 +109,11 @@ impl Draft {
     }
 }
 
-/// A Cluster in v1beta2, after both end points of the webhook have seen its creation; otherwise the errors of their verdicts.
-fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, Vec<String>> {
+/// A Cluster in v1beta2 after both end points of the webhook have admitted it; otherwise the errors of their verdicts.
+fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Result<Cluster, Vec<String>> {
     let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let mut text = cluster.to_string();
-    let defaulted = Question::decode(&creation(Phase::Default, "", &text)).ok();
+    let defaulted = DecodedRequest::decode(&creation(Phase::Default, "", &text)).ok();
     let defaulted = defaulted.map(|request| request.settle(facts, settings));
     if let Some(verdict) = &defaulted
         && let Ok(mut value) = json::value(&text)
@@ -115,7 +121,7 @@ fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<
     {
         text = value.to_string();
     }
-    let validated = match Question::decode(&creation(Phase::Validate, name, &text)) {
+    let validated = match DecodedRequest::decode(&creation(Phase::Validate, name, &text)) {
         Ok(request) => request.settle(facts, settings),
         Err(denied) => *denied,
     };
@@ -127,8 +133,8 @@ fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<
 }
 
 /// The request that creates a Cluster.
-fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> Request<'a> {
-    Request {
+fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> RawRequest<'a> {
+    RawRequest {
         phase,
         kind: Kind::Cluster,
         version: WireVersion::V1Beta2,
@@ -143,15 +149,17 @@ fn creation<'a>(phase: Phase, name: &'a str, cluster: &'a str) -> Request<'a> {
 /// The errors of a verdict as texts.
 fn errors(verdict: &Verdict) -> Vec<String> {
     match &verdict.outcome {
-        Outcome::Allowed => Vec::new(),
-        Outcome::Invalid(errors) => errors.iter().map(ToString::to_string).collect(),
-        Outcome::Forbidden { message, .. } | Outcome::Undecodable(message) | Outcome::Unknown { message, .. } => {
+        AdmissionOutcome::Allowed => Vec::new(),
+        AdmissionOutcome::Invalid(errors) => errors.iter().map(ToString::to_string).collect(),
+        AdmissionOutcome::Forbidden { message, .. }
+        | AdmissionOutcome::Undecodable(message)
+        | AdmissionOutcome::Unknown { message, .. } => {
             vec![message.clone()]
         }
     }
 }
 
-/// What most files say of the network: patches look at it.
+/// The network of most files, which patches read.
 fn network() -> Value {
     json!({
         "pods": {"cidrBlocks": ["192.168.0.0/16"]}, "services": {"cidrBlocks": ["10.128.0.0/12"]},
@@ -160,7 +168,7 @@ fn network() -> Value {
 }
 
 /// Each worker class once.
-fn workers(class: &ClusterClass, settings: &Settings) -> Value {
+fn workers(class: &ClusterClass, settings: &AdmissionSettings) -> Value {
     let set = |(class, name): (&str, String)| json!({"class": class, "name": name, "replicas": WORKERS});
     let sets = |classes: Vec<&str>| names(classes).into_iter().map(set).collect::<Value>();
     let mut workers = Map::new();
@@ -173,7 +181,7 @@ fn workers(class: &ClusterClass, settings: &Settings) -> Value {
     workers.into()
 }
 
-/// Names for worker sets that are those of their classes, as far as they are labels, and different.
+/// Distinct names for worker sets: those of their classes if they are labels.
 fn names(classes: Vec<&str>) -> Vec<(&str, String)> {
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     let named = classes.into_iter().map(|class| {
@@ -185,15 +193,16 @@ fn names(classes: Vec<&str>) -> Vec<(&str, String)> {
     named.collect()
 }
 
-/// The Cluster with the identity that an API server would give it.
+/// The Cluster with the metadata that an API server would set.
 fn identified(mut cluster: Cluster) -> Cluster {
     cluster.metadata.uid = uid(GROUP, "Cluster", &cluster.metadata.key());
     cluster
 }
 
-/// The facts of a cluster, with a sample of each class of `files` that no Cluster uses: what its topology looks at is read then.
+/// The facts of a cluster with a sample of each class of `files` that no Cluster uses, so that the facts for its
+/// topology are read.
 pub fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
-    let settings = Settings::default();
+    let settings = AdmissionSettings::default();
     for class in files.class_keys() {
         let is_used = [&facts, files].into_iter().any(|facts| facts.user_keys(class).next().is_some());
         let Found::Yes(found) = facts.class(class) else { continue };

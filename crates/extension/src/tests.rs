@@ -60,7 +60,10 @@ async fn discovery_lists_the_handlers() {
     ]);
     assert_eq!(answer["handlers"], want);
     let raw = serde_json::value::to_raw_value(&answer).unwrap();
-    assert!(engine::extensions::Registration::of("own", &raw, BTreeMap::new()).is_ok(), "it can be registered");
+    assert!(
+        engine::extensions::Registration::from_discovery("own", &raw, BTreeMap::new()).is_ok(),
+        "it can be registered"
+    );
 }
 
 #[tokio::test]

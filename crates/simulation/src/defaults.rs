@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::admission::{Operation, Phase, Question, Request, Settings};
+use engine::admission::{AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest};
 use model::hub::{GROUP, Kind, Object};
 use model::wire::WireVersion;
 
@@ -11,7 +11,7 @@ pub(super) fn default(object: &mut Object) {
     let kind = Kind::OF_MACHINES.into_iter().find(|kind| object.group() == GROUP && object.kind() == kind.name());
     let Some(kind) = kind else { return };
     let text = object.to_value().to_string();
-    let request = Request {
+    let request = RawRequest {
         phase: Phase::Default,
         kind,
         version: WireVersion::V1Beta2,
@@ -21,8 +21,8 @@ pub(super) fn default(object: &mut Object) {
         old_object: None,
         old_version: WireVersion::V1Beta2,
     };
-    let Ok(question) = Question::decode(&request) else { return };
-    let patch = question.settle(&Arc::default(), &Settings::default()).patch;
+    let Ok(question) = DecodedRequest::decode(&request) else { return };
+    let patch = question.settle(&Arc::default(), &AdmissionSettings::default()).patch;
     let mut value = object.to_value().into_owned();
     // It is a patch of this object.
     if json_patch::patch(&mut value, &patch).is_ok()

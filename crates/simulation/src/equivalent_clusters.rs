@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
-use engine::topology::plan::Fold;
+use engine::topology::plan::TopologySimulator;
 use golang::json::RawJson;
 use machines::lifecycle::{MachineSettings, STARTUP_JITTER};
 use model::hub::{Cluster, ClusterClass, JsonPatch, Object, ObjectKey};
@@ -18,8 +18,8 @@ use crate::timeline::ClusterTimeline;
 /// Besides the conditions of plans, no delay and no failure may follow from what an object is called.
 pub fn equivalent(
     keys: Vec<ObjectKey>,
-    before: &Fold,
-    after: Option<&Fold>,
+    before: &TopologySimulator,
+    after: Option<&TopologySimulator>,
     settings: &MachineSettings,
 ) -> Vec<EquivalentClusters> {
     if !settings.failures.is_empty() || has_jitter(before) || after.is_some_and(has_jitter) {
@@ -30,7 +30,7 @@ pub fn equivalent(
 
 /// Whether templates, or what classes and Clusters write into them, have a jitter: a part of the time in which machines start that
 /// follows from their uids.
-fn has_jitter(fold: &Fold) -> bool {
+fn has_jitter(fold: &TopologySimulator) -> bool {
     let facts = fold.facts();
     let mut objects = facts.objects().into_iter().flat_map(ObjectSet::iter);
     let mut classes = facts.class_keys().filter_map(|key| match facts.class(key) {

@@ -30,9 +30,9 @@ pub use self::endless::StepLimit;
 use self::endless::{Replacements, STEPS};
 pub use self::reasons::{RunError, StuckReason};
 use self::timeline::Timeline;
-use engine::topology::held::{Held, HeldReason};
+use engine::topology::holds::{HeldPart, HeldReason};
 use engine::topology::hooks::DeletionGuard;
-use engine::topology::plan::{Fold as Topologies, Part, Rollout, Step};
+use engine::topology::plan::{PlanStep, Rollout, TopologyPart, TopologySimulator as Topologies};
 use engine::topology::worker::API_VERSION;
 use engine::topology::{Failure, status};
 use golang::calendar::Moment;
@@ -66,10 +66,10 @@ pub struct Simulation {
     /// Clusters whose topology is due.
     due: BTreeSet<ObjectKey>,
     /// What the last plan of a Cluster held back, or why there is none.
-    held: BTreeMap<ObjectKey, Vec<Held>>,
+    held: BTreeMap<ObjectKey, Vec<HeldPart>>,
     failures: BTreeMap<ObjectKey, RunError>,
     /// What a Cluster waits for by its topology, under its own id, and what its machines wait for.
-    waits: BTreeMap<ObjectKey, BTreeMap<ObjectId, Vec<Held>>>,
+    waits: BTreeMap<ObjectKey, BTreeMap<ObjectId, Vec<HeldPart>>>,
     pub timeline: Timeline,
     /// Whether the last run ended because its time was over.
     pub ran_out: bool,
@@ -324,7 +324,7 @@ impl Simulation {
         let now = self.now();
         self.timeline.restart(now);
         let waits = self.waits.iter().filter(|(cluster, _)| self.timeline.clusters.contains_key(*cluster));
-        let waits: Vec<(ObjectKey, Vec<Held>)> =
+        let waits: Vec<(ObjectKey, Vec<HeldPart>)> =
             waits.map(|(cluster, all)| (cluster.clone(), all.values().flatten().cloned().collect())).collect();
         waits.iter().for_each(|(cluster, all)| self.timeline.note_held(cluster, all, now));
     }
@@ -340,7 +340,7 @@ impl Simulation {
     }
 
     /// Records what an object of a Cluster, or the Cluster itself, waits for.
-    fn note_waits(&mut self, cluster: &ObjectKey, id: &ObjectId, waits: Vec<Held>) {
+    fn note_waits(&mut self, cluster: &ObjectKey, id: &ObjectId, waits: Vec<HeldPart>) {
         let known = self.waits.get(cluster).and_then(|all| all.get(id));
         if known.map(Vec::as_slice).unwrap_or_default() == waits {
             return;
@@ -350,7 +350,7 @@ impl Simulation {
             true => drop(all.remove(id)),
             false => drop(all.insert(id.clone(), waits)),
         }
-        let all: Vec<Held> = all.values().flatten().cloned().collect();
+        let all: Vec<HeldPart> = all.values().flatten().cloned().collect();
         self.timeline.note_held(cluster, &all, self.machines.now());
     }
 
@@ -449,7 +449,7 @@ impl Simulation {
             }
             Ok((false, hooks)) => {
                 let reason = HeldReason::DeletionHooks { message: hooks.message("delete").unwrap_or_default() };
-                let held = vec![Held { kind: Kind::Cluster.name().to_owned(), name: cluster.name.clone(), reason }];
+                let held = vec![HeldPart { kind: Kind::Cluster.name().to_owned(), name: cluster.name.clone(), reason }];
                 self.note_waits(cluster, &id, held.clone());
                 self.held.insert(cluster.clone(), held);
                 outcome.tracker.hooks = hooks;
@@ -464,9 +464,9 @@ impl Simulation {
         }
     }
 
-    fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), RunError> {
+    fn carry_out(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), RunError> {
         self.timeline.note_step(cluster, step, self.machines.now());
-        if step.part == Part::Cluster {
+        if step.part == TopologyPart::Cluster {
             return self.write_cluster(cluster, step);
         }
         let id = ObjectId::new(
@@ -495,7 +495,7 @@ impl Simulation {
     }
 
     /// Writes what a topology decides about its Cluster: labels, annotations and references.
-    fn write_cluster(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), RunError> {
+    fn write_cluster(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), RunError> {
         let id = cluster_id(cluster);
         let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
         let mut after = (*known).clone();
@@ -516,7 +516,7 @@ impl Simulation {
         let id = cluster_id(key);
         let Some(known) = self.machines.objects.get(&id).cloned() else { return };
         let class = class.as_deref().map(|class| &**class);
-        let run = status::Run {
+        let run = status::ReconcileOutcome {
             cluster: &cluster,
             class,
             tracker: &outcome.tracker,

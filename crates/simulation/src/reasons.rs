@@ -3,7 +3,7 @@
 use std::fmt;
 
 use engine::topology::Failure;
-use engine::topology::held::Held;
+use engine::topology::holds::HeldPart;
 use golang::calendar::format_seconds;
 use machines::lifecycle::ObjectId;
 use machines::lifecycle::conditions::ConditionStatus;
@@ -28,7 +28,7 @@ pub enum StuckReason {
     /// The topology could not be computed or written.
     Topology(RunError),
     /// The topology holds a part back.
-    Held(Held),
+    Held(HeldPart),
     /// A step of an object fails.
     Step { id: ObjectId, failure: String },
     /// A condition of the Cluster is not true.
@@ -105,7 +105,7 @@ impl fmt::Display for StuckReason {
                 write!(f, "its objects change without end: the controllers have taken {steps} steps")
             }
             StuckReason::Topology(error) => error.fmt(f),
-            StuckReason::Held(Held { kind, name, reason }) => write!(f, "{kind} {name}: {reason}"),
+            StuckReason::Held(HeldPart { kind, name, reason }) => write!(f, "{kind} {name}: {reason}"),
             StuckReason::Step { id, failure } => write!(f, "{id}: {failure}"),
             StuckReason::Condition { name, status, message } => write!(f, "{name} is {}: {message}", status.name()),
             StuckReason::Machine { name, message } => write!(f, "Machine {name}: {message}"),
@@ -129,12 +129,12 @@ impl fmt::Display for StuckReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::topology::held::{HeldReason, Hold};
+    use engine::topology::holds::{HeldReason, Hold};
     use model::hub::{ObjectKey, annotation};
 
     #[test]
     fn reasons_have_their_texts_and_what_to_do() {
-        let held = |reason| StuckReason::Held(Held { kind: "Cluster".to_owned(), name: "blue".to_owned(), reason });
+        let held = |reason| StuckReason::Held(HeldPart { kind: "Cluster".to_owned(), name: "blue".to_owned(), reason });
         let hook = |annotation: &str, controller: &str, since: &str| StuckReason::DeletionHook {
             machine: "m".to_owned(),
             annotation: annotation.to_owned(),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::topology::held::Held;
-use engine::topology::plan::{Action, Part, Step};
+use engine::topology::holds::HeldPart;
+use engine::topology::plan::{PlanStep, StepAction, TopologyPart};
 use golang::calendar::{Moment, SECOND};
 use machines::lifecycle::conditions::{self, ConditionStatus};
 use machines::lifecycle::objects::cluster_of;
@@ -167,15 +167,15 @@ impl Timeline {
         self.peak_machines = self.peak_machines.max(self.current_machines);
     }
 
-    pub(super) fn note_step(&mut self, cluster: &ObjectKey, step: &Step, now: Moment) {
+    pub(super) fn note_step(&mut self, cluster: &ObjectKey, step: &PlanStep, now: Moment) {
         let t = self.seconds(now);
         let what = match step.action {
-            Action::Create => "created",
-            Action::Apply => "changed",
-            Action::Rotate => "replaced",
-            Action::Delete => "deleted",
+            StepAction::Create => "created",
+            StepAction::Apply => "changed",
+            StepAction::Rotate => "replaced",
+            StepAction::Delete => "deleted",
         };
-        if step.part == Part::Cluster {
+        if step.part == TopologyPart::Cluster {
             return;
         }
         let (kind, name) = (step.object.kind.clone(), step.object.key.name.clone());
@@ -183,7 +183,7 @@ impl Timeline {
         timeline.push(TimelineEvent { t, kind, name, what: what.to_owned(), because: reason_of(step) });
     }
 
-    pub(super) fn note_held(&mut self, cluster: &ObjectKey, held: &[Held], now: Moment) {
+    pub(super) fn note_held(&mut self, cluster: &ObjectKey, held: &[HeldPart], now: Moment) {
         let t = self.seconds(now);
         let timeline = self.clusters.entry(cluster.clone()).or_default();
         let held: Vec<HeldSpan> = held.iter().map(|one| HeldSpan::since(t, one)).collect();
@@ -213,8 +213,8 @@ impl Timeline {
 
 impl HeldSpan {
     /// A part that is held back from now on.
-    fn since(from: i64, held: &Held) -> Self {
-        let Held { kind, name, reason } = held;
+    fn since(from: i64, held: &HeldPart) -> Self {
+        let HeldPart { kind, name, reason } = held;
         HeldSpan { kind: kind.clone(), name: name.clone(), reason: reason.to_string(), from, until: None }
     }
 }
@@ -340,13 +340,13 @@ fn sickness(machine: &Object) -> Option<String> {
 const FIELDS: usize = 3;
 
 /// The reason of a step; for a change in place, the version or the changed fields. Other values may be secret (DEC-34).
-fn reason_of(step: &Step) -> String {
+fn reason_of(step: &PlanStep) -> String {
     let text = |value: &Option<serde_json::Value>| value.as_ref().and_then(|it| it.as_str().map(str::to_owned));
     let version = step.changes.iter().find(|change| change.path.ends_with("spec.version") && !change.is_sensitive);
     if let Some((from, to)) = version.and_then(|change| Some((text(&change.from)?, text(&change.to)?))) {
         return format!("version {from} → {to}");
     }
-    if step.action != Action::Apply || step.changes.is_empty() {
+    if step.action != StepAction::Apply || step.changes.is_empty() {
         return step.reason.clone();
     }
     let mut fields: Vec<&str> = step.changes.iter().map(|change| &*change.path).collect();
@@ -374,7 +374,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use engine::topology::held::HeldReason;
+    use engine::topology::holds::HeldReason;
     use machines::lifecycle::ObjectId;
 
     const START: Moment = Moment { seconds: 1_000, nanos: 0 };
@@ -400,9 +400,9 @@ mod tests {
         timeline.note(&StoredChange { id, before: before.map(Arc::new), after: after.map(Arc::new) }, at(t));
     }
 
-    fn held(reason: &str) -> Held {
+    fn held(reason: &str) -> HeldPart {
         let reason = HeldReason::Condition { message: reason.to_owned() };
-        Held { kind: "MachineDeployment".to_owned(), name: "workers".to_owned(), reason }
+        HeldPart { kind: "MachineDeployment".to_owned(), name: "workers".to_owned(), reason }
     }
 
     fn key() -> ObjectKey {

@@ -1,6 +1,6 @@
 //! What machines wait for before they are created, according to conditions of their objects.
 
-use engine::topology::held::{Held, HeldReason};
+use engine::topology::holds::{HeldPart, HeldReason};
 use machines::lifecycle::conditions::{self, ConditionStatus};
 use machines::lifecycle::{CHECK_FAILED, GroupKind};
 use model::hub::{Kind, Object};
@@ -11,7 +11,7 @@ const REASONS: [&str; 2] = ["WaitingForClusterInfrastructure", "WaitingForContro
 const CONDITIONS: [&str; 2] = ["VMProvisioned", "Ready"];
 
 /// What an object, or its Machine or pool, waits for.
-pub(super) fn waits(object: &Object) -> Vec<Held> {
+pub(super) fn waits(object: &Object) -> Vec<HeldPart> {
     if GroupKind::for_object(object).is_core(Kind::MachineSet.name()) {
         return of_checks(object);
     }
@@ -20,18 +20,18 @@ pub(super) fn waits(object: &Object) -> Vec<Held> {
         REASONS.contains(&&*found.reason).then_some(found.message)
     });
     let held = |message| {
-        machines_of(object).map(|(kind, name)| Held { kind, name, reason: HeldReason::Condition { message } })
+        machines_of(object).map(|(kind, name)| HeldPart { kind, name, reason: HeldReason::Condition { message } })
     };
     reason.and_then(held).into_iter().collect()
 }
 
 /// Preflight checks that prevent a MachineSet from creating machines.
-fn of_checks(set: &Object) -> Vec<Held> {
+fn of_checks(set: &Object) -> Vec<HeldPart> {
     let Some(scaling) = conditions::get(set, "ScalingUp").filter(|found| found.status == ConditionStatus::True) else {
         return Vec::new();
     };
     let failing = scaling.message.lines().filter(|line| line.ends_with(CHECK_FAILED));
-    let held = |line: &str| Held {
+    let held = |line: &str| HeldPart {
         kind: Kind::MachineSet.name().to_owned(),
         name: set.name().to_owned(),
         reason: HeldReason::Condition { message: line.trim_start_matches("* ").to_owned() },

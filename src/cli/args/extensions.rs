@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use engine::extensions::Address;
+use engine::extensions::BaseUrl;
 use model::hub::naming;
 
 /// `--extension` and what goes with it.
@@ -86,7 +86,7 @@ pub struct NamedExtension {
 /// What answers for an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    Running(Address),
+    Running(BaseUrl),
     Recorded(PathBuf),
 }
 
@@ -95,7 +95,7 @@ pub enum Source {
 pub struct RunningExtension {
     /// The name of the ExtensionConfig.
     pub name: String,
-    pub address: Address,
+    pub address: BaseUrl,
 }
 
 /// The name of an extension whose name does not matter.
@@ -129,8 +129,8 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn address(url: &str) -> Result<Address, String> {
-    Address::parse(url).map_err(|error| error.to_string())
+fn address(url: &str) -> Result<BaseUrl, String> {
+    BaseUrl::parse(url).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_running_extension_may_have_a_name() {
-        let address = |url: &str| Address::parse(url).unwrap();
+        let address = |url: &str| BaseUrl::parse(url).unwrap();
         let read = |text: &str| running_extension(text).map(|one| (one.name, one.address));
         let (plain, query) = ("https://localhost:9443", "https://localhost:9443/a?b=c");
         assert_eq!(read(plain), Ok((UNNAMED.to_owned(), address(plain))));
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn an_extension_has_a_name_and_a_url_or_a_file() {
         let url = "https://localhost:9443/a?b=c";
-        let running = Source::Running(Address::parse(url).unwrap());
+        let running = Source::Running(BaseUrl::parse(url).unwrap());
         let read = |text: &str| named_extension(text).map(|named| (named.name, named.source));
         assert_eq!(read(&format!("lab={url}")), Ok(("lab".to_owned(), running)));
         assert_eq!(read("lab=a=b.json"), Ok(("lab".to_owned(), Source::Recorded("a=b.json".into()))));

@@ -5,7 +5,7 @@ use clap::builder::BoolishValueParser;
 
 use crate::cli::memory;
 use crate::cli::named_values::{DEPENDENTS, DEPRECATED, named};
-use engine::admission::{Dependents, Deprecated, FeatureGates, Settings};
+use engine::admission::{AdmissionSettings, Dependents, Deprecated, FeatureGates};
 
 /// Switches of the admission rules.
 #[derive(Clone, Debug, Args)]
@@ -34,15 +34,15 @@ pub struct Rules {
 
 impl Rules {
     /// The settings of the rules.
-    pub fn settings(&self) -> Settings {
-        Settings {
+    pub fn settings(&self) -> AdmissionSettings {
+        AdmissionSettings {
             gates: self.feature_gates,
             minimum_node_startup_timeout_seconds: self.minimum_node_startup_timeout,
             dependents: self.dependents,
             refuse_refs_with_topology: self.refuse_refs_with_topology,
             deprecated: self.deprecated,
             computation_limit: self.computation_limit,
-            ..Settings::default()
+            ..AdmissionSettings::default()
         }
     }
 }

@@ -12,7 +12,7 @@ use super::values::{duration, positive_duration};
 use super::{Links, Rules, certificates, leading};
 use crate::cli::memory;
 use crate::cli::named_values::{ENFORCE, LOG_FORMAT, UNKNOWN_IMPACT, named};
-use engine::admission::{Enforce, Settings};
+use engine::admission::{AdmissionSettings, Enforce};
 use engine::impact::UnknownImpact;
 use engine::topology::hooks::DeletionGuard;
 use model::world::Scope;
@@ -159,8 +159,8 @@ impl Serve {
         Scope::new(&self.namespaces, self.watch_filter.clone()).map_err(|reason| anyhow!("--namespace: {reason}"))
     }
 
-    pub fn settings(&self) -> Settings {
-        Settings { enforce: self.enforce, lifecycle: self.drives_machines(), ..self.rules.settings() }
+    pub fn settings(&self) -> AdmissionSettings {
+        AdmissionSettings { enforce: self.enforce, lifecycle: self.drives_machines(), ..self.rules.settings() }
     }
 
     /// Checks flags that depend on each other.

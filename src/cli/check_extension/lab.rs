@@ -16,9 +16,10 @@ use engine::admission::variable_problem;
 use engine::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
 use engine::extensions::behavior::{self, Finding, Reply};
 use engine::extensions::{
-    Address, DISCOVERY, GROUP, Handler, Question, Registration, Target, VERSION, first_value, registered_name,
+    BaseUrl, CallTarget, DISCOVERY, ExtensionHandler, GROUP, PreparedPatchRequest, Registration, VERSION, first_value,
+    registered_name,
 };
-use engine::topology::class_variables::{Discovered, Variables};
+use engine::topology::class_variables::{ClassVariables, Discovered};
 use engine::topology::plan::ExtensionServer;
 use engine::topology::upgrade;
 use model::hub::{Hook, ObjectKey};
@@ -47,7 +48,7 @@ pub(super) struct Lab {
 #[derive(Debug)]
 struct Extension {
     name: String,
-    address: Address,
+    address: BaseUrl,
     registration: Registration,
 }
 
@@ -55,7 +56,7 @@ struct Extension {
 struct State {
     expected: BTreeMap<ObjectKey, Expected>,
     /// The first requests to each handler of a patch for a class, by its registered name, and by Cluster.
-    questions: BTreeMap<(ObjectKey, String), BTreeMap<ObjectKey, Question>>,
+    questions: BTreeMap<(ObjectKey, String), BTreeMap<ObjectKey, PreparedPatchRequest>>,
     /// The answers to requests, by registered name and body.
     answers: BTreeMap<(String, String), Found<PatchAnswer>>,
     /// The variables of handlers, in the same way.
@@ -104,7 +105,7 @@ impl Lab {
             ensure!(is_new, "two extensions are called {name}; name each with NAME=URL");
             let answer = lab.post(&address.discovery(), DISCOVERY).outcome;
             let answer = answer.map_err(|error| anyhow!("extension {name}: Discovery: {error}"))?;
-            let registration = Registration::of(name, &answer, settings(objects, name));
+            let registration = Registration::from_discovery(name, &answer, settings(objects, name));
             let registration = registration.with_context(|| format!("extension {name}: Discovery"))?;
             lab.extensions.push(Extension { name: name.clone(), address: address.clone(), registration });
         }
@@ -127,7 +128,7 @@ impl Lab {
                     GENERATE_UPGRADE_PLAN => {
                         let body = with_settings(&upgrade_request().to_string(), extension.registration.settings());
                         let Ok(body) = body.map(|body| body.to_string()) else { continue };
-                        self.add(&name, behavior::of_call(&body, &|body| self.counted(&name, &target, body)));
+                        self.add(&name, behavior::check_call(&body, &|body| self.counted(&name, &target, body)));
                         let outcome = self.counted(&name, &target, &body).outcome;
                         let plan = answers::upgrade_plan(handler, outcome.as_deref().map_err(String::as_str));
                         self.add(&name, plan.ok().and_then(|plan| no_plan(&plan)));
@@ -149,7 +150,7 @@ impl Lab {
     fn check_variables(
         &self,
         name: &str,
-        handler: &Handler,
+        handler: &ExtensionHandler,
         extension: &Extension,
         classes: &[(ObjectKey, Value)],
         sources: &mut Vec<(String, Vec<Value>)>,
@@ -158,7 +159,7 @@ impl Lab {
         let (mut found, mut own) = (Vec::new(), Vec::new());
         for settings in settings_of_patches(name, classes) {
             let Ok(body) = variables_request(&settings, extension.registration.settings()) else { continue };
-            found.extend(behavior::of_call(&body, &|body| self.counted(name, &target, body)));
+            found.extend(behavior::check_call(&body, &|body| self.counted(name, &target, body)));
             let outcome = self.counted(name, &target, &body).outcome;
             let Ok(variables) = answers::variables(handler, outcome.as_deref().map_err(String::as_str)) else {
                 continue;
@@ -191,7 +192,7 @@ impl Lab {
             of_first.iter().find_map(|(cluster, a)| Some((a.clone(), of_second.get(cluster)?.clone())))
         };
         let Some((a, b)) = classes.iter().find_map(of_class) else { return };
-        let found = behavior::of_order(
+        let found = behavior::check_order(
             (&a, &|body| self.counted(first, &of_a, body)),
             (&b, &|body| self.counted(second, &of_b, body)),
         );
@@ -213,7 +214,7 @@ impl Lab {
     pub(super) fn rows(&self) -> Vec<Row> {
         let state = self.state();
         let handlers = self.extensions.iter().flat_map(|extension| extension.registration.handlers());
-        let row = |(name, handler): (String, &Handler)| {
+        let row = |(name, handler): (String, &ExtensionHandler)| {
             let hook = handler.hook();
             let checked = state.checked.get(&name).cloned().ok_or(match hook {
                 "GeneratePatches" | "ValidateTopology" => "no class of --files uses it in a topology",
@@ -233,7 +234,7 @@ impl Lab {
         self.state().checked.entry(name.to_owned()).or_default().findings.extend(findings);
     }
 
-    fn post(&self, target: &Target, body: &str) -> Reply {
+    fn post(&self, target: &CallTarget, body: &str) -> Reply {
         let start = Instant::now();
         let answer = self.runtime.block_on(self.client.call(target, body.to_owned()));
         let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -243,7 +244,7 @@ impl Lab {
         Reply { outcome, milliseconds }
     }
 
-    fn counted(&self, name: &str, target: &Target, body: &str) -> Reply {
+    fn counted(&self, name: &str, target: &CallTarget, body: &str) -> Reply {
         let reply = self.post(target, body);
         let mut state = self.state();
         let checked = state.checked.entry(name.to_owned()).or_default();
@@ -253,7 +254,7 @@ impl Lab {
     }
 
     /// Keeps a request, of which a handler may have several for a Cluster: the first counts.
-    fn keep(&self, class: ObjectKey, name: &str, cluster: &ObjectKey, question: &Question) {
+    fn keep(&self, class: ObjectKey, name: &str, cluster: &ObjectKey, question: &PreparedPatchRequest) {
         let mut state = self.state();
         let kept = state.questions.entry((class, name.to_owned())).or_default();
         if kept.len() < CLUSTERS && !kept.contains_key(cluster) {
@@ -262,7 +263,7 @@ impl Lab {
     }
 
     /// The handler of that name for a hook, and where it is called; nothing of an extension that is not checked.
-    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &Handler, Target), Option<String>> {
+    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &ExtensionHandler, CallTarget), Option<String>> {
         let (handler, config) =
             registered_name(name).ok_or_else(|| Some(format!("{name:?} is not a registered name")))?;
         let extension = self.extensions.iter().find(|extension| extension.name == config).ok_or(None)?;
@@ -278,7 +279,7 @@ impl ExtensionServer for Lab {
             Err(Some(problem)) => return Found::Unreadable(problem),
             Err(None) => return Found::Absent,
         };
-        let question = match Question::of(call, extension.registration.settings()) {
+        let question = match PreparedPatchRequest::new(call, extension.registration.settings()) {
             Ok(question) => question,
             Err(problem) => return Found::Unreadable(problem.to_string()),
         };
@@ -291,7 +292,7 @@ impl ExtensionServer for Lab {
         let Expected { class, always_set } = self.state().expected.get(&call.cluster).cloned().unwrap_or_default();
         let is_first = !self.state().questions.keys().any(|(_, known)| known == name);
         if is_first {
-            self.add(name, behavior::of_patch(&question, &always_set, &send));
+            self.add(name, behavior::check_patch(&question, &always_set, &send));
         }
         self.keep(class, name, &call.cluster, &question);
         let outcome = send(question.body()).outcome;
@@ -407,8 +408,8 @@ fn shared(variables: &[Value], sources: &[(String, Vec<Value>)]) -> Vec<Finding>
         }
         let class = json!({"spec": {"variables": others}});
         let discovered = [Discovered { patch: "extension".to_owned(), variables: Ok(variables.into()) }];
-        Some(match Variables::of(&class, &discovered) {
-            Variables::Conflicting { names, .. } => Finding {
+        Some(match ClassVariables::from_class(&class, &discovered) {
+            ClassVariables::Conflicting { names, .. } => Finding {
                 level: Level::Error,
                 rule: "RH-17.5",
                 message: format!("{source} defines variables of the same name in another way: {}", enumerated(&names)),

@@ -7,7 +7,7 @@ use engine::comparison::changed_values::{ChangedValue, places};
 use engine::comparison::cluster_report::ChangeReport;
 use engine::comparison::groups::ChangeGroup;
 use engine::comparison::held_edit::HeldEdit;
-use engine::comparison::report::Report;
+use engine::comparison::report::ComparisonReport;
 use schema::field::counted;
 
 /// The longest comment, in bytes: GitHub and GitLab take a little more.
@@ -24,11 +24,11 @@ const MESSAGE: usize = 400;
 const LINES: usize = 30;
 
 /// A comment: totals, a table of the groups, then the details of each, as far as they fit.
-pub(super) fn comment(report: &Report) -> String {
+pub(super) fn comment(report: &ComparisonReport) -> String {
     let mut text = format!("**{}**\n", markdown::text(&words::summary(report)));
     add_messages(&mut text, "denied: ", &report.errors);
     add_messages(&mut text, "will be held: ", &report.held_edits.iter().map(HeldEdit::text).collect::<Vec<_>>());
-    let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.says_something()).collect();
+    let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.has_content()).collect();
     if groups.len() > 1 {
         add_table(&mut text, &groups);
     }

@@ -7,12 +7,12 @@ use engine::comparison::changed_values::places;
 use engine::comparison::cluster_report::ChangeReport;
 use engine::comparison::groups::ChangeGroup;
 use engine::comparison::held_edit::HeldEdit;
-use engine::comparison::report::Report;
+use engine::comparison::report::ComparisonReport;
 
 use super::values::{self, Difference, difference};
 use super::words::{self, MESSAGES, NAMED, Step};
 use crate::cli::output::{Line, Text};
-use engine::topology::plan::Action;
+use engine::topology::plan::StepAction;
 
 /// The width of lines with names.
 const WIDTH: usize = 110;
@@ -27,7 +27,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
 /// Lines for a terminal: totals, the most affected Clusters, then each group.
-pub(super) fn text(report: &Report, all: bool) -> Text {
+pub(super) fn text(report: &ComparisonReport, all: bool) -> Text {
     let most = |most: usize| if all { usize::MAX } else { most };
     let mut printer = Printer { text: Text::default(), lines: most(LINES) };
     let denied = Line::default().painted(RED, "denied").text(": ");
@@ -38,7 +38,7 @@ pub(super) fn text(report: &Report, all: bool) -> Text {
     if let Some(clusters) = words::most_affected(report) {
         printer.line(format_args!("most affected: {clusters}"));
     }
-    let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.says_something()).collect();
+    let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.has_content()).collect();
     for group in &groups {
         printer.line("");
         printer.group(group, most(NAMED));
@@ -111,9 +111,9 @@ impl Printer {
 
     fn step(&mut self, step: &Step<'_>) {
         let color = match () {
-            () if step.is(Action::Delete) => RED,
-            () if step.is(Action::Rotate) => YELLOW,
-            () if step.is(Action::Create) => GREEN,
+            () if step.is(StepAction::Delete) => RED,
+            () if step.is(StepAction::Rotate) => YELLOW,
+            () if step.is(StepAction::Create) => GREEN,
             () => CYAN,
         };
         let space = " ".repeat(7_usize.saturating_sub(step.action.len()));

@@ -1,9 +1,9 @@
 //! Phrases that text and Markdown share.
 
 use engine::comparison::cluster_report::{About, ChangeReport, Fate, RollReport, StepReport};
-use engine::comparison::groups::{ChangeGroup, HeldOfGroup, Member, RollOfGroup, StepOfGroup};
-use engine::comparison::report::Report;
-use engine::topology::plan::{Action, Machines};
+use engine::comparison::groups::{ChangeGroup, GroupHeldPart, GroupRoll, GroupStep, Member};
+use engine::comparison::report::ComparisonReport;
+use engine::topology::plan::{MachineCounts, StepAction};
 use schema::field::counted;
 
 /// How many denials, and how many notes on what is not complete, are listed.
@@ -12,7 +12,7 @@ pub(super) const MESSAGES: usize = 20;
 pub(super) const NAMED: usize = 20;
 
 /// `37 of 40 Clusters changed: 411 machines replaced, 2 removed; 3 objects deleted`.
-pub(super) fn summary(report: &Report) -> String {
+pub(super) fn summary(report: &ComparisonReport) -> String {
     let summary = &report.summary;
     let clusters = counted(summary.clusters, "Cluster");
     let deleted = match summary.deleted_objects {
@@ -44,7 +44,7 @@ pub(super) fn summary(report: &Report) -> String {
 }
 
 /// What becomes of the classes that no Cluster uses, in a few words each.
-fn of_classes(report: &Report) -> Vec<String> {
+fn of_classes(report: &ComparisonReport) -> Vec<String> {
     let samples = || report.groups.iter().filter(|group| group.is_sample());
     let number =
         |holds: fn(&&ChangeGroup) -> bool| samples().filter(holds).map(|group| group.clusters.len()).sum::<usize>();
@@ -68,21 +68,21 @@ fn of_classes(report: &Report) -> Vec<String> {
 }
 
 /// `4 machines replaced, 2 removed`: the replaced ones are printed even if there are none.
-pub(super) fn machines(machines: &Machines) -> String {
-    let Machines { replaced, at_least, .. } = machines;
+pub(super) fn machines(machines: &MachineCounts) -> String {
+    let MachineCounts { replaced, at_least, .. } = machines;
     let replaced = match (replaced, at_least) {
         (Some(1), _) => "1 machine replaced".to_owned(),
         (Some(replaced), _) => format!("{replaced} machines replaced"),
         (None, least) if *least > 0 => format!("at least {least} machines replaced"),
         (None, _) => "an unknown number of machines replaced".to_owned(),
     };
-    let others = numbers(&Machines { replaced: Some(0), ..*machines });
+    let others = numbers(&MachineCounts { replaced: Some(0), ..*machines });
     [vec![replaced], others].concat().join(", ")
 }
 
 /// The numbers of machines that are not zero: `4 replaced`, `2 removed`.
-fn numbers(machines: &Machines) -> Vec<String> {
-    let Machines { replaced, removed, added, outdated_until_deleted, at_least } = machines;
+fn numbers(machines: &MachineCounts) -> Vec<String> {
+    let MachineCounts { replaced, removed, added, outdated_until_deleted, at_least } = machines;
     let shown = |number: &Option<i64>, what: &str, least: i64| match (number, least) {
         (Some(0), _) => None,
         (Some(number), _) => Some(format!("{number} {what}")),
@@ -134,12 +134,12 @@ pub(super) fn members(group: &ChangeGroup, most: usize) -> (Vec<String>, usize) 
 }
 
 /// The Clusters with most machines that are replaced or removed, where there are several groups to look for them in.
-pub(super) fn most_affected(report: &Report) -> Option<String> {
+pub(super) fn most_affected(report: &ComparisonReport) -> Option<String> {
     let groups = || report.groups.iter().filter(|group| !group.is_sample());
     let mut members: Vec<_> = groups().flat_map(|group| group.clusters.iter().take(5)).collect();
     members.retain(|member| member.affected > 0);
     members.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
-    if members.len() < 2 || groups().filter(|group| group.says_something()).count() < 2 {
+    if members.len() < 2 || groups().filter(|group| group.has_content()).count() < 2 {
         return None;
     }
     let name = |member: &&Member| {
@@ -169,8 +169,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn of_group(step: &'a StepOfGroup) -> Self {
-        let StepOfGroup { action, kind, role, reason, changes, .. } = step;
+    fn of_group(step: &'a GroupStep) -> Self {
+        let GroupStep { action, kind, role, reason, changes, .. } = step;
         let object = match *role {
             "" => kind.clone(),
             role if role == kind => kind.clone(),
@@ -184,7 +184,7 @@ impl<'a> Step<'a> {
         self.changes.is_empty().then_some(self.reason)
     }
 
-    pub(super) fn is(&self, action: Action) -> bool {
+    pub(super) fn is(&self, action: StepAction) -> bool {
         self.action == action.name()
     }
 }
@@ -204,7 +204,7 @@ pub(super) fn rolls(group: &ChangeGroup) -> Vec<String> {
         let pace = (roll.from.as_deref(), roll.at_a_time);
         rolled(&object, &roll.machines, pace, &proviso(roll.in_place.as_deref(), roll.certainty), &roll.reason)
     };
-    let of_group = |roll: &RollOfGroup| {
+    let of_group = |roll: &GroupRoll| {
         let pace = (roll.from.as_deref(), roll.at_a_time);
         rolled(&roll.kind, &roll.machines, pace, &proviso(roll.in_place.as_deref(), roll.certainty), &roll.reason)
     };
@@ -227,7 +227,7 @@ fn proviso(in_place: Option<&str>, certainty: &str) -> String {
 type Pace<'a> = (Option<&'a str>, Option<i64>);
 
 /// What becomes of the machines of one object, or of all objects of a role.
-fn rolled(object: &str, machines: &Machines, (from, at_a_time): Pace<'_>, proviso: &str, reason: &str) -> String {
+fn rolled(object: &str, machines: &MachineCounts, (from, at_a_time): Pace<'_>, proviso: &str, reason: &str) -> String {
     let from = from.map(|from| format!(" from {from} on")).unwrap_or_default();
     let pace = match (machines.replaced, at_a_time) {
         (Some(0), _) | (_, None) => String::new(),
@@ -246,7 +246,7 @@ pub(super) fn held(group: &ChangeGroup) -> Vec<(String, &str)> {
         Some(report) => {
             report.held.iter().map(|held| (format!("{} {}", held.kind, held.name), &*held.reason)).collect()
         }
-        None => group.held.iter().map(|HeldOfGroup { kind, reason }| (kind.clone(), &**reason)).collect(),
+        None => group.held.iter().map(|GroupHeldPart { kind, reason }| (kind.clone(), &**reason)).collect(),
     }
 }
 
@@ -265,7 +265,7 @@ pub(super) fn origin(change: &ChangeReport) -> String {
 }
 
 /// What the exit code means, unless there is nothing to say.
-pub(super) fn exit(report: &Report) -> Option<&'static str> {
+pub(super) fn exit(report: &ComparisonReport) -> Option<&'static str> {
     match report.exit_code() {
         1 if only_held(report) => Some("exit code 1: a ceiling holds the change"),
         1 if report.errors.is_empty() && report.summary.failed == 0 => {
@@ -280,7 +280,7 @@ pub(super) fn exit(report: &Report) -> Option<&'static str> {
 }
 
 /// Whether a ceiling is the only reason for exit code 1.
-fn only_held(report: &Report) -> bool {
+fn only_held(report: &ComparisonReport) -> bool {
     let fails = report.all().any(|group| !group.errors.is_empty());
     !report.held_edits.is_empty() && report.errors.is_empty() && !fails
 }

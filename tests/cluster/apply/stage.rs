@@ -15,7 +15,7 @@ use topologist::kubernetes::apply::{AppliedPlan, Applier, Run};
 use topologist::kubernetes::dry_run::DryRuns;
 use topologist::reconciler::names::LiveNames;
 use topologist::telemetry::metrics::Metrics;
-use topologist::topology::plan::{Applied, Plan};
+use topologist::topology::plan::{AppliedState, Plan};
 use topologist::topology::{Computation, Failure, Options};
 use topologist::wire::{Decode, WireVersion};
 use topologist::world::{Answer, DefinitionName, Facts, Found, Need, World, settle};
@@ -372,8 +372,9 @@ impl Stage {
     pub async fn plan(&self) -> Result<Planned, Failure> {
         let (cluster, class, facts) = self.facts().await;
         let compute = |world: World, mut names: LiveNames| {
-            let computation = Computation::of(&cluster, &world, &mut names, &Options::new(false));
-            let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), &mut names));
+            let computation = Computation::from_world(&cluster, &world, &mut names, &Options::new(false));
+            let plan =
+                computation.and_then(|one| Plan::from_computation(&one, &world, &AppliedState::default(), &mut names));
             assert!(!world.has_needs() || matches!(plan, Err(Failure::NotAsked)));
             ready(Ok::<_, Failure>((plan, world, names)))
         };

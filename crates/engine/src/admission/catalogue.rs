@@ -1,12 +1,13 @@
 //! The list of all rules.
 
 use super::rules::{class, cluster, machine, machine_group, machine_health_check, shared};
-use super::{Listed, defaults};
+use super::{ListedRule, defaults};
 use model::hub::compatibility;
 
 /// Every rule that can deny or warn, in the order in which they run; shared checks last.
-pub fn catalogue() -> Vec<Listed> {
-    let shared = shared::LISTED.iter().chain(compatibility::LISTED).map(|(id, name)| Listed { id, name, kind: None });
+pub fn catalogue() -> Vec<ListedRule> {
+    let shared =
+        shared::LISTED.iter().chain(compatibility::LISTED).map(|(id, name)| ListedRule { id, name, kind: None });
     let of_topologies = defaults::cluster::listed_rules().chain(cluster::listed_rules()).chain(class::listed_rules());
     let of_machines = defaults::machine::listed_rules()
         .chain(defaults::machine_group::listed_rules())

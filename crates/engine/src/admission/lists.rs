@@ -7,15 +7,15 @@ use schema::field::Path;
 /// A list of values, with its error path and its place in the object.
 pub(super) struct Values<'a> {
     pub values: &'a [VariableValue],
-    /// Whether there is a list, be it empty.
+    /// Whether the list exists, even if it is empty.
     pub is_present: bool,
     pub path: Path,
-    /// Where the list stands, as a JSON pointer.
+    /// The JSON pointer of the list.
     pub pointer: String,
     pub mode: SettleMode,
 }
 
-/// The list of the whole Cluster, then overrides where there are any.
+/// The list of the whole Cluster, followed by existing overrides.
 pub(super) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
     let whole = Values {
         values: &topology.variables,
@@ -47,7 +47,7 @@ pub(super) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
     [whole].into_iter().chain(control_plane).chain(deployments).chain(pools)
 }
 
-/// Overrides of a part that stands at `path` and `pointer`, if there are any.
+/// The overrides of the part at `path` and `pointer`, if any.
 fn overrides(
     variables: &VariableOverrides,
     path: impl FnOnce() -> Path,

@@ -2,7 +2,7 @@
 //! machines, if topologist runs their lifecycle.
 //!
 //! ```text
-//! request ─► Question (decoded once) ─► answer(World, Settings) ─► Verdict
+//! RawRequest ─► DecodedRequest ─► answer(World, AdmissionSettings) ─► Verdict
 //!                 router: kind × phase ─► defaults/<kind>.rs, rules/<kind>.rs
 //! ```
 //!
@@ -17,14 +17,17 @@ mod router;
 mod rule;
 mod rules;
 mod settings;
-mod unexamined;
-mod unreadable;
+mod exemptions;
+mod undecodable_clusters;
 mod verdict;
 
 pub use catalogue::catalogue;
 pub use oversize::Oversize;
-pub use router::{END_POINTS, Edited, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks};
-pub use rule::Listed;
+pub use router::{
+    DecodedRequest, END_POINTS, EditedObject, EndPoint, MACHINE_END_POINTS, Operation, Phase, RawRequest, WebhookRules,
+    webhook_rules,
+};
+pub use rule::ListedRule;
 pub use rules::{clusters_that_break, usable_variables, variable_problem};
-pub use settings::{Dependents, Deprecated, Enforce, FeatureGates, Settings, UnknownGate};
-pub use verdict::{Outcome, Verdict};
+pub use settings::{AdmissionSettings, Dependents, Deprecated, Enforce, FeatureGates, UnknownGate};
+pub use verdict::{AdmissionOutcome, Verdict};

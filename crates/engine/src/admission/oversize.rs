@@ -1,42 +1,42 @@
-//! Objects that hold too much to be decoded (DEC-44): each object in a text takes some hundred bytes once it is read, which
-//! happens before anything else can be looked at.
+//! Objects that are too large to decode (DEC-44): each JSON object takes some hundred bytes once it is decoded, which
+//! precedes all other checks.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Settings, Verdict};
+use super::{AdmissionSettings, Verdict};
 use golang::json::JsonSize;
 use model::hub::Kind;
 use schema::field::{Findings, Path};
 
-/// The most that the spec or the metadata of an object may hold.
+/// Maximum size of the spec or the metadata of an object.
 const MOST: JsonSize = JsonSize { objects: 25_000, values: 250_000 };
 
-/// The most of a status, which repeats the variables of a class.
+/// Maximum size of a status, which repeats the variables of a class.
 const MOST_OF_STATUS: JsonSize = JsonSize { objects: 40_000, values: 400_000 };
 
-/// The part of an object that holds too much.
+/// The part of an object that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversize {
-    /// Its field at the top of the object.
+    /// The top-level field.
     pub part: &'static str,
     size: JsonSize,
     most: JsonSize,
 }
 
 impl Oversize {
-    /// The first part of an object that holds too much, if there is one. Who manages which field does not count, since that
-    /// is not read.
-    pub fn of(text: &str) -> Option<Oversize> {
-        // Most texts are so short that nothing needs to be counted.
+    /// The first part of an object that is too large, if any. `managedFields` do not count, since they are not decoded.
+    pub fn find(text: &str) -> Option<Oversize> {
+        // Most texts are too short to exceed the limit.
         let whole = || JsonSize::measure(text);
         if text.len() <= MOST.objects || !whole().exceeds(MOST) {
             return None;
         }
-        let Ok(parts) = serde_json::from_str::<Parts<'_>>(text) else {
+        let Ok(parts) = serde_json::from_str::<ObjectParts<'_>>(text) else {
             return Some(Oversize { part: "", size: whole(), most: MOST });
         };
-        let managed = parts.metadata.and_then(|metadata| serde_json::from_str::<Managed<'_>>(metadata.get()).ok());
+        let managed =
+            parts.metadata.and_then(|metadata| serde_json::from_str::<ManagedMetadata<'_>>(metadata.get()).ok());
         let managed = size(managed.and_then(|metadata| metadata.managed_fields));
         [
             ("metadata", size(parts.metadata).without(managed), MOST),
@@ -48,13 +48,13 @@ impl Oversize {
         .map(|(part, size, most)| Oversize { part, size, most })
     }
 
-    /// Whether the stored object held as much in the same part. A status is written by controllers, so it is no reason to
-    /// overlook what else is in an object.
+    /// Whether the same part of the stored object was at least as large. Controllers write the status, so a large
+    /// status does not exempt other parts.
     pub(super) fn is_as_before(&self, before: &Oversize) -> bool {
         self.part == before.part && self.part != "status" && !self.size.exceeds(before.size)
     }
 
-    /// What is wrong, without the name of the part.
+    /// The problem, without the name of the part.
     pub fn reason(&self) -> String {
         let (has, what, most) = match self.size.objects > self.most.objects {
             true => (self.size.objects, "objects", self.most.objects),
@@ -64,13 +64,13 @@ impl Oversize {
     }
 
     /// The verdict on an object that was as large before, or was not.
-    pub(super) fn verdict(&self, kind: Kind, as_before: bool, settings: &Settings) -> Verdict {
+    pub(super) fn verdict(&self, kind: Kind, as_before: bool, settings: &AdmissionSettings) -> Verdict {
         let mut found = Findings::without(settings.silenced);
         found.run("DEC-44", |found| match as_before {
             true => found.warn(format!("{} {}, as before; nothing else is checked", self.part, self.reason())),
             false => found.invalid(Path::new(self.part), "", self.reason()),
         });
-        Verdict::of(kind, found)
+        Verdict::from_findings(kind, found)
     }
 }
 
@@ -79,7 +79,7 @@ fn size(part: Option<&RawValue>) -> JsonSize {
 }
 
 #[derive(Deserialize)]
-struct Parts<'a> {
+struct ObjectParts<'a> {
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -90,7 +90,7 @@ struct Parts<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Managed<'a> {
+struct ManagedMetadata<'a> {
     #[serde(borrow)]
     managed_fields: Option<&'a RawValue>,
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn part(text: &str) -> Option<&'static str> {
-        Oversize::of(text).map(|oversize| oversize.part)
+        Oversize::find(text).map(|oversize| oversize.part)
     }
 
     fn list(entry: &str, count: usize) -> String {
@@ -125,7 +125,7 @@ mod tests {
         ] {
             assert_eq!(part(&text), want, "{}", &text[..40]);
         }
-        let reason = Oversize::of(&format!(r#"{{"spec":[{}]}}"#, list("{}", many))).unwrap().reason();
+        let reason = Oversize::find(&format!(r#"{{"spec":[{}]}}"#, list("{}", many))).unwrap().reason();
         assert!(reason.starts_with("has 25001 JSON objects, and the limit is 25000;"), "{reason}");
     }
 
@@ -134,7 +134,7 @@ mod tests {
         // DEC-44
         let of = |part: &str, objects: usize, values: usize| {
             let text = format!(r#"{{"{part}":[{},{}]}}"#, list("{}", objects), list("0", values));
-            Oversize::of(&text).unwrap()
+            Oversize::find(&text).unwrap()
         };
         let before = of("spec", 50_000, 1_000);
         for (after, want) in [

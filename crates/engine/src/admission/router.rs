@@ -1,16 +1,16 @@
-//! The table of requests: which function answers which request.
+//! The table of requests with the functions that answer them.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::exemptions::is_unexamined;
 use super::oversize::Oversize;
-use super::rules::class::{Sizes, TooLarge};
+use super::rules::class::{OversizedValue, OversizedValues};
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
-use super::unexamined::is_unexamined;
-use super::unreadable::changes_metadata_alone;
-use super::{Outcome, Settings, Verdict, defaults};
+use super::undecodable_clusters::changes_metadata_alone;
+use super::{AdmissionOutcome, AdmissionSettings, Verdict, defaults};
 use golang::json;
 use model::crd;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
@@ -57,7 +57,7 @@ pub enum Phase {
     Validate,
 }
 
-/// A path that the server answers (ADM-001).
+/// A path of the server (ADM-001).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndPoint {
     pub phase: Phase,
@@ -114,36 +114,40 @@ pub const END_POINTS: [EndPoint; 7] = [
 
 /// The end points for machines. They exist if topologist runs the lifecycle of machines (MA-28).
 pub const MACHINE_END_POINTS: [EndPoint; 8] = [
-    of_machines(Phase::Default, Kind::MachineDeployment, "/mutate-cluster-x-k8s-io-v1beta2-machinedeployment"),
-    of_machines(Phase::Default, Kind::MachineSet, "/mutate-cluster-x-k8s-io-v1beta2-machineset"),
-    of_machines(Phase::Default, Kind::Machine, "/mutate-cluster-x-k8s-io-v1beta2-machine"),
-    of_machines(Phase::Default, Kind::MachineHealthCheck, "/mutate-cluster-x-k8s-io-v1beta2-machinehealthcheck"),
-    of_machines(Phase::Validate, Kind::MachineDeployment, "/validate-cluster-x-k8s-io-v1beta2-machinedeployment"),
-    of_machines(Phase::Validate, Kind::MachineSet, "/validate-cluster-x-k8s-io-v1beta2-machineset"),
-    of_machines(Phase::Validate, Kind::Machine, "/validate-cluster-x-k8s-io-v1beta2-machine"),
-    of_machines(Phase::Validate, Kind::MachineHealthCheck, "/validate-cluster-x-k8s-io-v1beta2-machinehealthcheck"),
+    machine_end_point(Phase::Default, Kind::MachineDeployment, "/mutate-cluster-x-k8s-io-v1beta2-machinedeployment"),
+    machine_end_point(Phase::Default, Kind::MachineSet, "/mutate-cluster-x-k8s-io-v1beta2-machineset"),
+    machine_end_point(Phase::Default, Kind::Machine, "/mutate-cluster-x-k8s-io-v1beta2-machine"),
+    machine_end_point(Phase::Default, Kind::MachineHealthCheck, "/mutate-cluster-x-k8s-io-v1beta2-machinehealthcheck"),
+    machine_end_point(Phase::Validate, Kind::MachineDeployment, "/validate-cluster-x-k8s-io-v1beta2-machinedeployment"),
+    machine_end_point(Phase::Validate, Kind::MachineSet, "/validate-cluster-x-k8s-io-v1beta2-machineset"),
+    machine_end_point(Phase::Validate, Kind::Machine, "/validate-cluster-x-k8s-io-v1beta2-machine"),
+    machine_end_point(
+        Phase::Validate,
+        Kind::MachineHealthCheck,
+        "/validate-cluster-x-k8s-io-v1beta2-machinehealthcheck",
+    ),
 ];
 
-const fn of_machines(phase: Phase, kind: Kind, path: &'static str) -> EndPoint {
+const fn machine_end_point(phase: Phase, kind: Kind, path: &'static str) -> EndPoint {
     EndPoint { phase, kind, version: WireVersion::V1Beta2, path }
 }
 
-/// The requests that an API server sends to an end point.
+/// The webhook rules of an end point: the requests that an API server sends to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hook {
+pub struct WebhookRules {
     pub phase: Phase,
     pub kind: Kind,
     pub path: &'static str,
     /// Versions of the group `cluster.x-k8s.io`.
     pub versions: &'static [WireVersion],
-    /// Whether writes in another version are not sent, instead of being converted to the first of these versions.
+    /// Whether the match policy is `Exact`: writes in other versions are not sent instead of being converted.
     pub is_exact: bool,
 }
 
-/// Every hook, in the order of the calls: all mutating ones, then all validating ones. With `lifecycle`, those of machines are
-/// included (MA-28). Defaults of classes depend on the namespaces of their references, which only v1beta1 has. So classes are
-/// defaulted in v1beta1 only, and validated in the version in which they are sent (DEC-3).
-pub fn hooks(lifecycle: bool) -> Vec<Hook> {
+/// The rules of all webhooks in the order of the calls: mutating before validating ones. With `lifecycle`, those of
+/// machines are included (MA-28). Defaults of classes depend on the namespaces of their references, which only v1beta1
+/// has. So classes are defaulted in v1beta1 only, and validated in the version of the request (DEC-3).
+pub fn webhook_rules(lifecycle: bool) -> Vec<WebhookRules> {
     const NEW: &[WireVersion] = &[WireVersion::V1Beta2];
     const OLD: &[WireVersion] = &[WireVersion::V1Beta1];
     const BOTH: &[WireVersion] = &[WireVersion::V1Beta1, WireVersion::V1Beta2];
@@ -154,23 +158,23 @@ pub fn hooks(lifecycle: bool) -> Vec<Hook> {
             (_, _, WireVersion::V1Beta2) => (NEW, false),
             _ => return None,
         };
-        Some(Hook { phase, kind, path, versions, is_exact })
+        Some(WebhookRules { phase, kind, path, versions, is_exact })
     });
     let of_machines = MACHINE_END_POINTS.iter().filter(|_| lifecycle);
-    let of_machines = of_machines.map(|&EndPoint { phase, kind, path, .. }| Hook {
+    let of_machines = of_machines.map(|&EndPoint { phase, kind, path, .. }| WebhookRules {
         phase,
         kind,
         path,
         versions: NEW,
         is_exact: false,
     });
-    let mut all: Vec<Hook> = of_topologies.chain(of_machines).collect();
+    let mut all: Vec<WebhookRules> = of_topologies.chain(of_machines).collect();
     all.sort_by_key(|hook| hook.phase);
     all
 }
 
-impl Hook {
-    /// The operations for which the hook is called.
+impl WebhookRules {
+    /// The operations for which the webhook is called.
     pub const fn operations(&self) -> &'static [Operation] {
         match (self.phase, self.kind) {
             (Phase::Validate, Kind::Cluster | Kind::ClusterClass) => {
@@ -181,9 +185,9 @@ impl Hook {
     }
 }
 
-/// A request: an object as text, and the operation on it.
+/// An undecoded request: an object as text, and the operation on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct RawRequest<'a> {
     pub phase: Phase,
     pub kind: Kind,
     pub version: WireVersion,
@@ -196,7 +200,7 @@ pub struct Request<'a> {
     pub old_version: WireVersion,
 }
 
-impl Request<'_> {
+impl RawRequest<'_> {
     fn is_unexamined(&self) -> bool {
         match (self.operation, self.old_object, self.object) {
             (Operation::Update, Some(old), Some(new)) => is_unexamined(self.kind, old, new),
@@ -207,7 +211,7 @@ impl Request<'_> {
     /// The version of a review's object, if it is an object of `kind`.
     ///
     /// # Errors
-    /// Says which kind was expected.
+    /// The message names the expected kind.
     pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<WireVersion, String> {
         let versions = if Kind::ALL.contains(&kind) { &WireVersion::ALL[..] } else { &[WireVersion::V1Beta2] };
         let version = WireVersion::from_name(&review.version).filter(|version| versions.contains(version));
@@ -225,16 +229,33 @@ impl Request<'_> {
     }
 }
 
+/// An error in the objects of a request.
+#[derive(Debug, thiserror::Error)]
+enum RequestDecodeError {
+    #[error("the review has no object")]
+    NoObject,
+    #[error("the review has no oldObject")]
+    NoOldObject,
+    #[error("the object does not decode: {0}")]
+    Object(String),
+    #[error("the oldObject does not decode: {0}")]
+    OldObject(String),
+    #[error("the oldObject is too large")]
+    OldObjectTooLarge,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// A decoded request. It is answered again each time its world has more facts.
 #[derive(Debug)]
-pub struct Question {
+pub struct DecodedRequest {
     kind: Kind,
     name: String,
-    subject: Subject,
+    subject: RequestSubject,
 }
 
 #[derive(Debug)]
-enum Subject {
+enum RequestSubject {
     /// The object has too many values to be decoded (DEC-44).
     Oversize {
         oversize: Oversize,
@@ -263,18 +284,18 @@ enum Subject {
         new: Box<ClusterClass>,
         old: Option<Box<ClusterClass>>,
         references: Vec<Reference>,
-        sizes: Sizes,
+        sizes: OversizedValues,
     },
     DeleteClass {
         old: Box<ClusterClass>,
     },
-    Machine(Box<Reviewed<Machine>>),
-    MachineGroup(Box<Reviewed<MachineGroup>>),
-    MachineHealthCheck(Box<Reviewed<MachineHealthCheck>>),
+    Machine(Box<ReviewedObject<Machine>>),
+    MachineGroup(Box<ReviewedObject<MachineGroup>>),
+    MachineHealthCheck(Box<ReviewedObject<MachineHealthCheck>>),
 }
 
 /// The parts of a ClusterClass in v1beta1 that are larger than v1beta2 allows.
-fn sizes(request: &Request<'_>) -> Sizes {
+fn oversized_values(request: &RawRequest<'_>) -> OversizedValues {
     let size = |object: &Value, pointer: &str| match object.pointer(pointer) {
         Some(Value::Array(elements)) => elements.len(),
         Some(Value::Object(members)) => members.len(),
@@ -283,20 +304,20 @@ fn sizes(request: &Request<'_>) -> Sizes {
     };
     let oversized = |version, text: Option<&str>| {
         let object = text.and_then(|text| as_hub_json(version, text, request.kind));
-        let of = |object: &Value| -> Vec<TooLarge> {
+        let of = |object: &Value| -> Vec<OversizedValue> {
             let found = crd::oversized(request.kind, object).into_iter();
-            found.map(|violation| TooLarge { size: size(object, &violation.pointer), violation }).collect()
+            found.map(|violation| OversizedValue { size: size(object, &violation.pointer), violation }).collect()
         };
         object.as_ref().map(of).unwrap_or_default()
     };
     let new = oversized(request.version, request.object);
     let old = if new.is_empty() { Vec::new() } else { oversized(request.old_version, request.old_object) };
-    Sizes { new, old }
+    OversizedValues { new, old }
 }
 
 /// An object of a kind whose rules need no other objects.
 #[derive(Debug)]
-struct Reviewed<T> {
+struct ReviewedObject<T> {
     phase: Phase,
     new: T,
     old: Option<Box<T>>,
@@ -306,27 +327,27 @@ struct Reviewed<T> {
 
 /// A new Cluster, or an object before and after an update.
 #[derive(Debug)]
-pub enum Edited {
+pub enum EditedObject {
     NewCluster(Box<Cluster>),
     Class { old: Box<ClusterClass>, new: Box<ClusterClass> },
     Cluster { old: Box<Cluster>, new: Box<Cluster> },
 }
 
-impl Question {
-    /// The edit that the question is about, where validating it is the question.
-    pub fn into_edited(self) -> Option<Edited> {
+impl DecodedRequest {
+    /// The edited object of a validating request.
+    pub fn into_edited(self) -> Option<EditedObject> {
         match self.subject {
-            Subject::ValidateClass { new, old: Some(old), .. } => Some(Edited::Class { old, new }),
-            Subject::ValidateCluster { new, old: Some(old) } => Some(Edited::Cluster { old, new }),
-            Subject::ValidateCluster { new, old: None } => Some(Edited::NewCluster(new)),
+            RequestSubject::ValidateClass { new, old: Some(old), .. } => Some(EditedObject::Class { old, new }),
+            RequestSubject::ValidateCluster { new, old: Some(old) } => Some(EditedObject::Cluster { old, new }),
+            RequestSubject::ValidateCluster { new, old: None } => Some(EditedObject::NewCluster(new)),
             _ => None,
         }
     }
 
-    /// The Cluster whose deletion is the question.
+    /// The Cluster of a validating request for its deletion.
     pub fn deleted_cluster(&self) -> Option<&Cluster> {
         match &self.subject {
-            Subject::DeleteCluster { old } => Some(old),
+            RequestSubject::DeleteCluster { old } => Some(old),
             _ => None,
         }
     }
@@ -335,73 +356,77 @@ impl Question {
     ///
     /// # Errors
     /// The verdict on a request whose object does not decode (ADM-003).
-    pub fn decode(request: &Request<'_>) -> Result<Question, Box<Verdict>> {
-        let undecodable = |reason| Box::new(Verdict::plain(request.kind, request.name, Outcome::Undecodable(reason)));
+    pub fn decode(request: &RawRequest<'_>) -> Result<DecodedRequest, Box<Verdict>> {
+        let undecodable =
+            |reason| Box::new(Verdict::plain(request.kind, request.name, AdmissionOutcome::Undecodable(reason)));
         let (name, subject) = match Self::subject(request) {
             Ok(decoded) => decoded,
-            Err(_) if request.is_unexamined() => (request.name.to_owned(), Subject::AlwaysAllowed),
-            Err(reason) => return Err(undecodable(reason)),
+            Err(_) if request.is_unexamined() => (request.name.to_owned(), RequestSubject::AlwaysAllowed),
+            Err(error) => return Err(undecodable(error.to_string())),
         };
-        Ok(Question { kind: request.kind, name, subject })
+        Ok(DecodedRequest { kind: request.kind, name, subject })
     }
 
-    fn subject(request: &Request<'_>) -> Result<(String, Subject), String> {
+    fn subject(request: &RawRequest<'_>) -> Result<(String, RequestSubject), RequestDecodeError> {
         if request.operation != Operation::Delete
-            && let Some(oversize) = request.object.and_then(Oversize::of)
+            && let Some(oversize) = request.object.and_then(Oversize::find)
         {
-            let before = request.old_object.and_then(Oversize::of);
+            let before = request.old_object.and_then(Oversize::find);
             let as_before = before.is_some_and(|before| oversize.is_as_before(&before));
-            return Ok((request.name.to_owned(), Subject::Oversize { oversize, as_before }));
+            return Ok((request.name.to_owned(), RequestSubject::Oversize { oversize, as_before }));
         }
         match (request.phase, request.kind, request.operation) {
-            (Phase::Default, _, Operation::Delete) => Ok((request.name.to_owned(), Subject::AlwaysAllowed)),
+            (Phase::Default, _, Operation::Delete) => Ok((request.name.to_owned(), RequestSubject::AlwaysAllowed)),
             (Phase::Default, Kind::ClusterClass, _) => {
                 let (new, _old) = (new_object::<ClusterClass>(request)?, previous_object::<ClusterClass>(request)?);
                 let namespace = new.metadata.namespace.clone();
-                Ok(examined(request, new, |_| Subject::DefaultClass { namespace, references: references_of(request) }))
+                Ok(examined(request, new, |_| RequestSubject::DefaultClass {
+                    namespace,
+                    references: references_of(request),
+                }))
             }
             (Phase::Default, Kind::Cluster, _) => Ok(match edited_cluster(request)? {
-                Some((new, old)) => examined(request, new, |new| Subject::DefaultCluster { new, old }),
-                None => (request.name.to_owned(), Subject::AlwaysAllowed),
+                Some((new, old)) => examined(request, new, |new| RequestSubject::DefaultCluster { new, old }),
+                None => (request.name.to_owned(), RequestSubject::AlwaysAllowed),
             }),
             (Phase::Validate, Kind::Cluster, Operation::Delete) if is_oversize(request.old_object) => {
-                Ok((request.name.to_owned(), Subject::AlwaysAllowed))
+                Ok((request.name.to_owned(), RequestSubject::AlwaysAllowed))
             }
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {
                 Ok(match old_object::<Cluster>(request) {
-                    Ok(old) => (old.metadata.name.clone(), Subject::DeleteCluster { old: Box::new(old) }),
+                    Ok(old) => (old.metadata.name.clone(), RequestSubject::DeleteCluster { old: Box::new(old) }),
                     Err(reason) if request.old_object.is_none() => return Err(reason),
-                    // It must be possible to delete what cannot be read (DEC-103).
-                    Err(_) => (request.name.to_owned(), Subject::AlwaysAllowed),
+                    // Unreadable objects can be deleted (DEC-103).
+                    Err(_) => (request.name.to_owned(), RequestSubject::AlwaysAllowed),
                 })
             }
             (Phase::Validate, Kind::ClusterClass, Operation::Delete) => {
                 let old = deleted_class(request)?;
-                Ok((old.metadata.name.clone(), Subject::DeleteClass { old: Box::new(old) }))
+                Ok((old.metadata.name.clone(), RequestSubject::DeleteClass { old: Box::new(old) }))
             }
             (_, kind, Operation::Delete) if Kind::OF_MACHINES.contains(&kind) => {
-                Ok((request.name.to_owned(), Subject::AlwaysAllowed))
+                Ok((request.name.to_owned(), RequestSubject::AlwaysAllowed))
             }
-            (_, Kind::Machine, _) => reviewed(request, Subject::Machine),
-            (_, Kind::MachineDeployment | Kind::MachineSet, _) => reviewed(request, Subject::MachineGroup),
-            (_, Kind::MachineHealthCheck, _) => reviewed(request, Subject::MachineHealthCheck),
+            (_, Kind::Machine, _) => reviewed(request, RequestSubject::Machine),
+            (_, Kind::MachineDeployment | Kind::MachineSet, _) => reviewed(request, RequestSubject::MachineGroup),
+            (_, Kind::MachineHealthCheck, _) => reviewed(request, RequestSubject::MachineHealthCheck),
             (Phase::Validate, Kind::Cluster, _) => Ok(match edited_cluster(request)? {
-                Some((new, old)) => examined(request, new, |new| Subject::ValidateCluster { new, old }),
-                None => (request.name.to_owned(), Subject::AlwaysAllowed),
+                Some((new, old)) => examined(request, new, |new| RequestSubject::ValidateCluster { new, old }),
+                None => (request.name.to_owned(), RequestSubject::AlwaysAllowed),
             }),
             (Phase::Validate, Kind::ClusterClass, _) => {
                 let (new, old) = (new_object::<ClusterClass>(request)?, previous_object(request)?);
-                Ok(examined(request, new, |new| Subject::ValidateClass {
+                Ok(examined(request, new, |new| RequestSubject::ValidateClass {
                     new,
                     old,
                     references: references_of(request),
-                    sizes: sizes(request),
+                    sizes: oversized_values(request),
                 }))
             }
         }
     }
 
-    /// The kind that the question is about.
+    /// The kind of the object.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -413,7 +438,8 @@ impl Question {
 
     /// Whether the answer is possible without compiling schemas or templates.
     pub fn is_quick(&self, world: &World) -> bool {
-        let (Subject::DefaultCluster { new, .. } | Subject::ValidateCluster { new, .. }) = &self.subject else {
+        let (RequestSubject::DefaultCluster { new, .. } | RequestSubject::ValidateCluster { new, .. }) = &self.subject
+        else {
             return true;
         };
         match new.class_key().map(|key| world.class_at_once(&key)) {
@@ -423,53 +449,57 @@ impl Question {
     }
 
     /// The verdict with these facts only: objects that they lack are absent, and nothing is gathered.
-    pub fn settle(&self, facts: &Arc<Facts>, settings: &Settings) -> Verdict {
+    pub fn settle(&self, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Verdict {
         self.settle_until(facts, settings, &Stop::never())
     }
 
-    /// The same, until `stop` is due.
-    pub fn settle_until(&self, facts: &Arc<Facts>, settings: &Settings, stop: &Stop) -> Verdict {
+    /// The verdict with these facts, or an incomplete one if `stop` is due.
+    pub fn settle_until(&self, facts: &Arc<Facts>, settings: &AdmissionSettings, stop: &Stop) -> Verdict {
         let world = World::closed(facts.clone()).until(stop.clone());
         settle_at_once(world, |world| self.answer(world, settings), |need| facts.answer(need))
             .unwrap_or_else(|unsettled| Verdict::unsettled(self.kind, &self.name, &unsettled))
     }
 
     /// The verdict with the facts of `world`. It is valid only if `world` recorded no need.
-    pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
+    pub fn answer(&self, world: &World, settings: &AdmissionSettings) -> Verdict {
         let mut verdict = match &self.subject {
-            Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
-            Subject::DeleteCluster { old } => cluster::validate_delete(old),
-            Subject::Oversize { oversize, as_before } => oversize.verdict(self.kind, *as_before, settings),
-            Subject::DefaultCluster { new, old } => defaults::cluster::default(new, old.as_deref(), world, settings),
-            Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
-            Subject::DefaultClass { namespace, references } => {
+            RequestSubject::AlwaysAllowed => Verdict::plain(self.kind, "", AdmissionOutcome::Allowed),
+            RequestSubject::DeleteCluster { old } => cluster::validate_delete(old),
+            RequestSubject::Oversize { oversize, as_before } => oversize.verdict(self.kind, *as_before, settings),
+            RequestSubject::DefaultCluster { new, old } => {
+                defaults::cluster::default(new, old.as_deref(), world, settings)
+            }
+            RequestSubject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
+            RequestSubject::DefaultClass { namespace, references } => {
                 defaults::cluster_class::default(namespace, references, settings)
             }
-            Subject::ValidateClass { new, old, references, sizes } => {
-                let written = class::Written { new, old: old.as_deref(), references, sizes };
+            RequestSubject::ValidateClass { new, old, references, sizes } => {
+                let written = class::WrittenClass { new, old: old.as_deref(), references, sizes };
                 class::validate(written, world, settings)
             }
-            Subject::DeleteClass { old } => class::validate_delete(old, world, settings),
-            Subject::Machine(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
+            RequestSubject::DeleteClass { old } => class::validate_delete(old, world, settings),
+            RequestSubject::Machine(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
                 (Phase::Default, new, _) => defaults::machine::default(new, reviewed.raw.clone(), settings),
                 (Phase::Validate, new, old) => machine::validate(new, old, settings),
             },
-            Subject::MachineGroup(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
+            RequestSubject::MachineGroup(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
                 (Phase::Default, new, old) => {
                     defaults::machine_group::default(self.kind, new, old, reviewed.raw.clone(), settings)
                 }
                 (Phase::Validate, new, old) => machine_group::validate(self.kind, new, old, settings),
             },
-            Subject::MachineHealthCheck(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
-                (Phase::Default, new, _) => {
-                    defaults::machine_health_check::default(new, reviewed.raw.clone(), settings)
+            RequestSubject::MachineHealthCheck(reviewed) => {
+                match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
+                    (Phase::Default, new, _) => {
+                        defaults::machine_health_check::default(new, reviewed.raw.clone(), settings)
+                    }
+                    (Phase::Validate, new, old) => machine_health_check::validate(new, old, settings),
                 }
-                (Phase::Validate, new, old) => machine_health_check::validate(new, old, settings),
-            },
+            }
         };
         if world.stop().has_stopped() {
             // A verdict from incomplete findings would be wrong (DEC-44).
-            let outcome = Outcome::Unknown { rule: "DEC-44", message: STOPPED.to_owned() };
+            let outcome = AdmissionOutcome::Unknown { rule: "DEC-44", message: STOPPED.to_owned() };
             verdict = Verdict::plain(self.kind, "", outcome);
         }
         verdict.name.clone_from(&self.name);
@@ -481,55 +511,54 @@ impl Question {
 const STOPPED: &str =
     "the review took longer than the caller's timeout; make the object smaller or simpler, or try again";
 
-/// The name and the subject of a request about an object whose rules need no other objects.
+/// The name and the subject of a request for an object whose rules need no other objects.
 fn reviewed<T: Decode + AsRef<Metadata>>(
-    request: &Request<'_>,
-    subject: impl FnOnce(Box<Reviewed<T>>) -> Subject,
-) -> Result<(String, Subject), String> {
+    request: &RawRequest<'_>,
+    subject: impl FnOnce(Box<ReviewedObject<T>>) -> RequestSubject,
+) -> Result<(String, RequestSubject), RequestDecodeError> {
     let (new, old) = (new_object::<T>(request)?, previous_object::<T>(request)?);
-    let raw = json::value(request.object.unwrap_or_default()).map_err(|error| error.to_string())?;
-    Ok(examined(request, new, |new| subject(Box::new(Reviewed { phase: request.phase, new: *new, old, raw }))))
+    let raw = json::value(request.object.unwrap_or_default())?;
+    Ok(examined(request, new, |new| subject(Box::new(ReviewedObject { phase: request.phase, new: *new, old, raw }))))
 }
 
 /// The namespaces of references in a v1beta1 class, which the hub does not have (DEC-3).
-fn references_of(request: &Request<'_>) -> Vec<Reference> {
+fn references_of(request: &RawRequest<'_>) -> Vec<Reference> {
     request.object.map(|text| references(request.version, text)).unwrap_or_default()
 }
 
 fn is_oversize(object: Option<&str>) -> bool {
-    object.and_then(Oversize::of).is_some()
+    object.and_then(Oversize::find).is_some()
 }
 
-fn new_object<T: Decode>(request: &Request<'_>) -> Result<Box<T>, String> {
-    let text = request.object.ok_or("the review has no object")?;
-    T::decode(request.version, text).map(Box::new).map_err(|error| format!("the object does not decode: {error}"))
+fn new_object<T: Decode>(request: &RawRequest<'_>) -> Result<Box<T>, RequestDecodeError> {
+    let text = request.object.ok_or(RequestDecodeError::NoObject)?;
+    T::decode(request.version, text).map(Box::new).map_err(RequestDecodeError::Object)
 }
 
-fn old_object<T: Decode>(request: &Request<'_>) -> Result<T, String> {
-    let text = request.old_object.ok_or("the review has no oldObject")?;
-    T::decode(request.old_version, text).map_err(|error| format!("the oldObject does not decode: {error}"))
+fn old_object<T: Decode>(request: &RawRequest<'_>) -> Result<T, RequestDecodeError> {
+    let text = request.old_object.ok_or(RequestDecodeError::NoOldObject)?;
+    T::decode(request.old_version, text).map_err(RequestDecodeError::OldObject)
 }
 
 /// The deletion of a class. An unreadable class can be deleted too (DEC-44): the Clusters that use it are found by its name.
-fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
+fn deleted_class(request: &RawRequest<'_>) -> Result<ClusterClass, RequestDecodeError> {
     #[derive(Deserialize)]
-    struct Named {
+    struct PartialObjectMetadata {
         metadata: Metadata,
     }
-    let old = if is_oversize(request.old_object) {
-        Err("the oldObject is too large".to_owned())
-    } else {
-        old_object(request)
-    };
+    let old =
+        if is_oversize(request.old_object) { Err(RequestDecodeError::OldObjectTooLarge) } else { old_object(request) };
     old.or_else(|error| {
-        let named = request.old_object.and_then(|text| json::decode::<Named>(text).ok());
+        let named = request.old_object.and_then(|text| json::decode::<PartialObjectMetadata>(text).ok());
         let named = named.filter(|named| !named.metadata.name.is_empty());
-        named.map(|Named { metadata }| ClusterClass { metadata, ..ClusterClass::default() }).ok_or(error)
+        named
+            .map(|PartialObjectMetadata { metadata }| ClusterClass { metadata, ..ClusterClass::default() })
+            .ok_or(error)
     })
 }
 
-fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, String> {
-    // An old object that is too large is not decoded, and the new object is judged like a created one.
+fn previous_object<T: Decode>(request: &RawRequest<'_>) -> Result<Option<Box<T>>, RequestDecodeError> {
+    // An old object that is too large is not decoded, and the new object is validated like a created one.
     match request.operation {
         Operation::Update if is_oversize(request.old_object) => Ok(None),
         Operation::Update => old_object(request).map(Box::new).map(Some),
@@ -537,12 +566,12 @@ fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, S
     }
 }
 
-/// A Cluster, and as it was before an update.
+/// A Cluster and its state before an update.
 type EditedCluster = (Box<Cluster>, Option<Box<Cluster>>);
 
-/// A Cluster that is created or updated, and as it was before; nothing if it did not decode before and nothing but its metadata changes. A
-/// Cluster that becomes readable is judged like a created one (DEC-103).
-fn edited_cluster(request: &Request<'_>) -> Result<Option<EditedCluster>, String> {
+/// A created or updated Cluster with its old state; `None` if the old state does not decode and only the metadata
+/// changes. A Cluster that becomes readable is validated like a created one (DEC-103).
+fn edited_cluster(request: &RawRequest<'_>) -> Result<Option<EditedCluster>, RequestDecodeError> {
     let old = match previous_object(request) {
         Ok(old) => old,
         Err(reason) if request.old_object.is_none() => return Err(reason),
@@ -552,21 +581,21 @@ fn edited_cluster(request: &Request<'_>) -> Result<Option<EditedCluster>, String
     Ok(Some((new_object(request)?, old)))
 }
 
-/// Whether an update changes nothing but metadata.
-fn keeps_content(request: &Request<'_>) -> bool {
+/// Whether an update only changes metadata.
+fn keeps_content(request: &RawRequest<'_>) -> bool {
     request.old_object.zip(request.object).is_some_and(|(old, new)| changes_metadata_alone(old, new))
 }
 
 /// The name and the subject of a request, unless it is not examined (DEC-16, DEC-56).
 fn examined<T: AsRef<Metadata>>(
-    request: &Request<'_>,
+    request: &RawRequest<'_>,
     new: Box<T>,
-    subject: impl FnOnce(Box<T>) -> Subject,
-) -> (String, Subject) {
+    subject: impl FnOnce(Box<T>) -> RequestSubject,
+) -> (String, RequestSubject) {
     let metadata: &Metadata = (*new).as_ref();
     let name = metadata.name.clone();
     if request.is_unexamined() {
-        return (name, Subject::AlwaysAllowed);
+        return (name, RequestSubject::AlwaysAllowed);
     }
     (name, subject(new))
 }

@@ -3,10 +3,10 @@
 use model::hub::Kind;
 use schema::field::{Findings, RuleId};
 
-/// A rule: the fact that holds for good objects, as a function that reports where it does not.
+/// A rule: a fact about valid objects, as a function that reports violations.
 ///
-/// `F` is `fn(&Change<'_>, &mut Findings)` for the change that the table is about. A rule looks at nothing but its change
-/// and does not decide whether other rules run.
+/// `F` is `fn(&Change<'_>, &mut Findings)` for the change type of the table. A rule only reads its change, and does not
+/// decide whether other rules run.
 pub(super) struct Rule<F> {
     pub id: RuleId,
     pub name: &'static str,
@@ -21,7 +21,7 @@ macro_rules! rules {
 }
 pub(super) use rules;
 
-/// Runs every rule of a table, and says whether nothing new was wrong.
+/// Runs all rules of a table; returns whether they reported no error.
 pub(super) fn run<C, F: Fn(&C, &mut Findings)>(rules: &[Rule<F>], change: &C, found: &mut Findings) -> bool {
     let before = found.error_count();
     for rule in rules {
@@ -30,17 +30,17 @@ pub(super) fn run<C, F: Fn(&C, &mut Findings)>(rules: &[Rule<F>], change: &C, fo
     found.error_count() == before
 }
 
-/// A rule as lists and documents show it.
+/// A rule in lists and documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedRule {
     pub id: RuleId,
-    /// The function, which is the fact that holds: `version_never_goes_back`.
+    /// The name of the function, which is the fact: `version_never_goes_back`.
     pub name: &'static str,
     /// The kind whose review runs it; `None` for checks that several rules share.
     pub kind: Option<Kind>,
 }
 
 /// The rows of one table.
-pub(super) fn listed<F>(kind: Kind, rules: &'static [Rule<F>]) -> impl Iterator<Item = Listed> {
-    rules.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind: Some(kind) })
+pub(super) fn listed<F>(kind: Kind, rules: &'static [Rule<F>]) -> impl Iterator<Item = ListedRule> {
+    rules.iter().map(move |rule| ListedRule { id: rule.id, name: rule.name, kind: Some(kind) })
 }

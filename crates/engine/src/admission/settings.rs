@@ -5,34 +5,34 @@ use std::str::FromStr;
 
 use schema::field::RuleId;
 
-/// The default of [`Settings::computation_limit`].
+/// The default of [`AdmissionSettings::computation_limit`].
 const COMPUTATION_LIMIT: usize = 64 << 20;
 
-/// What an installation can switch.
+/// Settings of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct AdmissionSettings {
     pub gates: FeatureGates,
     /// The smallest node startup timeout other than 0, in seconds (HCK-001).
     pub minimum_node_startup_timeout_seconds: i32,
-    /// What happens when a change of a class breaks Clusters that use it (DEC-1).
+    /// How to treat a change of a class that breaks Clusters (DEC-1).
     pub dependents: Dependents,
-    /// Whether a new Cluster may not have references besides a topology (DEC-20).
+    /// Whether new Clusters with a topology are denied if they have references (DEC-20).
     pub refuse_refs_with_topology: bool,
-    /// What happens when a Cluster sets what its class deprecates (VAR-V-040).
+    /// How to treat deprecated variables that a Cluster sets (VAR-V-040).
     pub deprecated: Deprecated,
-    /// How large the topology of a Cluster may be, in bytes (DEC-58).
+    /// Maximum size of a Cluster's topology in bytes (DEC-58).
     pub computation_limit: usize,
-    /// Whether denials are meant (DEC-38).
+    /// Whether denials are enforced (DEC-38).
     pub enforce: Enforce,
-    /// Whether machines are driven here, so that their kinds are guarded as well (MA-28).
+    /// Whether topologist runs the lifecycle of machines, so that their kinds are validated as well (MA-28).
     pub lifecycle: bool,
     /// A rule to skip as if it did not exist; tests use it to prove that every rule is needed.
     pub silenced: Option<RuleId>,
 }
 
-impl Default for Settings {
+impl Default for AdmissionSettings {
     fn default() -> Self {
-        Settings {
+        AdmissionSettings {
             gates: FeatureGates::default(),
             minimum_node_startup_timeout_seconds: 30,
             dependents: Dependents::default(),
@@ -64,7 +64,7 @@ pub enum Deprecated {
     /// The Cluster gets warnings.
     #[default]
     Warn,
-    /// New uses are denied; the Cluster gets warnings about those that it had before.
+    /// New uses are denied; the Cluster gets warnings about earlier ones.
     Deny,
 }
 
@@ -81,7 +81,7 @@ pub enum Enforce {
 /// Feature gates (DEC-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// ClusterClasses and topologies may be used at all.
+    /// ClusterClasses and topologies are enabled.
     pub cluster_topology: bool,
     /// Patches may call Runtime Extensions.
     pub runtime_sdk: bool,
@@ -100,7 +100,7 @@ impl Default for FeatureGates {
 /// The names of all gates that are built, for messages.
 pub(super) const GATE_NAMES: &str = "ClusterTopology, RuntimeSDK, MachinePool, MachineTaintPropagation";
 
-/// Why a text is not a list of feature gates.
+/// An error in a list of feature gates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownGate {
     #[error("{0:?} is not of the form Gate=true or Gate=false")]
@@ -114,7 +114,7 @@ pub enum UnknownGate {
 impl FromStr for FeatureGates {
     type Err = UnknownGate;
 
-    /// Reads `A=true,B=false`; gates that are not named keep their default, the last mention counts.
+    /// Parses `A=true,B=false`; other gates keep their default, and the last value of a gate is used.
     fn from_str(text: &str) -> Result<Self, UnknownGate> {
         let mut gates = FeatureGates::default();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {

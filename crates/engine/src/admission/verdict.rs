@@ -1,4 +1,4 @@
-//! The decision on a request, independent of how it is sent or printed.
+//! The verdict on a request, independent of its transport and output.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use model::wire::review::{AdmissionResponse, AdmissionStatus, StatusCause, Statu
 use model::world::Unsettled;
 use schema::field::{FieldError, Findings, RuleId, Warning, join, shortened};
 
-/// Whether a request is allowed, and why not.
+/// Whether a request is allowed, or the reason of its denial.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum AdmissionOutcome {
     Allowed,
     /// Fields are wrong: code 422, one cause per error (ADM-004).
     Invalid(Vec<FieldError>),
@@ -30,13 +30,13 @@ pub enum Outcome {
     },
 }
 
-/// An outcome, with the parts that every answer has.
+/// An outcome with the common parts of all answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub kind: Kind,
-    /// The object's name, as the answer shows it.
+    /// The object's name in the answer.
     pub name: String,
-    pub outcome: Outcome,
+    pub outcome: AdmissionOutcome,
     /// Warnings, for allowed and denied requests (ADM-006).
     pub warnings: Vec<Warning>,
     /// The changes of the mutating end point (ADM-007). Empty if the request is denied.
@@ -45,13 +45,13 @@ pub struct Verdict {
     pub printed_patch: Option<Patch>,
     /// Rules that did not run because facts are missing.
     pub not_checked: Vec<RuleId>,
-    /// What the edit does to machines, for the audit log, as JSON; empty where that is not known or nothing.
+    /// The impact on machines as JSON, for the audit log; `None` if it is unknown or zero.
     pub impact: Option<String>,
     /// The denial that `--enforce=warn` turned into warnings (DEC-38).
-    pub would_be: Option<Outcome>,
+    pub would_be: Option<AdmissionOutcome>,
 }
 
-/// Up to how many errors become a warning each.
+/// Maximum number of errors that become separate warnings.
 const SOFT_WARNINGS: usize = 10;
 
 /// The audit annotation of a request that would be denied without `--enforce=warn`.
@@ -63,18 +63,18 @@ const IMPACT: &str = "impact";
 impl Verdict {
     /// The verdict if not all facts could be gathered (ADM-009).
     pub fn unsettled(kind: Kind, name: &str, unsettled: &Unsettled) -> Self {
-        Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: unsettled.to_string() })
+        Verdict::plain(kind, name, AdmissionOutcome::Unknown { rule: "ADM-009", message: unsettled.to_string() })
     }
 
     /// The verdict that follows from the findings of rules.
-    pub(super) fn of(kind: Kind, found: Findings) -> Self {
+    pub(super) fn from_findings(kind: Kind, found: Findings) -> Self {
         let (errors, warnings) = found.into_parts();
-        let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
+        let outcome = if errors.is_empty() { AdmissionOutcome::Allowed } else { AdmissionOutcome::Invalid(errors) };
         Verdict { warnings, ..Verdict::plain(kind, "", outcome) }
     }
 
     /// A verdict without warnings and without changes.
-    pub fn plain(kind: Kind, name: impl Into<String>, outcome: Outcome) -> Self {
+    pub fn plain(kind: Kind, name: impl Into<String>, outcome: AdmissionOutcome) -> Self {
         Verdict {
             kind,
             name: name.into(),
@@ -88,20 +88,20 @@ impl Verdict {
         }
     }
 
-    /// The verdict with `--enforce=warn` (DEC-38): a denial becomes warnings, and an allowed request stays allowed. Warnings name
-    /// fields and rules, and no values.
+    /// The verdict with `--enforce=warn` (DEC-38): a denial becomes warnings, and an allowed request stays allowed.
+    /// Warnings contain fields and rules, but no values.
     #[must_use]
     pub fn softened(mut self) -> Self {
         if self.is_allowed() {
             return self;
         }
         let texts: Vec<Warning> = match &self.outcome {
-            Outcome::Invalid(errors) => errors.iter().map(would_be_error).collect(),
-            Outcome::Forbidden { rule, message, .. } | Outcome::Unknown { rule, message } => {
+            AdmissionOutcome::Invalid(errors) => errors.iter().map(would_be_error).collect(),
+            AdmissionOutcome::Forbidden { rule, message, .. } | AdmissionOutcome::Unknown { rule, message } => {
                 vec![would_be_denied(rule, message)]
             }
-            Outcome::Undecodable(message) => vec![would_be_denied("ADM-003", message)],
-            Outcome::Allowed => Vec::new(),
+            AdmissionOutcome::Undecodable(message) => vec![would_be_denied("ADM-003", message)],
+            AdmissionOutcome::Allowed => Vec::new(),
         };
         let more = texts.len().saturating_sub(SOFT_WARNINGS);
         self.warnings.extend(texts.into_iter().take(SOFT_WARNINGS));
@@ -110,7 +110,7 @@ impl Verdict {
         }
         self.patch = Patch::default();
         self.printed_patch = None;
-        self.would_be = Some(std::mem::replace(&mut self.outcome, Outcome::Allowed));
+        self.would_be = Some(std::mem::replace(&mut self.outcome, AdmissionOutcome::Allowed));
         self
     }
 
@@ -121,27 +121,29 @@ impl Verdict {
             ids.into_iter().collect::<Vec<_>>().join(",")
         };
         Some(match self.would_be.as_ref()? {
-            Outcome::Invalid(errors) => format!("{} errors: {}", errors.len(), rules(errors)),
-            Outcome::Forbidden { rule, .. } | Outcome::Unknown { rule, .. } => format!("1 error: {rule}"),
-            Outcome::Undecodable(_) => "1 error: ADM-003".to_owned(),
-            Outcome::Allowed => return None,
+            AdmissionOutcome::Invalid(errors) => format!("{} errors: {}", errors.len(), rules(errors)),
+            AdmissionOutcome::Forbidden { rule, .. } | AdmissionOutcome::Unknown { rule, .. } => {
+                format!("1 error: {rule}")
+            }
+            AdmissionOutcome::Undecodable(_) => "1 error: ADM-003".to_owned(),
+            AdmissionOutcome::Allowed => return None,
         })
     }
 
     /// Whether the request may proceed.
     pub fn is_allowed(&self) -> bool {
-        self.outcome == Outcome::Allowed
+        self.outcome == AdmissionOutcome::Allowed
     }
 
-    /// The patch as it may be printed: without passwords (DEC-34). It cannot be applied.
+    /// The patch for output, without passwords (DEC-34). It cannot be applied.
     pub fn printed_patch(&self) -> &Patch {
         self.printed_patch.as_ref().unwrap_or(&self.patch)
     }
 
-    /// The field errors, if that is why the request is denied.
+    /// The field errors of a denied request.
     pub fn errors(&self) -> &[FieldError] {
         match &self.outcome {
-            Outcome::Invalid(errors) => errors,
+            AdmissionOutcome::Invalid(errors) => errors,
             _ => &[],
         }
     }
@@ -149,40 +151,40 @@ impl Verdict {
     /// The message of a denial.
     pub fn message(&self) -> Option<String> {
         match &self.outcome {
-            Outcome::Allowed => None,
-            Outcome::Invalid(errors) => {
+            AdmissionOutcome::Allowed => None,
+            AdmissionOutcome::Invalid(errors) => {
                 Some(format!("{}.{GROUP} {:?} is invalid: {}", self.kind.name(), self.name, join(errors)))
             }
-            Outcome::Forbidden { message, .. } | Outcome::Undecodable(message) | Outcome::Unknown { message, .. } => {
-                Some(message.clone())
-            }
+            AdmissionOutcome::Forbidden { message, .. }
+            | AdmissionOutcome::Undecodable(message)
+            | AdmissionOutcome::Unknown { message, .. } => Some(message.clone()),
         }
     }
 
     /// The HTTP status code that belongs to the outcome.
     pub fn code(&self) -> u16 {
         match &self.outcome {
-            Outcome::Allowed => 200,
-            Outcome::Invalid(_) => 422,
-            Outcome::Forbidden { .. } => 403,
-            Outcome::Undecodable(_) => 400,
-            Outcome::Unknown { .. } => 500,
+            AdmissionOutcome::Allowed => 200,
+            AdmissionOutcome::Invalid(_) => 422,
+            AdmissionOutcome::Forbidden { .. } => 403,
+            AdmissionOutcome::Undecodable(_) => 400,
+            AdmissionOutcome::Unknown { .. } => 500,
         }
     }
 
-    /// The rules that denied the request, or would have.
+    /// The rules that denied the request, or would have denied it.
     pub fn denied_by(&self) -> Vec<RuleId> {
         match self.would_be.as_ref().unwrap_or(&self.outcome) {
-            Outcome::Invalid(errors) => errors.iter().map(|error| error.rule).collect(),
-            Outcome::Forbidden { rule, .. } | Outcome::Unknown { rule, .. } => vec![rule],
-            Outcome::Allowed | Outcome::Undecodable(_) => Vec::new(),
+            AdmissionOutcome::Invalid(errors) => errors.iter().map(|error| error.rule).collect(),
+            AdmissionOutcome::Forbidden { rule, .. } | AdmissionOutcome::Unknown { rule, .. } => vec![rule],
+            AdmissionOutcome::Allowed | AdmissionOutcome::Undecodable(_) => Vec::new(),
         }
     }
 
-    /// The verdict as the API server reads it.
+    /// The verdict in the form of an API server's review.
     ///
     /// # Errors
-    /// When a patch cannot be written as JSON.
+    /// When a patch cannot be serialized.
     pub fn response<'a>(&'a self, uid: &'a str) -> Result<AdmissionResponse<'a>, serde_json::Error> {
         let mut response = AdmissionResponse { uid, allowed: self.is_allowed(), ..AdmissionResponse::default() };
         response.warnings = self.warnings.iter().map(|warning| warning.text.clone()).collect();
@@ -198,11 +200,11 @@ impl Verdict {
 
     fn status(&self, message: String) -> AdmissionStatus<'_> {
         let (reason, details) = match &self.outcome {
-            Outcome::Invalid(errors) => ("Invalid", Some(self.details(errors))),
-            Outcome::Forbidden { names_object: true, .. } => ("Forbidden", Some(self.details(&[]))),
-            Outcome::Forbidden { .. } => ("Forbidden", None),
-            Outcome::Undecodable(_) => ("BadRequest", None),
-            Outcome::Allowed | Outcome::Unknown { .. } => ("InternalError", None),
+            AdmissionOutcome::Invalid(errors) => ("Invalid", Some(self.details(errors))),
+            AdmissionOutcome::Forbidden { names_object: true, .. } => ("Forbidden", Some(self.details(&[]))),
+            AdmissionOutcome::Forbidden { .. } => ("Forbidden", None),
+            AdmissionOutcome::Undecodable(_) => ("BadRequest", None),
+            AdmissionOutcome::Allowed | AdmissionOutcome::Unknown { .. } => ("InternalError", None),
         };
         let mut status = AdmissionStatus::failure(self.code(), reason, message);
         status.details = details;
@@ -250,7 +252,7 @@ mod tests {
         found.forbidden(Path::new("spec"), "no");
         found.forbidden(Path::new("spec"), "no");
         found.invalid(Path::new("spec.topology.version"), "1", "must start with v");
-        Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0))
+        Verdict::plain(Kind::Cluster, "c", AdmissionOutcome::Invalid(found.into_parts().0))
     }
 
     #[test]
@@ -274,16 +276,16 @@ mod tests {
         // ADM-003, ADM-005
         for (outcome, want) in [
             (
-                Outcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false },
+                AdmissionOutcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false },
                 json!({"code": 403, "reason": "Forbidden"}),
             ),
             (
-                Outcome::Forbidden { rule: "CC-V-140", message: "m".into(), names_object: true },
+                AdmissionOutcome::Forbidden { rule: "CC-V-140", message: "m".into(), names_object: true },
                 json!({"code": 403, "reason": "Forbidden", "details": {"name": "c", "group": "cluster.x-k8s.io", "kind": "ClusterClass"}}),
             ),
-            (Outcome::Undecodable("m".into()), json!({"code": 400, "reason": "BadRequest"})),
+            (AdmissionOutcome::Undecodable("m".into()), json!({"code": 400, "reason": "BadRequest"})),
             (
-                Outcome::Unknown { rule: "CC-V-140", message: "m".into() },
+                AdmissionOutcome::Unknown { rule: "CC-V-140", message: "m".into() },
                 json!({"code": 500, "reason": "InternalError"}),
             ),
         ] {
@@ -314,23 +316,23 @@ mod tests {
         );
         for (outcome, warning, audit) in [
             (
-                Outcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false },
+                AdmissionOutcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false },
                 "m",
                 "1 error: CC-V-001",
             ),
-            (Outcome::Unknown { rule: "CC-V-140", message: "m".into() }, "m", "1 error: CC-V-140"),
-            (Outcome::Undecodable("m".into()), "m", "1 error: ADM-003"),
+            (AdmissionOutcome::Unknown { rule: "CC-V-140", message: "m".into() }, "m", "1 error: CC-V-140"),
+            (AdmissionOutcome::Undecodable("m".into()), "m", "1 error: ADM-003"),
         ] {
             let answer = json(&Verdict::plain(Kind::Cluster, "c", outcome).softened())["response"].clone();
             let want = json!({"uid": "u-1", "allowed": true, "warnings": [format!("would be denied: {warning}")],
                 "auditAnnotations": {"would-deny": audit}});
             assert_eq!(answer, want);
         }
-        let allowed = Verdict::plain(Kind::Cluster, "c", Outcome::Allowed);
+        let allowed = Verdict::plain(Kind::Cluster, "c", AdmissionOutcome::Allowed);
         assert_eq!(allowed.clone().softened(), allowed);
         let mut found = Findings::default();
         (0..12).for_each(|_| found.forbidden(Path::new("spec"), ""));
-        let many = Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0)).softened();
+        let many = Verdict::plain(Kind::Cluster, "c", AdmissionOutcome::Invalid(found.into_parts().0)).softened();
         assert_eq!((many.warnings.len(), &*many.warnings[10].text), (11, "would be denied: and 2 more errors"));
     }
 
@@ -343,14 +345,14 @@ mod tests {
             verdict.patch = serde_json::from_value(add).unwrap();
             json(&verdict)["response"].clone()
         };
-        let allowed = with(Verdict::plain(Kind::Cluster, "c", Outcome::Allowed));
+        let allowed = with(Verdict::plain(Kind::Cluster, "c", AdmissionOutcome::Allowed));
         assert_eq!(allowed["warnings"], json!(["look"]));
         assert_eq!(allowed["patchType"], json!("JSONPatch"));
         let patch = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvdG9wb2xvZ3kvdmVyc2lvbiIsInZhbHVlIjoidjEuMzMuMCJ9XQ==";
         assert_eq!(allowed["patch"], json!(patch));
         let denied = with(invalid());
         assert_eq!((&denied["warnings"], &denied["patch"]), (&json!(["look"]), &Value::Null));
-        let unchanged = json(&Verdict::plain(Kind::Cluster, "c", Outcome::Allowed));
+        let unchanged = json(&Verdict::plain(Kind::Cluster, "c", AdmissionOutcome::Allowed));
         assert_eq!(unchanged["response"], json!({"uid": "u-1", "allowed": true}));
     }
 }

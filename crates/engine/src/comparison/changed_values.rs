@@ -1,10 +1,10 @@
-//! The places of a changed value that differ.
+//! The differences within a changed value.
 
 use serde_json::Value;
 
 use super::cluster_report::ChangeReport;
 
-/// A place in a changed value.
+/// A difference within a changed value.
 #[derive(Debug)]
 pub struct ChangedValue<'a> {
     pub path: String,
@@ -12,7 +12,7 @@ pub struct ChangedValue<'a> {
     pub to: &'a Value,
 }
 
-/// Where in a changed value the differences are: of a list of twenty files people want to see the one that differs.
+/// The differences within a changed value: of a list of twenty files, users want to see the changed one.
 pub fn places(change: &ChangeReport) -> Vec<ChangedValue<'_>> {
     let mut places = Vec::new();
     add_places(&change.path, &change.from, &change.to, &mut places);
@@ -37,7 +37,7 @@ fn add_places<'a>(path: &str, from: &'a Value, to: &'a Value, places: &mut Vec<C
     }
 }
 
-/// What lies between the elements that both lists begin and end with.
+/// Adds the elements between the common start and the common end of both lists.
 fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], places: &mut Vec<ChangedValue<'a>>) {
     let start = before.iter().zip(after).take_while(|(from, to)| from == to).count();
     let (before, after) = (&before[start..], &after[start..]);

@@ -1,34 +1,36 @@
-//! Changes of a class and its templates that no Cluster of the plan shows.
+//! Changes of a class and its templates that are visible in no Cluster of the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::cluster_report::{ChangeReport, ClusterReport, StepReport};
-use crate::topology::plan::Action;
+use crate::topology::plan::StepAction;
 use model::hub::{ClusterClass, Object, ObjectKey, TemplateRef, group_of};
 use model::world::Facts;
 use schema::openapi::SENSITIVE;
 
-/// The classes of one side by name, in v1beta2.
-pub(super) type Written = BTreeMap<ObjectKey, Value>;
+/// The classes of one side by key, in v1beta2.
+pub(super) type ClassesByName = BTreeMap<ObjectKey, Value>;
 
-/// A class before and after a change, with everything that is written, and the objects of either side.
-pub(super) struct Sides<'a> {
-    pub before: (&'a Written, &'a Facts),
-    pub after: (&'a Written, &'a Facts),
+/// A class before and after a change, with the classes and the facts of both sides.
+pub(super) struct ComparedClass<'a> {
+    pub before: (&'a ClassesByName, &'a Facts),
+    pub after: (&'a ClassesByName, &'a Facts),
     pub classes: (Option<&'a ClusterClass>, &'a ClusterClass),
 }
 
-/// What changes in a class that both sides have, and in the templates that it refers to; `None` when nothing does.
-pub(super) fn changed(class: &ObjectKey, sides: &Sides<'_>) -> Option<ClusterReport> {
+/// The changes of a class that both sides have, and of its templates; `None` without changes.
+pub(super) fn changed(class: &ObjectKey, sides: &ComparedClass<'_>) -> Option<ClusterReport> {
     let (old, new) = (sides.classes.0?, sides.classes.1);
     let secrets = secret_variables(old).chain(secret_variables(new)).collect();
     let mut changes = Vec::new();
     let (from, to) = (sides.before.0.get(class)?.get("spec")?, sides.after.0.get(class)?.get("spec")?);
     Differences { secrets: &secrets, because: "the class itself", changes: &mut changes }.add("spec", from, to);
-    let of_class =
-        StepReport { changes, ..StepReport::exact(Action::Apply, "ClusterClass", &class.name, "no Cluster uses it") };
+    let of_class = StepReport {
+        changes,
+        ..StepReport::exact(StepAction::Apply, "ClusterClass", &class.name, "no Cluster uses it")
+    };
     let mut steps = Vec::new();
     if !of_class.changes.is_empty() {
         steps.push(of_class);
@@ -43,19 +45,20 @@ pub(super) fn changed(class: &ObjectKey, sides: &Sides<'_>) -> Option<ClusterRep
         }
     }
     let title = format!("ClusterClass {class}, which no Cluster uses: its patches and templates change");
-    (!steps.is_empty()).then(|| ClusterReport::of_class(class, title, steps))
+    (!steps.is_empty()).then(|| ClusterReport::for_class(class, title, steps))
 }
 
 /// A class that only the old files have.
 pub(super) fn removed(class: &ObjectKey) -> ClusterReport {
-    let steps = vec![StepReport::exact(Action::Delete, "ClusterClass", &class.name, "it is not among the new files")];
-    ClusterReport::of_class(class, format!("ClusterClass {class}, which no Cluster uses, is deleted"), steps)
+    let steps =
+        vec![StepReport::exact(StepAction::Delete, "ClusterClass", &class.name, "it is not among the new files")];
+    ClusterReport::for_class(class, format!("ClusterClass {class}, which no Cluster uses, is deleted"), steps)
 }
 
 /// A class that only the new files have.
 pub(super) fn created(class: &ObjectKey) -> ClusterReport {
-    let steps = vec![StepReport::exact(Action::Create, "ClusterClass", &class.name, "it is new")];
-    ClusterReport::of_class(class, format!("ClusterClass {class} is new"), steps)
+    let steps = vec![StepReport::exact(StepAction::Create, "ClusterClass", &class.name, "it is new")];
+    ClusterReport::for_class(class, format!("ClusterClass {class} is new"), steps)
 }
 
 /// A template of a class before and after.
@@ -74,13 +77,13 @@ fn template(namespace: &str, from: (&TemplateRef, &Facts), to: (&TemplateRef, &F
         &spec(&new),
     );
     let is_same = old.kind() == new.kind() && old.name() == new.name();
-    let action = if is_same { Action::Apply } else { Action::Rotate };
+    let action = if is_same { StepAction::Apply } else { StepAction::Rotate };
     let replaces = (!is_same).then(|| old.name().to_owned());
     let step = StepReport::exact(action, new.kind(), new.name(), "the class refers to it");
     (!changes.is_empty()).then_some(StepReport { replaces, changes, ..step })
 }
 
-/// The templates of a class by their places in it.
+/// The templates of a class by their paths.
 fn templates(class: &ClusterClass) -> BTreeMap<String, &TemplateRef> {
     let spec = &class.spec;
     let mut all = BTreeMap::new();
@@ -99,7 +102,7 @@ fn templates(class: &ClusterClass) -> BTreeMap<String, &TemplateRef> {
     all
 }
 
-/// The places of variables whose schemas may hold a password (DEC-34).
+/// The paths of variables whose schemas may contain a password (DEC-34).
 fn secret_variables(class: &ClusterClass) -> impl Iterator<Item = String> {
     let secrets = class.spec.variables.iter().filter(|variable| variable.schema.open_api_v3_schema.has_secrets());
     secrets.map(|variable| format!("spec.variables[{}]", variable.name))
@@ -157,7 +160,7 @@ impl Differences<'_> {
     }
 }
 
-/// The items of a list by name, if each has one of its own.
+/// The items of a list by name, if all names are unique.
 fn named(list: &[Value]) -> Option<Vec<(&str, &Value)>> {
     let name = |item| Value::get(item, "name").or_else(|| item.get("class"));
     let named = list.iter().map(|item| Some((name(item)?.as_str()?, item))).collect::<Option<Vec<_>>>()?;
@@ -165,7 +168,7 @@ fn named(list: &[Value]) -> Option<Vec<(&str, &Value)>> {
     (different.len() == list.len()).then_some(named)
 }
 
-/// Whether the items that both lists have are in the same order: that of patches matters.
+/// Whether the common items of both lists are in the same order, which matters for patches.
 fn in_same_order(before: &[(&str, &Value)], after: &[(&str, &Value)]) -> bool {
     let common = |list: &[(&str, &Value)], other: &[(&str, &Value)]| -> Vec<String> {
         let names = list.iter().map(|(name, _)| *name);

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::class_changes::{self, Sides, Written};
+use super::class_changes::{self, ClassesByName, ComparedClass};
 use super::cluster_report::{ClusterReport, Fate};
-use super::report::Report;
-use crate::admission::Settings;
+use super::report::ComparisonReport;
+use crate::admission::AdmissionSettings;
 use crate::sample_clusters::{self, Draft};
 use crate::topology::Failure;
-use crate::topology::plan::Fold;
+use crate::topology::plan::TopologySimulator;
 use model::hub::{Cluster, ClusterClass, ObjectKey};
 use model::variables::SampleExtent;
 use model::world::{Class, Facts, Found, Record};
@@ -19,11 +19,11 @@ use model::world::{Class, Facts, Found, Record};
 #[derive(Debug)]
 pub struct ComparedSide<'a> {
     /// Its classes, those of a cluster included.
-    pub classes: Written,
-    /// What the webhook judges by.
+    pub classes: ClassesByName,
+    /// The facts for the verdicts of the webhook.
     pub facts: &'a Arc<Facts>,
-    /// What topologies are computed of.
-    pub fold: &'a mut Fold,
+    /// The simulator of topologies.
+    pub fold: &'a mut TopologySimulator,
 }
 
 /// The samples of classes that no Cluster uses.
@@ -41,20 +41,20 @@ struct Sample {
     class: ObjectKey,
     version: String,
     is_new: bool,
-    /// Said when the sides do not have the same sample.
+    /// The warning if the sides have different samples.
     warning: Option<String>,
-    /// What its sample may not show.
+    /// Differences that the sample may not show.
     differences: Option<ClusterReport>,
 }
 
-/// The same Cluster on both sides, where a class is on both.
-struct Pair {
+/// The sample Cluster on both sides, if the class exists on both.
+struct SamplePair {
     old: Option<Cluster>,
     new: Cluster,
     warning: Option<String>,
 }
 
-impl Pair {
+impl SamplePair {
     /// Adds the Clusters to their sides.
     fn put(
         self,
@@ -64,7 +64,7 @@ impl Pair {
         before: &mut ComparedSide<'_>,
         after: &mut ComparedSide<'_>,
     ) -> Sample {
-        let Pair { old, new, warning } = self;
+        let SamplePair { old, new, warning } = self;
         let version = new.spec.topology.version.clone();
         let is_new = old.is_none();
         if let Some(old) = old {
@@ -76,12 +76,12 @@ impl Pair {
 }
 
 impl ClassSamples {
-    /// Adds sample Clusters to both sides, for all classes of the files that no Cluster uses; `removes` says whether a class that
-    /// only the old side has goes, and `wants` whether the plan is about a Cluster.
+    /// Adds sample Clusters to both sides, for all classes of the files that no Cluster uses; `removes` tells whether a
+    /// class that only the old side has is deleted, and `wants` whether the plan includes a Cluster.
     pub fn add(
         before: &mut ComparedSide<'_>,
         after: &mut ComparedSide<'_>,
-        settings: &Settings,
+        settings: &AdmissionSettings,
         removes: bool,
         wants: impl Fn(&ObjectKey) -> bool,
     ) -> Self {
@@ -111,16 +111,16 @@ impl ClassSamples {
         key: &ObjectKey,
         before: &mut ComparedSide<'_>,
         after: &mut ComparedSide<'_>,
-        settings: &Settings,
+        settings: &AdmissionSettings,
     ) {
-        // What cannot be read is denied, or said elsewhere.
+        // Unreadable classes are denied or reported elsewhere.
         let Found::Yes(new) = after.facts.class(class) else { return };
         let old = match before.classes.contains_key(class).then(|| before.facts.class(class)) {
             None => None,
             Some(Found::Yes(old)) => Some(old),
             Some(_) => return self.miss(class, "cannot read the class before the change"),
         };
-        let sides = Sides {
+        let sides = ComparedClass {
             before: (&before.classes, before.fold.facts()),
             after: (&after.classes, after.fold.facts()),
             classes: (old.as_ref().map(|old| &***old), &new),
@@ -140,18 +140,18 @@ impl ClassSamples {
         }
     }
 
-    /// Says why a class has no sample.
+    /// Records the reason for which a class has no sample.
     fn miss(&mut self, class: &ObjectKey, reason: &str) {
         self.incomplete
             .push(format!("cannot generate a sample Cluster of ClusterClass {class}, which no Cluster uses: {reason}"));
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there are no samples and no classes.
     pub fn is_empty(&self) -> bool {
         self.clusters.is_empty() && self.classes.is_empty() && self.incomplete.is_empty()
     }
 
-    /// Says of a report that it is that of a sample, if it is.
+    /// Marks a report of a sample Cluster.
     pub fn mark(&self, mut report: ClusterReport) -> ClusterReport {
         let key = ObjectKey::new(&report.namespace, &report.name);
         let Some(Sample { class, version, is_new, warning, .. }) = self.clusters.get(&key) else { return report };
@@ -165,8 +165,8 @@ impl ClassSamples {
         report
     }
 
-    /// Adds the entries of classes: those without a sample, and those whose sample does not show a difference.
-    pub fn complete(mut self, report: &mut Report) {
+    /// Adds the entries of classes without a sample, and of those whose sample shows no difference.
+    pub fn complete(mut self, report: &mut ComparisonReport) {
         let changed: BTreeSet<ObjectKey> = report
             .groups
             .iter()
@@ -180,22 +180,22 @@ impl ClassSamples {
     }
 }
 
-/// Everything that a sample of one class is tried with.
+/// The inputs for the sample of one class.
 struct Attempt<'a, 'b> {
     key: &'a ObjectKey,
     old: Option<&'a Arc<Class>>,
     new: &'a Arc<Class>,
     before: &'a ComparedSide<'b>,
     after: &'a ComparedSide<'b>,
-    settings: &'a Settings,
+    settings: &'a AdmissionSettings,
 }
 
 impl Attempt<'_, '_> {
-    /// The sample of the old class if it is good on both sides, else that of the new one, else one for each side.
+    /// The sample of the old class if it is valid on both sides, else that of the new class, else one for each side.
     ///
     /// # Errors
-    /// Why there is none.
-    fn pair(&self) -> Result<Pair, String> {
+    /// When no sample is valid.
+    fn pair(&self) -> Result<SamplePair, String> {
         let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
         let version = sample_clusters::version(&all)
             .ok_or("the class lists no Kubernetes version both before and after the change")?;
@@ -217,22 +217,22 @@ impl Attempt<'_, '_> {
                 let warning = Some(format!(
                     "the sample differs before and after the change, because no sample is valid for both: {reason}"
                 ));
-                return Ok(Pair { warning, ..pair });
+                return Ok(SamplePair { warning, ..pair });
             }
         }
         Err(reason)
     }
 
-    /// Both drafts, if they are good for their sides.
-    fn judged(&self, old: Option<&Draft>, new: &Draft) -> Result<Pair, String> {
+    /// Both drafts, if they are valid on their sides.
+    fn judged(&self, old: Option<&Draft>, new: &Draft) -> Result<SamplePair, String> {
         let before = |error: String| format!("before the change: {error}");
         let old = old.map(|old| self.side(old, self.before, &|_| true).map_err(before)).transpose()?;
-        // What is wrong with the files themselves is an error of the plan.
+        // Errors in the files are reported by the plan.
         let new = self.side(new, self.after, &is_of_values)?;
-        Ok(Pair { old, new, warning: None })
+        Ok(SamplePair { old, new, warning: None })
     }
 
-    /// The draft on one side; it is no good when its topology fails in a way that `counts`.
+    /// Checks a draft on one side; it is invalid if its topology fails and `counts` accepts the failure.
     fn side(
         &self,
         draft: &Draft,
@@ -249,7 +249,7 @@ impl Attempt<'_, '_> {
     }
 }
 
-/// Whether other values of variables might have kept a topology from failing.
+/// Whether a failure depends on values of variables.
 fn is_of_values(failure: &Failure) -> bool {
     matches!(failure, Failure::Patches(_) | Failure::InvalidCluster(_) | Failure::Naming { .. } | Failure::WrongType(_))
 }

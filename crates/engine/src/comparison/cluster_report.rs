@@ -6,16 +6,19 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::topology::explanations::{explain, unknown_variables_of};
-use crate::topology::held::Held;
+use crate::topology::holds::HeldPart;
 use crate::topology::origin::Origin;
-use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step, seconds};
-use crate::topology::refusals::{Checks, Refusal};
+use crate::topology::plan::{
+    Certainty, ChangedField, MachineCounts, PlanStep, Roll, Rollout, StepAction, TopologyPart, TopologySimulator,
+    seconds,
+};
+use crate::topology::refusals::{Checks, RefusedField};
 use crate::topology::worker::WorkerKind;
 use model::hub::{Object, ObjectKey};
 use model::world::Found;
 use schema::openapi::SENSITIVE;
 
-/// What becomes of one Cluster.
+/// The report about one Cluster.
 #[derive(Debug, Serialize)]
 pub struct ClusterReport {
     /// The number of its group, counted from zero.
@@ -31,7 +34,7 @@ pub struct ClusterReport {
     pub held: Vec<HeldReport>,
     pub errors: Vec<String>,
     pub warnings: Vec<String>,
-    /// Its class and version before and after, for people.
+    /// Its class and version before and after, for users.
     #[serde(skip)]
     pub title: String,
     #[serde(skip)]
@@ -43,7 +46,7 @@ pub struct ClusterReport {
     /// Whether it cannot be planned to its end.
     #[serde(skip)]
     pub fails: bool,
-    /// Whether the API server would refuse an object.
+    /// Whether the API server would reject an object.
     #[serde(skip)]
     pub refuses: bool,
     /// The kinds of written objects that were not checked against CustomResourceDefinitions.
@@ -51,7 +54,7 @@ pub struct ClusterReport {
     pub unchecked: BTreeSet<String>,
 }
 
-/// What Clusters of a group have in common besides their changes.
+/// Common properties of the Clusters of a group besides their changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
     pub fate: Fate,
@@ -59,15 +62,15 @@ pub struct About {
     pub topology: String,
 }
 
-/// Whether a Cluster is there before and after the change.
+/// Whether a Cluster exists before and after the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     Stays,
     New,
     Deleted,
-    /// It is made from a class that no Cluster uses, and no machine runs in it.
+    /// A sample of a class that no Cluster uses, without machines.
     Sample,
-    /// It is a class, not a Cluster.
+    /// A class instead of a Cluster.
     Class,
 }
 
@@ -79,7 +82,7 @@ pub struct StepReport {
     /// The slot of the object, without the name of its worker set.
     #[serde(skip)]
     pub role: &'static str,
-    /// The worker set that the object is of.
+    /// The worker set of the object.
     #[serde(skip)]
     pub set: Option<String>,
     pub name: String,
@@ -97,7 +100,7 @@ pub struct ChangeReport {
     pub from: Value,
     pub to: Value,
     pub because: String,
-    /// The patch that gave the value before, where it does not any more.
+    /// The patch that set the previous value and no longer does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
@@ -110,7 +113,7 @@ pub struct RollReport {
     #[serde(skip)]
     pub role: &'static str,
     pub name: String,
-    pub machines: Machines,
+    pub machines: MachineCounts,
     pub at_a_time: Option<i64>,
     /// The time from which machines are replaced, if that is later.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +125,7 @@ pub struct RollReport {
     pub reason: String,
 }
 
-/// What waits.
+/// A part that waits.
 #[derive(Debug, Serialize)]
 pub struct HeldReport {
     pub kind: String,
@@ -130,7 +133,7 @@ pub struct HeldReport {
     pub reason: String,
 }
 
-/// What is wrong with a Cluster before a change and after it; what is wrong with it either way is said once.
+/// The errors of a Cluster before and after a change; an error on both sides is listed once.
 fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
     match (before, after) {
         (Some(before), Some(after)) if before == after => vec![format!("before and after the change: {after}")],
@@ -142,21 +145,28 @@ fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
 }
 
 impl ClusterReport {
-    /// A Cluster that is there afterwards.
-    pub fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Rollout, outcome: Rollout) -> Self {
-        let failed =
-            |outcome: &Rollout, fold: &Fold| outcome.failure.as_ref().map(|failure| explain(failure, fold.facts()));
+    /// The report about a Cluster that exists after the change.
+    pub fn new(
+        cluster: &ObjectKey,
+        before: &TopologySimulator,
+        after: &TopologySimulator,
+        settled: Rollout,
+        outcome: Rollout,
+    ) -> Self {
+        let failed = |outcome: &Rollout, fold: &TopologySimulator| {
+            outcome.failure.as_ref().map(|failure| explain(failure, fold.facts()))
+        };
         let mut errors = errors(failed(&settled, before), failed(&outcome, after));
         let Checks { refusals, unchecked, unusable } = outcome.checks;
-        let (missing, wrong): (Vec<_>, Vec<_>) = refusals.into_iter().partition(Refusal::may_be_completed);
+        let (missing, wrong): (Vec<_>, Vec<_>) = refusals.into_iter().partition(RefusedField::may_be_completed);
         let (fails, refuses) = (!errors.is_empty(), !wrong.is_empty());
         errors.extend(wrong.iter().map(ToString::to_string));
         let of_checks = missing.iter().map(ToString::to_string).chain(unusable);
-        let steps: Vec<&Step> =
-            outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
-        let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();
-        let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls).map(RollReport::of).collect();
-        let held = |held: &Held| HeldReport {
+        let steps: Vec<&PlanStep> =
+            outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| is_shown(step)).collect();
+        let deleted = steps.iter().filter(|step| step.action == StepAction::Delete).count();
+        let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls).map(RollReport::from_roll).collect();
+        let held = |held: &HeldPart| HeldReport {
             kind: held.kind.clone(),
             name: held.name.clone(),
             reason: held.reason.to_string(),
@@ -171,7 +181,7 @@ impl ClusterReport {
             name: cluster.name.clone(),
             sample: false,
             incomplete,
-            steps: steps.into_iter().map(StepReport::of).collect(),
+            steps: steps.into_iter().map(StepReport::from_step).collect(),
             rolls,
             held: outcome.held.iter().map(held).collect(),
             errors,
@@ -185,10 +195,10 @@ impl ClusterReport {
         }
     }
 
-    /// A Cluster that is not there any more, with everything that its topology made.
-    pub fn deleted(cluster: &ObjectKey, before: &Fold) -> Self {
+    /// The report about a deleted Cluster, with all objects of its topology.
+    pub fn deleted(cluster: &ObjectKey, before: &TopologySimulator) -> Self {
         let objects = before.objects_of(cluster);
-        let step = |kind: &str, name: &str, reason| StepReport::exact(Action::Delete, kind, name, reason);
+        let step = |kind: &str, name: &str, reason| StepReport::exact(StepAction::Delete, kind, name, reason);
         let mut steps = vec![step("Cluster", &cluster.name, "it is not among the new files")];
         steps.extend(objects.iter().map(|object| step(object.kind(), object.name(), "it goes with its Cluster")));
         ClusterReport {
@@ -213,14 +223,14 @@ impl ClusterReport {
 }
 
 impl ClusterReport {
-    /// A class that no Cluster uses.
-    pub fn of_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
+    /// The report about a class that no Cluster uses.
+    pub fn for_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
         ClusterReport {
             group: None,
             namespace: class.namespace.clone(),
             name: class.name.clone(),
             sample: false,
-            deleted: steps.iter().filter(|step| step.action == Action::Delete.name()).count(),
+            deleted: steps.iter().filter(|step| step.action == StepAction::Delete.name()).count(),
             steps,
             rolls: Vec::new(),
             held: Vec::new(),
@@ -236,18 +246,18 @@ impl ClusterReport {
     }
 }
 
-/// Whether a step is one that people look for: not the notes that the engine makes on the Cluster for itself, nor the
-/// removal of a template that a rotation has replaced.
-fn shows(step: &Step) -> bool {
-    let is_note = |change: &Change| change.path.starts_with("metadata.");
+/// Whether a step is shown to users: not the engine's bookkeeping on the Cluster, nor the deletion of a template that a
+/// rotation has replaced.
+fn is_shown(step: &PlanStep) -> bool {
+    let is_note = |change: &ChangedField| change.path.starts_with("metadata.");
     match (&step.part, step.action) {
-        (Part::Cluster, _) => !step.changes.iter().all(is_note),
-        (Part::ControlPlaneMachines, Action::Delete) => false,
+        (TopologyPart::Cluster, _) => !step.changes.iter().all(is_note),
+        (TopologyPart::ControlPlaneMachines, StepAction::Delete) => false,
         _ => true,
     }
 }
 
-fn title(cluster: &ObjectKey, before: &Fold, after: &Fold) -> String {
+fn title(cluster: &ObjectKey, before: &TopologySimulator, after: &TopologySimulator) -> String {
     let About { fate, topology } = about(cluster, before, after);
     match fate {
         _ if topology.is_empty() => format!("Cluster {cluster}"),
@@ -256,7 +266,7 @@ fn title(cluster: &ObjectKey, before: &Fold, after: &Fold) -> String {
     }
 }
 
-fn about(cluster: &ObjectKey, before: &Fold, after: &Fold) -> About {
+fn about(cluster: &ObjectKey, before: &TopologySimulator, after: &TopologySimulator) -> About {
     let fate = match before.facts().cluster(cluster) {
         Found::Yes(_) => Fate::Stays,
         _ => Fate::New,
@@ -264,9 +274,9 @@ fn about(cluster: &ObjectKey, before: &Fold, after: &Fold) -> About {
     About { fate, topology: topology(before, cluster, after) }
 }
 
-/// Class and version of a Cluster, and what they were before.
-fn topology(before: &Fold, cluster: &ObjectKey, after: &Fold) -> String {
-    let of = |fold: &Fold| match fold.facts().cluster(cluster) {
+/// Class and version of a Cluster, after and before the change.
+fn topology(before: &TopologySimulator, cluster: &ObjectKey, after: &TopologySimulator) -> String {
+    let of = |fold: &TopologySimulator| match fold.facts().cluster(cluster) {
         Found::Yes(found) => Some((found.spec.topology.class_ref.name.clone(), found.spec.topology.version.clone())),
         _ => None,
     };
@@ -277,35 +287,35 @@ fn topology(before: &Fold, cluster: &ObjectKey, after: &Fold) -> String {
 }
 
 /// The slot of an object, the same for all worker sets of a kind.
-fn role(part: &Part) -> &'static str {
+fn role(part: &TopologyPart) -> &'static str {
     match part {
-        Part::Infrastructure => "infrastructure",
-        Part::ControlPlane => "control plane",
-        Part::ControlPlaneMachines => "control plane machines",
-        Part::ControlPlaneHealthCheck => "control plane health check",
-        Part::Cluster => "",
-        Part::Worker(kind, _) => kind.name(),
-        Part::Bootstrap(WorkerKind::MachineDeployment, _) => "MachineDeployment bootstrap",
-        Part::Bootstrap(WorkerKind::MachinePool, _) => "MachinePool bootstrap",
-        Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _) => "MachineDeployment infrastructure",
-        Part::WorkerInfrastructure(WorkerKind::MachinePool, _) => "MachinePool infrastructure",
-        Part::WorkerHealthCheck(_) => "MachineDeployment health check",
+        TopologyPart::Infrastructure => "infrastructure",
+        TopologyPart::ControlPlane => "control plane",
+        TopologyPart::ControlPlaneMachines => "control plane machines",
+        TopologyPart::ControlPlaneHealthCheck => "control plane health check",
+        TopologyPart::Cluster => "",
+        TopologyPart::Worker(kind, _) => kind.name(),
+        TopologyPart::Bootstrap(WorkerKind::MachineDeployment, _) => "MachineDeployment bootstrap",
+        TopologyPart::Bootstrap(WorkerKind::MachinePool, _) => "MachinePool bootstrap",
+        TopologyPart::WorkerInfrastructure(WorkerKind::MachineDeployment, _) => "MachineDeployment infrastructure",
+        TopologyPart::WorkerInfrastructure(WorkerKind::MachinePool, _) => "MachinePool infrastructure",
+        TopologyPart::WorkerHealthCheck(_) => "MachineDeployment health check",
     }
 }
 
-fn set(part: &Part) -> Option<String> {
+fn set(part: &TopologyPart) -> Option<String> {
     match part {
-        Part::Worker(_, name)
-        | Part::Bootstrap(_, name)
-        | Part::WorkerInfrastructure(_, name)
-        | Part::WorkerHealthCheck(name) => Some(name.clone()),
+        TopologyPart::Worker(_, name)
+        | TopologyPart::Bootstrap(_, name)
+        | TopologyPart::WorkerInfrastructure(_, name)
+        | TopologyPart::WorkerHealthCheck(name) => Some(name.clone()),
         _ => None,
     }
 }
 
 impl StepReport {
-    /// A step that is made as it says, and changes no field.
-    pub fn exact(action: Action, kind: &str, name: &str, reason: &str) -> Self {
+    /// An exact step without changed fields.
+    pub fn exact(action: StepAction, kind: &str, name: &str, reason: &str) -> Self {
         StepReport {
             action: action.name(),
             kind: kind.to_owned(),
@@ -319,7 +329,7 @@ impl StepReport {
         }
     }
 
-    fn of(step: &Step) -> Self {
+    fn from_step(step: &PlanStep) -> Self {
         StepReport {
             action: step.action.name(),
             kind: step.object.kind.clone(),
@@ -329,13 +339,13 @@ impl StepReport {
             replaces: step.replaces.clone(),
             reason: step.reason.clone(),
             certainty: step.certainty.name(),
-            changes: step.changes.iter().map(ChangeReport::of).collect(),
+            changes: step.changes.iter().map(ChangeReport::from_change).collect(),
         }
     }
 }
 
 impl ChangeReport {
-    fn of(change: &Change) -> Self {
+    fn from_change(change: &ChangedField) -> Self {
         let shown = |value: &Option<Value>| match value {
             Some(_) if change.is_sensitive => SENSITIVE.into(),
             Some(value) => value.clone(),
@@ -351,9 +361,8 @@ impl ChangeReport {
     }
 }
 
-/// Whether a value came from a patch that no longer sets it. The report names the patch, because nothing else
-/// does.
-fn is_of_other_patch(was: &Origin, change: &Change) -> bool {
+/// Whether a value came from a patch that no longer sets it. The report names the patch, because no other field does.
+fn is_of_other_patch(was: &Origin, change: &ChangedField) -> bool {
     let patch = |origin: &Origin| match origin {
         Origin::Patch(made_by) => Some(made_by.patch.clone()),
         _ => None,
@@ -364,7 +373,7 @@ fn is_of_other_patch(was: &Origin, change: &Change) -> bool {
 
 impl RollReport {
     /// The machines of an object that is deleted with its Cluster (ROLL-16).
-    fn removed(object: &Object, before: &Fold, cluster: &ObjectKey) -> Option<Self> {
+    fn removed(object: &Object, before: &TopologySimulator, cluster: &ObjectKey) -> Option<Self> {
         let Found::Yes(owner) = before.facts().cluster(cluster) else { return None };
         let kinds = ["MachineDeployment", "MachinePool", &owner.spec.control_plane_ref.kind];
         let replicas = object.at("spec.replicas").and_then(Value::as_i64);
@@ -372,7 +381,7 @@ impl RollReport {
             kind: object.kind().to_owned(),
             role: "",
             name: object.name().to_owned(),
-            machines: Machines { removed: replicas, ..Machines::NONE },
+            machines: MachineCounts { removed: replicas, ..MachineCounts::NONE },
             at_a_time: None,
             from: None,
             in_place: None,
@@ -381,7 +390,7 @@ impl RollReport {
         })
     }
 
-    fn of(roll: &Roll) -> Self {
+    fn from_roll(roll: &Roll) -> Self {
         RollReport {
             kind: roll.kind.clone(),
             role: role(&roll.part),

@@ -1,7 +1,7 @@
 //! Groups of Clusters with the same change (DEC-48).
 //!
 //! ```text
-//! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► one ChangeGroup for each ─► collected.rs
+//! ClusterReport ─► SharedChange (without names of the Cluster: names.rs) ─► ChangeGroup ─► report.rs
 //! ```
 
 use std::cmp::Reverse;
@@ -10,31 +10,31 @@ use std::collections::BTreeSet;
 use serde::{Serialize, Serializer};
 
 use super::cluster_report::{About, ChangeReport, ClusterReport, Fate, HeldReport, RollReport, StepReport};
-use super::names::Names;
-use crate::topology::plan::Machines;
+use super::names::NamePlaceholders;
+use crate::topology::plan::MachineCounts;
 use model::hub::ObjectKey;
 
 /// Clusters with the same change.
 #[derive(Debug, Serialize)]
 pub struct ChangeGroup {
-    /// Those with most machines that are replaced or removed first.
+    /// In descending order of replaced and removed machines.
     pub clusters: Vec<Member>,
-    pub machines: Machines,
+    pub machines: MachineCounts,
     #[serde(flatten)]
-    pub shared: Shared,
+    pub shared: SharedChange,
     /// Sums for each role.
-    pub rolls: Vec<RollOfGroup>,
+    pub rolls: Vec<GroupRoll>,
     #[serde(skip)]
     pub deleted: usize,
-    /// The report of the one Cluster, where there is no other.
+    /// The report, if the group has a single Cluster.
     #[serde(skip)]
     pub alone: Option<Box<ClusterReport>>,
 }
 
 impl std::ops::Deref for ChangeGroup {
-    type Target = Shared;
+    type Target = SharedChange;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &SharedChange {
         &self.shared
     }
 }
@@ -43,7 +43,7 @@ impl std::ops::Deref for ChangeGroup {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     pub key: ObjectKey,
-    /// How many machines are replaced or removed, at least.
+    /// The minimum number of replaced and removed machines.
     pub affected: i64,
 }
 
@@ -53,13 +53,13 @@ impl Serialize for Member {
     }
 }
 
-/// What Clusters of a group have in common: the change without the names of objects and of the Cluster.
+/// The common change of a group: without the names of objects and of the Cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shared {
+pub struct SharedChange {
     #[serde(skip)]
     pub about: About,
-    pub steps: Vec<StepOfGroup>,
-    pub held: Vec<HeldOfGroup>,
+    pub steps: Vec<GroupStep>,
+    pub held: Vec<GroupHeldPart>,
     pub warnings: Vec<String>,
     pub errors: Vec<String>,
     #[serde(skip)]
@@ -67,26 +67,26 @@ pub struct Shared {
     /// Whether its Clusters cannot be planned to their end.
     #[serde(skip)]
     pub fails: bool,
-    /// Whether the API server would refuse objects.
+    /// Whether the API server would reject objects.
     #[serde(skip)]
     pub refuses: bool,
 }
 
-/// Writes that are the same, of one or more objects.
+/// Equal writes of one or more objects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StepOfGroup {
+pub struct GroupStep {
     pub action: &'static str,
     pub kind: String,
     pub role: &'static str,
     pub reason: String,
     pub certainty: &'static str,
-    /// The places that differ.
+    /// The differences.
     pub changes: Vec<ChangeReport>,
 }
 
-/// What waits.
+/// A part that waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct HeldOfGroup {
+pub struct GroupHeldPart {
     pub kind: String,
     pub reason: String,
 }
@@ -94,11 +94,11 @@ pub struct HeldOfGroup {
 /// The effect of a plan on the machines of a role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RollOfGroup {
+pub struct GroupRoll {
     pub kind: String,
     pub role: &'static str,
-    pub machines: Machines,
-    /// `None` as well where it is not the same for all objects.
+    pub machines: MachineCounts,
+    /// Also `None` if it differs between objects.
     pub at_a_time: Option<i64>,
     /// The time from which machines are replaced, if that is later.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,9 +111,9 @@ pub struct RollOfGroup {
 }
 
 impl ChangeGroup {
-    /// A group that has no other member.
+    /// A group with a single member.
     pub fn alone(report: ClusterReport) -> Self {
-        let (_, group) = ChangeGroup::of(&report);
+        let (_, group) = ChangeGroup::from_report(&report);
         ChangeGroup { alone: Some(Box::new(report)), ..group }
     }
 
@@ -122,11 +122,11 @@ impl ChangeGroup {
         self.about.fate == Fate::Sample
     }
 
-    /// A group of one Cluster, and what tells it from other groups: what is shared, in any order.
-    pub fn of(report: &ClusterReport) -> (String, Self) {
-        let names = Names::of(report);
-        let shared = Shared::of(report, &names);
-        let machines: Machines = report.rolls.iter().map(|roll| roll.machines).sum();
+    /// A group of one Cluster, and its id: the shared change in canonical order.
+    pub fn from_report(report: &ClusterReport) -> (String, Self) {
+        let names = NamePlaceholders::from_report(report);
+        let shared = SharedChange::from_report(report, &names);
+        let machines: MachineCounts = report.rolls.iter().map(|roll| roll.machines).sum();
         let key = ObjectKey::new(&report.namespace, &report.name);
         let mut group = ChangeGroup {
             clusters: vec![Member { key, affected: affected(&machines) }],
@@ -136,13 +136,13 @@ impl ChangeGroup {
             alone: None,
             shared,
         };
-        group.add_rolls(report.rolls.iter().map(|roll| RollOfGroup::of(roll, &names)));
+        group.add_rolls(report.rolls.iter().map(|roll| GroupRoll::from_report(roll, &names)));
         (group.shared.id(), group)
     }
 
-    /// The same group for an equivalent Cluster.
+    /// A copy of the group for an equivalent Cluster.
     #[must_use]
-    pub fn of_equivalent(&self, key: ObjectKey) -> Self {
+    pub fn for_equivalent(&self, key: ObjectKey) -> Self {
         let affected = affected(&self.machines);
         ChangeGroup {
             clusters: vec![Member { key, affected }],
@@ -154,7 +154,7 @@ impl ChangeGroup {
         }
     }
 
-    /// Merges a group with the same change. The order of its entries is that of its first Cluster.
+    /// Merges a group with the same change. Its entries keep the order of its first Cluster.
     pub fn join(&mut self, mut other: ChangeGroup) {
         if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
         {
@@ -167,10 +167,10 @@ impl ChangeGroup {
         self.alone = None;
     }
 
-    fn add_rolls(&mut self, rolls: impl IntoIterator<Item = RollOfGroup>) {
+    fn add_rolls(&mut self, rolls: impl IntoIterator<Item = GroupRoll>) {
         for roll in rolls {
-            let is_same = |one: &&mut RollOfGroup| {
-                let id = |roll: &RollOfGroup| {
+            let is_same = |one: &&mut GroupRoll| {
+                let id = |roll: &GroupRoll| {
                     (roll.kind.clone(), roll.role, roll.certainty, roll.from.clone(), roll.in_place.clone())
                 };
                 one.reason == roll.reason && id(one) == id(&roll)
@@ -187,13 +187,13 @@ impl ChangeGroup {
 
     pub fn sort(&mut self) {
         self.clusters.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
-        self.rolls.sort_by_key(RollOfGroup::rank);
+        self.rolls.sort_by_key(GroupRoll::rank);
     }
 
-    /// Samples last; most machines that are replaced or removed, then most Clusters, then the name of the first.
+    /// The sort key: samples last, then by replaced and removed machines, Clusters, and the name of the first.
     pub fn rank(&self) -> impl Ord {
         let first = self.clusters.first().map(|member| member.key.clone());
-        let size = if self.says_something() { self.clusters.len() } else { 0 };
+        let size = if self.has_content() { self.clusters.len() } else { 0 };
         (self.is_sample(), Reverse(self.affected()), Reverse(size), first)
     }
 
@@ -202,9 +202,9 @@ impl ChangeGroup {
         self.clusters.iter().fold(0, |sum, member| sum.saturating_add(member.affected))
     }
 
-    /// Whether anything happens to the Clusters, or should.
-    pub fn says_something(&self) -> bool {
-        let Shared { steps, held, warnings, errors, .. } = &self.shared;
+    /// Whether the group has changes, held parts or messages.
+    pub fn has_content(&self) -> bool {
+        let SharedChange { steps, held, warnings, errors, .. } = &self.shared;
         !(steps.is_empty() && self.rolls.is_empty() && held.is_empty() && errors.is_empty() && warnings.is_empty())
     }
 
@@ -220,17 +220,17 @@ impl ChangeGroup {
 }
 
 /// How many machines are replaced or removed, at least.
-fn affected(machines: &Machines) -> i64 {
+fn affected(machines: &MachineCounts) -> i64 {
     machines.replaced.unwrap_or(machines.at_least).saturating_add(machines.removed.unwrap_or_default())
 }
 
-impl Shared {
-    fn of(report: &ClusterReport, names: &Names) -> Self {
+impl SharedChange {
+    fn from_report(report: &ClusterReport, names: &NamePlaceholders) -> Self {
         let texts = |texts: &[String]| distinct(texts.iter().map(|text| names.text(text)));
-        Shared {
+        SharedChange {
             about: report.about.clone(),
-            steps: distinct(report.steps.iter().map(|step| StepOfGroup::of(step, names))),
-            held: distinct(report.held.iter().map(|held| HeldOfGroup::of(held, names))),
+            steps: distinct(report.steps.iter().map(|step| GroupStep::from_report(step, names))),
+            held: distinct(report.held.iter().map(|held| GroupHeldPart::from_report(held, names))),
             warnings: texts(&report.warnings),
             errors: texts(&report.errors),
             incomplete: texts(&report.incomplete),
@@ -239,17 +239,17 @@ impl Shared {
         }
     }
 
-    /// The same for any order of steps: that of worker sets is the Cluster's own.
+    /// The id, independent of the order of steps: the order of worker sets differs between Clusters.
     fn id(&self) -> String {
         let texts = |all: &[String]| all.iter().cloned().collect::<BTreeSet<_>>();
         let steps: BTreeSet<String> = self.steps.iter().map(|step| serde_json::json!(step).to_string()).collect();
-        let held: BTreeSet<&HeldOfGroup> = self.held.iter().collect();
+        let held: BTreeSet<&GroupHeldPart> = self.held.iter().collect();
         let said = (texts(&self.warnings), texts(&self.errors), texts(&self.incomplete));
         format!("{:?}{steps:?}{held:?}{said:?}", self.about)
     }
 }
 
-/// Each once, in the order of their first.
+/// Distinct values in the order of their first occurrence.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     all.fold(Vec::new(), |mut distinct, one| {
         if !distinct.contains(&one) {
@@ -259,10 +259,10 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     })
 }
 
-impl StepOfGroup {
-    fn of(step: &StepReport, names: &Names) -> Self {
+impl GroupStep {
+    fn from_report(step: &StepReport, names: &NamePlaceholders) -> Self {
         let set = step.set.as_deref();
-        StepOfGroup {
+        GroupStep {
             action: step.action,
             kind: step.kind.clone(),
             role: step.role,
@@ -273,15 +273,15 @@ impl StepOfGroup {
     }
 }
 
-impl HeldOfGroup {
-    fn of(held: &HeldReport, names: &Names) -> Self {
-        HeldOfGroup { kind: held.kind.clone(), reason: names.text(&held.reason) }
+impl GroupHeldPart {
+    fn from_report(held: &HeldReport, names: &NamePlaceholders) -> Self {
+        GroupHeldPart { kind: held.kind.clone(), reason: names.text(&held.reason) }
     }
 }
 
-impl RollOfGroup {
-    fn of(roll: &RollReport, names: &Names) -> Self {
-        RollOfGroup {
+impl GroupRoll {
+    fn from_report(roll: &RollReport, names: &NamePlaceholders) -> Self {
+        GroupRoll {
             kind: roll.kind.clone(),
             role: roll.role,
             machines: roll.machines,
@@ -293,7 +293,7 @@ impl RollOfGroup {
         }
     }
 
-    /// Most machines first.
+    /// The sort key: descending by machines.
     fn rank(&self) -> impl Ord + use<> {
         (Reverse(affected(&self.machines)), self.kind.clone(), self.role, self.reason.clone())
     }

@@ -1,8 +1,8 @@
-//! Comparing two states of a fleet: what a change does to each Cluster, grouped and summed up (DEC-48).
+//! Comparison of two states of a fleet: the changes of each Cluster, grouped and summed up (DEC-48).
 //!
 //! ```text
 //! before ─┐
-//!         ├─ compare() ─► ClusterReport ─► ChangeGroup (names.rs: without its own names) ─► Report
+//!         ├─ compare() ─► ClusterReport ─► ChangeGroup (names.rs: without names of the Cluster) ─► ComparisonReport
 //! after ──┘                 ▲
 //!                           └─ class_samples.rs, class_changes.rs: classes that no Cluster uses
 //! ```
@@ -17,12 +17,12 @@ mod names;
 pub mod report;
 
 use self::cluster_report::ClusterReport;
-use crate::topology::plan::{Fold, Rollout};
+use crate::topology::plan::{Rollout, TopologySimulator};
 use model::hub::ObjectKey;
 use model::world::Found;
 
 /// Plans one Cluster independently of others, from its state before a change to the one after it.
-pub fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterReport {
+pub fn compare(cluster: &ObjectKey, before: &TopologySimulator, after: &TopologySimulator) -> ClusterReport {
     let mut old = before.clone();
     let (is_old, is_new) = (exists(before, cluster), exists(after, cluster));
     let settled = if is_old { old.settle(cluster) } else { Rollout::default() };
@@ -34,9 +34,9 @@ pub fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterRepor
         new.take_over(cluster, &old);
     }
     let outcome = new.roll_out(cluster);
-    ClusterReport::of(cluster, before, after, settled, outcome)
+    ClusterReport::new(cluster, before, after, settled, outcome)
 }
 
-fn exists(fold: &Fold, cluster: &ObjectKey) -> bool {
+fn exists(fold: &TopologySimulator, cluster: &ObjectKey) -> bool {
     matches!(fold.facts().cluster(cluster), Found::Yes(_) | Found::Unreadable(_))
 }

@@ -1,4 +1,4 @@
-//! Names that only one Cluster has, and the placeholders for them in the change of a group.
+//! Names of a single Cluster, and their placeholders in the change of a group.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -18,17 +18,17 @@ const SETS: [&str; 2] = ["spec.topology.workers.machineDeployments[", "spec.topo
 
 /// The names of a Cluster and of its objects.
 #[derive(Debug)]
-pub(super) struct Names {
-    /// With what stands in their place.
+pub(super) struct NamePlaceholders {
+    /// Names with their placeholders.
     all: HashMap<String, &'static str>,
-    /// How many bytes names have, the longest first.
+    /// Lengths of names in bytes, the longest first.
     lengths: BTreeSet<Reverse<usize>>,
-    /// Names of templates that are replaced, or that replace them.
+    /// Names of rotated templates, old and new.
     rotated: BTreeSet<String>,
 }
 
-impl Names {
-    pub(super) fn of(report: &ClusterReport) -> Self {
+impl NamePlaceholders {
+    pub(super) fn from_report(report: &ClusterReport) -> Self {
         let ClusterReport { namespace, name, steps, rolls, held, .. } = report;
         let of_steps = steps.iter().map(|step| &step.name);
         let of_rolls = rolls.iter().map(|roll| &roll.name);
@@ -39,20 +39,20 @@ impl Names {
         let objects = objects.filter(|object| *object != name && !object.is_empty());
         let all: Vec<_> = objects.map(|object| (object.clone(), OBJECT)).collect();
         let of_cluster = [(format!("{namespace}/{name}"), CLUSTER), (name.clone(), CLUSTER)];
-        Names::from(all.into_iter().chain(of_cluster), rotated)
+        NamePlaceholders::from(all.into_iter().chain(of_cluster), rotated)
     }
 
-    /// Of equal names the first counts.
+    /// The first of equal names is used.
     fn from(names: impl IntoIterator<Item = (String, &'static str)>, rotated: BTreeSet<String>) -> Self {
         let (mut all, mut lengths) = (HashMap::new(), BTreeSet::new());
         for (name, with) in names {
             lengths.insert(Reverse(name.len()));
             all.entry(name).or_insert(with);
         }
-        Names { all, lengths, rotated }
+        NamePlaceholders { all, lengths, rotated }
     }
 
-    /// How long the longest name is that a text begins with, of those that count, and what takes its place.
+    /// The length of the longest accepted name at the start of a text, and its placeholder.
     fn first(&self, text: &str, counts: impl Fn(&str, &str) -> bool) -> Option<(usize, &'static str)> {
         self.lengths.iter().find_map(|Reverse(length)| {
             let name = text.get(..*length).filter(|name| begins_with(text, name))?;
@@ -61,24 +61,23 @@ impl Names {
         })
     }
 
-    /// A sentence in which no name of the Cluster is left. A name of letters alone may be a word of the sentence: it
-    /// stays, unless its namespace is before it.
+    /// A sentence without names of the Cluster. A name of letters may be a word of the sentence: it stays, unless its
+    /// namespace precedes it.
     pub(super) fn text(&self, text: &str) -> String {
         let is_word = |name: &str| name.chars().all(char::is_alphabetic);
         let counts = |name: &str, with: &str| with != CLUSTER || !is_word(name);
         without_sets(&replaced(text, |rest| self.first(rest, counts)))
     }
 
-    /// Where a change is, of an object of a worker set if it is of one. What stays is left out: of a list of files the
-    /// one that differs tells what the change is.
+    /// The differences of a change, without the names of the Cluster and of the object's worker set. Equal elements are
+    /// omitted.
     pub(super) fn changes(&self, change: &ChangeReport, set: Option<&str>) -> Vec<ChangeReport> {
         places(change).iter().map(|place| self.change(change, place, set)).collect()
     }
 
     fn change(&self, change: &ChangeReport, place: &ChangedValue<'_>, set: Option<&str>) -> ChangeReport {
         let (ChangedValue { path, from, to }, ChangeReport { because, before, .. }) = (place, change);
-        // The name of a set may be a word like any other: it counts as the name only where it is no part of the
-        // difference.
+        // The name of a set may also be an ordinary word: it is replaced only if it is not part of the difference.
         let set = set.filter(|set| occurrences(from, set) == occurrences(to, set));
         ChangeReport {
             path: replaced(path, |rest| self.first(rest, |_, _| true)),
@@ -89,7 +88,7 @@ impl Names {
         }
     }
 
-    /// A value in which a template that `other` does not name is called `only`.
+    /// A value in which templates that `other` does not name are replaced by `only`.
     fn value(&self, value: &Value, other: &Value, only: &'static str, set: Option<&str>) -> Value {
         let is_only_here = |name: &str| self.rotated.contains(name) && occurrences(other, name) == 0;
         let find = |rest: &str| {
@@ -110,7 +109,7 @@ fn without_sets(text: &str) -> String {
     })
 }
 
-/// The same value with other texts, those of keys included.
+/// The value with all texts mapped, including keys.
 fn map_texts(value: &Value, map: &impl Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(map(text)),
@@ -120,7 +119,7 @@ fn map_texts(value: &Value, map: &impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// How often a word is in the texts of a value.
+/// The number of occurrences of a word in the texts of a value.
 fn occurrences(value: &Value, word: &str) -> usize {
     match value {
         Value::String(text) => words(text).filter(|rest| begins_with(rest, word)).count(),
@@ -133,8 +132,7 @@ fn occurrences(value: &Value, word: &str) -> usize {
     }
 }
 
-/// A text with words replaced that `find` knows by what begins with them: how many bytes the word has, and what takes
-/// its place.
+/// A text with replaced words; `find` returns the length of the word at the start of a text, and its replacement.
 fn replaced(text: &str, find: impl Fn(&str) -> Option<(usize, &'static str)>) -> String {
     let mut result = String::with_capacity(text.len());
     let mut done = 0;
@@ -153,7 +151,7 @@ fn replaced(text: &str, find: impl Fn(&str) -> Option<(usize, &'static str)>) ->
     result
 }
 
-/// What follows each place at which a word begins: a letter or digit after something else.
+/// The rest of the text at each start of a word: a letter or digit after another character.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut was_part = false;
     text.char_indices().filter_map(move |(at, c)| {
@@ -173,8 +171,8 @@ mod tests {
 
     use super::*;
 
-    fn of<const N: usize>(names: [(&str, &'static str); N]) -> Names {
-        Names::from(names.map(|(name, with)| (name.to_owned(), with)), BTreeSet::new())
+    fn of<const N: usize>(names: [(&str, &'static str); N]) -> NamePlaceholders {
+        NamePlaceholders::from(names.map(|(name, with)| (name.to_owned(), with)), BTreeSet::new())
     }
 
     #[test]
@@ -216,17 +214,17 @@ mod tests {
         assert_eq!(without_sets(class), class, "classes are not names of a Cluster");
     }
 
-    fn names(rotated: &[&str]) -> Names {
+    fn names(rotated: &[&str]) -> NamePlaceholders {
         let rotated: BTreeSet<String> = rotated.iter().map(|name| (*name).to_owned()).collect();
         let all: Vec<_> = rotated.iter().map(|name| (name.clone(), OBJECT)).collect();
-        Names::from(all.into_iter().chain([("blue".to_owned(), CLUSTER)]), rotated)
+        NamePlaceholders::from(all.into_iter().chain([("blue".to_owned(), CLUSTER)]), rotated)
     }
 
     fn change(from: Value, to: Value) -> ChangeReport {
         ChangeReport { path: "spec.a".to_owned(), from, to, because: String::new(), before: None }
     }
 
-    fn first(names: &Names, change: ChangeReport, set: Option<&str>) -> ChangeReport {
+    fn first(names: &NamePlaceholders, change: ChangeReport, set: Option<&str>) -> ChangeReport {
         names.changes(&change, set).remove(0)
     }
 

@@ -1,6 +1,7 @@
-//! What `plan` says of all Clusters, collected into groups and summed up: `-o json` prints it as it is.
+//! The report of `plan` about all Clusters, in groups with a summary: `-o json` prints it unchanged.
 //!
-//! A report is dropped as soon as its group has it, unless every Cluster is listed: thousands do not fit into memory.
+//! The report about a Cluster is dropped once it is part of its group, unless every Cluster is listed: thousands do not
+//! fit into memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +10,14 @@ use serde::{Serialize, Serializer};
 use super::cluster_report::ClusterReport;
 use super::groups::ChangeGroup;
 use super::held_edit::HeldEdit;
-use crate::topology::plan::Machines;
+use crate::topology::plan::MachineCounts;
 use model::hub::ObjectKey;
 
-/// What becomes of all Clusters.
+/// The report about all Clusters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
-    /// Only where they are asked for: text and Markdown need no more than the groups.
+pub struct ComparisonReport {
+    /// Only if requested: text and Markdown only need the groups.
     pub clusters: Vec<ClusterReport>,
     /// Clusters with the same change, the most affected first (DEC-48).
     pub groups: Vec<ChangeGroup>,
@@ -24,18 +25,18 @@ pub struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "reports")]
     pub classes: Vec<ChangeGroup>,
     pub summary: Summary,
-    /// Whether nothing was left out.
+    /// Whether no part was left out.
     pub complete: bool,
-    /// The parts left out, and why.
+    /// The parts left out, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
-    /// What people should know of the plan as a whole.
+    /// Warnings about the plan as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The kinds of written objects that were not checked, because their CustomResourceDefinitions are not known.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub schemas_not_checked: BTreeSet<String>,
-    /// Why the change would be denied.
+    /// The reasons for which the change would be denied.
     pub errors: Vec<String>,
     /// Edits that a ceiling holds until they are approved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -47,20 +48,20 @@ pub struct Report {
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     pub clusters: usize,
-    /// Clusters of which anything changes.
+    /// Clusters with changes.
     pub changed: usize,
-    pub machines: Machines,
+    pub machines: MachineCounts,
     pub deleted_objects: usize,
     /// Clusters that cannot be planned.
     #[serde(skip)]
     pub failed: usize,
-    /// Clusters with objects that the API server would refuse.
+    /// Clusters with objects that the API server would reject.
     #[serde(skip)]
     pub refused: usize,
 }
 
-impl Report {
-    /// Adds classes that no Cluster uses, and why some have no sample.
+impl ComparisonReport {
+    /// Adds classes that no Cluster uses, and the reasons for missing samples.
     pub fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
         self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
         self.classes = classes.into_iter().map(ChangeGroup::alone).collect();
@@ -68,26 +69,26 @@ impl Report {
         self.complete = self.incomplete.is_empty();
     }
 
-    /// All that something is said of: Clusters, samples, and classes without one.
+    /// All groups: Clusters, samples, and classes without a sample.
     pub fn all(&self) -> impl Iterator<Item = &ChangeGroup> {
         self.groups.iter().chain(&self.classes)
     }
 
-    /// 1 denied, held by a ceiling or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3
-    /// anything else changes, 0 nothing does (DEC-42).
+    /// 1 denied, held by a ceiling or not computable, 5 objects are deleted without replacement, 4 machines are
+    /// replaced or removed, 3 other changes, 0 no changes (DEC-42).
     pub fn exit_code(&self) -> u8 {
         let any = |holds: fn(&ChangeGroup) -> bool| self.all().any(holds);
         match () {
             () if !self.errors.is_empty() || !self.held_edits.is_empty() || any(|group| !group.errors.is_empty()) => 1,
             () if any(|group| group.deleted > 0) => 5,
-            () if any(|group| group.machines.go()) => 4,
+            () if any(|group| group.machines.affects_machines()) => 4,
             () if any(|group| !group.steps.is_empty()) => 3,
             () => 0,
         }
     }
 }
 
-/// Whether a report stays when its group has it.
+/// Whether reports about Clusters are kept after grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     Groups,
@@ -110,7 +111,7 @@ impl ReportCollector {
 
     /// Adds a Cluster to its group.
     pub fn add(&mut self, report: ClusterReport) {
-        let (id, mut group) = ChangeGroup::of(&report);
+        let (id, mut group) = ChangeGroup::from_report(&report);
         self.unchecked.extend(report.unchecked.iter().cloned());
         match self.keep {
             Keep::Groups if !self.groups.contains_key(&id) => group.alone = Some(Box::new(report)),
@@ -120,22 +121,22 @@ impl ReportCollector {
         self.join(id, group);
     }
 
-    /// Adds a Cluster, and others with the same input; returns those whose plans may be told in other words after all.
+    /// Adds a Cluster, and others with the same input; returns those whose plans may have another text nevertheless.
     pub fn add_equivalent(&mut self, report: ClusterReport, others: Vec<ObjectKey>) -> Vec<ObjectKey> {
         if others.is_empty() {
             self.add(report);
             return others;
         }
-        let (id, group) = ChangeGroup::of(&report);
+        let (id, group) = ChangeGroup::from_report(&report);
         self.add(report);
-        // A name that is a word of what is told would be left out as well if its own plan were told.
+        // A name that is also a word of the text would be replaced in the text of its plan.
         let is_word = |key: &ObjectKey| id.contains(&key.name);
         if group.clusters.iter().any(|member| is_word(&member.key)) {
             return others;
         }
         let (apart, equal): (Vec<_>, Vec<_>) = others.into_iter().partition(is_word);
         for key in equal {
-            self.join(id.clone(), group.of_equivalent(key));
+            self.join(id.clone(), group.for_equivalent(key));
         }
         apart
     }
@@ -154,8 +155,8 @@ impl ReportCollector {
         }
     }
 
-    /// The whole, in an order that does not depend on the order in which Clusters were added.
-    pub fn into_report(self, denials: Vec<String>) -> Report {
+    /// The report, in an order that does not depend on the order of additions.
+    pub fn into_report(self, denials: Vec<String>) -> ComparisonReport {
         let mut groups: Vec<(String, ChangeGroup)> = self.groups.into_iter().collect();
         groups.iter_mut().for_each(|(_, group)| group.sort());
         groups.sort_by(|(_, one), (_, other)| one.rank().cmp(&other.rank()));
@@ -173,7 +174,7 @@ impl ReportCollector {
             Keep::Groups => groups.iter().flat_map(ChangeGroup::incomplete).collect::<Vec<String>>(),
         };
         let summary = summary(&groups);
-        Report {
+        ComparisonReport {
             clusters,
             groups,
             classes: Vec::new(),
@@ -189,7 +190,7 @@ impl ReportCollector {
 }
 
 fn summary(groups: &[ChangeGroup]) -> Summary {
-    // Nothing runs in a sample.
+    // A sample has no machines.
     let real = || groups.iter().filter(|group| !group.is_sample());
     let clusters = |holds: fn(&&ChangeGroup) -> bool| real().filter(holds).map(|group| group.clusters.len()).sum();
     let all = |holds: fn(&&ChangeGroup) -> bool| groups.iter().filter(holds).map(|group| group.clusters.len()).sum();

@@ -1,8 +1,8 @@
-//! Where an extension is called. The parts of a URL are checked before they become one (DEC-45).
+//! URLs of extensions. Their parts are checked before they are joined (DEC-45).
 
 use http::Uri;
 
-use super::{GROUP, Handler, VERSION};
+use super::{ExtensionHandler, GROUP, VERSION};
 
 /// Seconds that Discovery may take (RH-4.6).
 const DISCOVERY_TIMEOUT: u32 = 10;
@@ -10,7 +10,7 @@ const DISCOVERY_TIMEOUT: u32 = 10;
 /// Bytes of a URL. The URLs of handlers add to it, and an [`Uri`] has 64 KiB at most.
 const LONGEST: usize = 4 << 10;
 
-/// Why a text is not the URL of an extension.
+/// An error in the URL of an extension.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     #[error("{0:?} is not a URL such as https://localhost:9443/base")]
@@ -25,37 +25,37 @@ pub enum AddressError {
 
 /// The base URL of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct BaseUrl {
     authority: String,
     /// Segments of the path, none of them empty, `.` or `..`.
     segments: Vec<String>,
     query: Option<String>,
 }
 
-/// Where one call goes, and how long it may take.
+/// The URL and the timeout of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct CallTarget {
     uri: Uri,
     timeout_seconds: u32,
 }
 
-impl Target {
+impl CallTarget {
     /// The URL.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// How long the whole call may take.
+    /// The timeout of the whole call.
     pub fn timeout_seconds(&self) -> u32 {
         self.timeout_seconds
     }
 }
 
-impl Address {
-    /// Reads a URL (RH-4.1, RH-4.2).
+impl BaseUrl {
+    /// Parses a URL (RH-4.1, RH-4.2).
     ///
     /// # Errors
-    /// When it is not one of HTTPS, or has parts that have no use here.
+    /// When it is not an HTTPS URL, or has unsupported parts.
     pub fn parse(url: &str) -> Result<Self, AddressError> {
         if url.len() > LONGEST {
             return Err(AddressError::TooLong);
@@ -70,20 +70,20 @@ impl Address {
             return Err(AddressError::NotPlain);
         }
         let query = uri.query().filter(|query| !query.is_empty()).map(str::to_owned);
-        Ok(Address { authority: authority.to_string(), segments: cleaned(uri.path()), query })
+        Ok(BaseUrl { authority: authority.to_string(), segments: cleaned(uri.path()), query })
     }
 
-    /// Where Discovery goes; its path has no handler (RH-4.3).
-    pub fn discovery(&self) -> Target {
+    /// The target of Discovery; its path has no handler (RH-4.3).
+    pub fn discovery(&self) -> CallTarget {
         self.target("Discovery", None, DISCOVERY_TIMEOUT)
     }
 
-    /// Where a call of a handler goes (RH-4.3, RH-4.4).
-    pub fn handler(&self, handler: &Handler) -> Target {
+    /// The target of a call of a handler (RH-4.3, RH-4.4).
+    pub fn handler(&self, handler: &ExtensionHandler) -> CallTarget {
         self.target(handler.hook(), Some(handler.name()), handler.timeout_seconds())
     }
 
-    fn target(&self, hook: &str, handler: Option<&str>, timeout_seconds: u32) -> Target {
+    fn target(&self, hook: &str, handler: Option<&str>, timeout_seconds: u32) -> CallTarget {
         let hook = hook.to_lowercase();
         let segments = self.segments.iter().map(String::as_str).chain([GROUP, VERSION, &hook]).chain(handler);
         let path: String = segments.map(|segment| format!("/{segment}")).collect();
@@ -91,7 +91,7 @@ impl Address {
         // The query has the timeout as a duration of Go (RH-4.5).
         let uri = format!("https://{}{path}?{query}timeout={timeout_seconds}s", self.authority);
         let uri = uri.parse().expect("its authority and path were parsed, and names of handlers are DNS labels");
-        Target { uri, timeout_seconds }
+        CallTarget { uri, timeout_seconds }
     }
 }
 
@@ -120,12 +120,12 @@ mod tests {
 
     const PATH: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
-    fn called(base: &str, timeout: i32) -> Target {
+    fn called(base: &str, timeout: i32) -> CallTarget {
         let hook = json!({"apiVersion": PATH, "hook": "GeneratePatches"});
         let handlers = json!([{"name": "my-patch", "requestHook": hook, "timeoutSeconds": timeout}]);
         let raw = RawValue::from_string(json!({"status": "Success", "handlers": handlers}).to_string()).unwrap();
-        let registration = Registration::of("ext", &raw, BTreeMap::new()).unwrap();
-        Address::parse(base).unwrap().handler(registration.handler("my-patch", "GeneratePatches").unwrap())
+        let registration = Registration::from_discovery("ext", &raw, BTreeMap::new()).unwrap();
+        BaseUrl::parse(base).unwrap().handler(registration.handler("my-patch", "GeneratePatches").unwrap())
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
             ("https://host/a//b/./c/../d/", "/a/b/d"),
             ("https://[::1]:9443/..", ""),
         ] {
-            let (address, target) = (Address::parse(base).unwrap(), called(base, 5));
+            let (address, target) = (BaseUrl::parse(base).unwrap(), called(base, 5));
             assert_eq!(address.discovery().uri().path(), format!("{path}/{PATH}/discovery"), "{base}");
             assert_eq!(target.uri().path(), format!("{path}/{PATH}/generatepatches/my-patch"), "{base}");
             assert_eq!(target.uri().authority(), base.parse::<Uri>().unwrap().authority());
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn the_query_has_the_timeout() {
         // RH-4.5, RH-4.6
-        let discovery = Address::parse("https://host").unwrap().discovery();
+        let discovery = BaseUrl::parse("https://host").unwrap().discovery();
         assert_eq!((discovery.uri().query(), discovery.timeout_seconds()), (Some("timeout=10s"), 10));
         let handler = called("https://host?a=b", 5);
         assert_eq!((handler.uri().query(), handler.timeout_seconds()), (Some("a=b&timeout=5s"), 5));
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn only_plain_https_urls_are_accepted() {
         // RH-4.1, RH-4.2, DEC-45
-        let error = |url: &str| Address::parse(url).unwrap_err();
+        let error = |url: &str| BaseUrl::parse(url).unwrap_err();
         assert_eq!(error("http://localhost:9443"), AddressError::NotHttps("http://localhost:9443".to_owned()));
         assert_eq!(error("ftp://host"), AddressError::NotHttps("ftp://host".to_owned()));
         for url in ["", "host", "/path", "https://", "https:// host", "https://host/a b"] {
@@ -166,7 +166,7 @@ mod tests {
         }
         let long = |bytes: usize| format!("https://h/{}", "x".repeat(bytes - "https://h/".len()));
         assert_eq!(error(&long(LONGEST + 1)), AddressError::TooLong);
-        assert!(Address::parse(&long(LONGEST)).unwrap().discovery().uri().path().len() > LONGEST);
+        assert!(BaseUrl::parse(&long(LONGEST)).unwrap().discovery().uri().path().len() > LONGEST);
         for url in ["https://user@host", "https://user:secret@host", "https://host#part"] {
             assert_eq!(error(url), AddressError::NotPlain, "{url}");
         }

@@ -1,4 +1,4 @@
-//! Requests and answers of the hooks besides those of patches: lifecycle hooks, plans of upgrades, variables.
+//! Requests and answers of hooks other than those of patches: lifecycle hooks, upgrade plans, variables.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,24 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::errors::{AnswerError, RequestError};
+use super::errors::{AnswerError, RequestBodyError};
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
-use super::{FailurePolicy, GROUP, Handler, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut, told};
+use super::{
+    ExtensionHandler, FailurePolicy, GROUP, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut, sanitize,
+};
 use golang::json::decode;
 use model::world::{HookAnswer, PlannedVersions};
 
-/// The smallest time to wait, in seconds: an extension that asks for a negative one blocks (RH-5.5).
+/// The minimum retry time in seconds, also for a negative one, which blocks (RH-5.5).
 const SMALLEST: u32 = 1;
 
-/// A request with the settings of the ExtensionConfig, of which those of the caller replace some (RH-5.6).
+/// A request with the settings of the ExtensionConfig; settings of the caller override them (RH-5.6).
 ///
 /// # Errors
 /// When the request is not a JSON object, or its settings are not texts.
-pub fn with_settings(request: &str, settings: &BTreeMap<String, String>) -> Result<Value, RequestError> {
+pub fn with_settings(request: &str, settings: &BTreeMap<String, String>) -> Result<Value, RequestBodyError> {
     let mut request: Value = serde_json::from_str(request)?;
-    let members = request.as_object_mut().ok_or(RequestError::NotAnObject)?;
+    let members = request.as_object_mut().ok_or(RequestBodyError::NotAnObject)?;
     let of_caller = members.remove("settings").map(serde_json::from_value::<BTreeMap<String, String>>);
     let of_caller = of_caller.transpose()?.unwrap_or_default();
     let merged: BTreeMap<_, _> = settings.clone().into_iter().chain(of_caller).collect();
@@ -43,7 +45,7 @@ pub const GENERATE_UPGRADE_PLAN: &str = "GenerateUpgradePlan";
 pub fn variables_request(
     settings: &BTreeMap<String, String>,
     of_extension: &BTreeMap<String, String>,
-) -> Result<String, RequestError> {
+) -> Result<String, RequestBodyError> {
     let request = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "DiscoverVariablesRequest",
         "settings": settings});
     Ok(with_settings(&request.to_string(), of_extension)?.to_string())
@@ -71,8 +73,8 @@ macro_rules! responses {
 
 responses!(RetryResponse MAX_DECODED_LIST PlanResponse MAX_DECODED_LIST VariablesResponse MAX_DECODED);
 
-/// What an answer says, if it is a success (RH-5.3, RH-5.4, RH-7.3, RH-7.4).
-fn judged<T: Response>(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<T, AnswerError> {
+/// Decodes a successful answer (RH-5.3, RH-5.4, RH-7.3, RH-7.4).
+fn parse_response<T: Response>(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<T, AnswerError> {
     let name = || handler.name().to_owned();
     if let Some(source) = outcome.ok().and_then(|answer| check_size(answer, T::MOST).err()) {
         return Err(AnswerError::TooLarge { handler: name(), source });
@@ -80,19 +82,19 @@ fn judged<T: Response>(handler: &Handler, outcome: Result<&RawValue, &str>) -> R
     let response: T = match outcome.map_err(str::to_owned).and_then(|answer| decode(answer.get())) {
         Ok(response) => response,
         Err(_) if handler.failure_policy() == FailurePolicy::Ignore => return Ok(T::default()),
-        Err(problem) => return Err(AnswerError::Call { handler: name(), reason: told(&problem) }),
+        Err(problem) => return Err(AnswerError::Call { handler: name(), reason: sanitize(&problem) }),
     };
     match response.status() {
         ("Success", _) => Ok(response),
-        ("Failure", message) => Err(AnswerError::Failure { handler: name(), message: told(message) }),
+        ("Failure", message) => Err(AnswerError::Failure { handler: name(), message: sanitize(message) }),
         (other, _) => Err(AnswerError::UnknownStatus { handler: name(), status: cut(other, 64).to_owned() }),
     }
 }
 
-/// What one handler of a lifecycle hook says.
+/// The answer of one handler of a lifecycle hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Seconds; 0 to go on (RH-5.5).
+    /// Seconds; 0 to proceed (RH-5.5).
     pub after_seconds: u32,
     pub message: String,
 }
@@ -101,14 +103,14 @@ impl Retry {
     /// The answer of a handler.
     ///
     /// # Errors
-    /// When it is no success.
-    pub fn of(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<Self, AnswerError> {
-        let response: RetryResponse = judged(handler, outcome)?;
+    /// When it is not a success.
+    pub fn from_answer(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<Self, AnswerError> {
+        let response: RetryResponse = parse_response(handler, outcome)?;
         let after_seconds = u32::try_from(response.retry_after_seconds).unwrap_or(SMALLEST);
-        Ok(Retry { after_seconds, message: told(&response.message) })
+        Ok(Retry { after_seconds, message: sanitize(&response.message) })
     }
 
-    /// What several handlers say together: the shortest time to wait, and all messages (RH-8.4).
+    /// The combined answer of several handlers: the shortest retry time, and all messages (RH-8.4).
     pub fn together(all: &[Retry]) -> HookAnswer {
         let waits = all.iter().map(|one| one.after_seconds).filter(|seconds| *seconds > 0);
         let messages: Vec<&str> = all.iter().map(|one| &*one.message).filter(|message| !message.is_empty()).collect();
@@ -125,8 +127,11 @@ impl Retry {
 ///
 /// # Errors
 /// When the answer is no success.
-pub fn upgrade_plan(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<PlannedVersions, AnswerError> {
-    let response: PlanResponse = judged(handler, outcome)?;
+pub fn upgrade_plan(
+    handler: &ExtensionHandler,
+    outcome: Result<&RawValue, &str>,
+) -> Result<PlannedVersions, AnswerError> {
+    let response: PlanResponse = parse_response(handler, outcome)?;
     let versions = |steps: &[super::wire::UpgradeStep]| steps.iter().map(|step| step.version.clone()).collect();
     Ok(PlannedVersions {
         control_plane: versions(&response.control_plane_upgrades),
@@ -134,12 +139,12 @@ pub fn upgrade_plan(handler: &Handler, outcome: Result<&RawValue, &str>) -> Resu
     })
 }
 
-/// The variables of an extension, each as it was written (RH-16.2).
+/// The variables of an extension, unchanged (RH-16.2).
 ///
 /// # Errors
 /// When the answer is no success.
-pub fn variables(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<Vec<Value>, AnswerError> {
-    let response: VariablesResponse = judged(handler, outcome)?;
+pub fn variables(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<Vec<Value>, AnswerError> {
+    let response: VariablesResponse = parse_response(handler, outcome)?;
     let parsed = response.variables.iter().map(|one| serde_json::from_str(one.get()));
     Ok(parsed.collect::<Result<_, _>>()?)
 }
@@ -149,11 +154,11 @@ mod tests {
     use super::super::Registration;
     use super::*;
 
-    fn handler(policy: &str) -> Handler {
+    fn handler(policy: &str) -> ExtensionHandler {
         let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "BeforeClusterCreate"});
         let handlers = json!([{"name": "gate", "requestHook": hook, "failurePolicy": policy}]);
         let raw = RawValue::from_string(json!({"status": "Success", "handlers": handlers}).to_string()).unwrap();
-        let registration = Registration::of("ext", &raw, BTreeMap::new()).unwrap();
+        let registration = Registration::from_discovery("ext", &raw, BTreeMap::new()).unwrap();
         registration.handler("gate", "BeforeClusterCreate").unwrap().clone()
     }
 
@@ -162,7 +167,7 @@ mod tests {
     }
 
     fn retry(policy: &str, answer: &Value) -> Result<(u32, String), String> {
-        Retry::of(&handler(policy), Ok(&raw(answer)))
+        Retry::from_answer(&handler(policy), Ok(&raw(answer)))
             .map(|retry| (retry.after_seconds, retry.message))
             .map_err(|error| error.to_string())
     }
@@ -203,7 +208,7 @@ mod tests {
         assert_eq!(retry("Ignore", &half), Ok((0, String::new())));
         assert!(retry("Fail", &half).unwrap_err().starts_with("the call of handler \"gate\" failed: "));
         assert_eq!(
-            Retry::of(&handler("Fail"), Err("refused")).unwrap_err().to_string(),
+            Retry::from_answer(&handler("Fail"), Err("refused")).unwrap_err().to_string(),
             "the call of handler \"gate\" failed: refused"
         );
         assert_eq!(upgrade_plan(&handler("Ignore"), Err("refused")).unwrap(), PlannedVersions::default());

@@ -1,11 +1,12 @@
-//! Does an extension behave as its callers expect (RH-23.5)? Its handler gets a real request again, and the same request with changes.
+//! Checks whether an extension behaves as its callers expect (RH-23.5). Its handler gets a real request again, and
+//! variants of the request.
 //!
 //! ```text
-//! Question ─┬─► the same twice ─────────────► equal answers, quick enough
-//!           ├─► with its own patches applied ─► nothing left to patch
-//!           ├─► a variable missing, or of another type ─► an answer, and not a guess
-//!           └─► a foreign kind, a foreign version ─► an answer, and no patch that is lost in silence
-//! two Questions ─► one after the other, both ways ─► equal objects
+//! PreparedPatchRequest ─┬─► sent twice ───────────────────────► equal and fast answers
+//!                       ├─► with its patches applied ─────────► no further patch
+//!                       ├─► a missing or mistyped variable ───► an answer without a guess
+//!                       └─► an unknown kind or version ───────► an answer without patches that have no effect
+//! two requests ─► one after the other, in both orders ─► equal objects
 //! ```
 
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{MESSAGE, Question, cut};
+use super::{MESSAGE, PreparedPatchRequest, cut};
 use crate::topology::patches::patched;
 use model::world::PatchAnswer;
 use schema::field::Level;
@@ -27,7 +28,7 @@ const FOREIGN_GROUP: &str = "unknown.example.com/v1";
 const FOREIGN_KIND: &str = "UnknownMachineTemplate";
 const FOREIGN_VERSION: &str = "v99alpha1";
 
-/// Something that callers do not expect.
+/// A behavior that callers do not expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub level: Level,
@@ -37,10 +38,10 @@ pub struct Finding {
     pub way_out: &'static str,
 }
 
-/// What came of a call.
+/// The reply to a call.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The answer, or why there is none.
+    /// The answer, or the reason of a failed call.
     pub outcome: Result<Box<RawValue>, String>,
     pub milliseconds: u64,
 }
@@ -48,36 +49,36 @@ pub struct Reply {
 /// Sends the body of a request to a handler.
 pub type Send<'a> = dyn Fn(&str) -> Reply + 'a;
 
-/// What the answer to a request comes to.
+/// The effect of an answer.
 #[derive(Clone, Debug, PartialEq)]
-enum Effect {
-    /// The templates afterwards, and which patches change nothing.
+enum CallEffect {
+    /// The patched templates, and patches without effect.
     Patched {
         objects: Vec<Value>,
         idle: Vec<usize>,
     },
     Valid,
     Refused(String),
-    /// No answer, or one that cannot be used.
+    /// No answer, or an invalid one.
     Failed(String),
 }
 
 /// The calls of one handler, and the findings.
 struct Check<'a> {
-    question: &'a Question,
+    question: &'a PreparedPatchRequest,
     send: &'a Send<'a>,
     findings: Vec<Finding>,
 }
 
 /// Checks the handler of a patch. `always_set` are the variables that no Cluster of the class lacks.
-pub fn of_patch(question: &Question, always_set: &BTreeSet<String>, send: &Send<'_>) -> Vec<Finding> {
+pub fn check_patch(question: &PreparedPatchRequest, always_set: &BTreeSet<String>, send: &Send<'_>) -> Vec<Finding> {
     let mut check = Check { question, send, findings: Vec::new() };
     check.run(always_set);
     check.findings
 }
 
-/// Checks a handler that gets one request, twice: answers must be equal, and quick.
-pub fn of_call(body: &str, send: &Send<'_>) -> Vec<Finding> {
+/// Checks a handler by sending one request twice: answers must be equal and fast.
+pub fn check_call(body: &str, send: &Send<'_>) -> Vec<Finding> {
     let [first, second] = [send(body), send(body)];
     let mut findings = slow(first.milliseconds.min(second.milliseconds));
     let failure = |outcome: &Result<Box<RawValue>, String>| match outcome {
@@ -102,10 +103,11 @@ fn answers_differ(first: &Reply, second: &Reply) -> bool {
     value(first) != value(second)
 }
 
-/// Whether the order of two patches has an effect: `a` and `b` are sent the objects as they were before both.
-pub fn of_order(a: (&Question, &Send<'_>), b: (&Question, &Send<'_>)) -> Option<Finding> {
+/// Checks whether the order of two patches matters: `a` and `b` get the objects before both patches.
+pub fn check_order(a: (&PreparedPatchRequest, &Send<'_>), b: (&PreparedPatchRequest, &Send<'_>)) -> Option<Finding> {
     let start = a.0.objects();
-    let one_after_the_other = |first: (&Question, &Send<'_>), second: (&Question, &Send<'_>)| {
+    let one_after_the_other = |first: (&PreparedPatchRequest, &Send<'_>),
+                               second: (&PreparedPatchRequest, &Send<'_>)| {
         let objects = first.0.with_objects(&start).patched_by(first.1)?;
         second.0.with_objects(&objects).patched_by(second.1)
     };
@@ -119,30 +121,30 @@ pub fn of_order(a: (&Question, &Send<'_>), b: (&Question, &Send<'_>)) -> Option<
     })
 }
 
-impl Question {
+impl PreparedPatchRequest {
     fn patched_by(&self, send: &Send<'_>) -> Option<Vec<Value>> {
         match self.effect(&send(self.body())) {
-            Effect::Patched { objects, .. } => Some(objects),
+            CallEffect::Patched { objects, .. } => Some(objects),
             _ => None,
         }
     }
 
-    fn effect(&self, reply: &Reply) -> Effect {
+    fn effect(&self, reply: &Reply) -> CallEffect {
         match self.read(reply.outcome.as_deref().map_err(String::as_str)) {
-            Err(problem) => Effect::Failed(problem.to_string()),
-            Ok(PatchAnswer::Valid) => Effect::Valid,
-            Ok(PatchAnswer::Failure(message)) => Effect::Refused(message),
+            Err(problem) => CallEffect::Failed(problem.to_string()),
+            Ok(PatchAnswer::Valid) => CallEffect::Valid,
+            Ok(PatchAnswer::Failure(message)) => CallEffect::Refused(message),
             Ok(PatchAnswer::Patches(patches)) => {
                 let (mut objects, mut idle) = (self.objects(), Vec::new());
                 for patch in &*patches {
                     let Some(object) = objects.get_mut(patch.item) else { continue };
                     match patched(object, &patch.patch_type, &patch.patch) {
-                        Err(problem) => return Effect::Failed(format!("{}: {problem}", named(object))),
+                        Err(problem) => return CallEffect::Failed(format!("{}: {problem}", named(object))),
                         Ok(after) if after == *object => idle.push(patch.item),
                         Ok(after) => *object = after,
                     }
                 }
-                Effect::Patched { objects, idle }
+                CallEffect::Patched { objects, idle }
             }
         }
     }
@@ -153,7 +155,7 @@ impl Check<'_> {
         let [first, second] = [(self.send)(self.question.body()), (self.send)(self.question.body())];
         self.findings.extend(slow(first.milliseconds.min(second.milliseconds)));
         let [effect, again] = [&first, &second].map(|reply| self.question.effect(reply));
-        if let Effect::Failed(problem) = &effect {
+        if let CallEffect::Failed(problem) = &effect {
             self.error(
                 "RH-23.2",
                 format!("the call failed: {problem}"),
@@ -163,13 +165,13 @@ impl Check<'_> {
         }
         self.compare(&effect, &again, &first, &second);
         match effect {
-            Effect::Patched { objects, idle } => {
+            CallEffect::Patched { objects, idle } => {
                 self.idle(&objects, &idle);
-                self.fed_back(&objects);
+                self.check_idempotence(&objects);
                 self.variables(&objects, always_set);
-                self.foreign(&objects);
+                self.check_foreign_templates(&objects);
             }
-            Effect::Refused(message) => self.warning(
+            CallEffect::Refused(message) => self.warning(
                 "RH-23.5",
                 format!("the request got the answer Failure, so nothing else was checked: {message}"),
                 "name files with a Cluster that the extension accepts",
@@ -187,16 +189,16 @@ impl Check<'_> {
     }
 
     /// Two answers to the same request.
-    fn compare(&mut self, effect: &Effect, again: &Effect, first: &Reply, second: &Reply) {
+    fn compare(&mut self, effect: &CallEffect, again: &CallEffect, first: &Reply, second: &Reply) {
         match (effect, again) {
-            (Effect::Patched { objects: a, .. }, Effect::Patched { objects: b, .. }) => {
+            (CallEffect::Patched { objects: a, .. }, CallEffect::Patched { objects: b, .. }) => {
                 if let Some(place) = difference(a, b) {
                     self.findings.push(unequal(format!("two equal requests got different patches: {place}")));
                 } else if answers_differ(first, second) {
                     self.findings.push(unequal("two equal requests got answers with different texts".to_owned()));
                 }
             }
-            (Effect::Refused(a), Effect::Refused(b)) if a != b => {
+            (CallEffect::Refused(a), CallEffect::Refused(b)) if a != b => {
                 self.findings.push(unequal("two equal requests got different messages".to_owned()));
             }
             (a, b) if a != b => {
@@ -217,12 +219,12 @@ impl Check<'_> {
         }
     }
 
-    /// What is patched already needs no patch.
-    fn fed_back(&mut self, objects: &[Value]) {
+    /// Patched objects need no further patch.
+    fn check_idempotence(&mut self, objects: &[Value]) {
         let way_out = "test first whether the change is there, such as before add with a path that ends in /-";
         let fed = self.question.with_objects(objects);
         match fed.effect(&(self.send)(fed.body())) {
-            Effect::Patched { objects: after, .. } => {
+            CallEffect::Patched { objects: after, .. } => {
                 if let Some(place) = difference(objects, &after) {
                     self.error(
                         "RH-23.5",
@@ -231,14 +233,14 @@ impl Check<'_> {
                     );
                 }
             }
-            Effect::Failed(problem) => {
+            CallEffect::Failed(problem) => {
                 self.error("RH-23.4", format!("objects that are patched already: the call failed: {problem}"), way_out);
             }
-            Effect::Refused(message) => {
+            CallEffect::Refused(message) => {
                 let message = format!("objects that are patched already got the answer Failure: {message}");
                 self.error("RH-23.5", message, way_out);
             }
-            Effect::Valid => {}
+            CallEffect::Valid => {}
         }
     }
 
@@ -246,46 +248,50 @@ impl Check<'_> {
     fn variables(&mut self, objects: &[Value], always_set: &BTreeSet<String>) {
         let way_out = "answer Failure, and name the variable";
         for name in self.question.variables().into_iter().take(VARIABLES) {
-            let Some(missing) = self.tried(&format!("without the variable {name:?}"), &self.question.without(&name))
+            let Some(missing) =
+                self.try_request(&format!("without the variable {name:?}"), &self.question.without(&name))
             else {
                 continue;
             };
-            let is_used = !matches!(&missing, Effect::Patched { objects: after, .. } if after == objects);
-            if always_set.contains(&name) && is_used && matches!(missing, Effect::Patched { .. }) {
+            let is_used = !matches!(&missing, CallEffect::Patched { objects: after, .. } if after == objects);
+            if always_set.contains(&name) && is_used && matches!(missing, CallEffect::Patched { .. }) {
                 let message = format!("without the variable {name:?}, the answer is a success with other patches");
                 self.warning("RH-23.5", message, way_out);
             }
             let what = format!("with a variable {name:?} of another type");
-            let other = self.tried(&what, &self.question.with_other_type(&name));
-            if is_used && matches!(other, Some(Effect::Patched { .. })) {
+            let other = self.try_request(&what, &self.question.with_other_type(&name));
+            if is_used && matches!(other, Some(CallEffect::Patched { .. })) {
                 self.warning("RH-23.5", format!("{what}, the answer is a success"), way_out);
             }
         }
     }
 
-    /// Whether a validation reads a variable cannot be seen, so only failed calls count.
+    /// It is unknown which variables a validation reads, so only failed calls count.
     fn variables_of_a_validation(&mut self) {
         for name in self.question.variables().into_iter().take(VARIABLES) {
-            self.tried(&format!("without the variable {name:?}"), &self.question.without(&name));
-            self.tried(&format!("with a variable {name:?} of another type"), &self.question.with_other_type(&name));
+            self.try_request(&format!("without the variable {name:?}"), &self.question.without(&name));
+            self.try_request(
+                &format!("with a variable {name:?} of another type"),
+                &self.question.with_other_type(&name),
+            );
         }
-        self.tried("with templates of an unknown kind", &self.question.with_foreign_kinds());
-        self.tried("with templates in an unknown version", &self.question.with_foreign_versions());
+        self.try_request("with templates of an unknown kind", &self.question.with_foreign_kinds());
+        self.try_request("with templates in an unknown version", &self.question.with_foreign_versions());
     }
 
-    /// Templates of a kind, or in a version, that the extension cannot know.
-    fn foreign(&mut self, objects: &[Value]) {
+    /// Templates of an unknown kind, or in an unknown version.
+    fn check_foreign_templates(&mut self, objects: &[Value]) {
         let kinds = self.question.with_foreign_kinds();
         let way_out = "skip templates of unknown kinds";
-        match self.tried("with templates of an unknown kind", &kinds) {
-            Some(Effect::Refused(message)) => {
+        match self.try_request("with templates of an unknown kind", &kinds) {
+            Some(CallEffect::Refused(message)) => {
                 self.warning(
                     "RH-23.5",
                     format!("templates of an unknown kind got the answer Failure: {message}"),
                     way_out,
                 );
             }
-            Some(Effect::Patched { objects: after, .. }) if after != kinds.objects() => {
+            Some(CallEffect::Patched { objects: after, .. }) if after != kinds.objects() => {
                 self.error("RH-23.5", "templates of an unknown kind are patched".to_owned(), way_out);
             }
             _ => {}
@@ -297,8 +303,8 @@ impl Check<'_> {
             return;
         }
         let versions = self.question.with_foreign_versions();
-        if let Some(Effect::Patched { objects: after, .. }) =
-            self.tried("with templates in an unknown version", &versions)
+        if let Some(CallEffect::Patched { objects: after, .. }) =
+            self.try_request("with templates in an unknown version", &versions)
         {
             let before = versions.objects();
             let lost = patched.into_iter().filter(|at| before.get(*at) == after.get(*at));
@@ -316,10 +322,10 @@ impl Check<'_> {
         }
     }
 
-    /// What a changed request comes to; nothing if there was no answer, which is an error.
-    fn tried(&mut self, what: &str, question: &Question) -> Option<Effect> {
+    /// The effect of a changed request; `None` without an answer, which is reported as an error.
+    fn try_request(&mut self, what: &str, question: &PreparedPatchRequest) -> Option<CallEffect> {
         match question.effect(&(self.send)(question.body())) {
-            Effect::Failed(problem) => {
+            CallEffect::Failed(problem) => {
                 let way_out = "answer Failure with a message; never end the connection, or the process";
                 self.error("RH-23.4", format!("{what}, the call failed: {problem}"), way_out);
                 None
@@ -341,7 +347,8 @@ fn unequal(message: String) -> Finding {
     Finding { level: Level::Error, rule: "RH-23.5", message, way_out }
 }
 
-/// Where two lists of objects differ first: the object, and the JSON pointer of the field. Values are not shown (DEC-34).
+/// The first difference of two lists of objects: the object, and the JSON pointer of the field, without values
+/// (DEC-34).
 fn difference(a: &[Value], b: &[Value]) -> Option<String> {
     let (a, b) = a.iter().zip(b).find(|(a, b)| a != b)?;
     let json_patch::Patch(operations) = json_patch::diff(a, b);
@@ -355,8 +362,8 @@ fn named(object: &Value) -> String {
 }
 
 /// Requests with changes.
-impl Question {
-    fn changed(&self, change: impl FnOnce(&mut Value)) -> Question {
+impl PreparedPatchRequest {
+    fn changed(&self, change: impl FnOnce(&mut Value)) -> PreparedPatchRequest {
         let mut request: Value = serde_json::from_str(self.body()).unwrap_or_default();
         change(&mut request);
         self.with_body(request.to_string())
@@ -367,7 +374,7 @@ impl Question {
         request["items"].as_array().into_iter().flatten().map(|item| item["object"].clone()).collect()
     }
 
-    fn each_object(&self, change: impl Fn(&mut Value)) -> Question {
+    fn each_object(&self, change: impl Fn(&mut Value)) -> PreparedPatchRequest {
         self.changed(|request| {
             for item in request["items"].as_array_mut().into_iter().flatten() {
                 change(&mut item["object"]);
@@ -375,7 +382,7 @@ impl Question {
         })
     }
 
-    fn with_objects(&self, objects: &[Value]) -> Question {
+    fn with_objects(&self, objects: &[Value]) -> PreparedPatchRequest {
         self.changed(|request| {
             for (item, object) in request["items"].as_array_mut().into_iter().flatten().zip(objects) {
                 item["object"] = object.clone();
@@ -383,13 +390,13 @@ impl Question {
         })
     }
 
-    fn with_foreign_kinds(&self) -> Question {
+    fn with_foreign_kinds(&self) -> PreparedPatchRequest {
         self.each_object(|object| {
             (object["apiVersion"], object["kind"]) = (json!(FOREIGN_GROUP), json!(FOREIGN_KIND));
         })
     }
 
-    fn with_foreign_versions(&self) -> Question {
+    fn with_foreign_versions(&self) -> PreparedPatchRequest {
         self.each_object(|object| {
             let group =
                 object["apiVersion"].as_str().and_then(|text| text.split_once('/')).map_or("", |(group, _)| group);
@@ -408,13 +415,13 @@ impl Question {
         names
     }
 
-    fn without(&self, name: &str) -> Question {
+    fn without(&self, name: &str) -> PreparedPatchRequest {
         self.changed(|request| {
             lists(request).into_iter().for_each(|list| list.retain(|variable| variable["name"] != name));
         })
     }
 
-    fn with_other_type(&self, name: &str) -> Question {
+    fn with_other_type(&self, name: &str) -> PreparedPatchRequest {
         self.changed(|request| {
             let all = lists(request).into_iter().flatten().filter(|variable| variable["name"] == name);
             all.for_each(|variable| {

@@ -1,4 +1,4 @@
-//! ExtensionConfigs: where an extension is, and what it is told (RH-2.1 to RH-2.7).
+//! ExtensionConfigs: the URL and the settings of an extension (RH-2.1 to RH-2.7).
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::wire::ExtensionConfigSpec;
-use super::{Address, AddressError, Handler, Registration};
-use crate::topology::conditions::{Condition, Shape, Status, condition, cut};
+use super::{AddressError, BaseUrl, ExtensionHandler, Registration};
+use crate::topology::conditions::{DesiredCondition, StatusBuilder, StatusLayout, condition, cut, with_type};
 use golang::json::{StringMap, decode};
 use model::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
 use model::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
@@ -24,7 +24,7 @@ pub const INJECT_CA: &str = "runtime.cluster.x-k8s.io/inject-ca-from-secret";
 /// The port of a service that names none (RH-2.4).
 pub const SERVICE_PORT: i32 = 443;
 
-/// Why an ExtensionConfig cannot be used.
+/// An error of an ExtensionConfig.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("metadata.name: {0}")]
@@ -45,14 +45,14 @@ pub enum ConfigError {
     Selector(String),
 }
 
-/// An ExtensionConfig of which everything can be read.
+/// A valid ExtensionConfig.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtensionConfig {
     pub name: String,
-    pub address: Address,
-    /// The Service that the address stands for; none with a URL.
+    pub address: BaseUrl,
+    /// The Service of the address; `None` for a URL.
     pub service: Option<ServicePort>,
-    /// The certificates of `caBundle` in PEM form; empty when those of the system are meant (RH-4.7).
+    /// The certificates of `caBundle` in PEM form; empty for those of the system (RH-4.7).
     pub ca: Vec<u8>,
     /// The Secret that the certificates come from (RH-2.7).
     pub ca_secret: Option<ObjectKey>,
@@ -70,7 +70,7 @@ pub struct ServicePort {
 /// The namespaces whose objects an extension is called for (RH-3.9, RH-7.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// No selector, which can only be when nothing sets the default.
+    /// No selector, which only occurs without defaulting.
     Nothing,
     /// An empty selector: no Namespace has to be read.
     Everything,
@@ -78,7 +78,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Whether a namespace with these labels is meant.
+    /// Whether a namespace with these labels is selected.
     pub fn matches(&self, labels: &StringMap) -> bool {
         match self {
             Selector::Nothing => false,
@@ -89,11 +89,11 @@ impl Selector {
 }
 
 impl ExtensionConfig {
-    /// Reads an ExtensionConfig in v1beta2, and checks it as its admission does (RH-2.5): that webhook may not be there.
+    /// Reads an ExtensionConfig in v1beta2, and validates it like its admission webhook, which may be missing (RH-2.5).
     ///
     /// # Errors
-    /// For the first thing that cannot be used.
-    pub fn of(object: &Object) -> Result<Self, ConfigError> {
+    /// For the first invalid field.
+    pub fn from_object(object: &Object) -> Result<Self, ConfigError> {
         let name = object.name();
         if let Some(fault) = dns_label_faults(name).into_iter().next() {
             return Err(ConfigError::Name(fault));
@@ -117,18 +117,18 @@ impl ExtensionConfig {
     }
 }
 
-/// Whether an ExtensionConfig is left alone once it is registered (RH-3.1, RH-3.6).
+/// Whether an ExtensionConfig is paused, so that it stays unchanged once it is registered (RH-3.1, RH-3.6).
 pub fn is_paused(object: &Object) -> bool {
     object.annotation(annotation::PAUSED).is_some()
 }
 
-/// Whether an extension may have handlers of a hook: the last discovery found some, or there was none yet. One that is being deleted is
-/// not called any more (RH-2.8).
+/// Whether an extension may have handlers of a hook: the last Discovery found some, or none has succeeded yet. An
+/// ExtensionConfig that is being deleted is no longer called (RH-2.8).
 pub fn may_handle(object: &Object, hook: Hook) -> bool {
-    let list = |path: &str| object.at(path).and_then(Value::as_array).into_iter().flatten();
     let is_of_hook = |handler: &Value| handler.pointer("/requestHook/hook") == Some(&json!(hook.name()));
-    let is_discovered = || list("status.conditions").any(|one| one["type"] == "Discovered" && one["status"] == "True");
-    let mut handlers = list("status.handlers").peekable();
+    let is_discovered =
+        || with_type(object.at("status.conditions"), "Discovered").any(|condition| condition["status"] == "True");
+    let mut handlers = object.at("status.handlers").and_then(Value::as_array).into_iter().flatten().peekable();
     let may_be_one = match handlers.peek() {
         Some(_) => handlers.any(is_of_hook),
         None => !is_discovered(),
@@ -154,13 +154,13 @@ fn selector(selector: Option<LabelSelector>) -> Result<Selector, ConfigError> {
     }
 }
 
-/// Where the extension is: its URL, or that of its service (RH-4.2).
-fn address(spec: &ExtensionConfigSpec) -> Result<(Address, Option<ServicePort>), ConfigError> {
+/// The base URL of the extension, or of its service (RH-4.2).
+fn address(spec: &ExtensionConfigSpec) -> Result<(BaseUrl, Option<ServicePort>), ConfigError> {
     let config = &spec.client_config;
     let service = match (&*config.url, &config.service) {
         ("", Some(service)) => service,
         (url, None) if !url.is_empty() => {
-            return Address::parse(url).map(|address| (address, None)).map_err(ConfigError::Url);
+            return BaseUrl::parse(url).map(|address| (address, None)).map_err(ConfigError::Url);
         }
         _ => return Err(ConfigError::NotOneOf),
     };
@@ -178,15 +178,15 @@ fn address(spec: &ExtensionConfigSpec) -> Result<(Address, Option<ServicePort>),
         return Err(fault("path", "must begin with /".to_owned()));
     }
     let url = format!("https://{}.{}.svc:{port}{}", service.name, service.namespace, service.path);
-    let address = Address::parse(&url).map_err(|error| fault("path", error.to_string()))?;
+    let address = BaseUrl::parse(&url).map_err(|error| fault("path", error.to_string()))?;
     let service = ObjectKey::new(&*service.namespace, &*service.name);
     Ok((address, Some(ServicePort { service, port })))
 }
 
-/// The status after Discovery: its handlers, or why there are none (RH-2.6, RH-3.2, RH-3.3).
+/// The status after Discovery: the handlers, or the reason of its failure (RH-2.6, RH-3.2, RH-3.3).
 pub fn status(object: &Value, outcome: Result<&Registration, &str>, now: &str) -> Value {
     const TYPE: &str = "Discovered";
-    let mut status = Status::of(object, Shape::V1BETA2, now);
+    let mut status = StatusBuilder::for_object(object, StatusLayout::V1BETA2, now);
     status.set(&paused(object));
     match outcome {
         Ok(registration) => {
@@ -204,14 +204,14 @@ pub fn status(object: &Value, outcome: Result<&Registration, &str>, now: &str) -
     status.into_value()
 }
 
-/// The status of one that is paused.
+/// The status of a paused ExtensionConfig.
 pub fn paused_status(object: &Value, now: &str) -> Value {
-    let mut status = Status::of(object, Shape::V1BETA2, now);
+    let mut status = StatusBuilder::for_object(object, StatusLayout::V1BETA2, now);
     status.set(&paused(object));
     status.into_value()
 }
 
-fn paused(object: &Value) -> Condition {
+fn paused(object: &Value) -> DesiredCondition {
     let annotations = object.pointer("/metadata/annotations");
     match annotations.and_then(|all| all.get(annotation::PAUSED)).is_some() {
         true => {
@@ -221,7 +221,7 @@ fn paused(object: &Value) -> Condition {
     }
 }
 
-fn handler((name, handler): (String, &Handler)) -> Value {
+fn handler((name, handler): (String, &ExtensionHandler)) -> Value {
     json!({
         "name": name,
         "requestHook": {"apiVersion": format!("{}/{}", super::GROUP, super::VERSION), "hook": handler.hook()},
@@ -238,7 +238,7 @@ mod tests {
 
     fn config(spec: &Value, annotations: &Value) -> Result<ExtensionConfig, ConfigError> {
         let object = json!({"metadata": {"name": "lab", "annotations": annotations}, "spec": spec});
-        ExtensionConfig::of(&Object::try_from(object).unwrap())
+        ExtensionConfig::from_object(&Object::try_from(object).unwrap())
     }
 
     fn uri(spec: &Value) -> String {
@@ -313,7 +313,7 @@ mod tests {
         let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "GeneratePatches"});
         let answer = json!({"status": "Success", "handlers": [{"name": "gen", "requestHook": hook}]});
         let raw = RawValue::from_string(answer.to_string()).unwrap();
-        let registration = Registration::of("lab", &raw, BTreeMap::new()).unwrap();
+        let registration = Registration::from_discovery("lab", &raw, BTreeMap::new()).unwrap();
         let mut object = json!({"metadata": {"name": "lab", "generation": 3}});
         object["status"] = status(&object, Ok(&registration), "t1");
         let handlers = json!([{"name": "gen.lab", "requestHook": hook, "timeoutSeconds": 10, "failurePolicy": "Fail"}]);

@@ -1,10 +1,10 @@
-//! Why a hook gives no result: a request that cannot be made, a handler that is not registered, an answer that cannot be used.
+//! Errors of hooks: an invalid request, a missing handler, an invalid answer.
 
 use thiserror::Error;
 
-/// Why a request cannot be completed.
+/// An error of a request's body.
 #[derive(Debug, Error)]
-pub enum RequestError {
+pub enum RequestBodyError {
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     #[error("the request is not an object")]
@@ -13,31 +13,32 @@ pub enum RequestError {
     NoItems,
 }
 
-/// Why the body of a response is no answer.
+/// An error of a response's body.
 #[derive(Debug, Error)]
-pub enum BodyError {
+pub enum ResponseBodyError {
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     #[error("the body is empty")]
     Empty,
 }
 
-/// An answer that takes more bytes of memory than it may once it is decoded. It is no call that failed: no failure policy ignores it.
+/// An answer that exceeds the memory limit once it is decoded. It does not count as a failed call: no failure policy
+/// ignores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("it takes {} MiB once it is decoded, more than {} MiB", .bytes.div_ceil(1 << 20), .most >> 20)]
-pub struct TooLarge {
+pub struct ResponseTooLarge {
     pub bytes: usize,
     pub most: usize,
 }
 
-/// Why the answer of a handler gives no result.
+/// An error of a handler's answer.
 #[derive(Debug, Error)]
 pub enum AnswerError {
     #[error("the answer of handler {handler:?} is invalid: {source}")]
-    TooLarge { handler: String, source: TooLarge },
+    TooLarge { handler: String, source: ResponseTooLarge },
     #[error("the answer of handler {handler:?} is invalid: unknown status {status:?}; expected Success or Failure")]
     UnknownStatus { handler: String, status: String },
-    /// The call failed, or its answer cannot be decoded; both are up to the failure policy (RH-7.3).
+    /// The call failed, or its answer cannot be decoded; the failure policy decides about both (RH-7.3).
     #[error("the call of handler {handler:?} failed: {reason}")]
     Call { handler: String, reason: String },
     #[error("handler {handler:?} answered Failure: {message}")]
@@ -46,7 +47,7 @@ pub enum AnswerError {
     Variable(#[from] serde_json::Error),
 }
 
-/// Why an extension does not have a handler.
+/// The reason for which an extension lacks a handler.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HandlerError {
     #[error("the handler {name:?} is for {hook}, not for {wanted}")]

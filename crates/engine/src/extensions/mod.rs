@@ -1,12 +1,12 @@
-//! The protocol between topologist and Runtime Extensions: what is sent where, and what an answer says.
+//! The protocol between topologist and Runtime Extensions: requests, their targets, and answers.
 //!
 //! ```text
-//! DiscoveryResponse ─► Registration ─► Handler ─┐     config.rs: ExtensionConfigs and their status
-//! URL ─► Address ───────────────────────────────┼─► Target ─► an edge sends it
-//! PatchCall + settings ─► Question (body) ──────┘                   │ body, or why the call failed
-//!             PatchAnswer ◄── Question::answer ◄────────────────────┤
-//! HookAnswer, UpgradePlan, variables ◄── answers.rs ◄───────────────┘
-//! registry.rs: which handlers are registered     behavior.rs: does an extension behave as its callers expect
+//! DiscoveryResponse ─► Registration ─► ExtensionHandler ─┐     config.rs: ExtensionConfigs and their status
+//! URL ─► BaseUrl ────────────────────────────────────────┼─► CallTarget ─► sent by an edge
+//! PatchCall + settings ─► PreparedPatchRequest (body) ───┘                   │ body, or the reason of a failure
+//!             PatchAnswer ◄── PreparedPatchRequest::answer ◄─────────────────┤
+//! HookAnswer, UpgradePlan, variables ◄── answers.rs ◄────────────────────────┘
+//! registry.rs: registered handlers               behavior.rs: checks of an extension's behavior
 //!                                                openapi.rs: the document of all hooks
 //! ```
 //!
@@ -19,7 +19,7 @@ pub mod behavior;
 pub mod config;
 pub mod errors;
 pub mod openapi;
-mod question;
+mod patch_request;
 mod registration;
 mod registry;
 mod texts;
@@ -27,14 +27,14 @@ pub mod wire;
 
 pub use model::hooks::{FailurePolicy, GROUP, MAX_BODY, VERSION};
 
-pub use address::{Address, AddressError, Target};
+pub use address::{AddressError, BaseUrl, CallTarget};
 pub use config::{ConfigError, ExtensionConfig, Selector, ServicePort};
-pub use question::Question;
-pub use registration::{DiscoveryError, Handler, Registration, registered_name};
-pub use registry::{Called, NotRegistered, Registered, Registry};
-pub use texts::told;
+pub use patch_request::PreparedPatchRequest;
+pub use registration::{DiscoveryError, ExtensionHandler, Registration, registered_name};
+pub use registry::{ExtensionRegistry, NotRegistered, RegisteredConfig, ResolvedHandler};
+pub use texts::sanitize;
 
-use self::errors::{BodyError, TooLarge};
+use self::errors::{ResponseBodyError, ResponseTooLarge};
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
@@ -42,13 +42,14 @@ use golang::json::JsonSize;
 
 /// The request of Discovery (RH-5.1, RH-6.1).
 pub const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
-/// Bytes that an answer may take once it is decoded: many small objects take a multiple of their text (DEC-44).
+/// Maximum bytes of a decoded answer: many small objects take a multiple of their text (DEC-44).
 const MAX_DECODED: usize = 64 << 20;
-/// The same for answers that list handlers, versions or a message.
+/// Maximum bytes of decoded answers with handlers, versions or a message.
 const MAX_DECODED_LIST: usize = 4 << 20;
-/// Characters of a body that an error shows (RH-4.9).
+/// Maximum characters of a body in an error (RH-4.9).
 pub const SHOWN: usize = 512;
-/// Characters of a message of an extension: messages end up in conditions, whose messages are limited as well.
+/// Maximum characters of an extension's message: messages become part of conditions, whose messages are limited as
+/// well.
 const MESSAGE: usize = 4096;
 
 /// The first characters of a text.
@@ -56,21 +57,21 @@ pub fn cut(text: &str, characters: usize) -> &str {
     text.char_indices().nth(characters).map_or(text, |(at, _)| &text[..at])
 }
 
-/// The first JSON value of a body; what comes after it is ignored (RH-4.10).
+/// The first JSON value of a body; the rest is ignored (RH-4.10).
 ///
 /// # Errors
 /// When the body does not begin with a JSON value.
-pub fn first_value(body: &[u8]) -> Result<&RawValue, BodyError> {
+pub fn first_value(body: &[u8]) -> Result<&RawValue, ResponseBodyError> {
     match Deserializer::from_slice(body).into_iter::<&RawValue>().next() {
         Some(value) => Ok(value?),
-        None => Err(BodyError::Empty),
+        None => Err(ResponseBodyError::Empty),
     }
 }
 
-/// Checks how much memory an answer takes before it is decoded.
-fn check_size(answer: &RawValue, most: usize) -> Result<(), TooLarge> {
+/// Checks the memory of an answer before it is decoded.
+fn check_size(answer: &RawValue, most: usize) -> Result<(), ResponseTooLarge> {
     match JsonSize::decoded_bytes(answer.get()) {
-        bytes if bytes > most => Err(TooLarge { bytes, most }),
+        bytes if bytes > most => Err(ResponseTooLarge { bytes, most }),
         _ => Ok(()),
     }
 }

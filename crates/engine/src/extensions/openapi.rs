@@ -82,21 +82,22 @@ fn about(hook: &str) -> &'static str {
     }
 }
 
-/// The members of request and response of a hook, besides those of all.
-fn members(hook: &str) -> [Members; 2] {
-    let retry = || Members::new().optional("retryAfterSeconds", integer("Seconds to wait; 0 to go on."));
+/// The members of request and response of a hook, without the common ones.
+fn members(hook: &str) -> [ObjectSchema; 2] {
+    let retry = || ObjectSchema::new().optional("retryAfterSeconds", integer("Seconds to wait; 0 to go on."));
     match hook {
-        DISCOVERY => [Members::new(), Members::new().optional("handlers", list(reference("Handler")))],
-        DISCOVER_VARIABLES => {
-            [Members::new().settings(), Members::new().optional("variables", list(reference("VariableDefinition")))]
-        }
+        DISCOVERY => [ObjectSchema::new(), ObjectSchema::new().optional("handlers", list(reference("Handler")))],
+        DISCOVER_VARIABLES => [
+            ObjectSchema::new().settings(),
+            ObjectSchema::new().optional("variables", list(reference("VariableDefinition"))),
+        ],
         "GeneratePatches" => {
             let request = patch_request("GeneratePatchesRequestItem");
-            [request, Members::new().optional("items", list(reference("GeneratePatchesResponseItem")))]
+            [request, ObjectSchema::new().optional("items", list(reference("GeneratePatchesResponseItem")))]
         }
-        "ValidateTopology" => [patch_request("ValidateTopologyRequestItem"), Members::new()],
+        "ValidateTopology" => [patch_request("ValidateTopologyRequestItem"), ObjectSchema::new()],
         GENERATE_UPGRADE_PLAN => {
-            let request = Members::new()
+            let request = ObjectSchema::new()
                 .settings()
                 .required("cluster", reference("Cluster"))
                 .required("fromControlPlaneKubernetesVersion", text("The version of the control plane."))
@@ -105,12 +106,12 @@ fn members(hook: &str) -> [Members; 2] {
                     text("The lowest version of workers; absent without workers."),
                 )
                 .required("toKubernetesVersion", text("The version of the topology."));
-            [request, Members::new().steps()]
+            [request, ObjectSchema::new().steps()]
         }
         hook => {
-            let request = Members::new().settings().required("cluster", reference("Cluster"));
+            let request = ObjectSchema::new().settings().required("cluster", reference("Cluster"));
             let version =
-                |members: Members| members.required("kubernetesVersion", text("The version that was reached."));
+                |members: ObjectSchema| members.required("kubernetesVersion", text("The version that was reached."));
             let request = match hook {
                 "BeforeClusterUpgrade" | "BeforeControlPlaneUpgrade" | "BeforeWorkersUpgrade" => request
                     .required("fromKubernetesVersion", text("The current version."))
@@ -120,13 +121,13 @@ fn members(hook: &str) -> [Members; 2] {
                 "AfterClusterUpgrade" => version(request),
                 _ => request,
             };
-            [request, if hook == "AfterControlPlaneInitialized" { Members::new() } else { retry() }]
+            [request, if hook == "AfterControlPlaneInitialized" { ObjectSchema::new() } else { retry() }]
         }
     }
 }
 
-fn patch_request(item: &str) -> Members {
-    Members::new()
+fn patch_request(item: &str) -> ObjectSchema {
+    ObjectSchema::new()
         .settings()
         .optional("variables", list(reference("Variable")))
         .required("items", list(reference(item)))
@@ -136,27 +137,27 @@ fn patch_request(item: &str) -> Members {
 fn shared() -> Map<String, Value> {
     let any = || json!({"description": "Any JSON value."});
     let version = "The version in the group, such as cluster.x-k8s.io/v1beta2.";
-    let holder = Members::new()
+    let holder = ObjectSchema::new()
         .required("apiVersion", text(version))
         .required("kind", text("Such as MachineDeployment."))
         .required("namespace", text("The namespace of the holder."))
         .required("name", text("The name of the object."))
         .required("fieldPath", text("Such as spec.template.spec.infrastructureRef."));
     let item = || {
-        Members::new()
+        ObjectSchema::new()
             .required("holderReference", reference("HolderReference"))
             .required("object", json!({"type": "object", "description": "The template."}))
             .optional("variables", list(reference("Variable")))
     };
     let patched = item().required("uid", text("Names the item in the answer."));
-    let patch = Members::new()
+    let patch = ObjectSchema::new()
         .required("uid", text("That of the item."))
         .required("patchType", json!({"type": "string", "enum": ["JSONPatch", "JSONMergePatch"]}))
         .required("patch", json!({"type": "string", "format": "byte", "description": "The patch as base64."}));
-    let hook = Members::new()
+    let hook = ObjectSchema::new()
         .required("apiVersion", text("The version of the hook."))
         .required("hook", text("Such as GeneratePatches."));
-    let handler = Members::new()
+    let handler = ObjectSchema::new()
         .required("name", text("A DNS label, which no other handler of the extension has."))
         .required("requestHook", hook.schema())
         .optional(
@@ -165,13 +166,13 @@ fn shared() -> Map<String, Value> {
         )
         .optional("failurePolicy", json!({"type": "string", "enum": ["Fail", "Ignore"], "default": "Fail"}));
     let schema = json!({"type": "object", "required": ["openAPIV3Schema"], "properties": {"openAPIV3Schema": {"type": "object"}}});
-    let definition = Members::new()
+    let definition = ObjectSchema::new()
         .required("name", text("The name of the variable."))
         .optional("required", json!({"type": "boolean"}))
         .required("schema", schema)
         .optional("deprecatedV1Beta1Metadata", json!({"type": "object"}));
-    let variable = Members::new().required("name", text("The name of the variable.")).required("value", any());
-    let step = Members::new().required("version", text("A Kubernetes version, such as v1.34.1."));
+    let variable = ObjectSchema::new().required("name", text("The name of the variable.")).required("value", any());
+    let step = ObjectSchema::new().required("version", text("A Kubernetes version, such as v1.34.1."));
     let cluster = json!({"type": "object", "description": "The Cluster in cluster.x-k8s.io/v1beta2, without status and managed fields."});
     let all = [
         ("HolderReference", holder.schema()),
@@ -188,14 +189,14 @@ fn shared() -> Map<String, Value> {
 }
 
 /// The members of every answer (RH-5.2).
-fn answer(members: Members) -> Members {
+fn answer(members: ObjectSchema) -> ObjectSchema {
     members
         .required("status", json!({"type": "string", "enum": ["Success", "Failure"]}))
         .optional("message", text("Shown to users; the same text for the same state."))
 }
 
 /// A request or a response with its type (RH-5.1).
-fn message(kind: &str, members: Members) -> Value {
+fn message(kind: &str, members: ObjectSchema) -> Value {
     let version = format!("{GROUP}/{VERSION}");
     let members = members
         .optional("apiVersion", json!({"type": "string", "enum": [version]}))
@@ -219,15 +220,15 @@ fn list(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-/// The members of an object.
-struct Members {
+/// The schema of an object.
+struct ObjectSchema {
     properties: Map<String, Value>,
     required: Vec<&'static str>,
 }
 
-impl Members {
+impl ObjectSchema {
     fn new() -> Self {
-        Members { properties: Map::new(), required: Vec::new() }
+        ObjectSchema { properties: Map::new(), required: Vec::new() }
     }
 
     fn optional(mut self, name: &'static str, schema: Value) -> Self {

@@ -1,4 +1,4 @@
-//! What an extension has registered: its handlers, as its answer to Discovery lists them (RH-6.2).
+//! The registered handlers of an extension, from its answer to Discovery (RH-6.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use serde_json::value::RawValue;
 
 use super::errors::HandlerError;
 use super::wire::{DiscoveredHandler, DiscoveryResponse};
-use super::{FailurePolicy, GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, told};
+use super::{FailurePolicy, GROUP, MAX_DECODED_LIST, VERSION, check_size, cut, sanitize};
 use golang::json::decode;
 use model::hub::{Hook, naming};
 
-/// Seconds that a call may take when the handler does not say (RH-4.6, RH-6.3).
+/// Default timeout of a call in seconds (RH-4.6, RH-6.3).
 const DEFAULT_TIMEOUT: u32 = 10;
-/// Seconds that a call may take at most (RH-6.4).
+/// Maximum timeout of a call in seconds (RH-6.4).
 const MAX_TIMEOUT: i32 = 30;
 /// The hooks besides those of the lifecycle of Clusters (RH-1.2).
 const OTHER_HOOKS: [&str; 7] = [
@@ -27,25 +27,25 @@ const OTHER_HOOKS: [&str; 7] = [
 
 /// One function of an extension; its name is a DNS label, its hook one of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handler {
+pub struct ExtensionHandler {
     name: String,
     hook: &'static str,
     timeout_seconds: u32,
     failure_policy: FailurePolicy,
 }
 
-impl Handler {
+impl ExtensionHandler {
     /// The name in paths, without that of the ExtensionConfig.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The hook that it is for.
+    /// The hook of the handler.
     pub fn hook(&self) -> &'static str {
         self.hook
     }
 
-    /// How long a call may take; never 0 (RH-4.6, RH-6.5).
+    /// The timeout of a call; never 0 (RH-4.6, RH-6.5).
     pub fn timeout_seconds(&self) -> u32 {
         if self.timeout_seconds == 0 { DEFAULT_TIMEOUT } else { self.timeout_seconds }
     }
@@ -55,13 +55,13 @@ impl Handler {
         self.timeout_seconds
     }
 
-    /// What becomes of a call that fails.
+    /// The failure policy.
     pub fn failure_policy(&self) -> FailurePolicy {
         self.failure_policy
     }
 }
 
-/// Why an extension cannot be registered.
+/// An error of an answer to Discovery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("the answer cannot be decoded: {0}")]
@@ -79,7 +79,7 @@ pub enum DiscoveryError {
 pub struct Registration {
     config: String,
     /// In the order of the answer.
-    handlers: Vec<Handler>,
+    handlers: Vec<ExtensionHandler>,
     settings: BTreeMap<String, String>,
 }
 
@@ -88,12 +88,16 @@ impl Registration {
     ///
     /// # Errors
     /// When the answer is not a success, and for each handler that is invalid.
-    pub fn of(config: &str, answer: &RawValue, settings: BTreeMap<String, String>) -> Result<Self, DiscoveryError> {
+    pub fn from_discovery(
+        config: &str,
+        answer: &RawValue,
+        settings: BTreeMap<String, String>,
+    ) -> Result<Self, DiscoveryError> {
         check_size(answer, MAX_DECODED_LIST).map_err(|problem| DiscoveryError::Invalid(vec![problem.to_string()]))?;
         let answer: DiscoveryResponse = decode(answer.get()).map_err(DiscoveryError::Undecodable)?;
         match &*answer.status {
             "Success" => {}
-            "Failure" => return Err(DiscoveryError::Failure(told(&answer.message))),
+            "Failure" => return Err(DiscoveryError::Failure(sanitize(&answer.message))),
             other => return Err(DiscoveryError::UnknownStatus(cut(other, 64).to_owned())),
         }
         let handlers = checked(&answer.handlers).map_err(DiscoveryError::Invalid)?;
@@ -110,8 +114,8 @@ impl Registration {
         &self.settings
     }
 
-    /// All handlers with the names that they are registered by (RH-3.3).
-    pub fn handlers(&self) -> impl Iterator<Item = (String, &Handler)> {
+    /// All handlers with their registered names (RH-3.3).
+    pub fn handlers(&self) -> impl Iterator<Item = (String, &ExtensionHandler)> {
         self.handlers.iter().map(|handler| (format!("{}.{}", handler.name, self.config), handler))
     }
 
@@ -119,7 +123,7 @@ impl Registration {
     ///
     /// # Errors
     /// When there is none, or it is for another hook.
-    pub fn handler(&self, name: &str, hook: &str) -> Result<&Handler, HandlerError> {
+    pub fn handler(&self, name: &str, hook: &str) -> Result<&ExtensionHandler, HandlerError> {
         match self.handlers.iter().find(|handler| handler.name == name) {
             Some(handler) if handler.hook == hook => Ok(handler),
             Some(handler) => {
@@ -140,8 +144,8 @@ pub fn registered_name(name: &str) -> Option<(&str, &str)> {
     (is_label(handler) && is_label(config)).then_some((handler, config))
 }
 
-/// The handlers, or everything that is wrong with them (RH-6.4).
-fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<Handler>, Vec<String>> {
+/// The handlers, or all errors (RH-6.4).
+fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<ExtensionHandler>, Vec<String>> {
     let (mut handlers, mut problems, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (at, found) in discovered.iter().enumerate() {
         let mut wrong = |problem: String| problems.push(format!("handlers[{at}]: {problem}"));
@@ -150,36 +154,49 @@ fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<Handler>, Vec<String>
         if !names.insert(&found.name) {
             wrong(format!("name {name:?} is used twice"));
         }
-        let timeout = found.timeout_seconds.map_or(Ok(DEFAULT_TIMEOUT), timeout).map_err(&mut wrong);
-        let policy = policy(found.failure_policy.as_deref()).map_err(&mut wrong);
-        let hook = hook(&found.request_hook.api_version, &found.request_hook.hook).map_err(&mut wrong);
+        let timeout =
+            found.timeout_seconds.map_or(Ok(DEFAULT_TIMEOUT), timeout).map_err(|fault| wrong(fault.to_string()));
+        let policy = policy(found.failure_policy.as_deref()).map_err(|fault| wrong(fault.to_string()));
+        let hook =
+            hook(&found.request_hook.api_version, &found.request_hook.hook).map_err(|fault| wrong(fault.to_string()));
         if let (Ok(timeout_seconds), Ok(failure_policy), Ok(hook)) = (timeout, policy, hook) {
-            handlers.push(Handler { name: found.name.clone(), hook, timeout_seconds, failure_policy });
+            handlers.push(ExtensionHandler { name: found.name.clone(), hook, timeout_seconds, failure_policy });
         }
     }
     if problems.is_empty() { Ok(handlers) } else { Err(problems) }
 }
 
-fn timeout(seconds: i32) -> Result<u32, String> {
-    let seconds = u32::try_from(seconds).ok().filter(|_| seconds <= MAX_TIMEOUT);
-    seconds.ok_or_else(|| format!("timeoutSeconds must be between 0 and {MAX_TIMEOUT}"))
+/// An error of a handler in an answer to Discovery.
+#[derive(Debug, thiserror::Error)]
+enum HandlerFault {
+    #[error("timeoutSeconds must be between 0 and {}", MAX_TIMEOUT)]
+    Timeout,
+    #[error("failurePolicy {0:?} must be Ignore or Fail")]
+    FailurePolicy(String),
+    #[error("requestHook {hook:?} of {version:?} is not a hook of {}/{}", GROUP, VERSION)]
+    RequestHook { hook: String, version: String },
 }
 
-fn policy(policy: Option<&str>) -> Result<FailurePolicy, String> {
+fn timeout(seconds: i32) -> Result<u32, HandlerFault> {
+    let seconds = u32::try_from(seconds).ok().filter(|_| seconds <= MAX_TIMEOUT);
+    seconds.ok_or(HandlerFault::Timeout)
+}
+
+fn policy(policy: Option<&str>) -> Result<FailurePolicy, HandlerFault> {
     match policy {
         None | Some("Fail") => Ok(FailurePolicy::Fail),
         Some("Ignore") => Ok(FailurePolicy::Ignore),
-        Some(other) => Err(format!("failurePolicy {:?} must be Ignore or Fail", cut(other, 64))),
+        Some(other) => Err(HandlerFault::FailurePolicy(cut(other, 64).to_owned())),
     }
 }
 
 /// A hook of the catalogue.
-fn hook(api_version: &str, hook: &str) -> Result<&'static str, String> {
+fn hook(api_version: &str, hook: &str) -> Result<&'static str, HandlerFault> {
     let known = Hook::ALL.into_iter().map(Hook::name).chain(OTHER_HOOKS).find(|known| *known == hook);
     let is_version = api_version.split_once('/') == Some((GROUP, VERSION));
-    known.filter(|_| is_version).ok_or_else(|| {
-        let (version, hook) = (cut(api_version, 64), cut(hook, 64));
-        format!("requestHook {hook:?} of {version:?} is not a hook of {GROUP}/{VERSION}")
+    known.filter(|_| is_version).ok_or_else(|| HandlerFault::RequestHook {
+        hook: cut(hook, 64).to_owned(),
+        version: cut(api_version, 64).to_owned(),
     })
 }
 
@@ -192,7 +209,7 @@ mod tests {
 
     fn registered(answer: &Value) -> Result<Registration, DiscoveryError> {
         let raw = RawValue::from_string(answer.to_string()).unwrap();
-        Registration::of("ext", &raw, BTreeMap::new())
+        Registration::from_discovery("ext", &raw, BTreeMap::new())
     }
 
     fn answer(handlers: &Value) -> Value {

@@ -1,43 +1,43 @@
-//! Which extensions are registered, and which of them a call goes to (RH-3.3 to RH-3.7, RH-7.1, RH-8.1).
+//! The registered extensions, and the resolution of handlers (RH-3.3 to RH-3.7, RH-7.1, RH-8.1).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::errors::HandlerError;
-use super::{Address, Handler, Registration, Selector, Target, registered_name};
+use super::{BaseUrl, CallTarget, ExtensionHandler, Registration, Selector, registered_name};
 
 /// An extension that has answered Discovery.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Registered {
+pub struct RegisteredConfig {
     pub registration: Registration,
     /// The resourceVersion of the ExtensionConfig (RH-3.5).
     pub version: String,
-    pub address: Address,
+    pub address: BaseUrl,
     /// Certificates in PEM form; empty for those of the system.
     pub ca: Vec<u8>,
     pub selector: Selector,
 }
 
-/// What is known of an ExtensionConfig.
+/// The state of an ExtensionConfig.
 #[derive(Clone, Debug, PartialEq)]
-enum Entry {
-    Registered(Arc<Registered>),
-    Unknown(Unknown),
+enum RegistryEntry {
+    Registered(Arc<RegisteredConfig>),
+    Unknown(UndiscoveredConfig),
 }
 
 /// An ExtensionConfig that has not answered Discovery since this process leads.
 #[derive(Clone, Debug, PartialEq)]
-struct Unknown {
+struct UndiscoveredConfig {
     reason: String,
-    /// The hooks of its handlers when it was discovered last; `None` while it has not been called.
+    /// The hooks of its handlers at the last Discovery; `None` while it has not been called.
     hooks: Option<BTreeSet<String>>,
     last_known: BTreeSet<String>,
     selector: Selector,
-    /// Whether it was there when this process began to lead.
+    /// Whether it existed when this process became the leader.
     is_expected: bool,
 }
 
-/// Why a handler is not called.
+/// The reason for which a handler is not called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRegistered {
     /// The first call of an ExtensionConfig that was there at the start has not ended.
@@ -53,60 +53,67 @@ pub enum NotRegistered {
     Handler(#[from] HandlerError),
 }
 
-/// A handler that is called.
+/// A handler with its extension.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Called {
-    /// The name that it is registered by: `<handler>.<ExtensionConfig>`.
+pub struct ResolvedHandler {
+    /// The registered name: `<handler>.<ExtensionConfig>`.
     pub name: String,
-    pub handler: Handler,
-    pub extension: Arc<Registered>,
+    pub handler: ExtensionHandler,
+    pub extension: Arc<RegisteredConfig>,
 }
 
-impl Called {
-    /// Where the call goes.
-    pub fn target(&self) -> Target {
+impl ResolvedHandler {
+    /// The target of the call.
+    pub fn target(&self) -> CallTarget {
         self.extension.address.handler(&self.handler)
     }
 }
 
 /// All ExtensionConfigs, by name.
 ///
-/// One that was there at the start and has not been discovered since is an error where its handlers would be called, so that no run
-/// does without them (RH-3.7). Which these are is known from its status.
+/// An ExtensionConfig that existed at the start and has not been discovered since is an error if its handlers would be
+/// called, so that no reconcile skips them (RH-3.7). Its status lists these handlers.
 #[derive(Clone, Debug, Default)]
-pub struct Registry(BTreeMap<String, Entry>);
+pub struct ExtensionRegistry(BTreeMap<String, RegistryEntry>);
 
-impl Registry {
-    /// An ExtensionConfig that was there at the start, for which hooks it had handlers, and what it selects.
+impl ExtensionRegistry {
+    /// Adds an ExtensionConfig that existed at the start, with the hooks of its last known handlers and its selector.
     pub fn expect(&mut self, config: &str, last_known: BTreeSet<String>, selector: Selector) {
         self.0.insert(
             config.to_owned(),
-            Entry::Unknown(Unknown { reason: String::new(), hooks: None, last_known, selector, is_expected: true }),
+            RegistryEntry::Unknown(UndiscoveredConfig {
+                reason: String::new(),
+                hooks: None,
+                last_known,
+                selector,
+                is_expected: true,
+            }),
         );
     }
 
     /// Replaces all handlers of an ExtensionConfig (RH-3.4).
-    pub fn register(&mut self, config: &str, registered: Registered) {
-        self.0.insert(config.to_owned(), Entry::Registered(Arc::new(registered)));
+    pub fn register(&mut self, config: &str, registered: RegisteredConfig) {
+        self.0.insert(config.to_owned(), RegistryEntry::Registered(Arc::new(registered)));
     }
 
-    /// Discovery failed: earlier registrations stay (RH-3.2).
+    /// Records a failed Discovery: earlier registrations stay (RH-3.2).
     pub fn failed(&mut self, config: &str, reason: &str) {
         match self.0.get_mut(config) {
-            Some(Entry::Unknown(unknown)) => {
+            Some(RegistryEntry::Unknown(unknown)) => {
                 reason.clone_into(&mut unknown.reason);
                 unknown.hooks = Some(unknown.last_known.clone());
             }
-            Some(Entry::Registered(_)) => {}
+            Some(RegistryEntry::Registered(_)) => {}
             None => {
                 let (reason, hooks, selector) = (reason.to_owned(), Some(BTreeSet::new()), Selector::Nothing);
-                let unknown = Unknown { reason, hooks, last_known: BTreeSet::new(), selector, is_expected: false };
-                self.0.insert(config.to_owned(), Entry::Unknown(unknown));
+                let unknown =
+                    UndiscoveredConfig { reason, hooks, last_known: BTreeSet::new(), selector, is_expected: false };
+                self.0.insert(config.to_owned(), RegistryEntry::Unknown(unknown));
             }
         }
     }
 
-    /// The ExtensionConfig is gone (RH-2.8).
+    /// Removes a deleted ExtensionConfig (RH-2.8).
     pub fn unregister(&mut self, config: &str) {
         self.0.remove(config);
     }
@@ -116,27 +123,27 @@ impl Registry {
         self.0.retain(|config, _| is_there(config));
     }
 
-    /// Whether there is an ExtensionConfig.
+    /// Whether an ExtensionConfig exists.
     pub fn has(&self, config: &str) -> bool {
         self.0.contains_key(config)
     }
 
-    /// What is registered for an ExtensionConfig.
-    pub fn get(&self, config: &str) -> Option<&Arc<Registered>> {
+    /// The registration of an ExtensionConfig.
+    pub fn get(&self, config: &str) -> Option<&Arc<RegisteredConfig>> {
         match self.0.get(config)? {
-            Entry::Registered(registered) => Some(registered),
-            Entry::Unknown(_) => None,
+            RegistryEntry::Registered(registered) => Some(registered),
+            RegistryEntry::Unknown(_) => None,
         }
     }
 
     /// Whether an ExtensionConfig was there at the start and has not been discovered since.
     pub fn is_expected(&self, config: &str) -> bool {
-        matches!(self.0.get(config), Some(Entry::Unknown(Unknown { is_expected: true, .. })))
+        matches!(self.0.get(config), Some(RegistryEntry::Unknown(UndiscoveredConfig { is_expected: true, .. })))
     }
 
     /// Whether an ExtensionConfig was there at the start and its first call has not ended.
     pub fn is_pending(&self, config: &str) -> bool {
-        matches!(self.0.get(config), Some(Entry::Unknown(Unknown { hooks: None, .. })))
+        matches!(self.0.get(config), Some(RegistryEntry::Unknown(UndiscoveredConfig { hooks: None, .. })))
     }
 
     /// The versions of the ExtensionConfigs that are registered.
@@ -147,43 +154,44 @@ impl Registry {
 
     /// Whether every ExtensionConfig that was there at the start has been called.
     pub fn is_settled(&self) -> bool {
-        !self.0.values().any(|entry| matches!(entry, Entry::Unknown(Unknown { hooks: None, .. })))
+        !self.0.values().any(|entry| matches!(entry, RegistryEntry::Unknown(UndiscoveredConfig { hooks: None, .. })))
     }
 
-    /// The handler that is registered by a name, which must be for this hook (RH-7.1).
+    /// The handler with a registered name, which must be for this hook (RH-7.1).
     ///
     /// # Errors
-    /// When there is none.
-    pub fn one(&self, name: &str, hook: &str) -> Result<Called, NotRegistered> {
+    /// When it is not registered.
+    pub fn one(&self, name: &str, hook: &str) -> Result<ResolvedHandler, NotRegistered> {
         let (handler, config) = registered_name(name).ok_or_else(|| NotRegistered::Name(name.to_owned()))?;
         let registered = match self.0.get(config) {
-            Some(Entry::Registered(registered)) => registered,
-            Some(Entry::Unknown(unknown)) => return Err(not_discovered(config, unknown)),
+            Some(RegistryEntry::Registered(registered)) => registered,
+            Some(RegistryEntry::Unknown(unknown)) => return Err(not_discovered(config, unknown)),
             None => {
                 return Err(NotRegistered::NoConfig { name: name.to_owned(), config: config.to_owned() });
             }
         };
         let handler = registered.registration.handler(handler, hook)?.clone();
-        Ok(Called { name: name.to_owned(), handler, extension: registered.clone() })
+        Ok(ResolvedHandler { name: name.to_owned(), handler, extension: registered.clone() })
     }
 
-    /// All handlers of a hook in the order of their registered names, each with the selector of its ExtensionConfig (RH-8.1, RH-8.3). An
-    /// ExtensionConfig that has such handlers, or may have, and has not been discovered is an error for what it selects.
-    pub fn all(&self, hook: &str) -> Vec<(Selector, Result<Called, NotRegistered>)> {
-        let mut found: Vec<(String, Selector, Result<Called, NotRegistered>)> = Vec::new();
+    /// All handlers of a hook in the order of their registered names, each with the selector of its ExtensionConfig
+    /// (RH-8.1, RH-8.3). An undiscovered ExtensionConfig that may have such handlers is an error for the namespaces
+    /// that it selects.
+    pub fn all(&self, hook: &str) -> Vec<(Selector, Result<ResolvedHandler, NotRegistered>)> {
+        let mut found: Vec<(String, Selector, Result<ResolvedHandler, NotRegistered>)> = Vec::new();
         for (config, entry) in &self.0 {
             match entry {
-                Entry::Registered(registered) => {
+                RegistryEntry::Registered(registered) => {
                     let handlers = registered.registration.handlers().filter(|(_, handler)| handler.hook() == hook);
                     found.extend(handlers.map(|(name, handler)| {
                         let (extension, handler) = (registered.clone(), handler.clone());
-                        (name.clone(), registered.selector.clone(), Ok(Called { name, handler, extension }))
+                        (name.clone(), registered.selector.clone(), Ok(ResolvedHandler { name, handler, extension }))
                     }));
                 }
-                Entry::Unknown(unknown) if unknown.hooks.as_ref().is_none_or(|hooks| hooks.contains(hook)) => {
+                RegistryEntry::Unknown(unknown) if unknown.hooks.as_ref().is_none_or(|hooks| hooks.contains(hook)) => {
                     found.push((config.clone(), unknown.selector.clone(), Err(not_discovered(config, unknown))));
                 }
-                Entry::Unknown(_) => {}
+                RegistryEntry::Unknown(_) => {}
             }
         }
         found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
@@ -191,7 +199,7 @@ impl Registry {
     }
 }
 
-fn not_discovered(config: &str, unknown: &Unknown) -> NotRegistered {
+fn not_discovered(config: &str, unknown: &UndiscoveredConfig) -> NotRegistered {
     match unknown.hooks {
         None => NotRegistered::Pending(config.to_owned()),
         Some(_) => NotRegistered::NotDiscovered { config: config.to_owned(), reason: unknown.reason.clone() },
@@ -205,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    fn registered(config: &str, handlers: &[(&str, &str)], version: &str) -> Registered {
+    fn registered(config: &str, handlers: &[(&str, &str)], version: &str) -> RegisteredConfig {
         let handlers: Vec<_> = handlers
             .iter()
             .map(|(name, hook)| {
@@ -214,27 +222,27 @@ mod tests {
             })
             .collect();
         let raw = RawValue::from_string(json!({"status": "Success", "handlers": handlers}).to_string()).unwrap();
-        Registered {
-            registration: Registration::of(config, &raw, BTreeMap::new()).unwrap(),
+        RegisteredConfig {
+            registration: Registration::from_discovery(config, &raw, BTreeMap::new()).unwrap(),
             version: version.to_owned(),
-            address: Address::parse("https://localhost:9443").unwrap(),
+            address: BaseUrl::parse("https://localhost:9443").unwrap(),
             ca: Vec::new(),
             selector: Selector::Everything,
         }
     }
 
-    fn names(registry: &Registry, hook: &str) -> Vec<String> {
+    fn names(registry: &ExtensionRegistry, hook: &str) -> Vec<String> {
         registry.all(hook).into_iter().map(|(_, called)| called.unwrap().name).collect()
     }
 
-    fn error(registry: &Registry, hook: &str) -> String {
+    fn error(registry: &ExtensionRegistry, hook: &str) -> String {
         registry.all(hook).into_iter().find_map(|(_, called)| called.err()).unwrap().to_string()
     }
 
     #[test]
     fn handlers_of_a_hook_come_in_the_order_of_their_registered_names() {
         // RH-3.3, RH-8.1, RH-8.3
-        let mut registry = Registry::default();
+        let mut registry = ExtensionRegistry::default();
         registry.register("b", registered("b", &[("m", "BeforeClusterCreate"), ("z", "BeforeClusterCreate")], "1"));
         registry.register("a", registered("a", &[("n", "BeforeClusterCreate"), ("x", "BeforeClusterDelete")], "1"));
         assert_eq!(names(&registry, "BeforeClusterCreate"), ["m.b", "n.a", "z.b"]);
@@ -247,7 +255,7 @@ mod tests {
     #[test]
     fn nothing_is_answered_without_what_has_to_be_discovered() {
         // RH-3.7
-        let mut registry = Registry::default();
+        let mut registry = ExtensionRegistry::default();
         registry.register("a", registered("a", &[("n", "BeforeClusterCreate")], "1"));
         registry.expect("b", ["BeforeClusterCreate".to_owned()].into(), Selector::Everything);
         assert!(!registry.is_settled());
@@ -270,7 +278,7 @@ mod tests {
     #[test]
     fn a_registration_stays_until_the_next_one() {
         // RH-2.8, RH-3.2, RH-3.4
-        let mut registry = Registry::default();
+        let mut registry = ExtensionRegistry::default();
         registry.register("a", registered("a", &[("n", "BeforeClusterCreate")], "1"));
         registry.failed("a", "refused");
         assert_eq!(names(&registry, "BeforeClusterCreate"), ["n.a"]);
@@ -285,7 +293,7 @@ mod tests {
     #[test]
     fn a_name_must_be_registered_for_the_hook() {
         // RH-7.1
-        let mut registry = Registry::default();
+        let mut registry = ExtensionRegistry::default();
         registry.register("a", registered("a", &[("n", "BeforeClusterCreate")], "1"));
         for (name, want) in [
             ("n.a", "is for BeforeClusterCreate, not for GeneratePatches"),

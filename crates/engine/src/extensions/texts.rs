@@ -1,4 +1,4 @@
-//! Texts of extensions, as conditions, logs and terminals show them (DEC-64).
+//! Sanitized texts of extensions for conditions, logs and terminals (DEC-64).
 
 use std::sync::LazyLock;
 
@@ -24,9 +24,9 @@ static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     .expect("it is a constant that tests use")
 });
 
-/// A text of an extension in one line of plain characters, the same for each call with the same result: a condition that is written
-/// after each failed call would otherwise change without end. Parts that vary are replaced by `…`.
-pub fn told(text: &str) -> String {
+/// A text of an extension in one line of plain characters, equal for calls with the same result: a condition that is
+/// written after each failed call would otherwise change endlessly. Volatile parts are replaced by `…`.
+pub fn sanitize(text: &str) -> String {
     let text = plain(cut(text, MESSAGE));
     let replaced = VOLATILE.replace_all(&text, |found: &Captures<'_>| match found[0].starts_with(':') {
         true => ":…->",
@@ -55,16 +55,16 @@ mod tests {
                 "version v1.33.1+k0s.0, 3 of 5, port 8443, 2026-11-25",
             ),
         ] {
-            assert_eq!(told(text), want);
+            assert_eq!(sanitize(text), want);
         }
         let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
-        assert_eq!(told(&digest), digest);
+        assert_eq!(sanitize(&digest), digest);
     }
 
     #[test]
     fn a_text_is_one_line_of_plain_characters() {
         // DEC-64
-        assert_eq!(told("a\n::error::b\r\u{1b}[2J\u{9b}\u{202e}"), r"a\n::error::b\r\u{1b}[2J\u{9b}\u{202e}");
-        assert_eq!(told(&"\u{1b}".repeat(2 * MESSAGE)).chars().count(), MESSAGE);
+        assert_eq!(sanitize("a\n::error::b\r\u{1b}[2J\u{9b}\u{202e}"), r"a\n::error::b\r\u{1b}[2J\u{9b}\u{202e}");
+        assert_eq!(sanitize(&"\u{1b}".repeat(2 * MESSAGE)).chars().count(), MESSAGE);
     }
 }

@@ -4,13 +4,13 @@ use golang::json::{List, RawJson, lenient};
 use model::hub::LabelSelector;
 
 lenient! {
-    /// What an ExtensionConfig says (RH-2.2). `settings` is read where maps of texts are.
+    /// The spec of an ExtensionConfig (RH-2.2). `settings` is decoded separately as a map of texts.
     pub struct ExtensionConfigSpec {
         pub client_config: ClientConfig,
         pub namespace_selector: Option<LabelSelector>,
     }
 
-    /// Where an extension is.
+    /// The address of an extension.
     pub struct ClientConfig {
         pub url: String,
         pub service: Option<ServiceReference>,
@@ -25,7 +25,7 @@ lenient! {
         pub port: Option<i32>,
     }
 
-    /// The handlers that an extension has (RH-6.2).
+    /// The handlers of an extension (RH-6.2).
     pub struct DiscoveryResponse {
         pub status: String,
         pub message: String,
@@ -40,7 +40,7 @@ lenient! {
         pub failure_policy: Option<String>,
     }
 
-    /// The hook that a handler is for.
+    /// The hook of a handler.
     pub struct RequestHook {
         pub api_version: String,
         pub hook: String,
@@ -75,7 +75,7 @@ lenient! {
         pub workers_upgrades: List<UpgradeStep>,
     }
 
-    /// A version on the way to another one.
+    /// An intermediate version of an upgrade.
     pub struct UpgradeStep {
         pub version: String,
     }

@@ -1,4 +1,5 @@
-//! What stays of a stored Cluster when a file is applied: what the file does not mention, and did not mention before.
+//! Fields of a stored Cluster that stay when a file is applied: fields that neither this file nor the one before
+//! contains.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use model::wire::manifest::Manifest;
 
 const VARIABLES: &str = "/spec/topology/variables";
 
-/// Gives a Cluster the references of its older state where it has none, in the form of its own version.
+/// Copies missing references from the old state of a Cluster, in the form of the new version.
 pub fn keep_references(new: &mut Manifest, old: &Manifest) {
     let is_v1beta2 = new.version() == Some(WireVersion::V1Beta2);
     for name in ["infrastructureRef", "controlPlaneRef"] {
@@ -31,8 +32,8 @@ pub fn keep_references(new: &mut Manifest, old: &Manifest) {
     }
 }
 
-/// The variables that stay: those that were set by default when the Cluster was stored. `stored` is the old Cluster after its
-/// defaults, `defaulted` the same if `new` had been applied instead.
+/// The variables that stay: those that were set by default when the Cluster was stored. `stored` is the old Cluster
+/// after its defaults, `defaulted` the Cluster after those of `new`.
 pub fn kept_variables(new: &Value, old: &Value, stored: &Value, defaulted: &Value) -> Vec<Value> {
     let mut all = variables(stored).to_vec();
     all.retain(|variable| {
@@ -55,7 +56,7 @@ fn was_applied(old: &Value, name: &Value, stored: &Value, defaulted: &Value) -> 
         let lists = |entry: &Value| entry["fieldsV1"]["f:spec"]["f:topology"]["f:variables"].get(&key).is_some();
         return entries.iter().any(|entry| entry["operation"] == "Apply" && lists(entry));
     }
-    // What a server printed without saying who owns it; a file that people write has no such field.
+    // Exported objects without field owners; handwritten files have no such field.
     let is_exported = old.pointer("/metadata/resourceVersion").is_some() || old.pointer("/metadata/uid").is_some();
     let is_default = find(defaulted, name).is_some_and(|default| default["value"] == stored["value"]);
     !(is_exported && is_default && mentioned["value"] == stored["value"])

@@ -7,13 +7,13 @@ use model::hub::annotation;
 use model::wire::manifest::Manifest;
 use schema::ssa::{FieldSet, ManagedFields, ManagedOperation, PathElement};
 
-/// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
-/// tells which fields were applied. Without a record the file is used unchanged.
+/// Copies the fields that the API server and webhooks have set in a stored object of a provider, if the stored object
+/// records the applied fields. Without a record, the file is used unchanged.
 pub fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
     if new.api_version != stored.api_version || new.value == stored.value {
         return;
     }
-    let Some(before) = Before::of(&stored.value) else { return };
+    let Some(before) = LastAppliedFields::from_stored(&stored.value) else { return };
     let Some(spec) = stored.value.get("spec") else { return };
     let mut path = vec![PathElement::field("spec")];
     if let Some(kept) = before.applied_to(spec, new.value.get("spec"), &mut path)
@@ -24,24 +24,24 @@ pub fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
 }
 
 /// The fields that were applied before.
-enum Before {
-    /// `kubectl apply` says so in an annotation.
+enum LastAppliedFields {
+    /// The annotation of `kubectl apply`.
     Configuration(Value),
-    /// The record of who owns which fields says so.
+    /// The field owners in `managedFields`.
     Fields(FieldSet),
 }
 
-impl Before {
-    /// None when the object does not tell.
-    fn of(stored: &Value) -> Option<Self> {
+impl LastAppliedFields {
+    /// `None` if the object has no record.
+    fn from_stored(stored: &Value) -> Option<Self> {
         let annotations = stored.pointer("/metadata/annotations");
         let text = annotations.and_then(|all| all.get(annotation::LAST_APPLIED)).and_then(Value::as_str);
         if let Some(configuration) = text.and_then(|text| golang::json::value(text).ok()) {
-            return Some(Before::Configuration(configuration));
+            return Some(LastAppliedFields::Configuration(configuration));
         }
         let entries = ManagedFields::all_of(stored).ok()?.into_iter();
         let applied = entries.filter(|entry| entry.operation == ManagedOperation::Apply).map(|entry| entry.fields);
-        applied.reduce(|all, fields| all.union(&fields)).map(Before::Fields)
+        applied.reduce(|all, fields| all.union(&fields)).map(LastAppliedFields::Fields)
     }
 
     /// The stored value after a file has been applied; none if it is removed.
@@ -69,16 +69,16 @@ impl Before {
     /// Whether anything at or below a path was applied.
     fn has(&self, path: &[PathElement]) -> bool {
         match self {
-            Before::Configuration(configuration) => at(configuration, path).is_some(),
-            Before::Fields(fields) => fields.has_prefix(path),
+            LastAppliedFields::Configuration(configuration) => at(configuration, path).is_some(),
+            LastAppliedFields::Fields(fields) => fields.has_prefix(path),
         }
     }
 
-    /// Whether the same value was applied before, so that what differs is what the provider made of it.
+    /// Whether the same value was applied before, so that a provider has changed the stored value.
     fn is_same(&self, path: &[PathElement], new: &Value) -> bool {
         match self {
-            Before::Configuration(configuration) => at(configuration, path) == Some(new),
-            Before::Fields(_) => false,
+            LastAppliedFields::Configuration(configuration) => at(configuration, path) == Some(new),
+            LastAppliedFields::Fields(_) => false,
         }
     }
 }

@@ -1,25 +1,25 @@
-//! The most machines that an edit can replace or remove, where its impact is not computed (DEC-59).
+//! An upper bound on the machines that an edit can replace or remove, for edits whose impact is not computed (DEC-59).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::edit::{Edit, changes_spec, classes_with, users};
-use crate::topology::nameless::has_no_names;
+use crate::topology::name_independence::is_name_independent;
 use model::hub::{Cluster, ObjectKey, TopologyMetadata, annotation};
 use model::world::{Facts, Found, WorkerSet};
 
-/// The Clusters that an edit concerns, and their classes. Nothing is compiled or read for it.
+/// The Clusters that an edit affects, and their classes. Nothing is compiled or read for it.
 #[derive(Debug, Default)]
-pub struct Extent {
+pub struct AffectedClusters {
     /// By namespace and name.
     pub(super) clusters: Vec<Arc<Cluster>>,
     /// The classes of these Clusters, on both sides of the edit.
     pub(super) classes: BTreeSet<ObjectKey>,
 }
 
-impl Extent {
-    /// The extent of an edit among the stored Clusters and classes; `None` for one that cannot do anything to machines.
-    pub fn of(edit: &Edit, stored: &Facts) -> Option<Self> {
+impl AffectedClusters {
+    /// The stored Clusters and classes that an edit affects; `None` for an edit that cannot affect machines.
+    pub fn for_edit(edit: &Edit, stored: &Facts) -> Option<Self> {
         if !edit.matters() {
             return None;
         }
@@ -44,15 +44,16 @@ impl Extent {
         };
         let is_managed = |cluster: &Arc<Cluster>| cluster.topology().is_some() && !cluster.metadata.is_being_deleted();
         let clusters: Vec<_> = clusters.into_iter().filter(is_managed).collect();
-        (!clusters.is_empty() && !is_of_names_alone(edit, &classes, stored)).then_some(Extent { clusters, classes })
+        (!clusters.is_empty() && !only_changes_metadata(edit, &classes, stored))
+            .then_some(AffectedClusters { clusters, classes })
     }
 
-    /// How many Clusters the edit concerns.
+    /// The number of affected Clusters.
     pub fn clusters(&self) -> usize {
         self.clusters.len()
     }
 
-    /// How many machines these Clusters have, which is the most that the edit can replace or remove.
+    /// The maximum number of machines of these Clusters, which bounds the machines that the edit can replace or remove.
     pub fn machines(&self, edit: &Edit, stored: &Facts) -> i64 {
         let machines = self.clusters.iter().map(|cluster| match edit {
             Edit::Cluster { old, .. } => machines(old, cluster, stored),
@@ -62,15 +63,15 @@ impl Extent {
     }
 }
 
-/// Whether an edit changes labels and annotations only, in classes that look at no names, and so at none of them either.
-fn is_of_names_alone(edit: &Edit, classes: &BTreeSet<ObjectKey>, stored: &Facts) -> bool {
+/// Whether an edit only changes labels and annotations, and the classes ignore names and metadata.
+fn only_changes_metadata(edit: &Edit, classes: &BTreeSet<ObjectKey>, stored: &Facts) -> bool {
     let Edit::Cluster { old, new } = edit else { return false };
-    let is_nameless = |key| matches!(stored.class(key), Found::Yes(class) if has_no_names(&class));
+    let is_nameless = |key| matches!(stored.class(key), Found::Yes(class) if is_name_independent(&class));
     !changes_spec(old, new) && classes.iter().all(is_nameless)
 }
 
-/// How many machines a Cluster has at the most, by its topology and by what is watched: none before its first rollout, and none that
-/// go while it is paused (ROLL-18).
+/// The maximum number of machines of a Cluster, by its topology and by the watched objects: zero before its first
+/// rollout and while it is paused (ROLL-18).
 pub(super) fn machines(old: &Cluster, new: &Cluster, facts: &Facts) -> i64 {
     let is_rolled_out = [&old.spec.infrastructure_ref, &old.spec.control_plane_ref].iter().any(|one| one.is_defined());
     let Some(topology) = old.topology().filter(|_| is_rolled_out && !new.is_paused()) else { return 0 };
@@ -97,7 +98,8 @@ pub(super) fn machines(old: &Cluster, new: &Cluster, facts: &Facts) -> i64 {
     deployments.chain(pools).fold(control_plane.max(0), |sum, machines| sum.saturating_add(machines.max(0)))
 }
 
-/// The most machines of a worker set: what its topology asks for, or what it has if that is more; else the maximum of its autoscaler.
+/// The maximum number of machines of a worker set: the greater of its desired and current number, else the maximum of
+/// its autoscaler.
 fn most(asked: Option<i32>, seen: Option<i64>, own: &TopologyMetadata, of_class: Option<&TopologyMetadata>) -> i64 {
     let maximum = |metadata: &TopologyMetadata| metadata.annotations.get(annotation::AUTOSCALER_MAX_SIZE)?.parse().ok();
     let known = asked.map(i64::from).max(seen);

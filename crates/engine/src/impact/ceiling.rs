@@ -1,57 +1,58 @@
 //! A ceiling on the machines that one edit may replace or remove, and the approval that lifts it (DEC-53, DEC-59).
 
-use super::bound::Extent;
-use super::case::Case;
+use super::bound::AffectedClusters;
 use super::edit::Edit;
+use super::inputs::ImpactInputs;
 use super::tally::Impact;
-use super::words::{clusters_of, grouped, machines};
+use super::warnings::{clusters_of, grouped, machines};
 use crate::topology::plan::outlasts_certificates;
 use golang::json::StringMap;
 use model::hub::{ClusterClass, Object, ObjectKey};
 use model::world::{Facts, Found};
 use schema::field::{ErrorKind, ErrorValue, FieldError, Path, RuleId};
 
-/// On a ClusterClass: how many machines one edit may replace or remove.
+/// Annotation of a ClusterClass: the number of machines that one edit may replace or remove.
 pub const MAX_REPLACED_MACHINES: &str = "topologist.dev/max-replaced-machines";
-/// On the object that is edited: how many machines this edit may replace or remove, and a text such as a ticket.
+/// Annotation of the edited object: the number of machines that this edit may replace or remove, and a text such as a
+/// ticket.
 pub const APPROVED_IMPACT: &str = "topologist.dev/approved-impact";
 
 /// The rule that denies edits above a ceiling.
 const RULE: RuleId = "DEC-59";
 
-/// How machines count whose number is not known.
+/// How unknown numbers of machines count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownImpact {
-    /// All machines that may go count.
+    /// All machines that may be replaced or removed count.
     #[default]
     Bound,
-    /// None of them count, and there is only a warning.
+    /// Unknown numbers do not count; there is only a warning.
     Warn,
 }
 
-/// How many machines an edit may replace or remove.
+/// The number of machines that an edit may replace or remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ceiling {
     pub machines: i64,
-    /// Where the number stands.
+    /// The source of the number.
     source: String,
     unknown: UnknownImpact,
 }
 
 impl Ceiling {
-    /// The lowest of the one of the process and those of the classes, before and after the edit.
-    pub fn of(case: &Case, flag: Option<u32>) -> Option<Self> {
+    /// The lowest ceiling of the process and the classes, before and after the edit.
+    pub fn from_inputs(case: &ImpactInputs, flag: Option<u32>) -> Option<Self> {
         let of_classes = [&case.before, &case.after]
             .into_iter()
-            .flat_map(|facts| case.classes().filter_map(|key| Ceiling::of_stored(facts, key)));
+            .flat_map(|facts| case.classes().filter_map(|key| Ceiling::for_stored_class(facts, key)));
         Ceiling::lowest(flag, of_classes)
     }
 
-    /// The same for an edit of which no case could be made.
-    pub fn of_edit(edit: &Edit, extent: &Extent, stored: &Facts, flag: Option<u32>) -> Option<Self> {
-        let of_classes = extent.classes.iter().filter_map(|key| Ceiling::of_stored(stored, key));
+    /// The lowest ceiling for an edit without inputs.
+    pub fn for_edit(edit: &Edit, extent: &AffectedClusters, stored: &Facts, flag: Option<u32>) -> Option<Self> {
+        let of_classes = extent.classes.iter().filter_map(|key| Ceiling::for_stored_class(stored, key));
         let edited = match edit {
-            Edit::Class { old, new } => [Ceiling::of_class(old), Ceiling::of_class(new)],
+            Edit::Class { old, new } => [Ceiling::for_class(old), Ceiling::for_class(new)],
             _ => [None, None],
         };
         Ceiling::lowest(flag, of_classes.chain(edited.into_iter().flatten()))
@@ -66,7 +67,7 @@ impl Ceiling {
         Ceiling { machines, source, unknown: UnknownImpact::default() }
     }
 
-    /// The same ceiling, with this meaning of machines that are not counted.
+    /// Sets how unknown numbers of machines count.
     #[must_use]
     pub fn with_unknown(self, unknown: UnknownImpact) -> Self {
         Ceiling { unknown, ..self }
@@ -74,28 +75,28 @@ impl Ceiling {
 
     /// Whether any edit can be denied at all.
     pub fn is_set(stored: &Facts, flag: Option<u32>) -> bool {
-        flag.is_some() || stored.class_keys().any(|key| Ceiling::of_stored(stored, key).is_some())
+        flag.is_some() || stored.class_keys().any(|key| Ceiling::for_stored_class(stored, key).is_some())
     }
 
-    fn of_stored(facts: &Facts, key: &ObjectKey) -> Option<Self> {
-        if let Found::Yes(class) = facts.class(key) { Ceiling::of_class(&class) } else { None }
+    fn for_stored_class(facts: &Facts, key: &ObjectKey) -> Option<Self> {
+        if let Found::Yes(class) = facts.class(key) { Ceiling::for_class(&class) } else { None }
     }
 
-    fn of_class(class: &ClusterClass) -> Option<Self> {
+    fn for_class(class: &ClusterClass) -> Option<Self> {
         let text = class.metadata.annotations.get(MAX_REPLACED_MACHINES)?;
         let key = class.metadata.key();
         let ceiling = |machines, problem: &str| {
             Ceiling::new(machines, format!("in annotation {MAX_REPLACED_MACHINES} of ClusterClass {key}{problem}"))
         };
-        // A slip of the pen must not take the ceiling away.
+        // An invalid value must not remove the ceiling.
         Some(text.trim().parse().map_or_else(
             |_| ceiling(0, ", which is not a number and so counts as 0"),
             |machines: u32| ceiling(machines.into(), ""),
         ))
     }
 
-    /// The error of an edit with this impact, at the annotation that would approve it; `None` when it stays below the ceiling, or is
-    /// approved.
+    /// The error of an edit with this impact, at the annotation that would approve it; `None` if it is within the
+    /// ceiling or approved.
     pub fn denies(&self, edit: &Edit, impact: &Impact) -> Option<FieldError> {
         let gone = match self.unknown {
             UnknownImpact::Bound => impact.at_most,
@@ -104,7 +105,7 @@ impl Ceiling {
         if gone <= self.machines {
             return None;
         }
-        let approval = Approval::of(edit);
+        let approval = Approval::from_edit(edit);
         if matches!(approval, Approval::For(machines) if machines >= gone) {
             return None;
         }
@@ -116,7 +117,7 @@ impl Ceiling {
             self.source,
             approval.problem(),
             edit.object(),
-            // An estimate is what a user expects to happen.
+            // Users expect the estimated number.
             gone.max(impact.machines.gone()),
         );
         let (kind, value) = match edit.approval() {
@@ -128,7 +129,7 @@ impl Ceiling {
     }
 }
 
-/// What an edit does, as far as it is known.
+/// The impact in the words of the message.
 fn claim(impact: &Impact, gone: i64) -> String {
     if let Some(reason) = impact.uncounted.as_ref().filter(|_| gone > impact.certain) {
         let clusters = clusters_of(impact.clusters);
@@ -143,8 +144,8 @@ fn claim(impact: &Impact, gone: i64) -> String {
     )
 }
 
-/// The error of an edit after which machines of a control plane are replaced for ever: no certificate is valid for as long as
-/// `certificatesExpiryDays` asks for (ROLL-6). `found` has these days, and for how many days certificates are valid.
+/// The error of an edit after which machines of a control plane are replaced again and again: `certificatesExpiryDays`
+/// exceeds the validity of certificates (ROLL-6). `found` contains both numbers of days.
 pub fn endless(edit: &Edit, found: Option<(i64, i64)>) -> Option<FieldError> {
     let (days, validity) = found?;
     let path = match edit {
@@ -178,7 +179,7 @@ fn endless_at(path: Path, (days, validity): (i64, i64)) -> FieldError {
     FieldError { rule: "ROLL-6", kind: ErrorKind::Invalid, path, value: days.into(), detail }
 }
 
-/// What the edited object says of its impact.
+/// The approval in the annotation of the edited object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Approval {
     None,
@@ -189,7 +190,7 @@ enum Approval {
 }
 
 impl Approval {
-    fn of(edit: &Edit) -> Self {
+    fn from_edit(edit: &Edit) -> Self {
         let (old, new) = edit.annotations();
         let Some(text) = new.get(APPROVED_IMPACT) else { return Approval::None };
         if old.get(APPROVED_IMPACT) == Some(text) {
@@ -226,7 +227,7 @@ impl Edit {
         self.annotations().1.get(APPROVED_IMPACT).map(str::to_owned)
     }
 
-    /// The edited object, as messages name it.
+    /// The edited object in messages.
     fn object(&self) -> String {
         match self {
             Edit::Class { new, .. } => format!("ClusterClass {}", new.metadata.key()),

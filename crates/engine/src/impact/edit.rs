@@ -1,16 +1,16 @@
-//! What is edited, and which Clusters and classes the edit concerns.
+//! Edited objects, and the Clusters and classes that an edit affects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::topology::class_references::{group_version, made_kinds, references};
+use crate::topology::class_references::{created_kinds, group_version, references};
 use golang::json::StringMap;
 use model::hub::deletion_hold::is_pause;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, TemplateRef, annotation, label};
 use model::world::{Facts, Found};
 
-/// An update that is allowed so far.
+/// A create or update that the rules allow.
 #[derive(Clone, Debug)]
 pub enum Edit {
     Class {
@@ -21,17 +21,17 @@ pub enum Edit {
         old: Arc<Cluster>,
         new: Arc<Cluster>,
     },
-    /// A Cluster that is created: no machine runs in it, but its objects may be wrong.
+    /// A new Cluster: it has no machines, but its objects may be invalid.
     NewCluster(Arc<Cluster>),
     Template {
         old: Arc<Object>,
         new: Arc<Object>,
     },
-    /// A template that is created: classes may refer to it already, and a template of this name may have been deleted.
+    /// A new template: classes may refer to it already, and a template of this name may have been deleted.
     NewTemplate(Arc<Object>),
 }
 
-/// What tells edits apart.
+/// The identity of an edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EditId {
     uid: String,
@@ -40,7 +40,7 @@ pub struct EditId {
 }
 
 impl Edit {
-    /// What is edited, as messages name it.
+    /// The edited object in messages.
     pub fn subject(&self) -> String {
         match self {
             Edit::Class { new, .. } => format!("class {}", new.metadata.key()),
@@ -49,8 +49,8 @@ impl Edit {
         }
     }
 
-    /// The edited object, its generation before the edit, and a hash of what it will be: an API server asks again about an edit that it
-    /// repeats after a conflict.
+    /// The edited object, its generation before the edit, and a hash of its new state: an API server sends another
+    /// review when it retries an edit after a conflict.
     pub fn id(&self) -> EditId {
         let mut hasher = DefaultHasher::new();
         let (uid, generation) = match self {
@@ -60,7 +60,7 @@ impl Edit {
             }
             Edit::Cluster { new, .. } | Edit::NewCluster(new) => {
                 (&new.spec.topology, &new.spec.cluster_network, new.spec.paused).hash(&mut hasher);
-                [&new.metadata.labels, &new.metadata.annotations].map(of_users).hash(&mut hasher);
+                [&new.metadata.labels, &new.metadata.annotations].map(user_metadata).hash(&mut hasher);
                 (new.metadata.uid.clone(), new.metadata.generation)
             }
             Edit::Template { new, .. } | Edit::NewTemplate(new) => {
@@ -72,15 +72,14 @@ impl Edit {
         EditId { uid, generation, hash: hasher.finish() }
     }
 
-    /// Whether the edit can change what machines are made from. Controllers write status and references of what users wrote, and
-    /// that costs nothing here.
+    /// Whether the edit can affect machines. Writes of status and references by controllers are skipped without cost.
     pub fn matters(&self) -> bool {
         match self {
             Edit::Class { old, new } => old.spec != new.spec,
             Edit::Cluster { old, new } => {
                 changes_spec(old, new)
-                    || of_users(&old.metadata.labels) != of_users(&new.metadata.labels)
-                    || of_users(&old.metadata.annotations) != of_users(&new.metadata.annotations)
+                    || user_metadata(&old.metadata.labels) != user_metadata(&new.metadata.labels)
+                    || user_metadata(&old.metadata.annotations) != user_metadata(&new.metadata.annotations)
             }
             Edit::NewCluster(new) => new.topology().is_some(),
             Edit::NewTemplate(_) => true,
@@ -88,21 +87,23 @@ impl Edit {
         }
     }
 
-    /// The versions of kinds of which a new Cluster gets objects, by `apiVersion` and kind.
-    pub fn made_kinds(&self, stored: &Facts) -> BTreeSet<(String, String)> {
+    /// The kinds of objects that are created for a new Cluster, by `apiVersion` and kind.
+    pub fn created_kinds(&self, stored: &Facts) -> BTreeSet<(String, String)> {
         match self {
-            Edit::NewCluster(new) => new.class_key().map(|class| made_by(stored, &class)).unwrap_or_default(),
+            Edit::NewCluster(new) => {
+                new.class_key().map(|class| created_kinds_of_class(stored, &class)).unwrap_or_default()
+            }
             _ => BTreeSet::new(),
         }
     }
 
-    /// Whether it is about one Cluster, whose objects are checked against the schemas of their definitions.
+    /// Whether a single Cluster is edited, whose objects are checked against the schemas of their definitions.
     pub fn is_of_cluster(&self) -> bool {
         matches!(self, Edit::Cluster { .. } | Edit::NewCluster(_))
     }
 }
 
-/// Whether an edit changes what a Cluster asks for, apart from labels and annotations.
+/// Whether an edit changes the topology of a Cluster, apart from labels and annotations.
 pub(super) fn changes_spec(old: &Cluster, new: &Cluster) -> bool {
     let asked = |cluster: &Cluster| (cluster.spec.paused, cluster.pause_annotation().map(str::to_owned));
     old.spec.topology != new.spec.topology
@@ -110,7 +111,7 @@ pub(super) fn changes_spec(old: &Cluster, new: &Cluster) -> bool {
         || asked(old) != asked(new)
 }
 
-/// Labels and annotations that controllers write on Clusters in the course of a rollout.
+/// Labels and annotations that controllers set on Clusters during a rollout.
 const OF_CONTROLLERS: [&str; 7] = [
     label::CLUSTER_NAME,
     label::OWNED,
@@ -121,8 +122,8 @@ const OF_CONTROLLERS: [&str; 7] = [
     annotation::ROLLED_OUT,
 ];
 
-/// Labels or annotations without those that controllers write. Patches may read all others, also those of Cluster API.
-fn of_users(all: &StringMap) -> BTreeMap<String, String> {
+/// Labels or annotations without those of controllers. Patches may read all others, including those of Cluster API.
+fn user_metadata(all: &StringMap) -> BTreeMap<String, String> {
     let mut all = all.to_map();
     all.retain(|name, value| match name.as_str() {
         annotation::PAUSED => is_pause(value),
@@ -137,10 +138,10 @@ pub(super) fn users(stored: &Facts, class: &ObjectKey) -> Vec<Arc<Cluster>> {
     stored.user_keys(class).filter_map(cluster).collect()
 }
 
-/// The versions of kinds of which Clusters of a class get objects.
-pub(super) fn made_by(facts: &Facts, class: &ObjectKey) -> BTreeSet<(String, String)> {
+/// The kinds of objects that are created for Clusters of a class.
+pub(super) fn created_kinds_of_class(facts: &Facts, class: &ObjectKey) -> BTreeSet<(String, String)> {
     match facts.class(class) {
-        Found::Yes(class) => made_kinds(&class.spec),
+        Found::Yes(class) => created_kinds(&class.spec),
         _ => BTreeSet::new(),
     }
 }
@@ -159,7 +160,7 @@ pub fn classes_with(stored: &Facts, group: &str, kind: &str, template: &ObjectKe
     stored.class_keys_in(&template.namespace).filter(refers).cloned().collect()
 }
 
-/// Whether a reference of a class is to the template of this name, in any version of its kind.
+/// Whether a reference of a class names this template, in any version of its kind.
 pub(super) fn refers_to(reference: &TemplateRef, group: &str, kind: &str, name: &str) -> bool {
     (&*reference.kind, &*reference.name) == (kind, name) && group_version(reference).is_ok_and(|(of, _)| of == group)
 }

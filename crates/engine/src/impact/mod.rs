@@ -1,15 +1,15 @@
-//! What an edit of a ClusterClass, a Cluster or a template does to machines, before it is stored.
+//! The impact of an edit of a ClusterClass, a Cluster or a template on machines, before it is stored.
 //!
 //! ```text
-//! Edit ─► Case: the facts before and after, the Clusters it concerns ─► compare.rs, Cluster by Cluster ─► Tally
-//!                                                                                                       │
-//!                        warnings and audit annotation (words.rs) ◄── Impact (totals, groups) ◄─────────┘
+//! Edit ─► ImpactInputs: facts before and after, affected Clusters ─► cluster_impact.rs, Cluster by Cluster ─► Tally
+//!                                                                                                              │
+//!                           warnings and audit annotation (warnings.rs) ◄── Impact (totals, groups) ◄──────────┘
 //! ```
 //!
-//! The objects of one edited or new Cluster are also checked against the schemas of their definitions, as far as these are known.
+//! The objects of one edited or new Cluster are also checked against the known schemas of their definitions.
 //!
 //! What cannot be computed has an upper bound (bound.rs), and machines that are outdated before the edit count only if it releases
-//! them (released.rs).
+//! them (released_machines.rs).
 //!
 //! Topologies that are too large to compute are found by their size alone (size.rs).
 //!
@@ -20,23 +20,23 @@
 //! impact says that it is an estimate.
 
 mod bound;
-mod case;
+mod inputs;
 mod ceiling;
-mod compare;
+mod cluster_impact;
 mod edit;
-mod released;
+mod released_machines;
 mod size;
 mod tally;
-mod words;
+mod warnings;
 
-pub use bound::Extent;
-pub use case::Case;
+pub use bound::AffectedClusters;
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES, UnknownImpact, endless, endless_template};
-pub use compare::Inspection;
+pub use cluster_impact::Inspection;
 pub use edit::{Edit, EditId, classes_with, is_of_a_class};
+pub use inputs::ImpactInputs;
 pub use size::{Breaking, SizeRules, SizeVerdict};
-pub use tally::{Completeness, Count, Group, Impact, Tally};
-pub use words::with_refusals;
+pub use tally::{Completeness, Impact, ImpactCounts, ImpactGroup, Tally};
+pub use warnings::with_refusals;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! Edits that make topologies too large to compute (DEC-58).
 //!
-//! Sizes are sums of what is stored, so that the verdict takes no computation. The Clusters of a class or of a template are named as in
-//! DEC-1, and only those count that were not too large before.
+//! Sizes are sums over stored objects, so that the verdict needs no computation. The affected Clusters of a class or
+//! template are named as in DEC-1, without those that were too large before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::edit::{Edit, classes_with, refers_to, users};
-use crate::topology::size::{ClassSize, TooLarge};
+use crate::topology::size::{ClassSize, TopologyTooLarge};
 use crate::topology::{SizeLimit, TopologySize};
 use golang::json::Weight;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, TemplateRef, annotation};
@@ -19,7 +19,7 @@ pub(super) struct ClassSizes(BTreeMap<ObjectKey, ClassSize>);
 
 impl ClassSizes {
     /// The sizes of these classes with the templates among the facts.
-    pub(super) fn of<'c>(facts: &Facts, classes: impl Iterator<Item = &'c ObjectKey>) -> Self {
+    pub(super) fn for_classes<'c>(facts: &Facts, classes: impl Iterator<Item = &'c ObjectKey>) -> Self {
         let weight = |reference: &TemplateRef, namespace: &str| {
             let key = ObjectKey::new(namespace, &reference.name);
             match facts.objects()?.object(&ObjectRef::new(&reference.api_version, &reference.kind, key)) {
@@ -30,13 +30,13 @@ impl ClassSizes {
         let sizes = classes.filter_map(|key| {
             let Found::Yes(class) = facts.class(key) else { return None };
             let weigh = |reference: &TemplateRef| weight(reference, &key.namespace).unwrap_or_default();
-            Some((key.clone(), ClassSize::of(&class, weigh)))
+            Some((key.clone(), ClassSize::from_class(&class, weigh)))
         });
         ClassSizes(sizes.collect())
     }
 
-    /// The size of the topology of a Cluster; nothing if its class is not known.
-    pub(super) fn of_cluster(&self, facts: &Facts, key: &ObjectKey) -> TopologySize {
+    /// The size of the topology of a Cluster; zero if its class is unknown.
+    pub(super) fn topology_size(&self, facts: &Facts, key: &ObjectKey) -> TopologySize {
         let Found::Yes(cluster) = facts.cluster(key) else { return TopologySize::default() };
         let class = cluster.class_key().and_then(|class| self.0.get(&class));
         class.map(|class| class.topology(&cluster)).unwrap_or_default()
@@ -45,17 +45,17 @@ impl ClassSizes {
 
 /// The rule that denies topologies that are too large.
 const RULE: RuleId = "DEC-58";
-/// How many Clusters an error names.
+/// Maximum number of Clusters in an error.
 const NAMED_CLUSTERS: usize = 5;
 
-/// Why an edit is denied for the size of topologies, and what is said of those that are allowed.
+/// The error and the warnings of an edit about sizes of topologies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SizeVerdict {
     pub denial: Option<FieldError>,
     pub warnings: Vec<Warning>,
 }
 
-/// How edits are treated that make topologies of stored Clusters too large (DEC-1).
+/// The treatment of edits that make topologies of stored Clusters too large (DEC-1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Breaking {
     /// They are denied.
@@ -63,40 +63,40 @@ pub enum Breaking {
     Denied,
     /// They are allowed with a warning.
     Warned,
-    /// The Clusters are not looked at.
+    /// The Clusters are not checked.
     Ignored,
 }
 
-/// How large topologies may be, and how edits are treated that make those of stored Clusters too large.
+/// The limit on topologies, and the treatment of edits that make those of stored Clusters too large.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeRules {
     pub limit: SizeLimit,
     pub breaking: Breaking,
 }
 
-/// What sizes are computed from.
-struct Sizes<'a, T> {
+/// The inputs of sizes.
+struct SizeInputs<'a, T> {
     stored: &'a Facts,
     template: T,
     rules: SizeRules,
 }
 
 impl SizeVerdict {
-    /// The verdict on an edit; `template` gives the templates that are known. The others weigh nothing.
-    pub fn of(
+    /// The verdict on an edit; `template` returns known templates. Unknown ones have no weight.
+    pub fn for_edit(
         edit: &Edit,
         stored: &Facts,
         template: impl Fn(&ObjectRef) -> Option<Arc<Object>>,
         rules: SizeRules,
     ) -> Self {
-        let sizes = Sizes { stored, template, rules };
+        let sizes = SizeInputs { stored, template, rules };
         match edit {
-            Edit::NewCluster(new) => sizes.of_cluster(None, new),
-            Edit::Cluster { old, new } => sizes.of_cluster(Some(old), new),
-            Edit::Class { old, new } if old.spec != new.spec => sizes.of_class(old, new),
+            Edit::NewCluster(new) => sizes.cluster_verdict(None, new),
+            Edit::Cluster { old, new } => sizes.cluster_verdict(Some(old), new),
+            Edit::Class { old, new } if old.spec != new.spec => sizes.class_verdict(old, new),
             Edit::Class { .. } => SizeVerdict::default(),
-            Edit::Template { old, new } => sizes.of_template(Some(old), new),
-            Edit::NewTemplate(new) => sizes.of_template(None, new),
+            Edit::Template { old, new } => sizes.template_verdict(Some(old), new),
+            Edit::NewTemplate(new) => sizes.template_verdict(None, new),
         }
     }
 
@@ -110,9 +110,10 @@ impl SizeVerdict {
     }
 }
 
-impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
-    /// A new Cluster may not be too large, and an old one may not grow when it is. One that stays as it is may be repaired elsewhere.
-    fn of_cluster(&self, old: Option<&Cluster>, new: &Cluster) -> SizeVerdict {
+impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> SizeInputs<'_, T> {
+    /// A new Cluster may not be too large, and a Cluster that is too large may not grow. One that stays the same is
+    /// allowed: its class or templates may be fixed.
+    fn cluster_verdict(&self, old: Option<&Cluster>, new: &Cluster) -> SizeVerdict {
         if new.topology().is_none() || new.metadata.is_being_deleted() {
             return SizeVerdict::default();
         }
@@ -133,16 +134,16 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
         SizeVerdict::warned(format!("{path}: {error}; the topology is not reconciled until then"))
     }
 
-    fn of_class(&self, old: &ClusterClass, new: &ClusterClass) -> SizeVerdict {
+    fn class_verdict(&self, old: &ClusterClass, new: &ClusterClass) -> SizeVerdict {
         let key = new.metadata.key();
         let weigh = |reference: &TemplateRef| self.weight(reference, &key.namespace);
-        let (before, after) = (ClassSize::of_edited(old, weigh), ClassSize::of_edited(new, weigh));
+        let (before, after) = (ClassSize::from_edited(old, weigh), ClassSize::from_edited(new, weigh));
         let grown = self.grown([(&key, &before, &after)]);
         let allows = new.metadata.annotations.contains_key(annotation::ALLOW_BREAKING_CLUSTERS);
-        self.of_dependents(grown, Path::new("spec"), allows, "ClusterClass")
+        self.dependents_verdict(grown, Path::new("spec"), allows, "ClusterClass")
     }
 
-    fn of_template(&self, old: Option<&Arc<Object>>, new: &Arc<Object>) -> SizeVerdict {
+    fn template_verdict(&self, old: Option<&Arc<Object>>, new: &Arc<Object>) -> SizeVerdict {
         let (group, kind, key) = (new.group(), new.kind(), new.key());
         let with = |reference: &TemplateRef, edited: Weight| match refers_to(reference, group, kind, &key.name) {
             true => edited,
@@ -153,20 +154,21 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
             .into_iter()
             .filter_map(|class| {
                 let Found::Yes(found) = self.stored.class(&class) else { return None };
-                let [before, after] = [lighter, heavier].map(|edited| ClassSize::of(&found, |one| with(one, edited)));
+                let [before, after] =
+                    [lighter, heavier].map(|edited| ClassSize::from_class(&found, |one| with(one, edited)));
                 Some((class, before, after))
             })
             .collect();
         let grown = self.grown(of_classes.iter().map(|(class, before, after)| (class, before, after)));
         let allows = new.annotation(annotation::ALLOW_BREAKING_CLUSTERS).is_some();
-        self.of_dependents(grown, Path::new("spec"), allows, kind)
+        self.dependents_verdict(grown, Path::new("spec"), allows, kind)
     }
 
-    /// The Clusters of these classes that become too large, and why the first of them is.
+    /// The Clusters of these classes that become too large, with the error of each.
     fn grown<'c>(
         &self,
         classes: impl IntoIterator<Item = (&'c ObjectKey, &'c ClassSize, &'c ClassSize)>,
-    ) -> Vec<(ObjectKey, TooLarge)> {
+    ) -> Vec<(ObjectKey, TopologyTooLarge)> {
         let mut grown = Vec::new();
         if self.rules.breaking == Breaking::Ignored {
             return grown;
@@ -183,7 +185,13 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
         grown
     }
 
-    fn of_dependents(&self, grown: Vec<(ObjectKey, TooLarge)>, path: Path, allows: bool, kind: &str) -> SizeVerdict {
+    fn dependents_verdict(
+        &self,
+        grown: Vec<(ObjectKey, TopologyTooLarge)>,
+        path: Path,
+        allows: bool,
+        kind: &str,
+    ) -> SizeVerdict {
         let Some((_, error)) = grown.first() else { return SizeVerdict::default() };
         let names: Vec<String> = grown.iter().map(|(key, _)| key.to_string()).collect();
         let clusters = if names.len() == 1 { "Cluster" } else { "Clusters" };
@@ -201,7 +209,7 @@ impl<T: Fn(&ObjectRef) -> Option<Arc<Object>>> Sizes<'_, T> {
     fn size(&self, cluster: &Cluster) -> Option<TopologySize> {
         let key = cluster.class_key()?;
         let Found::Yes(class) = self.stored.class(&key) else { return None };
-        Some(ClassSize::of(&class, |reference| self.weight(reference, &key.namespace)).topology(cluster))
+        Some(ClassSize::from_class(&class, |reference| self.weight(reference, &key.namespace)).topology(cluster))
     }
 
     fn weight(&self, reference: &TemplateRef, namespace: &str) -> Weight {

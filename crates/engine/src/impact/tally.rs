@@ -1,36 +1,37 @@
-//! Sums of what becomes of machines.
+//! Sums of the impact on machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::topology::plan::Roll;
 use model::hub::ObjectKey;
 
-/// What an edit does to one Cluster.
+/// The impact of an edit on one Cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ClusterImpact {
     pub cluster: ObjectKey,
-    /// Those of all steps until nothing is left to do.
+    /// The rolls of all steps until the rollout is complete.
     pub rolls: Vec<Roll>,
-    /// The topology could be computed before the edit, and cannot after it.
+    /// The topology could be computed before the edit, but not after it.
     pub fails: bool,
     /// Whether both sides could be computed.
     pub is_known: bool,
-    /// Why a side could not be computed.
+    /// The failure of a side.
     pub failure: Option<String>,
-    /// The Cluster is resumed, and what its objects are made from has changed while it was paused.
+    /// The Cluster is resumed, and the inputs of its objects have changed during the pause.
     pub was_edited_in_pause: bool,
-    /// The `certificatesExpiryDays` that no certificate of its control plane reaches, and for how many days these are valid.
+    /// The `certificatesExpiryDays` of its control plane that exceed the validity of certificates, and that validity in
+    /// days.
     pub endless: Option<(i64, i64)>,
-    /// How many machines the Cluster, and those equal to it, have at the most.
+    /// The maximum number of machines of the Cluster and of those equal to it.
     pub machines: i64,
-    /// The extension that was not called, so that more may change.
+    /// The extension that was not called, so that the impact may be greater.
     pub incomplete: Option<String>,
 }
 
-impl Change {
-    /// An edit after which a Cluster is as it was rolled out.
+impl ClusterImpact {
+    /// No impact: the Cluster stays as it was rolled out.
     pub(super) fn none(cluster: ObjectKey) -> Self {
-        Change {
+        ClusterImpact {
             cluster,
             rolls: Vec::new(),
             fails: false,
@@ -46,21 +47,21 @@ impl Change {
 
 /// Numbers of machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct ImpactCounts {
     pub replaced: i64,
     pub removed: i64,
     pub added: i64,
     /// Machines that stay outdated until a user deletes them (ROLL-11).
     pub outdated: i64,
-    /// The number of some replaced machines is not known: these are the least.
+    /// Some numbers of replaced machines are unknown; `replaced` is a minimum.
     pub is_least: bool,
-    /// The same for removed machines.
+    /// Some numbers of removed machines are unknown; `removed` is a minimum.
     pub removed_is_least: bool,
 }
 
-impl Count {
-    fn of(rolls: &[Roll]) -> Self {
-        let mut count = Count::default();
+impl ImpactCounts {
+    fn from_rolls(rolls: &[Roll]) -> Self {
+        let mut count = ImpactCounts::default();
         for machines in rolls.iter().map(|roll| roll.machines) {
             let replaced = machines.replaced.unwrap_or(machines.at_least);
             count.replaced = count.replaced.saturating_add(replaced);
@@ -73,7 +74,7 @@ impl Count {
         count
     }
 
-    fn add(&mut self, other: Count, times: i64) {
+    fn add(&mut self, other: ImpactCounts, times: i64) {
         let add = |sum: &mut i64, one: i64| *sum = sum.saturating_add(one.saturating_mul(times));
         add(&mut self.replaced, other.replaced);
         add(&mut self.removed, other.removed);
@@ -88,41 +89,41 @@ impl Count {
         self.replaced.saturating_add(self.removed)
     }
 
-    /// Whether running machines go, or stay outdated.
+    /// Whether machines are replaced, removed or outdated.
     fn affects(&self) -> bool {
         self.gone() > 0 || self.outdated > 0 || self.is_least || self.removed_is_least
     }
 }
 
-/// Clusters whose machines go for the same reasons (DEC-48).
+/// Clusters with machines that are replaced for the same reasons (DEC-48).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct ImpactGroup {
     pub clusters: usize,
-    /// One of them, as an example.
+    /// An example Cluster.
     pub example: ObjectKey,
-    pub machines: Count,
-    /// Which kinds of objects replace machines, and why.
+    pub machines: ImpactCounts,
+    /// The kinds of objects that replace machines, with reasons.
     pub reasons: BTreeSet<(String, String)>,
 }
 
-/// What is known of an impact so far.
+/// The intermediate sums of an impact.
 #[derive(Clone, Debug)]
 pub struct Tally {
     subject: String,
-    /// All Clusters that the edit concerns.
+    /// The number of affected Clusters.
     clusters: usize,
-    /// How many machines they have at the most.
+    /// The maximum number of their machines.
     all_machines: i64,
     compared: usize,
-    /// How many machines those that were compared have at the most.
+    /// The maximum number of machines of the compared Clusters.
     compared_machines: i64,
-    /// How many machines more than those that are counted may go from them.
+    /// Machines of compared Clusters that may also be replaced or removed but are not counted.
     uncounted: i64,
-    /// Why these are not counted.
+    /// The reason for uncounted machines.
     uncounted_because: Option<Uncounted>,
     affected: usize,
-    machines: Count,
-    groups: BTreeMap<BTreeSet<(String, String)>, Group>,
+    machines: ImpactCounts,
+    groups: BTreeMap<BTreeSet<(String, String)>, ImpactGroup>,
     failing: usize,
     fails: Option<ObjectKey>,
     unknown: usize,
@@ -131,7 +132,7 @@ pub struct Tally {
     endless: Option<(i64, i64)>,
 }
 
-/// Why some machines are not counted.
+/// The reason for uncounted machines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Uncounted {
     #[error("the topology of Cluster {cluster} cannot be computed: {reason}")]
@@ -146,55 +147,56 @@ pub enum Uncounted {
     Other(String),
 }
 
-/// How much of an impact is known.
+/// The completeness of an impact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
     Complete,
-    /// An extension was not called, or there is another reason why more may change.
+    /// An extension was not called, or the impact may be greater for another reason.
     Incomplete,
-    /// The sums are scaled up from a part of the Clusters.
+    /// The sums are extrapolated from a part of the Clusters.
     Estimated,
-    /// Machines of some Clusters are not counted, and there is an upper bound for them.
+    /// Machines of some Clusters are not counted, with an upper bound for them.
     Bound,
 }
 
-/// What an edit does to machines.
+/// The impact of an edit on machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impact {
-    /// What is edited.
+    /// The edited object.
     pub subject: String,
-    /// How many Clusters the edit concerns.
+    /// The number of affected Clusters.
     pub clusters: usize,
-    /// How many of them were compared; with fewer, all sums are estimates.
+    /// The number of compared Clusters; if not all were compared, all sums are estimates.
     pub compared: usize,
     /// Clusters whose machines are replaced, removed or outdated.
     pub affected: usize,
-    pub machines: Count,
-    /// Machines that go for certain: those of Clusters that were compared.
+    pub machines: ImpactCounts,
+    /// Machines of compared Clusters that are certainly replaced or removed.
     pub certain: i64,
-    /// Machines that may go at the most: those that go for certain, and all of Clusters that are not known (DEC-59).
+    /// The maximum number of replaced or removed machines: the certain ones, and all machines of unknown Clusters
+    /// (DEC-59).
     pub at_most: i64,
-    /// Why these are more than those that go for certain.
+    /// The reason for which `at_most` exceeds `certain`.
     pub uncounted: Option<Uncounted>,
-    /// Those with most machines first.
-    pub groups: Vec<Group>,
-    /// Clusters whose topology can no longer be computed, and one of them.
+    /// In descending order of machines.
+    pub groups: Vec<ImpactGroup>,
+    /// The number of Clusters whose topology can no longer be computed, and an example.
     pub failing: usize,
     pub fails: Option<ObjectKey>,
     /// Clusters whose topology could not be computed before.
     pub unknown: usize,
-    /// The extension that was not called, or another reason why more may change.
+    /// The extension that was not called, or another reason for which the impact may be greater.
     pub incomplete: Option<String>,
     /// The extension that may update machines in place instead.
     pub in_place: Option<String>,
-    /// The `certificatesExpiryDays` with which machines of a control plane are replaced for ever, and for how many days certificates
-    /// are valid.
+    /// The `certificatesExpiryDays` that exceed the validity of certificates, so that machines of a control plane are
+    /// replaced again and again, and that validity in days.
     pub endless: Option<(i64, i64)>,
 }
 
 impl Tally {
-    /// An empty tally for a number of Clusters, and for the most machines that they have.
-    pub(super) fn of(subject: String, (clusters, machines): (usize, i64), incomplete: Option<String>) -> Self {
+    /// An empty tally for a number of Clusters and their maximum number of machines.
+    pub(super) fn new(subject: String, (clusters, machines): (usize, i64), incomplete: Option<String>) -> Self {
         Tally {
             subject,
             clusters,
@@ -204,7 +206,7 @@ impl Tally {
             uncounted: 0,
             uncounted_because: None,
             affected: 0,
-            machines: Count::default(),
+            machines: ImpactCounts::default(),
             groups: BTreeMap::new(),
             failing: 0,
             fails: None,
@@ -215,8 +217,8 @@ impl Tally {
         }
     }
 
-    /// Adds what becomes of a Cluster, and of others that are equal to it.
-    pub fn add(&mut self, clusters: usize, change: Change) {
+    /// Adds the impact on a Cluster and on equal ones.
+    pub fn add(&mut self, clusters: usize, change: ClusterImpact) {
         self.compared += clusters;
         self.compared_machines = self.compared_machines.saturating_add(change.machines);
         if let Some(reason) = change.failure {
@@ -235,7 +237,7 @@ impl Tally {
             return;
         }
         self.incomplete = self.incomplete.take().or(change.incomplete);
-        let count = Count::of(&change.rolls);
+        let count = ImpactCounts::from_rolls(&change.rolls);
         let times = i64::try_from(clusters).unwrap_or(i64::MAX);
         self.machines.add(count, times);
         self.endless = self.endless.or(change.endless);
@@ -256,19 +258,19 @@ impl Tally {
         self.affected += clusters;
         let updater = change.rolls.iter().find_map(|roll| roll.in_place.clone());
         self.in_place = self.in_place.take().or(updater);
-        let gone = change.rolls.iter().filter(|roll| Count::of(std::slice::from_ref(*roll)).affects());
+        let gone = change.rolls.iter().filter(|roll| ImpactCounts::from_rolls(std::slice::from_ref(*roll)).affects());
         let reasons: BTreeSet<_> = gone.map(|roll| (roll.kind.clone(), roll.reason.clone())).collect();
-        let group = self.groups.entry(reasons.clone()).or_insert_with(|| Group {
+        let group = self.groups.entry(reasons.clone()).or_insert_with(|| ImpactGroup {
             clusters: 0,
             example: change.cluster.clone(),
-            machines: Count::default(),
+            machines: ImpactCounts::default(),
             reasons,
         });
         group.clusters += clusters;
         group.machines.add(count, times);
     }
 
-    /// The impact as far as it is known; Clusters that were not compared count like the average of the others.
+    /// The known impact; Clusters that were not compared count like the average of the others.
     pub fn impact(&self) -> Impact {
         let scale = |sum: i64| match self.compared {
             0 => 0,
@@ -278,14 +280,14 @@ impl Tally {
             }
         };
         let number = |sum: usize| usize::try_from(scale(i64::try_from(sum).unwrap_or(i64::MAX))).unwrap_or(usize::MAX);
-        let count = |of: Count| Count {
+        let count = |of: ImpactCounts| ImpactCounts {
             replaced: scale(of.replaced),
             removed: scale(of.removed),
             added: scale(of.added),
             outdated: scale(of.outdated),
             ..of
         };
-        let mut groups: Vec<Group> = self.groups.values().cloned().collect();
+        let mut groups: Vec<ImpactGroup> = self.groups.values().cloned().collect();
         groups.iter_mut().for_each(|group| {
             (group.clusters, group.machines) = (number(group.clusters), count(group.machines));
         });
@@ -316,13 +318,13 @@ impl Tally {
 }
 
 impl Impact {
-    /// The impact of an edit of which nothing is known but how many Clusters it concerns, and how many machines they have.
+    /// An unknown impact on a number of Clusters and their machines.
     pub fn unknown(subject: String, (clusters, machines): (usize, i64), reason: String) -> Self {
         let uncounted_because = Some(Uncounted::Other(reason));
-        Tally { uncounted_because, ..Tally::of(subject, (clusters, machines), None) }.impact()
+        Tally { uncounted_because, ..Tally::new(subject, (clusters, machines), None) }.impact()
     }
 
-    /// How much of the impact is known.
+    /// The completeness of the impact.
     pub fn completeness(&self) -> Completeness {
         match self.uncounted {
             Some(Uncounted::Time(..)) => Completeness::Estimated,
@@ -332,7 +334,7 @@ impl Impact {
         }
     }
 
-    /// Whether sums are scaled up from a part of the Clusters.
+    /// Whether the sums are extrapolated from a part of the Clusters.
     pub(crate) fn is_estimate(&self) -> bool {
         self.compared < self.clusters
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::topology::Options;
-use crate::topology::plan::Machines;
+use crate::topology::plan::MachineCounts;
 use crate::topology::testing::Scene;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef};
 use model::world::{Facts, Found, WorkerSet, WorkerState};
@@ -40,7 +40,7 @@ fn with_clusters(scene: &Scene, names: impl Iterator<Item = String>) -> Scene {
 }
 
 fn facts(scene: &Scene) -> Facts {
-    scene.fold().facts().clone()
+    scene.simulator().facts().clone()
 }
 
 fn class(scene: &Scene) -> Arc<ClusterClass> {
@@ -56,12 +56,12 @@ fn class_edit(before: &Scene, after: &Scene) -> Edit {
 }
 
 /// The case of an edit of `stored`, with everything that it needs.
-fn case(stored: &Scene, edit: &Edit) -> Option<Case> {
+fn case(stored: &Scene, edit: &Edit) -> Option<ImpactInputs> {
     case_among(&facts(stored), edit)
 }
 
-fn case_among(stored: &Facts, edit: &Edit) -> Option<Case> {
-    let case = Case::of(edit, stored)?;
+fn case_among(stored: &Facts, edit: &Edit) -> Option<ImpactInputs> {
+    let case = ImpactInputs::for_edit(edit, stored)?;
     let answers = case.needs().into_iter().map(|need| (need.clone(), stored.answer(&need))).collect();
     Some(case.with(edit, answers).unwrap())
 }
@@ -418,7 +418,7 @@ fn numbers_that_are_not_known_and_topologies_that_break_are_named() {
         }]}]),
     );
     let impact = impact(&sized(), &class_edit(&sized(), &broken)).unwrap();
-    assert_eq!((impact.failing, impact.machines), (1, Count::default()));
+    assert_eq!((impact.failing, impact.machines), (1, ImpactCounts::default()));
     let texts = warnings(&impact);
     assert_eq!((texts.len(), &*texts[0]), (2, "breaks the topology of 1 Cluster, such as ns/blade (class ns/forge)"));
     assert!(
@@ -440,10 +440,10 @@ fn warnings_and_the_summary_stay_short() {
     let edit = class_edit(&sized(), &with_file(&sized()));
     let impact = Impact {
         groups: (0..500)
-            .map(|i| Group {
+            .map(|i| ImpactGroup {
                 clusters: 1,
                 example: ObjectKey::new("ns", format!("blue-{i}-{}", "y".repeat(60))),
-                machines: Count::default(),
+                machines: ImpactCounts::default(),
                 reasons: [("KubeadmControlPlane".to_owned(), format!("spec.{} changes", "a.".repeat(80)))].into(),
             })
             .collect(),
@@ -459,9 +459,9 @@ fn warnings_and_the_summary_stay_short() {
 }
 
 /// What a plan of `before` and `after` does to Cluster `blade`.
-fn planned(before: &Scene, after: &Scene) -> Machines {
+fn planned(before: &Scene, after: &Scene) -> MachineCounts {
     let key = ObjectKey::new("ns", "blade");
-    let (mut old, mut new) = (before.fold(), after.fold());
+    let (mut old, mut new) = (before.simulator(), after.simulator());
     assert!(matches!(old.facts().cluster(&key), Found::Yes(_)));
     old.settle(&key);
     new.take_over(&key, &old);
@@ -501,7 +501,7 @@ fn an_impact_is_what_a_plan_says() {
 
 fn ceiling(edit: &Edit, stored: &Scene, flag: Option<u32>) -> Option<String> {
     let impact = impact(stored, edit).unwrap();
-    Ceiling::of(&case(stored, edit).unwrap(), flag)?.denies(edit, &impact).map(|error| error.detail)
+    Ceiling::from_inputs(&case(stored, edit).unwrap(), flag)?.denies(edit, &impact).map(|error| error.detail)
 }
 
 #[test]

@@ -37,17 +37,17 @@ pub struct WorkerTemplates {
 }
 
 impl Blueprint {
-    /// Reads everything that the topology of `cluster` is made from (BP-01 to BP-09).
+    /// Reads all inputs of the topology of `cluster` (BP-01 to BP-09).
     ///
     /// # Errors
-    /// A class or a template is missing, the class is not ready, or the variables do not fit it.
-    pub fn of(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
+    /// A class or a template is missing, the class is not ready, or the variables are invalid.
+    pub fn read(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
         let class = class(cluster, world)?;
         let cluster = with_defaults(cluster, &class, world)?;
         let spec = &class.spec;
         let namespace = &class.metadata.namespace;
         let template = |reference: &TemplateRef| template(reference, namespace, world);
-        // In the order of BP-07, and all of them: in one round everything that is missing is asked for.
+        // All templates are read in the order of BP-07, so that one round gathers the missing ones.
         let infrastructure = template(&spec.infrastructure.template_ref);
         let control_plane = template(&spec.control_plane.template_ref);
         let machines = &spec.control_plane.machine_infrastructure.template_ref;
@@ -82,7 +82,7 @@ impl Blueprint {
         &self.cluster.spec.topology
     }
 
-    /// The templates of a class of workers, which the topology names for one of them (CS-10, DS-24).
+    /// The templates of the class that the topology names for a worker (CS-10, DS-24).
     ///
     /// # Errors
     /// When the ClusterClass has no such class.
@@ -116,7 +116,7 @@ fn class(cluster: &Cluster, world: &World) -> Result<Arc<Class>, Failure> {
     let condition = class.status.conditions.iter().find(|condition| condition.r#type == "VariablesReady");
     match condition {
         None => return Err(not_ready("it has no VariablesReady condition yet".to_owned())),
-        // Unknown passes.
+        // The status `Unknown` passes.
         Some(condition) if condition.status == "False" => {
             return Err(not_ready(format!("its VariablesReady condition is False: {}", condition.message)));
         }
@@ -131,7 +131,7 @@ fn class(cluster: &Cluster, world: &World) -> Result<Arc<Class>, Failure> {
     Ok(class)
 }
 
-/// The Cluster with the defaults of its variables, all of which are in order (BP-03 to BP-06).
+/// The Cluster with the defaults of its variables, which have been validated (BP-03 to BP-06).
 fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Cluster, Failure> {
     let mut cluster = cluster.clone();
     let Some(variables) = class.variables() else {
@@ -160,7 +160,7 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
         settle(&mut worker.variables.overrides, path, SettleMode::ExistingOnly);
     }
     workers.machine_pools = pools.into();
-    // Values that were not looked at are neither valid nor invalid.
+    // Values that were not validated are neither valid nor invalid.
     if world.stop().has_stopped() {
         return Err(Interrupted::Stopped.into());
     }
@@ -168,7 +168,7 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
     if errors.is_empty() { Ok(cluster) } else { Err(Failure::InvalidCluster(errors)) }
 }
 
-/// Completes one list of values; an empty list of overrides stays as it is (BP-05).
+/// Adds defaults to one list of values; an empty list of overrides stays unchanged (BP-05).
 fn settle(
     values: &mut List<VariableValue>,
     path: &Path,

@@ -1,8 +1,8 @@
-//! The names of a topology's objects: no two parts have one name, and no other owner has an object with the name of a new one (NAM-05,
-//! RS-13, DEC-36).
+//! The names of a topology's objects: two parts never share a name, and a new object does not take the name of another
+//! owner's object (NAM-05, RS-13, DEC-36).
 //!
-//! Default names are random, so only the naming templates of a class can repeat a name. Where looking up costs a request, objects of
-//! other names are not looked up: creating them finds out.
+//! Default names are random, so only the naming templates of a class can repeat a name. If a lookup costs a request,
+//! random names are not looked up: a conflict is found when the object is created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use super::Failure;
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::desired::{Desired, DesiredObject, DesiredWorker};
-use super::ownership::{Claimant, Owner, SameName, Taken, Unavailable};
+use super::ownership::{Claimant, CurrentOwner, OwnershipConflict, SameName, Unavailable};
 use super::worker::WorkerKind;
 use model::hub::{Cluster, ClusterClass, GROUP, NameParts, NameSubject, Object, ObjectKey, group_of, name_from};
 use model::world::{Found, World};
 
-/// Fails if two parts of a topology have one name.
+/// Fails if two parts of a topology have the same name.
 ///
 /// # Errors
 /// [`Failure::SameName`] with both parts.
 pub(super) fn check_names(cluster: &ObjectKey, desired: &Desired) -> Result<(), Failure> {
     let mut seen: BTreeMap<(&str, &str, &str), String> = BTreeMap::new();
     let parts = objects(desired).chain(health_checks(desired));
-    for Part { part, hint, group, kind, name } in parts {
+    for ClaimedPart { part, hint, group, kind, name } in parts {
         if let Some(first) = seen.insert((group, kind, name), part.clone()) {
             let (cluster, name) = (cluster.clone(), name.to_owned());
             return Err(Box::new(SameName { cluster, first, second: part, name, hint }).into());
@@ -32,45 +32,45 @@ pub(super) fn check_names(cluster: &ObjectKey, desired: &Desired) -> Result<(), 
 }
 
 /// A part of a topology and its object.
-struct Part<'a> {
+struct ClaimedPart<'a> {
     part: String,
-    /// What else tells names apart.
+    /// Another variable that makes names unique.
     hint: &'static str,
     group: &'a str,
     kind: &'a str,
     name: &'a str,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ClaimedPart<'a> {
     fn new(part: impl Into<String>, hint: &'static str, object: &'a Object) -> Self {
-        Part { part: part.into(), hint, group: object.group(), kind: object.kind(), name: object.name() }
+        ClaimedPart { part: part.into(), hint, group: object.group(), kind: object.kind(), name: object.name() }
     }
 
-    fn of_worker(worker: &'a DesiredWorker, object: &'a Object) -> Self {
+    fn for_worker(worker: &'a DesiredWorker, object: &'a Object) -> Self {
         let hint = match worker.kind {
             WorkerKind::MachineDeployment => " or .machineDeployment.topologyName",
             WorkerKind::MachinePool => " or .machinePool.topologyName",
         };
-        Part::new(format!("{} {:?}", worker.kind.name(), worker.topology_name), hint, object)
+        ClaimedPart::new(format!("{} {:?}", worker.kind.name(), worker.topology_name), hint, object)
     }
 }
 
-fn objects(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
+fn objects(desired: &Desired) -> impl Iterator<Item = ClaimedPart<'_>> {
     let control_plane = &desired.control_plane;
     let machines = control_plane.machines.as_ref().map(|machines| ("the machines of the control plane", machines));
     let of_cluster =
         [("the infrastructure cluster", &desired.infrastructure), ("the control plane", &control_plane.control_plane)];
-    let of_cluster = of_cluster.into_iter().chain(machines).map(|(part, one)| Part::new(part, "", &one.object));
+    let of_cluster = of_cluster.into_iter().chain(machines).map(|(part, one)| ClaimedPart::new(part, "", &one.object));
     let of_workers = workers(desired).flat_map(|worker| {
         let DesiredWorker { worker: object, bootstrap, infrastructure, .. } = worker;
-        [object, bootstrap, infrastructure].map(|one| Part::of_worker(worker, &one.object))
+        [object, bootstrap, infrastructure].map(|one| ClaimedPart::for_worker(worker, &one.object))
     });
     of_cluster.chain(of_workers)
 }
 
-/// The health checks, whose names are those of what they check. As soon as there is one, its name is also reserved for a target of the
-/// other kind: its health check may be added or removed later, and is found by this name.
-fn health_checks(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
+/// The health checks, which have the names of their targets. The name of a health check is also reserved for a target
+/// of the other kind, whose health check may be added later and is found by this name.
+fn health_checks(desired: &Desired) -> impl Iterator<Item = ClaimedPart<'_>> {
     let control_plane = &desired.control_plane;
     let deployments = &desired.machine_deployments;
     let checked: BTreeSet<&str> = deployments
@@ -79,18 +79,18 @@ fn health_checks(desired: &Desired) -> impl Iterator<Item = Part<'_>> {
         .map(|worker| worker.worker.object.name())
         .collect();
     let all_are_checked = control_plane.health_check.is_some();
-    let of_control_plane = Part::new("the control plane", "", &control_plane.control_plane.object);
-    let of_deployments = deployments.iter().map(|worker| Part::of_worker(worker, &worker.worker.object));
+    let of_control_plane = ClaimedPart::new("the control plane", "", &control_plane.control_plane.object);
+    let of_deployments = deployments.iter().map(|worker| ClaimedPart::for_worker(worker, &worker.worker.object));
     let parts = [of_control_plane].into_iter().chain(of_deployments);
     let parts = parts.filter(move |part| all_are_checked || checked.contains(part.name));
-    parts.map(|part| Part { group: GROUP, kind: "MachineHealthCheck", ..part })
+    parts.map(|part| ClaimedPart { group: GROUP, kind: "MachineHealthCheck", ..part })
 }
 
 fn workers(desired: &Desired) -> impl Iterator<Item = &DesiredWorker> {
     WorkerKind::ALL.into_iter().flat_map(|kind| desired.workers(kind))
 }
 
-/// The objects that the topology is to create and cannot, as far as the world tells; a world that must be asked first has needs then.
+/// The objects that the topology cannot create, as far as the world knows; missing facts become needs of the world.
 pub(super) fn unavailable(
     blueprint: &Blueprint,
     current: &Current,
@@ -157,7 +157,7 @@ struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// Why an object cannot be created. Names that are not fixed are looked up only where that costs nothing.
+    /// The reason for which an object cannot be created. Random names are looked up only if that costs no request.
     fn look_up(&self, desired: &DesiredObject, claimant: &Claimant, is_fixed: bool) -> Option<Unavailable> {
         let object = &desired.object;
         let found = if self.world.is_offline() {
@@ -165,14 +165,14 @@ impl Claims<'_> {
         } else if is_fixed {
             match self.world.object(&object.reference()) {
                 Found::Yes(found) => Some(found),
-                // Creating it finds out.
+                // A conflict is found when the object is created.
                 Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,
             }
         } else {
             None
         };
         match found {
-            // The next set of its name waits until this one is gone.
+            // The next set of this name waits for the deletion.
             Some(found) if self.leaving.contains(&(found.kind(), found.name())) => None,
             Some(found) => claimant.adopt(&found).err(),
             None if is_fixed => self.generated_elsewhere(object, claimant),
@@ -193,12 +193,16 @@ impl Claims<'_> {
             let Found::Yes(class) = self.world.class_at_once(&other.class_key()?) else { return None };
             generator(&other, &class, object)
         })?;
-        let taken = Taken { object: object.reference(), owner: Owner::Generated(owner), claimant: claimant.clone() };
+        let taken = OwnershipConflict {
+            object: object.reference(),
+            owner: CurrentOwner::Generated(owner),
+            claimant: claimant.clone(),
+        };
         Some(Unavailable::Taken(Box::new(taken)))
     }
 }
 
-/// The part of a Cluster whose naming template gives it the name of an object, as it does in other Clusters.
+/// The part of a Cluster whose naming template generates the name of an object.
 fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option<Claimant> {
     let (spec, name) = (&class.spec, &*cluster.metadata.name);
     let gives = |template: &str, named: NameSubject<'_>| {
@@ -212,7 +216,7 @@ fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option
     for (template, naming, reference) in of_cluster {
         let kind = template.kind.strip_suffix("Template").unwrap_or(&template.kind);
         let is_of_kind = (group_of(&template.api_version), kind) == (object.group(), object.kind());
-        // A Cluster that refers to its object needs no other name.
+        // A Cluster that refers to its object does not generate another name.
         let has_name = match reference.is_defined() {
             true => reference.name == object.name(),
             false => is_of_kind && gives(naming, NameSubject::Cluster),

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::hub::{ClusterClassSpec, TemplateRef, contract};
 
 /// The templates of a class, each once: infrastructure, control plane and its machines, then for each class of workers
-/// bootstrap and infrastructure (CCR-03). They are read and reported as they are written, never raised to another version
-/// (DEC-30).
+/// bootstrap and infrastructure (CCR-03). They are read and reported in the version of the reference (DEC-30).
 pub fn references(spec: &ClusterClassSpec) -> Vec<&TemplateRef> {
     let control_plane = &spec.control_plane;
     let mut all = vec![
@@ -29,9 +28,9 @@ pub fn references(spec: &ClusterClassSpec) -> Vec<&TemplateRef> {
     distinct
 }
 
-/// The kinds of the objects that Clusters of a class get from its templates, by `apiVersion` and kind: machine deployments get copies
-/// of templates, everything else what a template is a template of.
-pub fn made_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
+/// The kinds of objects that are created for Clusters of a class, by `apiVersion` and kind: machine deployments get
+/// copies of templates, other parts get objects of the template's kind.
+pub fn created_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
     let control_plane = &spec.control_plane;
     let deployments = spec.workers.machine_deployments.iter();
     let copied = deployments.flat_map(|class| [&class.bootstrap.template_ref, &class.infrastructure.template_ref]);
@@ -43,11 +42,11 @@ pub fn made_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
         reference.is_defined().then(|| (reference.api_version.clone(), kind.to_owned()))
     };
     let copied = copied.filter_map(|reference| kind(reference, &reference.kind));
-    copied.chain(made.filter_map(|reference| kind(reference, made_from(&reference.kind)))).collect()
+    copied.chain(made.filter_map(|reference| kind(reference, object_kind(&reference.kind)))).collect()
 }
 
-/// The kind that a kind of templates is for.
-fn made_from(kind: &str) -> &str {
+/// The kind of the objects of a kind of templates.
+fn object_kind(kind: &str) -> &str {
     kind.strip_suffix("Template").unwrap_or(kind)
 }
 
@@ -62,26 +61,26 @@ pub fn group_version(reference: &TemplateRef) -> Result<(&str, &str), ReferenceE
     if is_whole { Ok((group, version)) } else { Err(ReferenceError::Incomplete(reference.clone())) }
 }
 
-/// A reference to a version of its kind that is not the newest.
+/// A reference to an outdated version of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outdated {
+pub struct OutdatedReference {
     pub kind: String,
     pub name: String,
     pub current: String,
     pub latest: String,
 }
 
-impl Outdated {
-    /// What there is to say of a reference, by the labels of the definition of its kind (CCR-05).
+impl OutdatedReference {
+    /// Compares a reference with the newest version in the labels of the definition of its kind (CCR-05).
     ///
     /// # Errors
-    /// When the definition names no version for a contract that is understood.
-    pub fn of(reference: &TemplateRef, labels: &BTreeMap<String, String>) -> Result<Option<Self>, ReferenceError> {
+    /// When the definition names no version for a supported contract.
+    pub fn find(reference: &TemplateRef, labels: &BTreeMap<String, String>) -> Result<Option<Self>, ReferenceError> {
         let (group, current) = group_version(reference)?;
         let Some(latest) = contract::newest_version(labels) else {
             return Err(ReferenceError::NoContract(contract::definition_name(group, &reference.kind)));
         };
-        Ok((latest != current).then(|| Outdated {
+        Ok((latest != current).then(|| OutdatedReference {
             kind: reference.kind.clone(),
             name: reference.name.clone(),
             current: current.to_owned(),
@@ -90,7 +89,7 @@ impl Outdated {
     }
 }
 
-/// Why a reference cannot be followed.
+/// An error of a template reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReferenceError {
     #[error("the reference {:?} to {} {:?} is not complete", .0.api_version, .0.kind, .0.name)]
@@ -144,7 +143,7 @@ mod tests {
             },
         }));
         let seen: Vec<String> =
-            made_kinds(&spec).into_iter().map(|(version, kind)| format!("{version} {kind}")).collect();
+            created_kinds(&spec).into_iter().map(|(version, kind)| format!("{version} {kind}")).collect();
         assert_eq!(seen, ["g/v1 B", "g/v1 BTemplate", "g/v1 IC", "g/v1 MTemplate", "g/v1 P", "g/v2 CP"]);
     }
 
@@ -165,17 +164,17 @@ mod tests {
         let labels = BTreeMap::from([("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta1_v1beta2".to_owned())]);
         let reference =
             |version: &str| TemplateRef { api_version: version.to_owned(), kind: "ATemplate".into(), name: "n".into() };
-        assert_eq!(Outdated::of(&reference("g/v1beta2"), &labels), Ok(None));
-        let outdated = Outdated::of(&reference("g/v1beta1"), &labels).unwrap().unwrap();
+        assert_eq!(OutdatedReference::find(&reference("g/v1beta2"), &labels), Ok(None));
+        let outdated = OutdatedReference::find(&reference("g/v1beta1"), &labels).unwrap().unwrap();
         assert_eq!((&*outdated.current, &*outdated.latest), ("v1beta1", "v1beta2"));
-        let error = Outdated::of(&reference("g/v1"), &BTreeMap::new()).unwrap_err().to_string();
+        let error = OutdatedReference::find(&reference("g/v1"), &BTreeMap::new()).unwrap_err().to_string();
         assert_eq!(
             error,
             "CustomResourceDefinition atemplates.g has no label with versions for contract v1beta2 or v1beta1"
         );
         for broken in ["", "g/", "g/v1/x"] {
             assert!(
-                matches!(Outdated::of(&reference(broken), &labels), Err(ReferenceError::Incomplete(_))),
+                matches!(OutdatedReference::find(&reference(broken), &labels), Err(ReferenceError::Incomplete(_))),
                 "{broken}"
             );
         }

@@ -1,77 +1,76 @@
 //! The status of a ClusterClass, computed from its spec and its templates (CCR-06, CCR-09 to
 //! CCR-12).
 //!
-//! Works on raw JSON, so that schemas are copied unchanged and other fields of the status stay. Time is an
-//! argument: the moment that is written into conditions that change now.
+//! Works on raw JSON, so that schemas are copied unchanged and other fields of the status stay. Time is an argument:
+//! the transition time of conditions that change.
 
 use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::class_references::Outdated;
-use super::class_variables::{Discovered, Variables, inline_variables};
-use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
+use super::class_references::OutdatedReference;
+use super::class_variables::{ClassVariables, Discovered, inline_variables};
+use super::conditions::{DesiredCondition, MESSAGE_BYTES, StatusBuilder, StatusLayout, condition, cut, with_type};
 use golang::json;
 use model::wire::WireVersion;
 
 /// The annotation that pauses an object, regardless of its value.
 pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
-/// What came of a look at the references of a class.
+/// The result of checking the references of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum References {
-    /// All could be followed; these name a version that is not the newest (CCR-05).
-    Checked(Vec<Outdated>),
-    /// Some could not be followed.
+    /// All references were resolved; the listed ones name an outdated version (CCR-05).
+    Checked(Vec<OutdatedReference>),
+    /// Some references could not be resolved.
     Failed,
-    /// Some are not followed, since they cannot become part of a URL, for these reasons (DEC-45).
+    /// Some references cannot become part of a URL, for these reasons (DEC-45).
     Malformed(Vec<String>),
 }
 
-/// Whether the class is not to be touched (CCR-02).
+/// Whether the class is paused (CCR-02).
 pub fn is_paused(class: &Value) -> bool {
     class.pointer("/metadata/annotations").and_then(|all| all.get(PAUSED_ANNOTATION)).is_some()
 }
 
-/// The status with a condition that says whether the class is paused (CCR-02).
+/// The status with the `Paused` condition (CCR-02).
 pub fn with_paused(class: &Value, now: &str) -> Value {
-    let mut status = Status::of(class, Shape::V1BETA2, now);
+    let mut status = StatusBuilder::for_object(class, StatusLayout::V1BETA2, now);
     status.set(&paused(class));
     status.into_value()
 }
 
-fn paused(class: &Value) -> Condition {
+fn paused(class: &Value) -> DesiredCondition {
     match is_paused(class) {
         true => condition("Paused", "True", "Paused", format!("ClusterClass has the {PAUSED_ANNOTATION} annotation")),
         false => condition("Paused", "False", "NotPaused", String::new()),
     }
 }
 
-/// Whether the status says of pausing what is the case; an older generation makes no difference (CT-15.12).
-pub fn tells_paused(class: &Value) -> bool {
-    let conditions = class.pointer("/status/conditions").and_then(Value::as_array);
-    let paused = conditions.into_iter().flatten().find(|condition| condition["type"] == "Paused");
+/// Whether the `Paused` condition is up to date, regardless of its generation (CT-15.12).
+pub fn reports_paused(class: &Value) -> bool {
+    let paused = with_type(class.pointer("/status/conditions"), "Paused").next();
     paused.is_some_and(|condition| condition["status"] == if is_paused(class) { "True" } else { "False" })
 }
 
-/// The status after a look at everything (CCR-09 to CCR-12). What it says of pausing is brought to the current generation
-/// as well, since nothing else writes it after an edit of the spec.
-pub fn reconciled(class: &Value, references: &References, variables: &Variables, now: &str) -> Value {
-    let mut status = Status::of(class, Shape::V1BETA2, now);
-    if tells_paused(class) {
+/// The status after a reconcile (CCR-09 to CCR-12). It includes the `Paused` condition for the current generation,
+/// since nothing else updates it after an edit of the spec.
+pub fn reconciled(class: &Value, references: &References, variables: &ClassVariables, now: &str) -> Value {
+    let mut status = StatusBuilder::for_object(class, StatusLayout::V1BETA2, now);
+    if reports_paused(class) {
         status.set(&paused(class));
     }
     status.note_variables(variables);
     status.note_references(references);
-    if matches!((references, variables), (References::Checked(_), Variables::Settled(_))) {
+    if matches!((references, variables), (References::Checked(_), ClassVariables::Settled(_))) {
         status.observe();
     }
     status.into_value()
 }
 
-/// Whether two statuses mean the same. A boolean that is false may be left out on its way through an older version
-/// (CONV-002), and that is no difference to write about.
-pub fn says_the_same(before: Option<&Value>, after: &Value) -> bool {
+/// Whether two statuses are equivalent. A boolean that is false may be dropped by conversions (CONV-002), which is not
+/// worth a write.
+pub fn is_equivalent(before: Option<&Value>, after: &Value) -> bool {
     let plain = |status: Option<&Value>| {
         let mut status = status.filter(|status| !status.is_null()).cloned().unwrap_or_else(|| json!({}));
         let variables = status.get_mut("variables").and_then(Value::as_array_mut);
@@ -83,18 +82,18 @@ pub fn says_the_same(before: Option<&Value>, after: &Value) -> bool {
     plain(before) == plain(Some(after))
 }
 
-/// A class of a file as its controller would leave it, as far as that follows from the class alone. One whose patches
-/// discover variables stays as it is, and so does one that is not understood.
-pub fn of_file(text: &str) -> Cow<'_, str> {
+/// A class of a file with the status that its controller would write, if the status depends on the class alone. A class
+/// whose patches discover variables stays unchanged, like an invalid class.
+pub fn with_status(text: &str) -> Cow<'_, str> {
     let with_status = || {
         let class = json::value(text).ok()?;
         let version = WireVersion::from_api_version(class.get("apiVersion")?.as_str()?)?;
-        let shape = if version == WireVersion::V1Beta2 { Shape::V1BETA2 } else { Shape::V1BETA1 };
-        if discovers_variables(&class) || !is_readable(&class, shape) {
+        let layout = if version == WireVersion::V1Beta2 { StatusLayout::V1BETA2 } else { StatusLayout::V1BETA1 };
+        if discovers_variables(&class) || !is_readable(&class, layout) {
             return None;
         }
-        let mut status = Status::of(&class, shape, NEVER);
-        status.note_variables(&Variables::Settled(inline_variables(&class, shape)));
+        let mut status = StatusBuilder::for_object(&class, layout, NEVER);
+        status.note_variables(&ClassVariables::Settled(inline_variables(&class, layout)));
         status.observe();
         let status = status.into_value();
         let mut class = class;
@@ -104,19 +103,19 @@ pub fn of_file(text: &str) -> Cow<'_, str> {
     with_status().map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// A class of a file, in v1beta2, with the variables that its extensions define. One that is not understood stays as it is.
+/// A class of a file, in v1beta2, with the variables that its extensions define. An invalid class stays unchanged.
 ///
 /// # Errors
-/// Why the variables cannot be used (CCR-08, CCR-09).
-pub fn of_file_with(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
-    if !is_readable(&class, Shape::V1BETA2) {
+/// When the variables cannot be used (CCR-08, CCR-09).
+pub fn with_discovered_status(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
+    if !is_readable(&class, StatusLayout::V1BETA2) {
         return Ok(class);
     }
-    let variables = Variables::of(&class, discovered);
+    let variables = ClassVariables::from_class(&class, discovered);
     if let Some(problem) = variables.problem() {
         return Err(problem);
     }
-    let mut status = Status::of(&class, Shape::V1BETA2, NEVER);
+    let mut status = StatusBuilder::for_object(&class, StatusLayout::V1BETA2, NEVER);
     status.note_variables(&variables);
     status.observe();
     let status = status.into_value();
@@ -126,7 +125,7 @@ pub fn of_file_with(mut class: Value, discovered: &[Discovered]) -> Result<Value
     Ok(class)
 }
 
-/// The time of conditions that come from no cluster.
+/// The time of conditions of files.
 const NEVER: &str = "1970-01-01T00:00:00Z";
 
 fn discovers_variables(class: &Value) -> bool {
@@ -135,8 +134,8 @@ fn discovers_variables(class: &Value) -> bool {
     patches.into_iter().flatten().filter_map(extension).any(|extension| !extension.is_null() && extension != "")
 }
 
-/// Whether everything to replace has the right type; what has not is left for the decoder to complain of.
-fn is_readable(class: &Value, shape: Shape) -> bool {
+/// Whether all replaced members have the right type; other objects are left to the decoder, which rejects them.
+fn is_readable(class: &Value, layout: StatusLayout) -> bool {
     let status = match class.get("status") {
         None | Some(Value::Null) => return true,
         Some(status) => status,
@@ -151,19 +150,19 @@ fn is_readable(class: &Value, shape: Shape) -> bool {
             }
         }
     };
-    status.is_object() && is_list(shape.conditions) && is_list(shape.legacy) && is_list(&["variables"])
+    status.is_object() && is_list(layout.conditions) && is_list(layout.legacy) && is_list(&["variables"])
 }
 
-impl Status<'_> {
+impl StatusBuilder<'_> {
     /// CCR-09, CCR-12
-    fn note_variables(&mut self, variables: &Variables) {
+    fn note_variables(&mut self, variables: &ClassVariables) {
         match variables {
-            Variables::Settled(variables) => {
+            ClassVariables::Settled(variables) => {
                 self.set_variables(variables);
                 self.set(&condition("VariablesReady", "True", "VariablesReady", String::new()));
                 self.set_legacy(&condition("VariablesReconciled", "True", "", String::new()), None);
             }
-            Variables::Undiscovered(_) | Variables::Conflicting { .. } => {
+            ClassVariables::Undiscovered(_) | ClassVariables::Conflicting { .. } => {
                 if let Some(variables) = variables.list() {
                     self.set_variables(variables);
                 }
@@ -172,7 +171,7 @@ impl Status<'_> {
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
             }
-            Variables::Unreadable(_) => {
+            ClassVariables::Unreadable(_) => {
                 let message = cut(&variables.problem().unwrap_or_default());
                 let reason = "ClusterClassUnreadable";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
@@ -204,7 +203,7 @@ impl Status<'_> {
                 self.set_legacy(&condition(TYPE, "Unknown", "MalformedReferences", message), None);
             }
             References::Checked(outdated) if !outdated.is_empty() => {
-                let items = outdated.iter().map(|Outdated { kind, name, current, latest }| {
+                let items = outdated.iter().map(|OutdatedReference { kind, name, current, latest }| {
                     format!("{kind} {name}: current: {current}, latest: {latest}")
                 });
                 let items: Vec<String> = items.collect();
@@ -219,7 +218,7 @@ impl Status<'_> {
         }
     }
 
-    /// Everything was done for this generation (CCR-10).
+    /// Sets `observedGeneration` (CCR-10).
     fn observe(&mut self) {
         match self.generation {
             0 => drop(self.members.remove("observedGeneration")),
@@ -228,7 +227,7 @@ impl Status<'_> {
     }
 }
 
-/// A message of an introduction and as many items as it can hold.
+/// A message with an introduction and the items that fit.
 fn list(introduction: &str, items: &[String]) -> String {
     let mut text = introduction.to_owned();
     for (at, item) in items.iter().enumerate() {

@@ -1,16 +1,16 @@
 //! The variables of a class: those of its spec, and those that the extensions of its patches define (CCR-06 to CCR-09).
 //!
-//! Definitions stay as they were written, so all of this works on raw JSON.
+//! Works on raw JSON, so that definitions stay unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::conditions::Shape;
+use super::conditions::StatusLayout;
 use model::variables::INLINE;
 
-/// Members of a schema that mean the same when they are false and when they are absent (RH-17.3).
+/// Members of a schema for which false and absent are equal (RH-17.3).
 const FALSE_IS_ABSENT: [&str; 5] = [
     "uniqueItems",
     "exclusiveMaximum",
@@ -19,88 +19,94 @@ const FALSE_IS_ABSENT: [&str; 5] = [
     "x-kubernetes-int-or-string",
 ];
 
-/// What the extension of a patch defines, or why that is not known (RH-16.1).
+/// The variables of the extension of a patch, or the reason for which they are unknown (RH-16.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discovered {
     pub patch: String,
     pub variables: Result<Arc<[Value]>, String>,
 }
 
-/// What came of the variables of a class.
+/// The result of merging the variables of a class.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Variables {
-    /// These are the variables of the status (CCR-06).
+pub enum ClassVariables {
+    /// All variables are known (CCR-06).
     Settled(Vec<Value>),
-    /// Extensions know some, and could not be called: the variables stay as they were (CCR-09, RH-16.6).
+    /// Some extensions could not be called: the variables of the status stay unchanged (CCR-09, RH-16.6).
     Undiscovered(String),
     /// Definitions of a name differ. The variables are written; Clusters wait until the definitions agree (RH-17.5).
     Conflicting { variables: Vec<Value>, names: Vec<String> },
-    /// The class takes more than a class may, so reviews cannot use it: the variables stay as they were (DEC-44).
+    /// The class exceeds the budget of a class, so reviews cannot use it: the variables of the status stay unchanged
+    /// (DEC-44).
     Unreadable(String),
 }
 
-impl Variables {
-    /// The variables of a class. `discovered` is what the extensions of its patches have answered, in the order of the patches.
-    pub fn of(class: &Value, discovered: &[Discovered]) -> Self {
+impl ClassVariables {
+    /// The variables of a class. `discovered` contains the answers of the extensions of its patches, in the order of
+    /// the patches.
+    pub fn from_class(class: &Value, discovered: &[Discovered]) -> Self {
         let failed = discovered.iter().filter_map(|Discovered { patch, variables }| {
             Some(format!("patch {patch:?}: {}", variables.as_ref().err()?))
         });
         let failed: Vec<String> = failed.collect();
         if !failed.is_empty() {
-            return Variables::Undiscovered(failed.join("; "));
+            return ClassVariables::Undiscovered(failed.join("; "));
         }
-        let mut merged = Merged::inline(class, Shape::V1BETA2);
+        let mut merged = MergedVariables::inline(class, StatusLayout::V1BETA2);
         for Discovered { patch, variables } in discovered {
             variables.iter().flat_map(|variables| &**variables).for_each(|variable| merged.add(variable, patch));
         }
         let names = merged.conflicting();
         let variables = merged.into_list();
-        if names.is_empty() { Variables::Settled(variables) } else { Variables::Conflicting { variables, names } }
-    }
-
-    /// The list that the status gets, if it changes.
-    pub fn list(&self) -> Option<&[Value]> {
-        match self {
-            Variables::Settled(variables) | Variables::Conflicting { variables, .. } => Some(variables),
-            Variables::Undiscovered(_) | Variables::Unreadable(_) => None,
+        if names.is_empty() {
+            ClassVariables::Settled(variables)
+        } else {
+            ClassVariables::Conflicting { variables, names }
         }
     }
 
-    /// What is wrong, in words.
+    /// The new list of the status, if it changes.
+    pub fn list(&self) -> Option<&[Value]> {
+        match self {
+            ClassVariables::Settled(variables) | ClassVariables::Conflicting { variables, .. } => Some(variables),
+            ClassVariables::Undiscovered(_) | ClassVariables::Unreadable(_) => None,
+        }
+    }
+
+    /// The problem as a message.
     pub fn problem(&self) -> Option<String> {
         match self {
-            Variables::Settled(_) => None,
-            Variables::Undiscovered(error) => Some(format!("VariableDiscovery failed: {error}")),
-            Variables::Conflicting { names, .. } => Some(format!(
+            ClassVariables::Settled(_) => None,
+            ClassVariables::Undiscovered(error) => Some(format!("VariableDiscovery failed: {error}")),
+            ClassVariables::Conflicting { names, .. } => Some(format!(
                 "VariableDiscovery failed: the following variables have conflicting definitions: {}",
                 names.join(",")
             )),
-            Variables::Unreadable(error) => Some(format!("ClusterClass cannot be read: {error}")),
+            ClassVariables::Unreadable(error) => Some(format!("ClusterClass cannot be read: {error}")),
         }
     }
 }
 
 /// The variables that the class itself defines (CCR-06).
-pub(super) fn inline_variables(class: &Value, shape: Shape) -> Vec<Value> {
-    Merged::inline(class, shape).into_list()
+pub(super) fn inline_variables(class: &Value, layout: StatusLayout) -> Vec<Value> {
+    MergedVariables::inline(class, layout).into_list()
 }
 
-/// Variables by name, each with its definitions in the order in which they were added.
-struct Merged<'a> {
-    shape: Shape,
-    variables: BTreeMap<&'a str, Variable>,
+/// Variables by name, each with its definitions in the order of their addition.
+struct MergedVariables<'a> {
+    layout: StatusLayout,
+    variables: BTreeMap<&'a str, MergedVariable>,
 }
 
 #[derive(Default)]
-struct Variable {
+struct MergedVariable {
     definitions: Vec<Value>,
     is_conflicting: bool,
 }
 
-impl<'a> Merged<'a> {
-    /// The definitions of the spec; of a name that is repeated the first counts.
-    fn inline(class: &'a Value, shape: Shape) -> Self {
-        let mut merged = Merged { shape, variables: BTreeMap::new() };
+impl<'a> MergedVariables<'a> {
+    /// The definitions of the spec; the first definition of a repeated name is used.
+    fn inline(class: &'a Value, layout: StatusLayout) -> Self {
+        let mut merged = MergedVariables { layout, variables: BTreeMap::new() };
         for variable in class.pointer("/spec/variables").and_then(Value::as_array).into_iter().flatten() {
             if variable.is_object() && !merged.variables.contains_key(name(variable)) {
                 merged.add(variable, INLINE);
@@ -109,11 +115,11 @@ impl<'a> Merged<'a> {
         merged
     }
 
-    /// Appends a definition, and notes a conflict with the first one of that name (RH-17.2, RH-17.3, CCR-08).
+    /// Appends a definition, and records a conflict with the first one of that name (RH-17.2, RH-17.3, CCR-08).
     fn add(&mut self, variable: &'a Value, from: &str) {
-        let added = definition(variable, from, self.shape);
+        let added = definition(variable, from, self.layout);
         let known = self.variables.entry(name(variable)).or_default();
-        known.is_conflicting |= known.definitions.first().is_some_and(|first| differ(first, &added, self.shape));
+        known.is_conflicting |= known.definitions.first().is_some_and(|first| differ(first, &added, self.layout));
         known.definitions.push(added);
     }
 
@@ -124,8 +130,8 @@ impl<'a> Merged<'a> {
 
     /// RH-17.1, RH-17.4
     fn into_list(self) -> Vec<Value> {
-        let list = self.variables.into_iter().map(|(name, Variable { definitions, is_conflicting })| {
-            // Moved and not copied, as `json!` would: schemas can be large.
+        let list = self.variables.into_iter().map(|(name, MergedVariable { definitions, is_conflicting })| {
+            // Moves values, which `json!` would copy: schemas can be large.
             let members = [
                 ("name", json!(name)),
                 ("definitionsConflict", json!(is_conflicting)),
@@ -141,9 +147,9 @@ fn name(variable: &Value) -> &str {
     variable.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn definition(variable: &Value, from: &str, shape: Shape) -> Value {
+fn definition(variable: &Value, from: &str, layout: StatusLayout) -> Value {
     let mut definition = Map::from_iter([("from".to_owned(), json!(from)), ("required".to_owned(), json!(false))]);
-    let copied = ["required", "schema", shape.metadata];
+    let copied = ["required", "schema", layout.metadata];
     definition.extend(copied.iter().filter_map(|name| {
         let written = variable.get(*name).filter(|written| !written.is_null())?;
         Some(((*name).to_owned(), written.clone()))
@@ -151,11 +157,11 @@ fn definition(variable: &Value, from: &str, shape: Shape) -> Value {
     Value::Object(definition)
 }
 
-/// Whether two definitions of a variable cannot stand beside each other (RH-17.3).
-fn differ(first: &Value, other: &Value, shape: Shape) -> bool {
+/// Whether two definitions of a variable conflict (RH-17.3).
+fn differ(first: &Value, other: &Value, layout: StatusLayout) -> bool {
     let metadata = |definition: &Value| {
         let texts = |name: &str| {
-            let texts = definition.get(shape.metadata).and_then(|metadata| metadata.get(name));
+            let texts = definition.get(layout.metadata).and_then(|metadata| metadata.get(name));
             texts.and_then(Value::as_object).cloned().unwrap_or_default()
         };
         [texts("labels"), texts("annotations")]
@@ -167,8 +173,8 @@ fn differ(first: &Value, other: &Value, shape: Shape) -> bool {
         || schema(first) != schema(other)
 }
 
-/// A schema without members that are null or that say nothing because they are false, at every level. Values that it holds, such as
-/// defaults, stay as they are.
+/// A schema without null members and without false members that equal absent ones, at every level. Values such as
+/// defaults stay unchanged.
 fn without_false(schema: &Value) -> Value {
     let Some(members) = schema.as_object() else { return schema.clone() };
     let each = |values: &Value| match values {
@@ -219,7 +225,9 @@ mod tests {
             found("p", &json!([variable("c", &number), variable("a", &text)])),
             found("q", &json!([variable("b", &text)])),
         ];
-        let Variables::Settled(all) = Variables::of(&class, &discovered) else { panic!("they conflict") };
+        let ClassVariables::Settled(all) = ClassVariables::from_class(&class, &discovered) else {
+            panic!("they conflict")
+        };
         let shown: Vec<(&str, Vec<&str>)> = all
             .iter()
             .map(|one| {
@@ -260,14 +268,14 @@ mod tests {
         ] {
             let class = class(&json!([base]));
             let discovered = [found("p", &json!([other]))];
-            let got = Variables::of(&class, &discovered);
-            assert_eq!(matches!(got, Variables::Conflicting { .. }), conflicts, "{other}");
+            let got = ClassVariables::from_class(&class, &discovered);
+            assert_eq!(matches!(got, ClassVariables::Conflicting { .. }), conflicts, "{other}");
         }
         let number = variable("v", &json!({"type": "integer"}));
         let class = class(&json!([base, variable("w", &json!({}))]));
         let discovered = [found("p", &json!([number])), found("q", &json!([base, number]))];
-        let got = Variables::of(&class, &discovered);
-        let Variables::Conflicting { variables, names } = &got else { panic!("{got:?}") };
+        let got = ClassVariables::from_class(&class, &discovered);
+        let ClassVariables::Conflicting { variables, names } = &got else { panic!("{got:?}") };
         assert_eq!((variables.len(), names.as_slice()), (2, ["v".to_owned()].as_slice()), "the mark stays");
         assert_eq!(variables[0]["definitionsConflict"], true);
         assert!(got.problem().unwrap().ends_with("conflicting definitions: v"));
@@ -277,7 +285,7 @@ mod tests {
     fn every_failure_is_named_and_nothing_is_merged() {
         // RH-16.3, RH-16.6
         let failed = |patch: &str| Discovered { patch: patch.to_owned(), variables: Err("refused".to_owned()) };
-        let got = Variables::of(&class(&json!([])), &[failed("p"), found("q", &json!([])), failed("r")]);
+        let got = ClassVariables::from_class(&class(&json!([])), &[failed("p"), found("q", &json!([])), failed("r")]);
         assert_eq!(got.list(), None);
         let want = "VariableDiscovery failed: patch \"p\": refused; patch \"r\": refused";
         assert_eq!(got.problem().unwrap(), want);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::desired::{self, Desired};
-use super::hooks::{Gate, HookTracker, Hooks};
+use super::hooks::{Gate, HookCaller, HookTracker};
 use super::ownership::Unavailable;
 use super::patches::{self, Trace};
-use super::upgrade::{Planned, Tracker};
+use super::upgrade::{PlannedUpgrade, Tracker};
 use super::{Failure, Options, claims};
 use model::hub::contract::Contract;
 use model::hub::names::Names;
@@ -17,55 +17,55 @@ use model::world::World;
 
 /// The inputs of a computation: the Cluster, the blueprint of its topology, and the current objects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Observed {
+pub struct ObservedState {
     pub blueprint: Blueprint,
     pub current: Current,
 }
 
-impl Observed {
+impl ObservedState {
     /// Reads the inputs from the world (RS-07, steps 1 to 4).
     ///
     /// # Errors
     /// An object is missing or invalid; [`Failure::NotAsked`] when `world` has needs that must be gathered first.
-    pub fn of(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
-        let blueprint = Blueprint::of(cluster, world)?;
-        let current = Current::of(&blueprint, world)?;
-        Ok(Observed { blueprint, current })
+    pub fn read(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
+        let blueprint = Blueprint::read(cluster, world)?;
+        let current = Current::read(&blueprint, world)?;
+        Ok(ObservedState { blueprint, current })
     }
 
-    /// The second part of it: the current objects of a topology, which may be many (DEC-58).
+    /// Reads the current objects of a topology, which may be many (DEC-58).
     ///
     /// # Errors
-    /// See [`Observed::of`].
+    /// See [`ObservedState::read`].
     pub fn current(blueprint: &Blueprint, world: &World) -> Result<Current, Failure> {
-        Current::of(blueprint, world)
+        Current::read(blueprint, world)
     }
 }
 
 /// The current and the desired state.
 #[derive(Debug)]
 pub struct Computation {
-    pub observed: Arc<Observed>,
+    pub observed: Arc<ObservedState>,
     pub desired: Desired,
     pub tracker: Tracker,
     /// The contract of the desired control plane (DS-13).
     pub contract: Contract,
-    /// What the patches did and did not do.
+    /// The trace of the patches.
     pub trace: Trace,
     /// Warnings, which do not fail the computation.
     pub warnings: Vec<String>,
     /// Whether a contract is assumed because its CustomResourceDefinition is not known (DEC-17).
     pub assumes_contract: bool,
-    /// Why objects cannot be created (DEC-36). A plan stops at the first of them.
+    /// Objects that cannot be created (DEC-36). A plan stops at the first of them.
     pub unavailable: Vec<Unavailable>,
 }
 
-/// Which upgrades of workers a computation contains.
+/// The worker upgrades that a computation contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
-    /// Those that may begin now.
+enum UpgradeScope {
+    /// Upgrades that may start now.
     Now,
-    /// Those of all workers that upgrade one after the other.
+    /// Also upgrades of workers that take the same step later.
     Ahead,
 }
 
@@ -73,32 +73,37 @@ impl Computation {
     /// Reads the inputs and computes the desired state of a Cluster's topology (RS-07 from step 1 to step 9, RS-15 and RS-16).
     ///
     /// # Errors
-    /// See [`Observed::of`] and [`Computation::from_observed`].
-    pub fn of(cluster: &Cluster, world: &World, names: &mut dyn Names, options: &Options) -> Result<Self, Failure> {
-        Self::from_observed(Arc::new(Observed::of(cluster, world)?), world, names, options)
+    /// See [`ObservedState::read`] and [`Computation::from_observed`].
+    pub fn from_world(
+        cluster: &Cluster,
+        world: &World,
+        names: &mut dyn Names,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        Self::from_observed(Arc::new(ObservedState::read(cluster, world)?), world, names, options)
     }
 
-    /// The same, for all workers at once that upgrade one after the other (see [`Planned::ahead`]).
+    /// Computes the state for all workers that upgrade one after the other (see [`PlannedUpgrade::ahead`]).
     ///
     /// # Errors
-    /// See [`Computation::of`].
+    /// See [`Computation::from_world`].
     pub(super) fn ahead(
         cluster: &Cluster,
         world: &World,
         names: &mut dyn Names,
         options: Options,
     ) -> Result<Self, Failure> {
-        Self::planned(Arc::new(Observed::of(cluster, world)?), world, names, options, Pace::Ahead)
+        Self::planned(Arc::new(ObservedState::read(cluster, world)?), world, names, options, UpgradeScope::Ahead)
     }
 
-    /// The computation in `kept`, or a new one that is stored there. The facts that a plan needs do not change it, so it is computed
-    /// once for all rounds of gathering.
+    /// The computation in `kept`, or a new one that is stored there. It does not depend on the facts that a plan needs,
+    /// so it is computed once for all rounds of gathering.
     ///
     /// # Errors
     /// See [`Computation::from_observed`].
-    pub fn kept<'a>(
+    pub fn get_or_compute<'a>(
         kept: &'a mut Option<Self>,
-        observed: &Arc<Observed>,
+        observed: &Arc<ObservedState>,
         world: &World,
         names: &mut dyn Names,
         options: &Options,
@@ -119,30 +124,30 @@ impl Computation {
     /// The desired state cannot be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and
     /// [`Failure::CreationWaits`] when a hook blocks the creation, which is not an error.
     pub(crate) fn from_observed(
-        observed: Arc<Observed>,
+        observed: Arc<ObservedState>,
         world: &World,
         names: &mut dyn Names,
         options: &Options,
     ) -> Result<Self, Failure> {
-        Self::planned(observed, world, names, *options, Pace::Now)
+        Self::planned(observed, world, names, *options, UpgradeScope::Now)
     }
 
     fn planned(
-        observed: Arc<Observed>,
+        observed: Arc<ObservedState>,
         world: &World,
         names: &mut dyn Names,
         options: Options,
-        pace: Pace,
+        pace: UpgradeScope,
     ) -> Result<Self, Failure> {
-        let Observed { blueprint, current } = &*observed;
+        let ObservedState { blueprint, current } = &*observed;
         options.limit.check(blueprint.size())?;
-        let hooks = Hooks::new(&blueprint.cluster, world, &options);
-        let mut before = HookTracker::of(&blueprint.cluster);
+        let hooks = HookCaller::new(&blueprint.cluster, world, &options);
+        let mut before = HookTracker::for_cluster(&blueprint.cluster);
         if hooks.before_cluster_create(&mut before)? == Gate::Blocked {
             return Err(Failure::CreationWaits(Box::new(before)));
         }
-        let planned = Planned::of(blueprint, current, world, &options)?;
-        let planned = if pace == Pace::Ahead { planned.ahead() } else { planned };
+        let planned = PlannedUpgrade::new(blueprint, current, world, &options)?;
+        let planned = if pace == UpgradeScope::Ahead { planned.ahead() } else { planned };
         let (computed, decided) = desired::compute(blueprint, current, world, planned, names)?;
         let (mut desired, contract) = (computed.desired, computed.contract);
         claims::check_names(&blueprint.cluster.metadata.key(), &desired)?;
@@ -177,7 +182,8 @@ mod tests {
 
     fn annotations(scene: &Scene, runtime_sdk: bool) -> BTreeMap<String, String> {
         let options = Options::new(runtime_sdk);
-        let computed = Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap();
+        let computed =
+            Computation::from_world(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap();
         computed.desired.cluster.annotations
     }
 
@@ -214,14 +220,15 @@ mod tests {
         let mut scene = scene;
         for (which, at, _, right, want) in wrong {
             let options = Options::new(true);
-            let failure =
-                Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap_err();
+            let failure = Computation::from_world(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options)
+                .unwrap_err();
             assert!(failure.to_string().contains(want), "{want}: {failure}");
             let which = if at == "/metadata/name" { "KubeadmConfigTemplate lost" } else { which };
             scene = scene.at(which, at, right);
         }
         assert!(
-            Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &Options::new(true)).is_ok()
+            Computation::from_world(&scene.cluster(), &scene.world(), &mut DeterministicNames, &Options::new(true))
+                .is_ok()
         );
     }
 

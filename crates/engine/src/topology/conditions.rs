@@ -1,30 +1,31 @@
-//! Conditions in the status of an object, in both forms, as raw JSON: other fields of the status stay.
+//! Conditions in the status of an object, in both forms, as raw JSON, so that other fields of the status stay
+//! unchanged.
 
 use serde_json::{Map, Value, json};
 
 use model::hub::condition;
 
-/// Where a version keeps what.
+/// The paths of conditions and metadata in an API version.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct StatusLayout {
     pub(crate) conditions: &'static [&'static str],
     pub(crate) legacy: &'static [&'static str],
     /// The metadata of a variable, in the spec and in the status.
     pub(crate) metadata: &'static str,
 }
 
-impl Shape {
-    pub(crate) const V1BETA2: Shape = Shape {
+impl StatusLayout {
+    pub(crate) const V1BETA2: StatusLayout = StatusLayout {
         conditions: &["conditions"],
         legacy: &["deprecated", "v1beta1", "conditions"],
         metadata: "deprecatedV1Beta1Metadata",
     };
-    pub(crate) const V1BETA1: Shape =
-        Shape { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
+    pub(crate) const V1BETA1: StatusLayout =
+        StatusLayout { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
 }
 
-/// A condition as it should be.
-pub(crate) struct Condition {
+/// A condition to set.
+pub(crate) struct DesiredCondition {
     pub(crate) r#type: &'static str,
     pub(crate) status: &'static str,
     pub(crate) reason: &'static str,
@@ -36,24 +37,30 @@ pub(crate) fn condition(
     status: &'static str,
     reason: &'static str,
     message: String,
-) -> Condition {
-    Condition { r#type, status, reason, message }
+) -> DesiredCondition {
+    DesiredCondition { r#type, status, reason, message }
 }
 
-/// A status in the making.
-pub(crate) struct Status<'a> {
-    pub(crate) shape: Shape,
+/// The conditions of a type in a list of raw conditions; a valid list has at most one.
+pub(crate) fn with_type<'a>(conditions: Option<&'a Value>, r#type: &'a str) -> impl Iterator<Item = &'a Value> {
+    let conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    conditions.filter(move |condition| condition["type"] == r#type)
+}
+
+/// Builder for the status of an object.
+pub(crate) struct StatusBuilder<'a> {
+    pub(crate) layout: StatusLayout,
     pub(crate) generation: i64,
     now: &'a str,
     pub(crate) members: Map<String, Value>,
 }
 
-impl<'a> Status<'a> {
-    /// The status of an object as it is.
-    pub(crate) fn of(object: &Value, shape: Shape, now: &'a str) -> Self {
+impl<'a> StatusBuilder<'a> {
+    /// Starts with the current status of an object.
+    pub(crate) fn for_object(object: &Value, layout: StatusLayout, now: &'a str) -> Self {
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
         let members = object.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
-        Status { shape, generation, now, members }
+        StatusBuilder { layout, generation, now, members }
     }
 
     pub(crate) fn into_value(self) -> Value {
@@ -61,9 +68,9 @@ impl<'a> Status<'a> {
     }
 
     /// Sets a condition; its time is that of the last change of its status.
-    pub(crate) fn set(&mut self, wanted: &Condition) {
+    pub(crate) fn set(&mut self, wanted: &DesiredCondition) {
         let (generation, now) = (self.generation, self.now);
-        let Some(entry) = self.entry(self.shape.conditions, wanted.r#type) else { return };
+        let Some(entry) = self.entry(self.layout.conditions, wanted.r#type) else { return };
         let since = entry.get("lastTransitionTime").filter(|_| entry.get("status") == Some(&json!(wanted.status)));
         let mut next = json!({
             "type": wanted.r#type,
@@ -78,10 +85,10 @@ impl<'a> Status<'a> {
         *entry = next;
     }
 
-    /// Sets a condition in the older form; its time is that of the last change of any of it. Empty texts are left out.
-    pub(crate) fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
+    /// Sets a condition in the v1beta1 form; its time is that of the last change of any field. Empty texts are omitted.
+    pub(crate) fn set_legacy(&mut self, wanted: &DesiredCondition, severity: Option<&str>) {
         let now = self.now;
-        let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
+        let Some(entry) = self.entry(self.layout.legacy, wanted.r#type) else { return };
         let message = cut(&wanted.message);
         let texts = [("severity", severity.unwrap_or_default()), ("reason", wanted.reason), ("message", &*message)];
         let mut next = json!({"type": wanted.r#type, "status": wanted.status});
@@ -95,8 +102,8 @@ impl<'a> Status<'a> {
         *entry = next;
     }
 
-    /// The condition of a type in the list at a path, made where it is missing; `None` where something else is in the
-    /// way.
+    /// The condition of a type in the list at a path, created if it is missing; `None` if a value of another type is in
+    /// the way.
     fn entry(&mut self, path: &[&str], r#type: &str) -> Option<&mut Value> {
         let (name, way) = path.split_last()?;
         let mut members = &mut self.members;
@@ -113,7 +120,7 @@ impl<'a> Status<'a> {
     }
 }
 
-/// A member, made where it is missing or null.
+/// A member, created if it is missing or null.
 pub(crate) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: Value) -> &'a mut Value {
     let member = members.entry(name).or_insert(Value::Null);
     if member.is_null() {
@@ -122,10 +129,11 @@ pub(crate) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: 
     member
 }
 
-/// How long the message of a condition may be, in both forms (F-OLDCOND); in characters, and bytes are no fewer.
+/// Maximum length of a condition's message in both forms (F-OLDCOND). The limit is in characters; counting bytes is
+/// stricter.
 pub(crate) const MESSAGE_BYTES: usize = condition::LEGACY_MESSAGE;
 
-/// A message in plain characters that is cut where it would be too long.
+/// A message in plain characters, truncated to the maximum length.
 pub(crate) fn cut(text: &str) -> String {
     condition::message(text, MESSAGE_BYTES).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Which version of a kind is read, and which contract it follows.
+//! The version in which a kind is read, and its contract.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,7 @@ use model::hub::contract::{
 use model::hub::{Object, ResourceDefinition, version_of};
 use model::world::{Found, World};
 
-/// The contract that an object follows by its version, and whether that is assumed for want of a definition that names
-/// contracts (DEC-17).
+/// The contract of an object's version, and whether it is assumed because no definition names contracts (DEC-17).
 ///
 /// # Errors
 /// When the definition lists the version for no contract (CS-08), or cannot be read.
@@ -28,11 +27,11 @@ pub(super) fn contract_of(object: &Object, world: &World) -> Result<(Contract, b
     }
 }
 
-/// The version in which objects of a kind are read when no template of the class says so (CS-07); `None` when nothing is
-/// known of the kind, which only happens without an API server.
+/// The version in which objects of a kind are read if no template of the class determines it (CS-07); `None` if the
+/// kind is unknown, which only happens without an API server.
 ///
 /// # Errors
-/// When the definition names no version for a contract that is understood, or cannot be read.
+/// When the definition names no version for a supported contract, or cannot be read.
 pub(super) fn version_to_read(group: &str, kind: &str, world: &World) -> Result<Option<String>, Failure> {
     let Some(labels) = labels(group, kind, world)? else { return Ok(None) };
     let newest = newest_version(&labels).map(str::to_owned);
@@ -52,13 +51,13 @@ fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<Stri
     }
 }
 
-/// Whether the contracts of a definition come with the rest of an installation, as for those of `config/crd/bases`. What an API
-/// server has stored has them or is wrong (CS-08).
+/// Whether a definition gets its contract labels later in an installation, as those in `config/crd/bases`. A stored
+/// definition without labels is invalid (CS-08).
 fn is_manifest_without_contracts(definition: &ResourceDefinition) -> bool {
     !definition.is_stored && !names_contracts(&definition.labels)
 }
 
-/// Says that the contract of an object is assumed although its definition is among the files: the definition names none.
+/// A note that the contract of an object is assumed, because its definition among the files names none.
 pub(super) fn note_without_label(object: &Object, world: &World) -> Option<String> {
     let (group, kind, version) = (object.group(), object.kind(), version_of(object.api_version()));
     let definition = definition_name(group, kind);

@@ -24,14 +24,14 @@ use model::world::{Found, Selection, World};
 pub struct Current {
     pub infrastructure: Option<Arc<Object>>,
     pub control_plane: CurrentControlPlane,
-    /// By their names in the topology, those that left it included.
+    /// By their names in the topology, including removed workers.
     pub machine_deployments: BTreeMap<String, CurrentWorker>,
     /// By their names in the topology, those that left it included.
     pub machine_pools: BTreeMap<String, CurrentWorker>,
 }
 
 impl Current {
-    /// All of them, in the order in which they are applied.
+    /// All objects in the order in which they are applied.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
         let CurrentControlPlane { object, machines, health_check } = &self.control_plane;
         let workers = self.machine_deployments.values().chain(self.machine_pools.values());
@@ -44,11 +44,11 @@ impl Current {
     }
 }
 
-/// The control plane and what comes with it.
+/// The control plane with its machine template and health check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CurrentControlPlane {
     pub object: Option<Arc<Object>>,
-    /// The template of its machines; `None` also if it is gone (ROT-13).
+    /// The template of its machines; `None` also if it was deleted (ROT-13).
     pub machines: Option<Arc<Object>>,
     pub health_check: Option<Arc<Object>>,
 }
@@ -61,18 +61,18 @@ pub struct CurrentWorker {
     pub bootstrap: Option<Arc<Object>>,
     /// `None` for a machine deployment that is being deleted, and if the template is gone (ROT-13).
     pub infrastructure: Option<Arc<Object>>,
-    /// Of machine deployments only.
+    /// Machine deployments only.
     pub health_check: Option<Arc<Object>>,
 }
 
 impl Current {
-    /// Reads what there is (CS-01 to CS-13).
+    /// Reads the current objects (CS-01 to CS-13).
     ///
     /// # Errors
-    /// Something that is referred to is missing or does not belong to the topology.
-    pub fn of(blueprint: &Blueprint, world: &World) -> Result<Self, Failure> {
-        let reader = Reader { blueprint, world, namespace: &blueprint.cluster.metadata.namespace };
-        // Each part asks for what it lacks before any of them gives up, so that one round gathers it all.
+    /// When a referenced object is missing or does not belong to the topology.
+    pub fn read(blueprint: &Blueprint, world: &World) -> Result<Self, Failure> {
+        let reader = CurrentReader { blueprint, world, namespace: &blueprint.cluster.metadata.namespace };
+        // All needs are recorded before the first error is returned, so that one round gathers all facts.
         let infrastructure = reader.infrastructure();
         let control_plane = reader.control_plane();
         let machine_deployments = reader.workers(WorkerKind::MachineDeployment);
@@ -94,13 +94,13 @@ impl Current {
     }
 }
 
-struct Reader<'a> {
+struct CurrentReader<'a> {
     blueprint: &'a Blueprint,
     world: &'a World,
     namespace: &'a str,
 }
 
-impl Reader<'_> {
+impl CurrentReader<'_> {
     /// The infrastructure cluster, once the Cluster refers to it (CS-02).
     fn infrastructure(&self) -> Result<Option<Arc<Object>>, Failure> {
         let reference = &self.blueprint.cluster.spec.infrastructure_ref;
@@ -162,7 +162,7 @@ impl Reader<'_> {
         failure.map_or(Ok(workers), Err)
     }
 
-    /// One worker with what it refers to (CS-10 to CS-12).
+    /// One worker with its referenced objects (CS-10 to CS-12).
     fn worker(
         &self,
         kind: WorkerKind,
@@ -177,12 +177,12 @@ impl Reader<'_> {
         let is_deployment = kind == WorkerKind::MachineDeployment;
         let claimant = Claimant::worker(&*self.blueprint.cluster.metadata.name, kind, &*name);
         let health_check = if is_deployment { self.health_check(object.name(), &claimant) } else { Ok(None) };
-        // The templates of a machine deployment that is being deleted may be gone already (DEL-06).
+        // The templates of a machine deployment that is being deleted may have been deleted already (DEL-06).
         if is_deployment && object.is_being_deleted() {
             let worker = CurrentWorker { object, bootstrap: None, infrastructure: None, health_check: health_check? };
             return Ok((name, worker));
         }
-        // None once it left the topology (CS-10).
+        // `None` for a removed worker (CS-10).
         let class = classes.get(&*name);
         let templates = class.map(|class| self.blueprint.templates(kind, &name, class)).transpose()?;
         let referenced = |path: &'static str, template: Option<&Arc<Object>>| {
@@ -199,7 +199,7 @@ impl Reader<'_> {
         Ok((name, CurrentWorker { object, bootstrap, infrastructure, health_check: health_check? }))
     }
 
-    /// The class that the topology names for each worker of a kind; the first one where it names two (CS-10).
+    /// The class of each worker of a kind; the first one if the topology names two (CS-10).
     fn classes(&self, kind: WorkerKind) -> BTreeMap<&str, &str> {
         let entries = kind.entries(self.blueprint.topology());
         // The last one of a name stays.

@@ -1,33 +1,33 @@
-//! Clusters that differ in nothing but their names: one of them is planned, and the others are counted with it.
+//! Clusters that only differ in their names: one of them is planned, and the others are counted with it.
 //!
-//! That is done only where it is certain that a plan of each would say the same once names are left out:
+//! Clusters are only grouped if their plans are certainly equal apart from names:
 //!
-//! * both sides ask for the same, and nothing has been made yet: the Cluster has no references, no object has its
-//!   label, and no object has a name that begins like those that its topology makes;
-//! * its classes do not look at names. Patches read builtin variables of a known list, which has no name; they may
-//!   write the name of the Cluster into a value as it is. There are no naming templates and no Runtime Extensions;
-//! * its name is short, so that no name that is made of it is cut, and is read as a text in every position of YAML;
-//! * the name is in nothing that the plan says, apart from where it is recognized as the name.
+//! * both sides have the same topology, and no object exists yet: the Cluster has no references, no object has its
+//!   label, and no object has the prefix of its generated names;
+//! * its classes ignore names. Patches only read builtin variables of a known list without names, and may insert the
+//!   unchanged name of the Cluster into a value. There are no naming templates and no Runtime Extensions;
+//! * its name is short, so that no generated name is truncated, and YAML reads it as a string in every position;
+//! * the plan does not contain the name as a word of its texts.
 //!
-//! Where Clusters are listed one by one, each is planned.
+//! If Clusters are listed one by one, each is planned.
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::nameless::{has_no_names, has_short_names, is_read_as_text};
-use super::plan::Fold;
+use super::name_independence::{has_short_names, is_name_independent, is_read_as_text};
+use super::plan::TopologySimulator;
 use model::hub::label::CLUSTER_NAME;
 use model::hub::{Cluster, ObjectKey};
 use model::world::{Facts, Found, ObjectSet};
 
-/// A Cluster to plan, and the others for which the plan holds as well.
+/// A Cluster to plan, and the others with an equal plan.
 #[derive(Debug)]
 pub struct EquivalentClusters {
     pub first: ObjectKey,
     pub others: Vec<ObjectKey>,
 }
 
-/// What plans of a Cluster follow from, apart from its name.
-type Input = [Presence; 2];
+/// The inputs of a Cluster's plans, apart from its name.
+type PlanInputs = [Presence; 2];
 
 /// A Cluster on one side.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -37,11 +37,15 @@ enum Presence {
     Absent,
 }
 
-/// All Clusters, those with the same input together, in the order of the first of each.
-pub fn grouped(clusters: Vec<ObjectKey>, before: &Fold, after: &Fold) -> Vec<EquivalentClusters> {
-    let sides = [before, after].map(|fold| Side::of(fold.facts()));
+/// All Clusters, grouped by their inputs, in the order of the first Cluster of each group.
+pub fn grouped(
+    clusters: Vec<ObjectKey>,
+    before: &TopologySimulator,
+    after: &TopologySimulator,
+) -> Vec<EquivalentClusters> {
+    let sides = [before, after].map(|fold| SideIndex::new(fold.facts()));
     let mut all: Vec<EquivalentClusters> = Vec::new();
-    let mut known: HashMap<Input, usize> = HashMap::new();
+    let mut known: HashMap<PlanInputs, usize> = HashMap::new();
     for cluster in clusters {
         let input = input(&cluster, &sides);
         let same = input.as_ref().and_then(|input| known.get(input)).and_then(|at| all.get_mut(*at));
@@ -55,13 +59,13 @@ pub fn grouped(clusters: Vec<ObjectKey>, before: &Fold, after: &Fold) -> Vec<Equ
     all
 }
 
-/// Every Cluster by itself.
+/// One group for each Cluster.
 pub fn ungrouped(clusters: Vec<ObjectKey>) -> Vec<EquivalentClusters> {
     clusters.into_iter().map(|first| EquivalentClusters { first, others: Vec::new() }).collect()
 }
 
-/// What a plan of a Cluster follows from; `None` where it may follow from the name or from objects.
-fn input(key: &ObjectKey, sides: &[Side<'_>; 2]) -> Option<Input> {
+/// The inputs of a Cluster's plan; `None` if it may depend on the name or on objects.
+fn input(key: &ObjectKey, sides: &[SideIndex<'_>; 2]) -> Option<PlanInputs> {
     if !is_read_as_text(&key.name) {
         return None;
     }
@@ -69,24 +73,25 @@ fn input(key: &ObjectKey, sides: &[Side<'_>; 2]) -> Option<Input> {
     Some([before.input(key)?, after.input(key)?])
 }
 
-/// The facts of a side, and what every Cluster needs of them.
-struct Side<'a> {
+/// The facts of a side with indexes for all Clusters.
+struct SideIndex<'a> {
     facts: &'a Facts,
-    /// Classes that do not look at names.
+    /// Classes that ignore names.
     classes: BTreeSet<&'a ObjectKey>,
     /// Namespace and name of all objects.
     names: BTreeSet<(&'a str, &'a str)>,
-    /// Namespaces and names of Clusters that objects have the label of.
+    /// Namespaces and names of Clusters in labels of objects.
     labelled: BTreeSet<(&'a str, &'a str)>,
     has_nodes: bool,
 }
 
-impl<'a> Side<'a> {
-    fn of(facts: &'a Facts) -> Self {
-        let is_nameless = |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if has_no_names(&class));
+impl<'a> SideIndex<'a> {
+    fn new(facts: &'a Facts) -> Self {
+        let is_nameless =
+            |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if is_name_independent(&class));
         let objects = || facts.objects().into_iter().flat_map(ObjectSet::iter);
         let labelled = objects().filter_map(|object| Some((object.namespace(), object.label(CLUSTER_NAME)?)));
-        Side {
+        SideIndex {
             facts,
             classes: facts.class_keys().filter(is_nameless).collect(),
             names: objects().map(|object| (object.namespace(), object.name())).collect(),
@@ -95,7 +100,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The Cluster without its name, if it is there; `None` where its plan may follow from the name or from objects.
+    /// The Cluster without its name, if it exists; `None` if its plan may depend on the name or on objects.
     fn input(&self, key: &ObjectKey) -> Option<Presence> {
         if self.has_objects(key) {
             return None;
@@ -110,7 +115,7 @@ impl<'a> Side<'a> {
         (is_new && has_short_names(&cluster) && has_class).then(|| Presence::Present(Box::new(nameless(&cluster))))
     }
 
-    /// Whether objects of the Cluster are there, or others with names that its own may get.
+    /// Whether objects of the Cluster exist, or others with the prefix of its generated names.
     fn has_objects(&self, ObjectKey { namespace, name }: &ObjectKey) -> bool {
         let begins = format!("{name}-");
         let mut near = self.names.range((&**namespace, &*begins)..);

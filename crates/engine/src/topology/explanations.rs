@@ -5,14 +5,14 @@ use model::hub::{ExternalPatch, ObjectKey, Patch};
 use model::world::{Facts, Found};
 use schema::field::closest;
 
-/// The class that the name of an absent one is most likely a slip of: one of its namespace that is known.
+/// A known class of the namespace with a name similar to that of an absent one.
 pub fn similar_class(absent: &ObjectKey, facts: &Facts) -> Option<String> {
     let near = facts.class_keys().filter(|key| key.namespace == absent.namespace);
     let meant = closest(&absent.name, near.map(|key| &*key.name)).filter(|_| facts.class(absent) == Found::Absent)?;
     Some(format!("the closest ClusterClass in namespace {} is {meant:?}", absent.namespace))
 }
 
-/// Why not all variables of a class are known: for each patch with an extension that would have to be called.
+/// The patches whose variables are unknown because their extension was not called.
 pub fn unknown_variables(class: &ObjectKey, facts: &Facts) -> Vec<String> {
     let Found::Yes(found) = facts.class(class) else { return Vec::new() };
     let patches = found.spec.discovering_patches().filter(|_| found.may_have_more_variables());
@@ -25,7 +25,7 @@ pub fn unknown_variables(class: &ObjectKey, facts: &Facts) -> Vec<String> {
     patches.map(say).collect()
 }
 
-/// As [`unknown_variables`], of the class of a Cluster.
+/// [`unknown_variables`] for the class of a Cluster.
 pub fn unknown_variables_of(cluster: &ObjectKey, facts: &Facts) -> Vec<String> {
     let class = match facts.cluster(cluster) {
         Found::Yes(found) => found.class_key(),
@@ -34,7 +34,7 @@ pub fn unknown_variables_of(cluster: &ObjectKey, facts: &Facts) -> Vec<String> {
     class.map(|class| unknown_variables(&class, facts)).unwrap_or_default()
 }
 
-/// A failure in words, with the class that the user most likely meant.
+/// A failure as a message, with the class that the user most likely meant.
 pub fn explain(failure: &Failure, facts: &Facts) -> String {
     let hint = match failure {
         Failure::NoClass(absent) => similar_class(absent, facts),

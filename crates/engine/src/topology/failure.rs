@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::hooks::HookTracker;
 use super::ownership::{SameName, Unavailable};
-use super::patches::{PatchError, told};
-use super::size::TooLarge;
+use super::patches::{PatchError, summary};
+use super::size::TopologyTooLarge;
 use super::upgrade::PlanError;
 use model::hub::control_plane::UnclearVersion;
 use model::hub::{Hook, ObjectKey, ObjectRef, WrongType};
@@ -13,17 +13,17 @@ use model::world::Unsettled;
 use schema::budget::Stop;
 use schema::field::FieldError;
 
-/// Why a topology could not be computed; nothing is written then. What admission keeps out can be there all the same, and ends
-/// here as well (BP-14).
+/// Why a topology could not be computed; nothing is written then. Objects that admission would reject may exist
+/// nevertheless, and fail here (BP-14).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
-    /// A fact has not been gathered: the result is void, and the needs of the world say what to gather.
+    /// A fact has not been gathered: the result is discarded, and the needs of the world list the missing facts.
     #[error("a fact has not been gathered yet")]
     NotAsked,
-    /// Facts were looked for in every round that there is.
+    /// Facts were still missing after the last round of gathering.
     #[error(transparent)]
     Unsettled(#[from] Unsettled),
-    /// Something exists, or may, and cannot be read.
+    /// An object that may exist cannot be read.
     #[error("{0}")]
     Unreadable(String),
     /// A request names a Cluster that does not exist.
@@ -89,13 +89,13 @@ pub enum Failure {
         "{object} is replaced in every run because {path} differs each time; check for a patch that uses a generated name"
     )]
     Fighting { object: Box<ObjectRef>, path: String },
-    /// DEC-35, for a template that is gone each time (ROT-13).
+    /// DEC-35, for a template that is deleted each time (ROT-13).
     #[error("{object} was deleted although it is in use, and so were its predecessors; find out what deletes them")]
     KeepsVanishing { object: Box<ObjectRef> },
-    /// DEC-58: nothing was computed, or not all of it.
+    /// DEC-58: nothing was computed, or only a part.
     #[error("{0}, see spec.topology.workers")]
-    TooLarge(#[from] TooLarge),
-    /// The computation ended before it was complete; the same one may succeed later (DEC-58).
+    TooLarge(#[from] TopologyTooLarge),
+    /// The computation was interrupted and may succeed later (DEC-58).
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// A rollout without an end.
@@ -128,10 +128,10 @@ pub enum Failure {
     /// HK-04, HK-07.
     #[error("hook {hook} failed: {reason}")]
     Hook { hook: Hook, reason: String },
-    /// PE-11 to PE-29: all that is wrong with one patch.
-    #[error("{}", told(.0))]
+    /// PE-11 to PE-29: all errors of one patch.
+    #[error("{}", summary(.0))]
     Patches(Vec<PatchError>),
-    /// HK-11: nothing is wrong, and nothing may be created yet.
+    /// HK-11: not an error, but nothing may be created yet.
     #[error("{}", .0.message("Cluster topology creation").unwrap_or_default())]
     CreationWaits(Box<HookTracker>),
     /// CT-5.1.
@@ -139,10 +139,10 @@ pub enum Failure {
     WrongType(#[from] WrongType),
 }
 
-/// Why a computation ended that may succeed later.
+/// The cause of an interrupted computation that may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Interrupted {
-    /// The time is over, or the caller has gone.
+    /// A timeout, or the caller has disconnected.
     #[error("the computation was stopped before it was complete")]
     Stopped,
     /// Other computations use the memory that they share.
@@ -151,7 +151,7 @@ pub enum Interrupted {
 }
 
 impl Interrupted {
-    /// Ends a computation that should not go on.
+    /// Interrupts a computation that should stop.
     ///
     /// # Errors
     /// When `stop` is due.
@@ -160,12 +160,12 @@ impl Interrupted {
     }
 }
 
-/// A change of an object that the schema of its kind denies.
+/// The kind of change that a schema denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeniedChange {
     /// The object is changed in place.
     Update,
-    /// A template is replaced if a dry run says that its spec would change.
+    /// A template is replaced if a dry run reports a changed spec.
     Replace,
 }
 

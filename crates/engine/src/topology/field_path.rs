@@ -1,11 +1,11 @@
-//! Where the fields of a control plane stand, by the contract that it follows (DS-21), where workers refer to what they are
-//! made from, and references at a path.
+//! Paths of the fields of control planes by contract (DS-21) and of the references of workers, and readers for
+//! references.
 
 use super::Failure;
 use model::hub::contract::Contract;
 use model::hub::{ContractRef, Object, group_of};
 
-/// A field that has a place in each contract.
+/// The path of a field in each contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FieldPath {
     v1beta1: &'static str,
@@ -36,17 +36,17 @@ pub(super) const READINESS_GATES: FieldPath =
     FieldPath::new("spec.machineTemplate.readinessGates", "spec.machineTemplate.spec.readinessGates");
 /// Taints of the machines.
 pub(super) const TAINTS: FieldPath = FieldPath::new("spec.machineTemplate.taints", "spec.machineTemplate.spec.taints");
-/// How long draining a node may take.
+/// Timeout for draining a node.
 pub(super) const DRAIN_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeDrainTimeout",
     "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
 );
-/// How long detaching the volumes of a node may take.
+/// Timeout for detaching the volumes of a node.
 pub(super) const DETACH_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeVolumeDetachTimeout",
     "spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds",
 );
-/// How long deleting a node may take.
+/// Timeout for deleting a node.
 pub(super) const DELETION_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeDeletionTimeout",
     "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds",
@@ -55,17 +55,17 @@ pub(super) const DELETION_TIMEOUT: FieldPath = FieldPath::new(
 pub(super) const REPLICAS: &str = "spec.replicas";
 /// The Kubernetes version.
 pub(super) const VERSION: &str = "spec.version";
-/// When machines are replaced at the latest.
+/// The time after which older machines are replaced.
 pub(super) const ROLLOUT_AFTER: &str = "spec.rollout.after";
 
-/// Of workers: the bootstrap template or object.
+/// The reference of workers to the bootstrap template or object.
 pub(super) const WORKER_BOOTSTRAP_REF: &str = "spec.template.spec.bootstrap.configRef";
-/// Of workers: the template of their machines, or the infrastructure machine pool.
+/// The reference of workers to the template of their machines or the infrastructure machine pool.
 pub(super) const WORKER_INFRASTRUCTURE_REF: &str = "spec.template.spec.infrastructureRef";
-/// Of workers: their Kubernetes version.
+/// The Kubernetes version of workers.
 pub(super) const WORKER_VERSION: &str = "spec.template.spec.version";
 
-/// The reference at a path that leaves the version open; all its members must be there.
+/// The reference without a version at a path; all its members must be set.
 pub(super) fn contract_ref(object: &Object, path: &'static str) -> Result<ContractRef, Failure> {
     let member = |name: &str| object.text(&format!("{path}.{name}"));
     match (member("apiGroup")?, member("kind")?, member("name")?) {
@@ -76,7 +76,7 @@ pub(super) fn contract_ref(object: &Object, path: &'static str) -> Result<Contra
     }
 }
 
-/// The classic reference at a path, without its version and namespace; all its members must be there (CS-04).
+/// The classic reference at a path, without its version and namespace; all its members must be set (CS-04).
 pub(super) fn classic_ref(object: &Object, path: &'static str) -> Result<ContractRef, Failure> {
     let member = |name: &str| object.text(&format!("{path}.{name}"));
     match (member("apiVersion")?, member("kind")?, member("name")?, member("namespace")?) {

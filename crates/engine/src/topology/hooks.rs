@@ -1,4 +1,4 @@
-//! Lifecycle hooks: which are pending on a Cluster, when they are called, and what their answers mean.
+//! Lifecycle hooks: the pending hooks of a Cluster, their calls, and the effects of their answers.
 //!
 //! ```text
 //! annotation pending-hooks ─► HookTracker ─► marks and unmarks ─► annotation pending-hooks
@@ -6,9 +6,8 @@
 //!             Need::Hook ─► answer┘─► blocks, requeue, message
 //! ```
 //!
-//! A hook is asked when everything before it is known, and ends the round. Nothing is written here: marks are data, and so
-//! is the time after which to ask again. The code that answers a [`Need`](model::world::Need) keeps the last answer, and
-//! answers again in its place while the time to wait is not over.
+//! A hook is called when all preceding facts are known, and ends the round. Nothing is written here: marks and requeue
+//! times are data. The code that answers a [`Need`](model::world::Need) caches a blocking answer until its retry time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,10 +22,10 @@ use model::world::{Found, HookAnswer, HookCall, World};
 
 /// The version of the hooks (RH-1.1).
 const HOOKS_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
-/// How long annotations hold an upgrade before they are looked at again, in seconds (HK-13).
+/// Requeue time of an upgrade that annotations hold, in seconds (HK-13).
 const ANNOTATION_RETRY_SECONDS: u32 = 1200;
 
-/// What is known of hooks in one computation (HK-08).
+/// The state of hooks in one computation (HK-08).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookTracker {
     pending: BTreeSet<String>,
@@ -41,29 +40,29 @@ pub struct Block {
     pub message: String,
 }
 
-/// Whether something may go on.
+/// Whether an action may proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     Open,
     Blocked,
 }
 
-/// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56).
+/// The mechanism that delays the deletion of a Cluster's objects until its hooks have passed (DEC-56).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeletionGuard {
     /// The controller of Clusters waits for [`annotation::OK_TO_DELETE`].
     #[default]
     Controller,
-    /// Cluster API's core manager does not wait, and a hold keeps it from deleting.
+    /// Cluster API's core manager does not wait; a hold prevents it from deleting objects.
     Hold,
     /// Cluster API's core manager does not wait, and no hold is written.
     Nothing,
 }
 
-/// What becomes of a Cluster that is being deleted (HK-22).
+/// Decision about a Cluster that is being deleted (HK-22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// It is known that nothing holds the deletion, or no hook takes part.
+    /// The deletion may proceed, or no hook is registered.
     Free,
     /// The annotation [`annotation::OK_TO_DELETE`] has to be set, to an empty value.
     Permit,
@@ -71,8 +70,8 @@ pub enum Deletion {
 }
 
 impl HookTracker {
-    /// What is pending on a Cluster before anything is asked (HK-02).
-    pub fn of(cluster: &Cluster) -> Self {
+    /// The pending hooks of a Cluster before any call (HK-02).
+    pub fn for_cluster(cluster: &Cluster) -> Self {
         let pending = cluster.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
         let pending = pending.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         HookTracker { pending, blocking: BTreeMap::new() }
@@ -104,12 +103,12 @@ impl HookTracker {
         self.blocking.iter().map(|(hook, block)| (*hook, block))
     }
 
-    /// After how many seconds to look again, if a hook blocks (HK-09).
+    /// The requeue time in seconds, if a hook blocks (HK-09).
     pub fn requeue_after_seconds(&self) -> Option<u32> {
         self.blocking.values().map(|block| block.retry_after_seconds).min()
     }
 
-    /// What blocks an action, in words; `None` when nothing does (HK-10).
+    /// The message about hooks that block an action; `None` if none does (HK-10).
     pub fn message(&self, action: &str) -> Option<String> {
         let hooks = self.blocking.iter().map(|(hook, Block { message, .. })| match &**message {
             "" => hook.name().to_owned(),
@@ -133,33 +132,33 @@ impl HookTracker {
     }
 }
 
-/// The plans that requests carry (HK-19).
+/// The remaining upgrade plans in requests (HK-19).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plans<'a> {
+pub(super) struct RemainingPlans<'a> {
     pub(super) control_plane: &'a [VersionText],
     pub(super) workers: &'a [VersionText],
 }
 
 /// Calls hooks for a Cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Hooks<'a> {
+pub struct HookCaller<'a> {
     cluster: &'a Cluster,
     world: &'a World,
     is_enabled: bool,
 }
 
-impl<'a> Hooks<'a> {
-    /// For a Cluster with the defaults of its variables (HK-06).
+impl<'a> HookCaller<'a> {
+    /// A caller for a Cluster with the defaults of its variables (HK-06).
     pub fn new(cluster: &'a Cluster, world: &'a World, options: &Options) -> Self {
-        Hooks { cluster, world, is_enabled: options.runtime_sdk }
+        HookCaller { cluster, world, is_enabled: options.runtime_sdk }
     }
 
-    /// Whether hooks take part at all (HK-01).
+    /// Whether hooks are enabled (HK-01).
     pub(super) fn is_enabled(&self) -> bool {
         self.is_enabled
     }
 
-    /// Before anything is created: nothing is while this blocks (HK-11).
+    /// Calls the hook before the first object is created; nothing is created while it blocks (HK-11).
     ///
     /// # Errors
     /// When an extension fails.
@@ -170,7 +169,8 @@ impl<'a> Hooks<'a> {
         self.call(Hook::BeforeClusterCreate, [], tracker)
     }
 
-    /// Once the control plane is initialized, for a Cluster that was created here; it blocks nothing (HK-12).
+    /// Calls the hook after the control plane is initialized, for a Cluster that topologist created; it blocks nothing
+    /// (HK-12).
     ///
     /// # Errors
     /// When an extension fails.
@@ -192,7 +192,7 @@ impl<'a> Hooks<'a> {
         Ok(())
     }
 
-    /// At the end of an upgrade (HK-21). While this blocks, the hook stays pending; everything else goes on.
+    /// Calls the hook at the end of an upgrade (HK-21). A blocking hook stays pending; nothing else waits for it.
     ///
     /// # Errors
     /// When an extension fails.
@@ -208,7 +208,7 @@ impl<'a> Hooks<'a> {
         Ok(())
     }
 
-    /// Before a Cluster is deleted (HK-22), unless an annotation skips the hook (DEC-56).
+    /// Calls the hook before a Cluster is deleted (HK-22), unless an annotation skips it (DEC-56).
     ///
     /// # Errors
     /// When an extension fails.
@@ -225,12 +225,13 @@ impl<'a> Hooks<'a> {
         })
     }
 
-    /// Before the first step of an upgrade: annotations of the Cluster first, then extensions (HK-13, HK-14).
+    /// Calls the hook before the first step of an upgrade: annotations of the Cluster first, then extensions (HK-13,
+    /// HK-14).
     pub(super) fn before_cluster_upgrade(
         &self,
         from: &VersionText,
         to: &VersionText,
-        plans: Plans<'_>,
+        plans: RemainingPlans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
         if !self.is_enabled || tracker.is_pending(Hook::AfterClusterUpgrade) {
@@ -242,34 +243,34 @@ impl<'a> Hooks<'a> {
             .filter(|name| name.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
             .collect();
         let message = match names.as_slice() {
-            [] => return self.call(Hook::BeforeClusterUpgrade, from_to(Some(from), to, plans), tracker),
+            [] => return self.call(Hook::BeforeClusterUpgrade, before_step_members(Some(from), to, plans), tracker),
             [name] => format!("annotation {name} is set"),
             names => format!("annotations {} are set", names.join(", ")),
         };
         Ok(tracker.block(Hook::BeforeClusterUpgrade, ANNOTATION_RETRY_SECONDS, message))
     }
 
-    /// Before each step of the control plane (HK-15).
+    /// Calls the hook before each step of the control plane (HK-15).
     pub(super) fn before_control_plane_upgrade(
         &self,
         from: &VersionText,
         to: &VersionText,
-        plans: Plans<'_>,
+        plans: RemainingPlans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
         if !self.is_enabled {
             return Ok(Gate::Open);
         }
-        self.call(Hook::BeforeControlPlaneUpgrade, from_to(Some(from), to, plans), tracker)
+        self.call(Hook::BeforeControlPlaneUpgrade, before_step_members(Some(from), to, plans), tracker)
     }
 
-    /// Whether neither reference is there yet: nothing has been created, or it is not recorded.
+    /// Whether the Cluster has neither reference: nothing has been created or recorded.
     fn is_new(&self) -> bool {
         let spec = &self.cluster.spec;
         !spec.infrastructure_ref.is_defined() && !spec.control_plane_ref.is_defined()
     }
 
-    /// Calls a hook if it is pending, and takes it off unless it blocks (HK-04): after each step of the control plane (HK-16),
+    /// Calls a pending hook, and unmarks it unless it blocks (HK-04): after each step of the control plane (HK-16),
     /// before workers follow it (HK-17), and after they have (HK-18).
     pub(super) fn call_pending<const N: usize>(
         &self,
@@ -287,7 +288,7 @@ impl<'a> Hooks<'a> {
         Ok(gate)
     }
 
-    /// Calls a hook and notes an answer that blocks (HK-04).
+    /// Calls a hook and records a blocking answer (HK-04).
     fn call<const N: usize>(
         &self,
         hook: Hook,
@@ -302,14 +303,14 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// What the extensions of a hook answer; `None` when there are none.
+    /// The combined answer of the extensions of a hook; `None` without extensions.
     fn answer<const N: usize>(
         &self,
         hook: Hook,
         members: [(&str, Value); N],
         tracker: &HookTracker,
     ) -> Result<Option<HookAnswer>, Failure> {
-        // Where no extension can be there is no need to know what to send it.
+        // Without extensions, no request is needed.
         let request = match self.world.calls_extensions() {
             false => String::new(),
             true => request(&format!("{hook}Request"), cluster(self.cluster, tracker, self.world)?, members),
@@ -323,26 +324,30 @@ impl<'a> Hooks<'a> {
     }
 }
 
-/// What hooks are told that stand before a step.
-pub(super) fn from_to(from: Option<&VersionText>, to: &VersionText, plans: Plans<'_>) -> [(&'static str, Value); 4] {
+/// The members of requests before a step.
+pub(super) fn before_step_members(
+    from: Option<&VersionText>,
+    to: &VersionText,
+    plans: RemainingPlans<'_>,
+) -> [(&'static str, Value); 4] {
     let [control_plane, workers] = upgrades(plans);
     let from = from.map(VersionText::as_str).unwrap_or_default();
     [("fromKubernetesVersion", json!(from)), ("toKubernetesVersion", json!(to.as_str())), control_plane, workers]
 }
 
-/// What hooks are told that stand after a step.
-pub(super) fn at(version: &VersionText, plans: Plans<'_>) -> [(&'static str, Value); 3] {
+/// The members of requests after a step.
+pub(super) fn after_step_members(version: &VersionText, plans: RemainingPlans<'_>) -> [(&'static str, Value); 3] {
     let [control_plane, workers] = upgrades(plans);
     [("kubernetesVersion", json!(version.as_str())), control_plane, workers]
 }
 
 /// The remaining plans (RH-18.2).
-fn upgrades(plans: Plans<'_>) -> [(&'static str, Value); 2] {
+fn upgrades(plans: RemainingPlans<'_>) -> [(&'static str, Value); 2] {
     let list = |plan: &[VersionText]| -> Value { plan.iter().map(|one| json!({"version": one.as_str()})).collect() };
     [("controlPlaneUpgrades", list(plans.control_plane)), ("workersUpgrades", list(plans.workers))]
 }
 
-/// The body of a request; empty lists and texts are left out.
+/// The body of a request; empty lists and texts are omitted.
 pub(super) fn request<const N: usize>(kind: &str, cluster: Value, members: [(&str, Value); N]) -> String {
     let mut all = Map::new();
     all.insert("apiVersion".to_owned(), json!(HOOKS_VERSION));
@@ -353,8 +358,8 @@ pub(super) fn request<const N: usize>(kind: &str, cluster: Value, members: [(&st
     Value::Object(all).to_string()
 }
 
-/// The Cluster as requests carry it: as it is stored, with the variables and pending hooks of this computation, and
-/// without what is of no use to extensions (HK-06, RH-18.1).
+/// The Cluster in requests: the stored object with the variables and pending hooks of this computation, without fields
+/// that extensions do not need (HK-06, RH-18.1).
 pub(super) fn cluster(cluster: &Cluster, tracker: &HookTracker, world: &World) -> Result<Value, Failure> {
     let object = ObjectRef::new(API_VERSION, Kind::Cluster.name(), cluster.metadata.key());
     let mut stored = match world.object(&object) {
@@ -380,7 +385,7 @@ pub(super) fn cluster(cluster: &Cluster, tracker: &HookTracker, world: &World) -
     Ok(stored.into())
 }
 
-/// Puts the variables of `cluster`, which have their defaults, in the place of those that are stored.
+/// Replaces the stored variables by those of `cluster`, which include defaults.
 fn set_variables(stored: &mut Object, cluster: &Cluster) -> Result<(), Failure> {
     let topology = &cluster.spec.topology;
     let mut set = |path: &str, values: &List<VariableValue>| match values.is_present() {

@@ -1,34 +1,34 @@
-//! A whole topology as an API server would store it, and what it would refuse of it.
+//! The objects of a topology in the form that an API server would store, and the fields that it would reject.
 
 use std::sync::Arc;
 
 use super::desired::{Desired, DesiredObject};
-use super::refusals::{Checks, Subject, completed_in};
+use super::refusals::{CheckedObject, Checks, completed_in};
 use super::{Computation, Failure, plan};
 use model::hub::Object;
 use model::world::{Facts, World};
 
-/// The objects of a topology, and what an API server would refuse of them.
+/// The objects of a topology, and the fields that an API server would reject.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct InspectedObjects {
     /// In the order in which they are applied (RS-12), with the defaults of their definitions.
     pub objects: Vec<Object>,
     pub checks: Checks,
 }
 
-impl Inspected {
+impl InspectedObjects {
     /// Checks the objects of a computation, by the definitions among the facts.
     ///
     /// # Errors
     /// When an object cannot be applied at all.
-    pub fn of(computation: Computation, facts: &Facts) -> Result<Self, Failure> {
+    pub fn from_computation(computation: Computation, facts: &Facts) -> Result<Self, Failure> {
         let class = computation.observed.blueprint.class.metadata.key();
         let world = World::new(Arc::new(facts.clone()));
-        let mut inspected = Inspected { objects: Vec::new(), checks: Checks::default() };
+        let mut inspected = InspectedObjects { objects: Vec::new(), checks: Checks::default() };
         for DesiredObject { object, origins } in all(computation.desired) {
             let sent = plan::sent(&object)?;
             let slot = format!("{} {}", sent.kind(), sent.name());
-            let subject = Subject { slot: &slot, sent: &sent, merged: &sent, origins: &origins, class: &class };
+            let subject = CheckedObject { slot: &slot, sent: &sent, merged: &sent, origins: &origins, class: &class };
             inspected.checks.add(subject, &world, None);
             inspected.objects.push(completed_in(&world, sent));
         }

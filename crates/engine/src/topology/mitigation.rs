@@ -1,4 +1,4 @@
-//! Repair of `metadata.managedFields` that were lost (SSA-20 to SSA-23).
+//! Repair of lost `metadata.managedFields` (SSA-20 to SSA-23).
 //!
 //! Under some conditions an API server loses `metadata.managedFields`. The next apply would then add an entry beside one of
 //! `before-first-apply`, which owns all earlier fields, and the engine could not remove these fields. So the entries are repaired first.
@@ -11,8 +11,8 @@ use model::hub::Object;
 /// The manager to which an API server assigns all fields that existed before the first apply.
 const BEFORE: &str = "before-first-apply";
 
-/// Where a KubeadmControlPlane has arguments: with the record lost, those that a topology does not send any more could never
-/// be removed.
+/// Paths of arguments in a KubeadmControlPlane. Without `managedFields`, arguments that a topology no longer sets could
+/// never be removed.
 const EXTRA_ARGS: [&str; 6] = [
     "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs",
     "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs",
@@ -22,8 +22,8 @@ const EXTRA_ARGS: [&str; 6] = [
     "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs",
 ];
 
-/// The entries that a Cluster must have, if it lacks them (SSA-21): it is never applied, so topologist owns none of its fields.
-pub fn of_cluster(cluster: &Object) -> Option<Vec<Value>> {
+/// The missing entries of a Cluster, if any (SSA-21): it is never applied, so topologist owns none of its fields.
+pub fn repaired_for_cluster(cluster: &Object) -> Option<Vec<Value>> {
     let entries = entries(cluster);
     let is_kept = |entry: &Value| !is_of(entry, BEFORE) && !is_of(entry, MANAGER);
     if !entries.is_empty() && entries.iter().all(is_kept) {
@@ -36,8 +36,8 @@ pub fn of_cluster(cluster: &Object) -> Option<Vec<Value>> {
     Some(kept)
 }
 
-/// The entries that an object of a topology is to have, if it has not (SSA-22).
-pub fn of_object(object: &Object) -> Option<Vec<Value>> {
+/// The missing entries of an object of a topology, if any (SSA-22).
+pub fn repaired_for_object(object: &Object) -> Option<Vec<Value>> {
     let entries = entries(object);
     if !entries.is_empty() && !entries.iter().any(|entry| is_of(entry, BEFORE)) {
         return None;
@@ -62,12 +62,12 @@ fn entry(manager: &str, operation: &str, api_version: &str, fields: Value) -> Va
         "fieldsV1": fields})
 }
 
-/// An entry must own something.
+/// An entry must own a field.
 fn name() -> Value {
     json!({"f:metadata": {"f:name": {}}})
 }
 
-/// What the manager of topologies is to own of an object.
+/// The fields of an object that the manager of topologies must own.
 fn fields(object: &Object) -> Value {
     let mut fields = Map::new();
     for path in EXTRA_ARGS.iter().filter(|_| object.kind() == "KubeadmControlPlane") {
@@ -129,20 +129,21 @@ mod tests {
     #[test]
     fn a_cluster_is_never_applied() {
         // SSA-21
-        let repaired = |entries: &[(&str, &str)]| managers(of_cluster(&object("Cluster", entries, json!({}))));
+        let repaired =
+            |entries: &[(&str, &str)]| managers(repaired_for_cluster(&object("Cluster", entries, json!({}))));
         let text = |text: &str| Some(vec![text.to_owned()]);
         assert_eq!(repaired(&[]), text("manager Update"));
         assert_eq!(repaired(&[("kubectl", "Update")]), None);
         assert_eq!(repaired(&[("kubectl", "Update"), (BEFORE, "Update")]), text("kubectl Update"));
         assert_eq!(repaired(&[("capi-topology", "Apply"), (BEFORE, "Update")]), text("manager Update"));
-        let made = of_cluster(&object("Cluster", &[], json!({}))).unwrap();
+        let made = repaired_for_cluster(&object("Cluster", &[], json!({}))).unwrap();
         assert_eq!((&made[0]["apiVersion"], &made[0]["fieldsV1"]), (&json!("g/v1"), &name()));
     }
 
     #[test]
     fn an_object_without_managed_fields_gets_an_entry_of_the_engine() {
         // SSA-22
-        let repaired = |entries: &[(&str, &str)]| managers(of_object(&object("Forge", entries, json!({}))));
+        let repaired = |entries: &[(&str, &str)]| managers(repaired_for_object(&object("Forge", entries, json!({}))));
         let list = |all: &[&str]| Some(all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
         assert_eq!(repaired(&[]), list(&["capi-topology Apply"]));
         assert_eq!(repaired(&[("provider", "Update")]), None);
@@ -158,7 +159,8 @@ mod tests {
     fn extra_args_of_a_kubeadm_control_plane_belong_to_the_engine() {
         // SSA-22
         let fields = |spec: Value| {
-            let made = of_object(&object("KubeadmControlPlane", &[], json!({"kubeadmConfigSpec": spec}))).unwrap();
+            let made =
+                repaired_for_object(&object("KubeadmControlPlane", &[], json!({"kubeadmConfigSpec": spec}))).unwrap();
             made[0]["fieldsV1"].clone()
         };
         let item = json!({"name": "v", "value": "1"});

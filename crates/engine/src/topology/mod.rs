@@ -9,13 +9,13 @@
 //! Cluster ─► blueprint.rs (class, templates) ─► current.rs (existing objects) ─► upgrade/ (versions) ─► desired/ (one function
 //!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
 //!            templates that are replaced again and again)
-//! held.rs: what is held back, and why
+//! holds.rs: parts that are held back, with reasons
 //! refusals.rs: what the schemas of definitions refuse of the objects that are written; inspection.rs: of a whole topology
 //! mitigation.rs: repair of managedFields that were lost
 //! claims.rs: whether the names of new objects are free
 //! ownership.rs: whether an existing object belongs to another Cluster or to another part of the topology
 //! size.rs: how large a topology is, before it is computed
-//! nameless.rs, equivalent_clusters.rs: whether the plan for one Cluster holds for others
+//! name_independence.rs, equivalent_clusters.rs: Clusters with equal plans apart from names
 //! explanations.rs: failures and gaps of computations in words, with hints
 //! ```
 //!
@@ -35,17 +35,17 @@ pub mod equivalent_clusters;
 pub mod explanations;
 mod failure;
 mod field_path;
-pub mod held;
+pub mod holds;
 pub mod hooks;
 pub mod inspection;
 pub mod mitigation;
-pub mod nameless;
+pub mod name_independence;
 pub mod origin;
 pub mod ownership;
 pub mod patches;
 pub mod plan;
 pub mod refusals;
-pub mod rolled_out;
+pub mod rollout_record;
 pub mod rotations;
 pub mod shim;
 pub mod size;
@@ -56,17 +56,17 @@ pub mod testing;
 pub mod upgrade;
 pub mod worker;
 
-pub use compute::{Computation, Observed};
+pub use compute::{Computation, ObservedState};
 pub use failure::{Failure, Interrupted};
 pub use size::{SizeLimit, TopologySize};
 
 /// Switches and bounds of a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether Runtime Extensions take part (feature gate `RuntimeSDK`): without it no hook is called or waited for
+    /// Whether Runtime Extensions are enabled (feature gate `RuntimeSDK`). Without them no hook is called or awaited
     /// (HK-01), and a class with external patches cannot be used (PE-11).
     pub runtime_sdk: bool,
-    /// How large the topology may be (DEC-58).
+    /// The limit on the size of the topology (DEC-58).
     pub limit: SizeLimit,
 }
 
@@ -76,7 +76,7 @@ impl Options {
         Options { runtime_sdk, limit: SizeLimit::NONE }
     }
 
-    /// The same with a limit on the size of the topology.
+    /// Sets a limit on the size of the topology.
     #[must_use]
     pub const fn within(self, limit: SizeLimit) -> Self {
         Options { limit, ..self }

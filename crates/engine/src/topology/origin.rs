@@ -1,10 +1,10 @@
-//! Where the fields of computed objects come from (provenance).
+//! The origins of the fields of computed objects (provenance).
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What gave a field its value.
+/// The origin of a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The template of the class that the object was cloned from.
@@ -13,13 +13,13 @@ pub enum Origin {
     Class(Cow<'static, str>),
     /// A field of the Cluster, by its dotted path.
     Cluster(Cow<'static, str>),
-    /// The engine itself: names, references, owners, labels of its own, the version of an upgrade's step.
+    /// The engine itself: names, references, owners, labels of topologies, the version of an upgrade step.
     Topology,
     /// An operation of a patch.
     Patch(PatchOrigin),
 }
 
-/// An operation of a patch, and the variables that went into it.
+/// An operation of a patch with its variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchOrigin {
     pub patch: Arc<str>,
@@ -27,25 +27,25 @@ pub struct PatchOrigin {
     pub definition: Option<usize>,
     /// The position of the operation in the definition, or in the answer of the extension.
     pub operation: usize,
-    /// The names of the variables that the value was made from, sorted.
+    /// The sorted names of the variables that the value depends on.
     pub variables: Arc<[String]>,
     /// Whether one of these variables is a secret, so that the value is never shown (DEC-34).
     pub is_sensitive: bool,
 }
 
-/// A dotted path of an object and what gave everything at and below it its value.
+/// A dotted path of an object with the origin of the values at and below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub path: Cow<'static, str>,
     pub origin: Origin,
 }
 
-/// Where the fields of one object come from: later marks cover earlier ones at and below their paths.
+/// The origins of the fields of one object: later marks override earlier ones at and below their paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins(Vec<Mark>);
 
 impl Origins {
-    /// Notes that everything at and below a path has this origin from now on.
+    /// Sets the origin of all values at and below a path.
     pub fn mark(&mut self, path: impl Into<Cow<'static, str>>, origin: Origin) {
         self.0.push(Mark { path: path.into(), origin });
     }
@@ -55,24 +55,24 @@ impl Origins {
         &self.0
     }
 
-    /// The marks that had a say in the value at `path`, the one that decided last: marks above the path, at it, and below it.
-    pub fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Mark> {
+    /// The marks above, at and below `path`, which determine its value; the last one overrides the others.
+    pub fn marks_at<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Mark> {
         self.0.iter().filter(move |mark| is_below(path, &mark.path) || is_below(&mark.path, path))
     }
 
-    /// What decided the value at `path` last.
+    /// The origin that determines the value at `path`.
     pub(super) fn decisive(&self, path: &str) -> Option<&Origin> {
         let decides = |mark: &&Mark| is_below(path, &mark.path) || is_below(&mark.path, path);
         self.0.iter().rfind(decides).map(|mark| &mark.origin)
     }
 
-    /// Whether a secret went into the value at `path`, or into a part of it (DEC-34).
+    /// Whether the value at `path` contains a secret (DEC-34).
     pub fn is_sensitive(&self, path: &str) -> bool {
-        self.of(path).any(|mark| matches!(&mark.origin, Origin::Patch(made_by) if made_by.is_sensitive))
+        self.marks_at(path).any(|mark| matches!(&mark.origin, Origin::Patch(made_by) if made_by.is_sensitive))
     }
 }
 
-/// Whether `path` is `above` or stands below it.
+/// Whether `path` equals `above` or is below it.
 pub(in crate::topology) fn is_below(path: &str, above: &str) -> bool {
     above.is_empty()
         || path
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(origins.decisive("spec.replicas"), Some(&Origin::Class("a".into())));
         assert_eq!(origins.decisive("spec.version"), Some(&Origin::Cluster("b".into())));
         assert_eq!(origins.decisive("spec.version[0].x"), Some(&Origin::Cluster("b".into())));
-        assert_eq!(origins.of("spec").count(), 4, "a whole has the origins of its parts");
-        assert_eq!(origins.of("spec.version").count(), 3);
+        assert_eq!(origins.marks_at("spec").count(), 4, "a whole has the origins of its parts");
+        assert_eq!(origins.marks_at("spec.version").count(), 3);
     }
 }

@@ -1,7 +1,7 @@
-//! Which Cluster, and which part of its topology, an existing object belongs to (DEC-36).
+//! The Cluster and the part of its topology that an existing object belongs to (DEC-36).
 //!
-//! A topology creates objects under generated names. An object that has the name already is adopted (RS-13), unless its metadata
-//! names another owner: another Cluster, another set of workers, or another controller.
+//! A topology creates objects with generated names. An existing object of the name is adopted (RS-13), unless its
+//! metadata names another owner: another Cluster, another worker set, or another controller.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::worker::WorkerKind;
 use model::hub::{GROUP, Object, ObjectKey, ObjectRef, group_of, label};
 
-/// A part of a topology that needs an object for itself.
+/// A part of a topology that claims an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// The name of the Cluster.
@@ -19,9 +19,9 @@ pub struct Claimant {
     pub worker: Option<(WorkerKind, String)>,
 }
 
-/// The owner that an object has.
+/// The current owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum CurrentOwner {
     /// Another Cluster, and the field that names it.
     Cluster { name: String, field: &'static str },
     /// Another set of workers of the same Cluster.
@@ -34,19 +34,19 @@ pub enum Owner {
     Generated(Claimant),
 }
 
-/// An object that a part of a topology cannot have, because another owner has it.
+/// A conflict about an object that has another owner than the part that claims it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{object} belongs to {owner}, so it cannot belong to {claimant}; give one of them another name: \
      .random in the naming template of the ClusterClass makes names unique"
 )]
-pub struct Taken {
+pub struct OwnershipConflict {
     pub object: ObjectRef,
-    pub owner: Owner,
+    pub owner: CurrentOwner,
     pub claimant: Claimant,
 }
 
-/// A name that the naming templates of a class give two parts of one topology.
+/// A name that the naming templates of a class generate for two parts of one topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{first} and {second} of Cluster {cluster} both have the generated name {name:?}; use .random{hint} in the naming \
@@ -57,7 +57,7 @@ pub struct SameName {
     pub first: String,
     pub second: String,
     pub name: String,
-    /// What else tells names apart.
+    /// Another variable that makes names unique.
     pub hint: &'static str,
 }
 
@@ -65,13 +65,13 @@ pub struct SameName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     #[error(transparent)]
-    Taken(#[from] Box<Taken>),
+    Taken(#[from] Box<OwnershipConflict>),
     #[error("{0} is being deleted; another object of this name can be created when it is gone")]
     Leaving(Box<ObjectRef>),
 }
 
 impl Unavailable {
-    /// The object that has the name.
+    /// The existing object with the name.
     pub fn object(&self) -> &ObjectRef {
         match self {
             Unavailable::Taken(taken) => &taken.object,
@@ -94,7 +94,7 @@ impl Claimant {
     /// Fails if an object cannot be adopted: it has another owner, or is being deleted.
     ///
     /// # Errors
-    /// What prevents it; [`Taken`] names both owners.
+    /// The reason; [`OwnershipConflict`] names both owners.
     pub fn adopt(&self, found: &Object) -> Result<(), Unavailable> {
         let owner =
             self.other_cluster(found).or_else(|| self.other_part(found)).or_else(|| self.other_controller(found));
@@ -106,17 +106,17 @@ impl Claimant {
     }
 
     /// The other Cluster that an object belongs to.
-    pub(crate) fn taken_by_another_cluster(&self, found: &Object) -> Option<Taken> {
+    pub(crate) fn taken_by_another_cluster(&self, found: &Object) -> Option<OwnershipConflict> {
         self.other_cluster(found).map(|owner| self.taken(found, owner))
     }
 
-    fn taken(&self, found: &Object, owner: Owner) -> Taken {
-        Taken { object: found.reference(), owner, claimant: self.clone() }
+    fn taken(&self, found: &Object, owner: CurrentOwner) -> OwnershipConflict {
+        OwnershipConflict { object: found.reference(), owner, claimant: self.clone() }
     }
 
     /// Another Cluster that the object names: by label, by the field of Cluster API's own kinds, or as an owner. The uid of an owner is
     /// not compared: a Cluster that was restored has another one (LBL-06).
-    fn other_cluster(&self, found: &Object) -> Option<Owner> {
+    fn other_cluster(&self, found: &Object) -> Option<CurrentOwner> {
         let by_label = found.label(label::CLUSTER_NAME).map(|name| (name, "label cluster.x-k8s.io/cluster-name"));
         let is_core = found.group() == GROUP;
         let by_field = found.at("spec.clusterName").and_then(Value::as_str).filter(|_| is_core);
@@ -125,33 +125,34 @@ impl Claimant {
             owners(found).filter(|owner| owner.is_of("Cluster")).map(|owner| (owner.name, "owner reference"));
         let mut named = by_label.into_iter().chain(by_field).chain(by_owner);
         let other = named.find(|(name, _)| !name.is_empty() && *name != self.cluster);
-        other.map(|(name, field)| Owner::Cluster { name: name.to_owned(), field })
+        other.map(|(name, field)| CurrentOwner::Cluster { name: name.to_owned(), field })
     }
 
-    /// Another part of the topology, which the object names by a label with a topology name. A health check has no such label, but its
-    /// machines have.
-    fn other_part(&self, found: &Object) -> Option<Owner> {
+    /// Another part of the topology, by the label with a topology name. A health check has no such label, but the
+    /// machines that it selects do.
+    fn other_part(&self, found: &Object) -> Option<CurrentOwner> {
         let of_machines = machine_labels(found);
         let value = |name: &str| found.label(name).or_else(|| of_machines?.get(name)?.as_str());
         let own = |kind: WorkerKind| self.worker.as_ref().filter(|(of, _)| *of == kind).map(|(_, name)| &**name);
         for kind in WorkerKind::ALL {
             let topology_name = value(kind.label());
             if topology_name.is_some() && topology_name != own(kind) {
-                return topology_name.map(|name| Owner::Worker { kind, topology_name: name.to_owned() });
+                return topology_name.map(|name| CurrentOwner::Worker { kind, topology_name: name.to_owned() });
             }
         }
         let checks_control_plane = of_machines.is_some_and(|labels| labels.get(label::CONTROL_PLANE).is_some());
-        (checks_control_plane && self.worker.is_some()).then_some(Owner::ControlPlane)
+        (checks_control_plane && self.worker.is_some()).then_some(CurrentOwner::ControlPlane)
     }
 
-    /// A controller other than the Cluster, and than the claimant's machine pool: that controls its bootstrap and infrastructure objects.
-    fn other_controller(&self, found: &Object) -> Option<Owner> {
+    /// A controller other than the Cluster and the claimant's machine pool, which controls its bootstrap and
+    /// infrastructure objects.
+    fn other_controller(&self, found: &Object) -> Option<CurrentOwner> {
         let is_own = |owner: &OwnerReference<'_>| {
             let worker = self.worker.as_ref().filter(|(kind, _)| owner.is_of(kind.name()));
             worker.is_some_and(|(kind, name)| found.label(kind.label()) == Some(&**name))
         };
         let other = owners(found).find(|owner| owner.is_controller && !owner.is_of("Cluster") && !is_own(owner));
-        other.map(|owner| Owner::Controller { kind: owner.kind.to_owned(), name: owner.name.to_owned() })
+        other.map(|owner| CurrentOwner::Controller { kind: owner.kind.to_owned(), name: owner.name.to_owned() })
     }
 }
 
@@ -198,16 +199,16 @@ impl fmt::Display for Claimant {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for CurrentOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owner::Cluster { name, field } => write!(f, "Cluster {name:?} ({field})"),
-            Owner::Worker { kind, topology_name } => {
+            CurrentOwner::Cluster { name, field } => write!(f, "Cluster {name:?} ({field})"),
+            CurrentOwner::Worker { kind, topology_name } => {
                 write!(f, "{} {topology_name:?} of the same topology", kind.name())
             }
-            Owner::ControlPlane => f.write_str("the control plane of the same topology"),
-            Owner::Controller { kind, name } => write!(f, "its controller, {kind:?} {name:?}"),
-            Owner::Generated(other) => write!(f, "{other}, which generates the same name"),
+            CurrentOwner::ControlPlane => f.write_str("the control plane of the same topology"),
+            CurrentOwner::Controller { kind, name } => write!(f, "its controller, {kind:?} {name:?}"),
+            CurrentOwner::Generated(other) => write!(f, "{other}, which generates the same name"),
         }
     }
 }
@@ -234,7 +235,7 @@ mod tests {
         json!({"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": name, "uid": "u", "controller": is_controller}]})
     }
 
-    fn other_owner(claimant: &Claimant, found: &Object) -> Option<Owner> {
+    fn other_owner(claimant: &Claimant, found: &Object) -> Option<CurrentOwner> {
         match claimant.adopt(found) {
             Ok(()) => None,
             Err(Unavailable::Taken(taken)) => Some(taken.owner),
@@ -280,7 +281,7 @@ mod tests {
                 (object("ForgeCluster", owner(core, "Cluster", "green", true), json!({})), "owner reference"),
                 (object("ForgeCluster", owner(core, "Cluster", "green", false), json!({})), "owner reference"),
             ] {
-                let want = Owner::Cluster { name: "green".to_owned(), field };
+                let want = CurrentOwner::Cluster { name: "green".to_owned(), field };
                 assert_eq!(other_owner(&claimant, &found), Some(want.clone()));
                 assert_eq!(claimant.taken_by_another_cluster(&found).unwrap().owner, want);
             }
@@ -295,7 +296,7 @@ mod tests {
         let labelled = |name: &str, value: &str| {
             object("MachineDeployment", json!({"labels": {label::CLUSTER_NAME: "blue", name: value}}), json!({}))
         };
-        let worker = |kind, name: &str| Some(Owner::Worker { kind, topology_name: name.to_owned() });
+        let worker = |kind, name: &str| Some(CurrentOwner::Worker { kind, topology_name: name.to_owned() });
         let md = Claimant::worker("blue", MD, "md");
         assert_eq!(other_owner(&md, &labelled(label::DEPLOYMENT_NAME, "md")), None);
         assert_eq!(other_owner(&md, &labelled(label::DEPLOYMENT_NAME, "other")), worker(MD, "other"));
@@ -315,18 +316,18 @@ mod tests {
         let (cluster, md) = (Claimant::cluster("blue"), Claimant::worker("blue", MD, "md"));
         for (claimant, found, want) in [
             (&cluster, check(true, label::CONTROL_PLANE, ""), None),
-            (&md, check(true, label::CONTROL_PLANE, ""), Some(Owner::ControlPlane)),
+            (&md, check(true, label::CONTROL_PLANE, ""), Some(CurrentOwner::ControlPlane)),
             (&md, check(false, label::CONTROL_PLANE, ""), None),
             (&md, check(true, label::DEPLOYMENT_NAME, "md"), None),
             (
                 &md,
                 check(true, label::DEPLOYMENT_NAME, "no"),
-                Some(Owner::Worker { kind: MD, topology_name: "no".into() }),
+                Some(CurrentOwner::Worker { kind: MD, topology_name: "no".into() }),
             ),
             (
                 &cluster,
                 check(true, label::DEPLOYMENT_NAME, "md"),
-                Some(Owner::Worker { kind: MD, topology_name: "md".into() }),
+                Some(CurrentOwner::Worker { kind: MD, topology_name: "md".into() }),
             ),
         ] {
             assert_eq!(other_owner(claimant, &found), want, "{claimant}");
@@ -340,7 +341,7 @@ mod tests {
         labelled["labels"] = json!({label::CLUSTER_NAME: "blue", label::POOL_NAME: "mp"});
         for metadata in [owner("example.com/v1", "Fleet", "f", true), labelled] {
             let found = object("ForgePool", metadata, json!({}));
-            let want = Owner::Controller { kind: "Fleet".to_owned(), name: "f".to_owned() };
+            let want = CurrentOwner::Controller { kind: "Fleet".to_owned(), name: "f".to_owned() };
             assert_eq!(other_owner(&Claimant::worker("blue", MP, "mp"), &found), Some(want));
         }
     }

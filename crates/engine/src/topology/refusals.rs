@@ -1,10 +1,10 @@
-//! What an API server would refuse of the objects of a topology, by the schemas of their CustomResourceDefinitions.
+//! Fields of a topology's objects that an API server would reject, by the schemas of their CustomResourceDefinitions.
 //!
 //! ```text
-//! object to apply ─► defaults of the schema ─► types, bounds, enums, unknown fields, rules ─► Refusal, with what wrote the field
+//! object to apply ─► defaults of the schema ─► types, bounds, enums, unknown fields, rules ─► RefusedField with its origin
 //! ```
 //!
-//! A topology is applied with server-side apply, so a field that the schema does not have is refused and not dropped.
+//! A topology is applied with server-side apply, so unknown fields are rejected instead of dropped.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,34 +20,34 @@ use schema::budget::Stop;
 use schema::field::{ErrorKind, Path};
 use schema::openapi::{DefaultsBudget, ResourceSchema, ValidationEffort, Violation};
 
-/// How many refused fields of one object are named.
+/// Maximum number of rejected fields of one object.
 const NAMED: usize = 20;
-/// How many refused fields of one topology are named, each once for all objects of a kind.
+/// Maximum number of rejected fields of one topology; a field counts once for all objects of a kind.
 const MOST: usize = 100;
 
-/// A field that an API server would refuse.
+/// A field that an API server would reject.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct RefusedField {
     /// The kind of the object.
     pub kind: String,
     /// The name of the object.
     pub name: String,
-    /// Other objects of the topology of which the same is true, by their slots.
+    /// The slots of other objects with the same rejected field.
     pub others: BTreeSet<String>,
     /// Empty for the object as a whole.
     pub field: String,
     pub error: ErrorKind,
-    /// What is wrong; no value of the object is in it (DEC-34).
+    /// The problem, without values of the object (DEC-34).
     pub detail: String,
-    /// What wrote the field; `None` for the engine itself.
+    /// The origin of the field; `None` for the engine itself.
     pub because: Option<Origin>,
     /// The class of the patch or of the template.
     pub class: ObjectKey,
     slot: String,
 }
 
-impl Refusal {
-    /// A field of one object, by the kind and the name of that.
+impl RefusedField {
+    /// A rejected field of the object with this kind and name.
     pub fn new(
         (kind, name): (&str, &str),
         field: impl Into<String>,
@@ -56,7 +56,7 @@ impl Refusal {
         because: Option<Origin>,
         class: &ObjectKey,
     ) -> Self {
-        Refusal {
+        RefusedField {
             kind: kind.to_owned(),
             name: name.to_owned(),
             others: BTreeSet::new(),
@@ -69,20 +69,20 @@ impl Refusal {
         }
     }
 
-    /// Whether webhooks of the provider may put right what is wrong: they run before the API server looks for required fields, and
-    /// after it has looked at the types of fields.
+    /// Whether webhooks of the provider may fix the problem: they run after the API server has checked the types of
+    /// fields, and before it checks required fields.
     pub fn may_be_completed(&self) -> bool {
         self.error == ErrorKind::Required
     }
 
-    fn is_like(&self, other: &Refusal) -> bool {
+    fn is_like(&self, other: &RefusedField) -> bool {
         self.field == other.field
             && (self.error, &self.kind, &self.detail) == (other.error, &other.kind, &other.detail)
             && self.because == other.because
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RefusedField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)?;
         if !self.others.is_empty() {
@@ -100,33 +100,33 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What is said of the objects of a topology so far.
+/// The results of checking the objects of a topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checks {
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<RefusedField>,
     /// The kinds of objects that were not checked, because no schema of their version is known.
     pub unchecked: BTreeSet<String>,
-    /// Why known schemas were not used.
+    /// Reasons for which known schemas were not used.
     pub unusable: BTreeSet<String>,
 }
 
-/// The object to check, and what is known of it.
+/// An object to check with its context.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// A name for the place of the object in its topology.
+pub struct CheckedObject<'a> {
+    /// The name of the object's slot in its topology.
     pub slot: &'a str,
-    /// What is applied.
+    /// The applied object.
     pub sent: &'a Object,
-    /// What comes of it: where there is no such object yet, the same.
+    /// The merged object; equals the applied one if no object exists yet.
     pub merged: &'a Object,
     pub origins: &'a Origins,
     pub class: &'a ObjectKey,
 }
 
 impl Checks {
-    /// Checks an object against the schema of its definition, if the world has one. Only objects of providers are checked: the others
-    /// have the shape that this program gives them. `refused` is why the object cannot be merged.
-    pub fn add(&mut self, subject: Subject<'_>, world: &World, refused: Option<String>) {
+    /// Checks an object against the schema of its definition, if the world has one. Only objects of providers are
+    /// checked, because topologist determines the fields of the others. `refused` is the reason of a failed merge.
+    pub fn add(&mut self, subject: CheckedObject<'_>, world: &World, refused: Option<String>) {
         let sent = subject.sent;
         if sent.group() == GROUP {
             return;
@@ -139,7 +139,7 @@ impl Checks {
         }
     }
 
-    /// Notes that an object is not checked, and why its schema cannot be used if there is one.
+    /// Records that an object is not checked, and the reason for which its schema, if any, cannot be used.
     fn leave_out(&mut self, object: &Object, reason: Option<&str>) {
         self.unchecked.insert(object.kind().to_owned());
         if let Some(reason) = reason {
@@ -150,8 +150,8 @@ impl Checks {
     }
 
     /// Checks an object against a schema.
-    pub(crate) fn add_by(&mut self, subject: Subject<'_>, schema: &ResourceSchema, refused: Option<String>) {
-        let as_a_whole = |reason| of(subject, String::new(), ErrorKind::Invalid, reason);
+    pub(crate) fn add_by(&mut self, subject: CheckedObject<'_>, schema: &ResourceSchema, refused: Option<String>) {
+        let as_a_whole = |reason| refused_field(subject, String::new(), ErrorKind::Invalid, reason);
         match refusals(subject, schema) {
             Ok(found) if found.is_empty() => refused.into_iter().for_each(|reason| self.put(as_a_whole(reason))),
             Ok(found) => found.into_iter().for_each(|refusal| self.put(refusal)),
@@ -159,14 +159,14 @@ impl Checks {
         }
     }
 
-    /// Adds what another computation has found.
+    /// Adds the results of another computation.
     pub fn extend(&mut self, other: Checks) {
         other.refusals.into_iter().for_each(|refusal| self.put(refusal));
         self.unchecked.extend(other.unchecked);
         self.unusable.extend(other.unusable);
     }
 
-    fn put(&mut self, refusal: Refusal) {
+    fn put(&mut self, refusal: RefusedField) {
         let has_room = self.refusals.len() < MOST;
         match self.refusals.iter_mut().find(|known| known.is_like(&refusal)) {
             Some(known) => {
@@ -187,8 +187,8 @@ pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Resour
     }
 }
 
-/// The object with the defaults that the schema of its definition gives it, as an API server stores it; unchanged without a schema that
-/// can be used.
+/// The object with the defaults of the schema of its definition, as an API server stores it; unchanged without a usable
+/// schema.
 pub fn completed(object: Object, definition: Option<&ResourceDefinition>) -> Object {
     let schema = definition.and_then(|found| found.resource_schema(version_of(object.api_version())));
     let Some(Ok(schema)) = schema else { return object };
@@ -199,15 +199,15 @@ pub fn completed(object: Object, definition: Option<&ResourceDefinition>) -> Obj
     }
 }
 
-/// The object as an API server would store it, as far as the world tells.
+/// The object as an API server would store it, by the definitions of the world.
 pub(crate) fn completed_in(world: &World, object: Object) -> Object {
     let definition = definition_of(&object, world);
     completed(object, definition.as_deref())
 }
 
-/// What an API server would refuse of an object.
-fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal>, String> {
-    let Subject { sent, merged, .. } = subject;
+/// The fields of an object that an API server would reject.
+fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<RefusedField>, String> {
+    let CheckedObject { sent, merged, .. } = subject;
     let mut known = Value::from(sent.clone());
     let dropped = schema.prune(&mut known);
     let mut value = Value::from(merged.clone());
@@ -221,7 +221,7 @@ fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal
     if violations.is_empty() {
         violations = schema.rule_violations(&value, None);
     }
-    let mut found: Vec<Refusal> = dropped.into_iter().map(|field| unknown(subject, schema, field)).collect();
+    let mut found: Vec<RefusedField> = dropped.into_iter().map(|field| unknown(subject, schema, field)).collect();
     let is_ours = |violation: &&Violation| is_sent(sent, violation);
     found.extend(violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation)));
     found.sort_by(|one, other| one.field.cmp(&other.field));
@@ -229,12 +229,12 @@ fn refusals(subject: Subject<'_>, schema: &ResourceSchema) -> Result<Vec<Refusal
     found.truncate(NAMED);
     if more > 0 {
         let detail = format!("{more} more fields would be refused");
-        found.push(of(subject, String::new(), ErrorKind::Invalid, detail));
+        found.push(refused_field(subject, String::new(), ErrorKind::Invalid, detail));
     }
     Ok(found)
 }
 
-/// Whether a violation is of something that the topology sends: other managers answer for their fields.
+/// Whether a violation is in a field that the topology applies: other managers are responsible for their fields.
 fn is_sent(sent: &Object, violation: &Violation) -> bool {
     let pointer = match violation.kind {
         ErrorKind::Required => violation.pointer.rsplit_once('/').map_or("", |(parent, _)| parent),
@@ -243,34 +243,37 @@ fn is_sent(sent: &Object, violation: &Violation) -> bool {
     sent.to_value().pointer(pointer).is_some()
 }
 
-fn unknown(subject: Subject<'_>, schema: &ResourceSchema, field: String) -> Refusal {
+fn unknown(subject: CheckedObject<'_>, schema: &ResourceSchema, field: String) -> RefusedField {
     let meant = schema.meant_by(&subject.sent.to_value(), &field);
     let hint = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     let detail = format!("unknown field{hint}");
-    of(subject, field, ErrorKind::Forbidden, detail)
+    refused_field(subject, field, ErrorKind::Forbidden, detail)
 }
 
-fn refusal(subject: Subject<'_>, value: &Value, violation: &Violation) -> Refusal {
+fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation) -> RefusedField {
     let field = path_of(value, &violation.pointer);
     let detail = match violation.kind {
         ErrorKind::Required => "is required, unless a webhook of the provider sets it".to_owned(),
         ErrorKind::Duplicate => "is there twice".to_owned(),
-        // The words of a rule may hold a value.
+        // The message of a rule may contain a value.
         _ if subject.origins.is_sensitive(&field) => "is not valid".to_owned(),
         _ => violation.detail.clone(),
     };
-    of(subject, field, violation.kind, detail)
+    refused_field(subject, field, violation.kind, detail)
 }
 
-fn of(subject: Subject<'_>, field: String, error: ErrorKind, detail: String) -> Refusal {
-    // Many things wrote an object as a whole.
+fn refused_field(subject: CheckedObject<'_>, field: String, error: ErrorKind, detail: String) -> RefusedField {
+    // An object as a whole has no single origin.
     let decisive = subject.origins.decisive(&field).filter(|_| !field.is_empty());
     let because = decisive.filter(|origin| **origin != Origin::Topology).cloned();
     let object = (subject.sent.kind(), subject.sent.name());
-    Refusal { slot: subject.slot.to_owned(), ..Refusal::new(object, field, error, detail, because, subject.class) }
+    RefusedField {
+        slot: subject.slot.to_owned(),
+        ..RefusedField::new(object, field, error, detail, because, subject.class)
+    }
 }
 
-/// A place in a value as paths of origins are written.
+/// A JSON pointer in the notation of origin paths.
 fn path_of(value: &Value, pointer: &str) -> String {
     let (mut path, mut here) = (Path::ROOT, Some(value));
     for step in pointer.split('/').skip(1) {
@@ -303,7 +306,7 @@ mod tests {
         Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "Thing", "metadata": metadata, "spec": spec})).unwrap()
     }
 
-    /// What is said of objects, of which the last comes of an existing one.
+    /// The rejected fields of objects; the last one is merged with an existing object.
     fn said(schema: &ResourceSchema, objects: &[Object], merged: Option<&Object>) -> Vec<String> {
         let (mut checks, class) = (Checks::default(), ObjectKey::new("ns", "c"));
         let mut origins = Origins::default();
@@ -318,7 +321,11 @@ mod tests {
         origins.mark("spec.labels[a.b/c]", Origin::Patch(patch));
         for sent in objects {
             let merged = merged.unwrap_or(sent);
-            checks.add_by(Subject { slot: sent.name(), sent, merged, origins: &origins, class: &class }, schema, None);
+            checks.add_by(
+                CheckedObject { slot: sent.name(), sent, merged, origins: &origins, class: &class },
+                schema,
+                None,
+            );
         }
         checks.refusals.iter().map(ToString::to_string).collect()
     }

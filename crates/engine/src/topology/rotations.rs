@@ -1,45 +1,45 @@
 //! Templates that are replaced again and again (DEC-35).
 //!
-//! A template whose spec never becomes what is asked for, since a patch makes it of something that is new each time or a
-//! webhook writes something else, would replace all machines of its owner over and over. The executor of plans notes
-//! the rotations here, and asks before the next one.
+//! A template whose spec never reaches its desired state, because a patch generates a new value each time or a webhook
+//! changes it, would replace all machines of its owner repeatedly. The executor of plans records rotations here, and
+//! checks the limit before the next one.
 
 use std::collections::BTreeMap;
 
 use super::blueprint::Blueprint;
-pub use super::held::Fighting;
-use super::held::{Held, HeldReason};
-use super::plan::{Action, Part, Plan, Step};
+pub use super::holds::FightingTemplate;
+use super::holds::{HeldPart, HeldReason};
+use super::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use super::worker::WorkerKind;
 use model::hub::{Object, ObjectKey};
 
-/// How often a slot may be rotated within [`WINDOW_SECONDS`] although its inputs do not change.
+/// Maximum rotations of a slot within [`WINDOW_SECONDS`] while its inputs do not change.
 const TIMES: usize = 3;
-/// How long a rotation counts.
+/// The time for which a rotation counts.
 const WINDOW_SECONDS: u64 = 600;
 
-/// The rotations of all Clusters. Instants are seconds since a start that the caller chooses.
+/// The rotations of all Clusters. Times are seconds since a start that the caller chooses.
 #[derive(Debug, Default)]
 pub struct Rotations {
-    slots: BTreeMap<ObjectKey, BTreeMap<Part, Slot>>,
+    slots: BTreeMap<ObjectKey, BTreeMap<TopologyPart, TemplateSlot>>,
 }
 
-/// The template that a part of a topology has.
+/// The rotations of a slot's template.
 #[derive(Debug, Default)]
-struct Slot {
+struct TemplateSlot {
     generations: Generations,
-    /// When it was rotated.
+    /// The times of its rotations.
     at: Vec<u64>,
     is_held: bool,
 }
 
-/// What a Cluster is made from, as far as users have written it: as long as it is the same, the same is asked for.
+/// The inputs of a topology that users write: while they are equal, the desired state is the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generations(String);
 
 impl Generations {
-    /// Those of the Cluster, its class, and the templates of the class.
-    pub fn of(blueprint: &Blueprint) -> Self {
+    /// The generations of the Cluster, its class, and the templates of the class.
+    pub fn from_blueprint(blueprint: &Blueprint) -> Self {
         let Blueprint { cluster, class, .. } = blueprint;
         let workers = blueprint.machine_deployments.values().chain(blueprint.machine_pools.values());
         let of_workers = workers.flat_map(|templates| [&templates.bootstrap, &templates.infrastructure]);
@@ -64,13 +64,19 @@ fn generation(template: &Object) -> String {
 }
 
 impl Rotations {
-    /// Takes out of a plan the rotations that would be one too many, and with each the update of its owner, which would refer
-    /// to the new template. What is taken out is among what the plan holds.
+    /// Removes the rotations that exceed the limit from a plan, with the update of their owners, which would refer to
+    /// the new templates. They are added to the held parts of the plan.
     ///
-    /// A slot stays held until Cluster, class or a template are written, or until nothing is left to rotate.
-    pub fn hold(&mut self, cluster: &ObjectKey, plan: &mut Plan, generations: &Generations, now: u64) -> Vec<Fighting> {
+    /// A slot stays held until the Cluster, the class or a template is written, or until the plan no longer rotates it.
+    pub fn hold(
+        &mut self,
+        cluster: &ObjectKey,
+        plan: &mut Plan,
+        generations: &Generations,
+        now: u64,
+    ) -> Vec<FightingTemplate> {
         let slots = self.slots.entry(cluster.clone()).or_default();
-        let rotated: Vec<&Step> = plan.steps.iter().filter(|step| step.action == Action::Rotate).collect();
+        let rotated: Vec<&PlanStep> = plan.steps.iter().filter(|step| step.action == StepAction::Rotate).collect();
         slots.retain(|part, slot| {
             slot.at.retain(|at| now.saturating_sub(*at) < WINDOW_SECONDS);
             let is_rotated = rotated.iter().any(|step| step.part == *part);
@@ -89,14 +95,14 @@ impl Rotations {
             let path = in_spec.or(step.changes.first()).map(|change| change.path.clone()).unwrap_or_default();
             let mut object = step.object.clone();
             object.key.name.clone_from(step.replaces.as_ref().unwrap_or(&step.object.key.name));
-            fighting.push(Fighting { object, path, is_new });
+            fighting.push(FightingTemplate { object, path, is_new });
             owners.extend(owner(&step.part));
         }
         if slots.is_empty() {
             self.slots.remove(cluster);
         }
         plan.steps.retain(|step| !owners.iter().any(|owner| belongs_to(step, owner)));
-        plan.held.extend(fighting.iter().map(|one| Held {
+        plan.held.extend(fighting.iter().map(|one| HeldPart {
             kind: one.object.kind.clone(),
             name: one.object.key.name.clone(),
             reason: HeldReason::Rotation(one.clone()),
@@ -104,8 +110,15 @@ impl Rotations {
         fighting
     }
 
-    /// Notes the parts of a plan that were rotated. Rotations with a new version are intended.
-    pub fn note(&mut self, cluster: &ObjectKey, plan: &Plan, rotated: &[Part], generations: &Generations, now: u64) {
+    /// Records the rotated slots of a plan. Rotations with a new version are intended.
+    pub fn note(
+        &mut self,
+        cluster: &ObjectKey,
+        plan: &Plan,
+        rotated: &[TopologyPart],
+        generations: &Generations,
+        now: u64,
+    ) {
         for part in rotated.iter().filter(|part| !changes_version(plan, part)) {
             let slot = self.slots.entry(cluster.clone()).or_default().entry(part.clone()).or_default();
             slot.generations = generations.clone();
@@ -113,38 +126,42 @@ impl Rotations {
         }
     }
 
-    /// Forgets a Cluster that is gone.
+    /// Removes a deleted Cluster.
     pub fn forget(&mut self, cluster: &ObjectKey) {
         self.slots.remove(cluster);
     }
 }
 
-/// The part that refers to a template.
-fn owner(template: &Part) -> Option<Part> {
+/// The slot that refers to a template.
+fn owner(template: &TopologyPart) -> Option<TopologyPart> {
     match template {
-        Part::ControlPlaneMachines => Some(Part::ControlPlane),
-        Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name) => Some(Part::Worker(*kind, name.clone())),
+        TopologyPart::ControlPlaneMachines => Some(TopologyPart::ControlPlane),
+        TopologyPart::Bootstrap(kind, name) | TopologyPart::WorkerInfrastructure(kind, name) => {
+            Some(TopologyPart::Worker(*kind, name.clone()))
+        }
         _ => None,
     }
 }
 
-/// Whether a step makes no sense when an owner is not updated: the owner's own, new templates for it, and the end of its old
-/// one. Templates that change in place do.
-fn belongs_to(step: &Step, part: &Part) -> bool {
+/// Whether a step depends on the update of an owner: the update itself, new templates for it, and the deletion of its
+/// old one. Changes of templates in place do not.
+fn belongs_to(step: &PlanStep, part: &TopologyPart) -> bool {
     let is_of_template = || owner(&step.part).as_ref() == Some(part);
     match step.action {
-        Action::Apply => step.part == *part,
-        Action::Rotate | Action::Delete => is_of_template(),
-        Action::Create => false,
+        StepAction::Apply => step.part == *part,
+        StepAction::Rotate | StepAction::Delete => is_of_template(),
+        StepAction::Create => false,
     }
 }
 
 /// Whether the owner of a template gets another Kubernetes version in the same plan.
-fn changes_version(plan: &Plan, template: &Part) -> bool {
+fn changes_version(plan: &Plan, template: &TopologyPart) -> bool {
     let owner = owner(template);
     let of_owner = plan.steps.iter().filter(|step| Some(&step.part) == owner.as_ref());
     let path = match owner {
-        Some(Part::Worker(WorkerKind::MachineDeployment | WorkerKind::MachinePool, _)) => "spec.template.spec.version",
+        Some(TopologyPart::Worker(WorkerKind::MachineDeployment | WorkerKind::MachinePool, _)) => {
+            "spec.template.spec.version"
+        }
         _ => "spec.version",
     };
     of_owner.flat_map(|step| &step.changes).any(|change| change.path == path)
@@ -155,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::topology::plan::Applied;
+    use crate::topology::plan::AppliedState;
     use crate::topology::testing::Scene;
 
     const SMITH: &str = "ForgeMachineTemplate smith";
@@ -169,14 +186,19 @@ mod tests {
     fn plan(edits: &[(&str, &str, serde_json::Value)]) -> (Plan, Generations) {
         let before = Scene::new();
         let after = edits.iter().fold(before.clone(), |scene, (which, at, value)| scene.at(which, at, value.clone()));
-        let mut old = before.fold();
+        let mut old = before.simulator();
         old.roll_out(&blade());
-        let mut fold = after.fold();
+        let mut fold = after.simulator();
         fold.take_over(&blade(), &old);
         let computation = fold.compute(&blade()).unwrap();
-        let generations = Generations::of(&computation.observed.blueprint);
+        let generations = Generations::from_blueprint(&computation.observed.blueprint);
         let world = model::world::World::new(std::sync::Arc::new(fold.facts().clone()));
-        let plan = Plan::of(&computation, &world, &Applied::default(), &mut model::hub::names::DeterministicNames);
+        let plan = Plan::from_computation(
+            &computation,
+            &world,
+            &AppliedState::default(),
+            &mut model::hub::names::DeterministicNames,
+        );
         (plan.unwrap(), generations)
     }
 
@@ -195,8 +217,8 @@ mod tests {
         for now in (0..times).map(|time| from + time * 60) {
             let mut plan = plan.clone();
             rotations.hold(&blade(), &mut plan, generations, now);
-            let rotated = plan.steps.iter().filter(|step| step.action == Action::Rotate);
-            let rotated: Vec<Part> = rotated.map(|step| step.part.clone()).collect();
+            let rotated = plan.steps.iter().filter(|step| step.action == StepAction::Rotate);
+            let rotated: Vec<TopologyPart> = rotated.map(|step| step.part.clone()).collect();
             left.push(plan.steps.len());
             rotations.note(&blade(), &plan, &rotated, generations, now);
         }
@@ -257,7 +279,7 @@ mod tests {
         ];
         let (whole, generations) = plan(&edits);
         for now in 0..3 {
-            let part = Part::WorkerInfrastructure(WorkerKind::MachineDeployment, "md".to_owned());
+            let part = TopologyPart::WorkerInfrastructure(WorkerKind::MachineDeployment, "md".to_owned());
             rotations.note(&blade(), &whole, &[part], &generations, now);
         }
         let mut left = whole.clone();

@@ -1,4 +1,4 @@
-//! How large a topology is: its objects, and what they take. It is known before anything is computed (DEC-58).
+//! The size of a topology: its objects and their memory. It is known before the computation (DEC-58).
 //!
 //! ```text
 //! templates of the class ─► ClassSize (for each class of workers) ─┐
@@ -28,11 +28,11 @@ const ELEMENT: Weight = Weight { text: 80, memory: 720 };
 /// The builtin variables of a part.
 const BUILTIN: Weight = Weight { text: 500, memory: 6 << 10 };
 
-/// The objects of a topology, and what they take together with the variables that their patches see.
+/// The number of a topology's objects, and their weight with the variables of their patches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopologySize {
     pub objects: usize,
-    /// Copies of templates are counted as their templates: patches may enlarge them.
+    /// Copies of templates count in full: patches may enlarge them.
     pub weight: Weight,
 }
 
@@ -71,21 +71,22 @@ pub(crate) struct OwnSize {
 
 impl OwnSize {
     /// The sizes of the parts of a class.
-    pub(crate) fn of(class: &ClusterClass) -> Self {
+    pub(crate) fn from_class(class: &ClusterClass) -> Self {
         let spec = &class.spec;
         let control_plane = &spec.control_plane;
         let lists = ELEMENT.times(control_plane.taints.len() + control_plane.readiness_gates.len());
-        let mut cluster = TopologySize { objects: 2, weight: lists + of_metadata(&control_plane.metadata).times(2) };
+        let mut cluster =
+            TopologySize { objects: 2, weight: lists + metadata_weight(&control_plane.metadata).times(2) };
         if control_plane.machine_infrastructure.template_ref.is_defined() {
             cluster.add(1, Weight::default());
         }
         let of_workers = |metadata: &TopologyMetadata, elements: usize| {
-            let weight = OBJECT + of_metadata(metadata).times(2) + ELEMENT.times(elements);
+            let weight = OBJECT + metadata_weight(metadata).times(2) + ELEMENT.times(elements);
             TopologySize { objects: 3, weight }
         };
         let machine_deployments = spec.workers.machine_deployments.iter().enumerate().map(|(position, class)| {
             let size = of_workers(&class.metadata, class.taints.len() + class.readiness_gates.len());
-            (class.class.clone(), WorkerSize { size, check: of_check(&class.health_check), position })
+            (class.class.clone(), WorkerSize { size, check: check_weight(&class.health_check), position })
         });
         let machine_pools = spec.workers.machine_pools.iter().enumerate().map(|(position, class)| {
             let size = of_workers(&class.metadata, class.taints.len());
@@ -93,7 +94,7 @@ impl OwnSize {
         });
         OwnSize {
             cluster,
-            control_plane_check: of_check(&control_plane.health_check),
+            control_plane_check: check_weight(&control_plane.health_check),
             machine_deployments: machine_deployments.collect(),
             machine_pools: machine_pools.collect(),
             has_patches: !spec.patches.is_empty(),
@@ -113,14 +114,14 @@ pub(crate) struct ClassSize {
 }
 
 impl ClassSize {
-    /// The sizes of the parts of a class that is edited; `weigh` gives the weights of templates, and nothing for those that are not known.
-    pub(crate) fn of_edited(class: &ClusterClass, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
-        Self::with(Arc::new(OwnSize::of(class)), class, weigh)
+    /// The sizes of the parts of an edited class; `weigh` returns the weights of templates, and zero for unknown ones.
+    pub(crate) fn from_edited(class: &ClusterClass, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        Self::with(Arc::new(OwnSize::from_class(class)), class, weigh)
     }
 
-    /// The same of a class that is kept, with all that follows from the class alone.
-    pub(crate) fn of(class: &Class, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
-        Self::with(class.summary(OwnSize::of), class, weigh)
+    /// The sizes of the parts of a stored class, whose template-independent part is cached.
+    pub(crate) fn from_class(class: &Class, weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
+        Self::with(class.summary(OwnSize::from_class), class, weigh)
     }
 
     fn with(own: Arc<OwnSize>, class: &ClusterClass, mut weigh: impl FnMut(&TemplateRef) -> Weight) -> Self {
@@ -143,45 +144,45 @@ impl ClassSize {
     /// The size of the topology of a Cluster of this class.
     pub(crate) fn topology(&self, cluster: &Cluster) -> TopologySize {
         let topology = &cluster.spec.topology;
-        // What patches see is copied for each part.
+        // The variables of patches are copied for each part.
         let own = &self.own;
         let seen = if own.has_patches { seen_by_patches(cluster) } else { Weight::default() };
         let mut all = own.cluster;
         all.weight += self.templates + seen.times(2);
-        all.weight += of_metadata(&topology.control_plane.metadata).times(2);
-        all.weight += of_variables(&topology.control_plane.variables.overrides);
-        all.add_check(of_check(&topology.control_plane.health_check).or(own.control_plane_check));
+        all.weight += metadata_weight(&topology.control_plane.metadata).times(2);
+        all.weight += variables_weight(&topology.control_plane.variables.overrides);
+        all.add_check(check_weight(&topology.control_plane.health_check).or(own.control_plane_check));
         for worker in &topology.workers.machine_deployments {
             let (WorkerSize { size, check, .. }, templates) =
-                of_class(&own.machine_deployments, &self.of_machine_deployments, &worker.class);
-            all.add(size.objects, size.weight + templates + seen + of_metadata(&worker.metadata).times(3));
-            all.weight += of_variables(&worker.variables.overrides).times(2);
+                worker_set_size(&own.machine_deployments, &self.of_machine_deployments, &worker.class);
+            all.add(size.objects, size.weight + templates + seen + metadata_weight(&worker.metadata).times(3));
+            all.weight += variables_weight(&worker.variables.overrides).times(2);
             all.weight += ELEMENT.times(worker.taints.len() + worker.readiness_gates.len());
-            all.add_check(of_check(&worker.health_check).or(check));
+            all.add_check(check_weight(&worker.health_check).or(check));
         }
         for worker in &topology.workers.machine_pools {
             let (WorkerSize { size, .. }, templates) =
-                of_class(&own.machine_pools, &self.of_machine_pools, &worker.class);
-            all.add(size.objects, size.weight + templates + seen + of_metadata(&worker.metadata).times(3));
-            all.weight += of_variables(&worker.variables.overrides).times(2);
+                worker_set_size(&own.machine_pools, &self.of_machine_pools, &worker.class);
+            all.add(size.objects, size.weight + templates + seen + metadata_weight(&worker.metadata).times(3));
+            all.weight += variables_weight(&worker.variables.overrides).times(2);
             all.weight += ELEMENT.times(worker.taints.len());
         }
         all
     }
 }
 
-/// The size of a worker set of a class, and the weight of its templates; nothing if the class of workers does not exist.
-fn of_class(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &str) -> (WorkerSize, Weight) {
+/// The size of a worker set of a class, and the weight of its templates; zero if the class of workers does not exist.
+fn worker_set_size(classes: &HashMap<String, WorkerSize>, templates: &[Weight], name: &str) -> (WorkerSize, Weight) {
     let size = classes.get(name).copied();
     let templates = size.and_then(|size| templates.get(size.position)).copied();
     (size.unwrap_or_default(), templates.unwrap_or_default())
 }
 
-/// What the patches of one part see of the Cluster.
+/// The weight of the variables of one part's patches.
 fn seen_by_patches(cluster: &Cluster) -> Weight {
     let metadata = &cluster.metadata;
     let metadata = [&metadata.labels, &metadata.annotations].map(|texts| Weight::from_texts(texts.iter()));
-    of_variables(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
+    variables_weight(&cluster.spec.topology.variables) + metadata.into_iter().sum::<Weight>() + BUILTIN
 }
 
 impl TopologySize {
@@ -198,7 +199,7 @@ impl TopologySize {
 }
 
 impl Blueprint {
-    /// How large the topology is.
+    /// The size of the topology.
     pub fn size(&self) -> TopologySize {
         let workers = self.machine_deployments.values().chain(self.machine_pools.values());
         let of_workers = workers.flat_map(|workers| [&workers.bootstrap, &workers.infrastructure]);
@@ -209,15 +210,15 @@ impl Blueprint {
             .collect();
         let weigh =
             |reference: &TemplateRef| weights.get(&(&*reference.kind, &*reference.name)).copied().unwrap_or_default();
-        ClassSize::of(&self.class, weigh).topology(&self.cluster)
+        ClassSize::from_class(&self.class, weigh).topology(&self.cluster)
     }
 }
 
-fn of_metadata(metadata: &TopologyMetadata) -> Weight {
+fn metadata_weight(metadata: &TopologyMetadata) -> Weight {
     Weight::from_texts(metadata.labels.iter()) + Weight::from_texts(metadata.annotations.iter())
 }
 
-fn of_variables(variables: &[VariableValue]) -> Weight {
+fn variables_weight(variables: &[VariableValue]) -> Weight {
     let of_one = |variable: &VariableValue| {
         let value = variable.value.as_ref().map_or(Weight::default(), |value| Weight::from_text(value.get()));
         value + Weight { text: variable.name.len(), memory: variable.name.len() } + ELEMENT
@@ -225,12 +226,12 @@ fn of_variables(variables: &[VariableValue]) -> Weight {
     variables.iter().map(of_one).sum()
 }
 
-fn of_check(check: &HealthCheck) -> Option<Weight> {
+fn check_weight(check: &HealthCheck) -> Option<Weight> {
     let conditions = check.checks.unhealthy_node_conditions.len() + check.checks.unhealthy_machine_conditions.len();
     check.is_defined().then(|| OBJECT + ELEMENT.times(conditions))
 }
 
-/// How large a topology may be; nothing that is larger is computed.
+/// A limit on the size of topologies; larger ones are not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeLimit {
     /// Bytes of objects as text.
@@ -244,13 +245,13 @@ impl SizeLimit {
     pub const NONE: SizeLimit = SizeLimit { text: usize::MAX, memory: usize::MAX };
 
     /// A limit on the bytes of all objects as text.
-    pub const fn of_text(bytes: usize) -> Self {
+    pub const fn for_text(bytes: usize) -> Self {
         SizeLimit { text: bytes, ..SizeLimit::NONE }
     }
 
-    /// The same with a limit on the memory that a computation takes.
+    /// Adds a limit on the memory of a computation.
     #[must_use]
-    pub const fn of_memory(self, bytes: usize) -> Self {
+    pub const fn with_memory(self, bytes: usize) -> Self {
         SizeLimit { memory: bytes, ..self }
     }
 
@@ -258,28 +259,29 @@ impl SizeLimit {
     ///
     /// # Errors
     /// When it is too large.
-    pub fn check(self, size: TopologySize) -> Result<(), TooLarge> {
+    pub fn check(self, size: TopologySize) -> Result<(), TopologyTooLarge> {
         let TopologySize { objects, weight } = size;
-        self.excess(weight).map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Templates { objects } }))
+        self.excess(weight)
+            .map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Templates { objects } }))
     }
 
-    /// The same once patches have enlarged objects by this much.
+    /// Checks the size with the growth by patches.
     ///
     /// # Errors
-    /// When they are too large now.
-    pub(crate) fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TooLarge> {
+    /// When it is too large.
+    pub(crate) fn check_grown(self, size: TopologySize, grown: Weight) -> Result<(), TopologyTooLarge> {
         let excess = self.excess(size.weight + grown);
-        excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Patches }))
+        excess.map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Patches }))
     }
 
-    /// Whether a rollout may write this much in all of its plans.
+    /// Checks the weight of all objects that the plans of a rollout write.
     ///
     /// # Errors
-    /// When it is too much.
-    pub(crate) fn check_written(self, written: Weight) -> Result<(), TooLarge> {
+    /// When it is too large.
+    pub(crate) fn check_written(self, written: Weight) -> Result<(), TopologyTooLarge> {
         let limit = SizeLimit { text: self.text.saturating_mul(WRITTEN), memory: self.memory.saturating_mul(WRITTEN) };
         let excess = limit.excess(written);
-        excess.map_or(Ok(()), |excess| Err(TooLarge { excess, made_by: MadeBy::Rounds }))
+        excess.map_or(Ok(()), |excess| Err(TopologyTooLarge { excess, made_by: MadeBy::Rounds }))
     }
 
     fn excess(self, weight: Weight) -> Option<Excess> {
@@ -292,18 +294,19 @@ impl SizeLimit {
     }
 }
 
-/// How often a rollout may write every object of the largest topology: once for each version of a chained upgrade.
+/// Maximum number of writes of each object of the largest topology in a rollout: one for each version of a chained
+/// upgrade.
 const WRITTEN: usize = 4;
 
-/// Why a topology is not computed.
+/// The error of a topology that is too large to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{made_by} {excess}; use fewer worker sets, or smaller templates and variables{}", .excess.remedy())]
-pub struct TooLarge {
+pub struct TopologyTooLarge {
     excess: Excess,
     made_by: MadeBy,
 }
 
-/// What makes a topology large.
+/// The cause of a topology's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MadeBy {
     Templates { objects: usize },
@@ -353,7 +356,7 @@ impl fmt::Display for Excess {
     }
 }
 
-/// Bytes in a unit that has few digits, the next whole number.
+/// Bytes in a unit with few digits, rounded up.
 fn rounded_up(bytes: usize) -> String {
     if bytes < 1 << 20 {
         format!("{} KiB", bytes.div_ceil(1 << 10))
@@ -362,7 +365,7 @@ fn rounded_up(bytes: usize) -> String {
     }
 }
 
-/// Bytes in a unit that has few digits.
+/// Bytes in a unit with few digits.
 fn rounded(bytes: usize) -> String {
     if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }

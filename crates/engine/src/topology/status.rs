@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::conditions::{Shape, Status, condition, present};
+use super::conditions::{StatusBuilder, StatusLayout, condition, present};
 use super::hooks::DeletionGuard;
 use super::upgrade::{Tracker, WorkerTracker};
 use super::worker::WorkerKind;
@@ -13,30 +13,29 @@ use model::hub::{Cluster, ClusterClass, Hook, annotation};
 
 /// The type of the condition, in both forms.
 pub(super) const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
-/// The reason of a topology that is not computed, because it is too large (DEC-58).
+/// The reason of a topology that is too large to compute (DEC-58).
 const TOO_LARGE: &str = "TopologyTooLarge";
-/// How many names a message shows (ST-11).
+/// Maximum number of names in a message (ST-11).
 const SHOWN_NAMES: usize = 3;
 
-/// What a run found out and how it ended.
+/// The outcome of a reconcile.
 ///
-/// A run that stops before there is a desired state, without an error, has nothing to say: the condition stays as it is
-/// (ST-17).
+/// If a reconcile stops before the desired state without an error, the condition stays unchanged (ST-17).
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
-    /// As it was read at first.
+pub struct ReconcileOutcome<'a> {
+    /// The Cluster at the start of the reconcile.
     pub cluster: &'a Cluster,
-    /// As far as it was read.
+    /// The class, if it was read.
     pub class: Option<&'a ClusterClass>,
     pub tracker: &'a Tracker,
-    /// The text must be the same when the run is tried again (ST-05, RS-36).
+    /// The text must be the same when the reconcile is retried (ST-05, RS-36).
     pub error: Option<&'a str>,
     /// Whether the error is that the topology is too large to compute (DEC-58).
     pub is_too_large: bool,
     pub guard: DeletionGuard,
 }
 
-/// What the condition says.
+/// The `TopologyReconciled` condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyReconciled {
     pub is_true: bool,
@@ -57,8 +56,8 @@ impl TopologyReconciled {
 }
 
 /// The condition at the end of a run (ST-03 to ST-15).
-pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
-    let Run { cluster, class, tracker, error, is_too_large, guard } = run;
+pub(super) fn topology_reconciled(run: &ReconcileOutcome<'_>) -> TopologyReconciled {
+    let ReconcileOutcome { cluster, class, tracker, error, is_too_large, guard } = run;
     if let Some(message) = paused(cluster) {
         return TopologyReconciled::is_not("Paused", message);
     }
@@ -88,14 +87,14 @@ pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
     TopologyReconciled::succeeded()
 }
 
-/// What a deletion does not wait for (DEC-56).
+/// The message of a deletion that does not wait for hooks (DEC-56).
 const NOT_HELD: &str =
     ". Nothing holds the deletion: with --enforce=warn, Cluster API deletes the objects of the Cluster meanwhile";
 
 const CLASS_NOT_RECONCILED: &str = "The ClusterClass is not reconciled: it is when .status.observedGeneration == \
     .metadata.generation holds. Most likely its reconciliation has failed, or it is paused";
 
-/// Why a Cluster is paused; `None` when it is not (ST-04).
+/// The reason of a pause; `None` if the Cluster is not paused (ST-04).
 fn paused(cluster: &Cluster) -> Option<String> {
     let spec = (cluster.spec.paused == Some(true)).then(|| "Cluster spec.paused is set to true".to_owned());
     let annotation = cluster.pause_annotation().map(|_| format!("Cluster has the {} annotation", annotation::PAUSED));
@@ -103,7 +102,7 @@ fn paused(cluster: &Cluster) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join(", "))
 }
 
-/// Whether the topology is not at its version yet (ST-10). A control plane that provisions is no sign of it (ST-14).
+/// Whether the topology has not reached its version yet (ST-10). A provisioning control plane does not count (ST-14).
 fn is_upgrading(tracker: &Tracker) -> bool {
     let Tracker { control_plane, hooks, .. } = tracker;
     let of_workers = |kind: &WorkerKind| {
@@ -117,13 +116,13 @@ fn is_upgrading(tracker: &Tracker) -> bool {
         || hooks.is_pending(Hook::AfterClusterUpgrade)
 }
 
-/// The reason of an upgrade that is not finished: deferral where nothing else is left (ST-13).
+/// The reason of an unfinished upgrade: deferral if only deferred workers are left (ST-13).
 fn upgrade_reason(tracker: &Tracker) -> &'static str {
     let control_plane = &tracker.control_plane;
     let may_be_deferral =
         tracker.hooks.blocking().next().is_none() && !control_plane.is_starting && !control_plane.is_upgrading;
     let only_deferred = |kind: WorkerKind| {
-        let workers = Distinct::of(tracker.workers(kind));
+        let workers = DistinctWorkers::from_tracker(tracker.workers(kind));
         may_be_deferral && !workers.deferred.is_empty() && workers.upgrading.is_empty() && workers.pending.is_empty()
     };
     match () {
@@ -133,7 +132,7 @@ fn upgrade_reason(tracker: &Tracker) -> &'static str {
     }
 }
 
-/// How far an upgrade is, line by line (ST-10).
+/// The progress of an upgrade, line by line (ST-10).
 fn upgrade_message(cluster: &Cluster, tracker: &Tracker) -> String {
     let control_plane = &tracker.control_plane;
     let version = &control_plane.version;
@@ -156,7 +155,7 @@ fn upgrade_message(cluster: &Cluster, tracker: &Tracker) -> String {
 
 /// Lines 3 to 6 of ST-10.
 fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &VersionText, lines: &mut Vec<String>) {
-    let Distinct { upgrading, deferred, pending } = Distinct::of(tracker);
+    let DistinctWorkers { upgrading, deferred, pending } = DistinctWorkers::from_tracker(tracker);
     let WorkerTracker { plan, pending_create, .. } = tracker;
     if !upgrading.is_empty() {
         lines.push(format!("{} upgrading to version {version}{}", names(kind, &upgrading), rest(plan, version)));
@@ -178,20 +177,20 @@ fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &VersionText
     }
 }
 
-/// Names of workers, each of them once: upgrading over deferred over pending (ST-12).
-struct Distinct<'a> {
+/// Distinct names of workers: upgrading before deferred before pending (ST-12).
+struct DistinctWorkers<'a> {
     upgrading: Vec<&'a str>,
     deferred: Vec<&'a str>,
     pending: Vec<&'a str>,
 }
 
-impl<'a> Distinct<'a> {
-    fn of(tracker: &'a WorkerTracker) -> Self {
+impl<'a> DistinctWorkers<'a> {
+    fn from_tracker(tracker: &'a WorkerTracker) -> Self {
         let WorkerTracker { upgrading, deferred, pending, .. } = tracker;
         let but = |names: &'a BTreeSet<String>, others: &[&BTreeSet<String>]| {
             names.iter().filter(|name| !others.iter().any(|other| other.contains(*name))).map(String::as_str).collect()
         };
-        Distinct {
+        DistinctWorkers {
             upgrading: but(upgrading, &[]),
             deferred: but(deferred, &[upgrading]),
             pending: but(pending, &[upgrading, deferred]),
@@ -199,7 +198,7 @@ impl<'a> Distinct<'a> {
     }
 }
 
-/// The versions of a plan besides the one that is under way.
+/// The versions of a plan after the current one.
 fn rest(plan: &[VersionText], version: &VersionText) -> String {
     let rest = listed(plan.iter().filter(|one| *one != version));
     if rest.is_empty() { rest } else { format!(" ({rest} pending)") }
@@ -209,7 +208,7 @@ fn listed<'a>(plan: impl IntoIterator<Item = &'a VersionText>) -> String {
     plan.into_iter().map(VersionText::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// A kind and its first names, which are sorted (ST-11).
+/// A kind with its first sorted names (ST-11).
 fn names(kind: WorkerKind, names: &[&str]) -> String {
     let kind = kind.name();
     match names {
@@ -222,11 +221,11 @@ fn names(kind: WorkerKind, names: &[&str]) -> String {
     }
 }
 
-/// The status of a Cluster, v1beta2, at the end of a run: what is left of the upgrade (ST-02), and the condition in both
-/// forms (ST-16), for every outcome (ST-01). `now` is written into conditions that change. Of the conditions only this one is
-/// ours (ST-18).
-pub fn reconciled(cluster: &Value, run: &Run<'_>, now: &str) -> Value {
-    let mut status = Status::of(cluster, Shape::V1BETA2, now);
+/// The v1beta2 status of a Cluster at the end of a reconcile: the remaining upgrade (ST-02), and the condition in both
+/// forms (ST-16), for every outcome (ST-01). `now` is the transition time of changed conditions. Other conditions stay
+/// unchanged (ST-18).
+pub fn reconciled(cluster: &Value, run: &ReconcileOutcome<'_>, now: &str) -> Value {
+    let mut status = StatusBuilder::for_object(cluster, StatusLayout::V1BETA2, now);
     if run.tracker.is_planned {
         let Tracker { control_plane, machine_deployments, machine_pools, .. } = run.tracker;
         let workers = if machine_pools.plan.is_empty() { &machine_deployments.plan } else { &machine_pools.plan };

@@ -4,43 +4,44 @@ use serde_json::Value;
 
 use model::hub::{ContractRef, GROUP, Object, WrongType, group_of, label};
 
-/// Who makes machines from templates.
+/// The kinds that create machines from templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
+pub enum MachineOwner {
     /// A MachineDeployment.
     Deployment,
     /// A MachineSet.
     Set,
 }
 
-impl Maker {
+impl MachineOwner {
     /// Both.
-    pub const ALL: [Self; 2] = [Maker::Deployment, Maker::Set];
+    pub const ALL: [Self; 2] = [MachineOwner::Deployment, MachineOwner::Set];
 
-    /// The maker that an object is; `None` if it is another object.
-    pub fn of(object: &Object) -> Option<Self> {
+    /// The kind of an object; `None` for other kinds.
+    pub fn from_object(object: &Object) -> Option<Self> {
         Self::ALL.into_iter().find(|maker| object.group() == GROUP && object.kind() == maker.kind())
     }
 
     /// Its kind, in the group of Cluster API.
     pub const fn kind(self) -> &'static str {
         match self {
-            Maker::Deployment => "MachineDeployment",
-            Maker::Set => "MachineSet",
+            MachineOwner::Deployment => "MachineDeployment",
+            MachineOwner::Set => "MachineSet",
         }
     }
 
-    /// What keeps an object until its templates are dealt with (DEL-05, DEL-07).
+    /// The finalizer that delays the deletion of an object until its templates are deleted (DEL-05, DEL-07).
     pub const fn finalizer(self) -> &'static str {
         match self {
-            Maker::Deployment => "machinedeployment.topology.cluster.x-k8s.io",
-            Maker::Set => "machineset.topology.cluster.x-k8s.io",
+            MachineOwner::Deployment => "machinedeployment.topology.cluster.x-k8s.io",
+            MachineOwner::Set => "machineset.topology.cluster.x-k8s.io",
         }
     }
 }
 
-/// The name of the MachineDeployment of a MachineSet: of its owner (DEL-07, MA-29.4), or of its label. An orphan has only the label, as
-/// after `kubectl delete machinedeployment --cascade=orphan`; without it the set could not be deleted any more.
+/// The name of the MachineDeployment of a MachineSet: from its owner (DEL-07, MA-29.4), or from its label. An orphan,
+/// as after `kubectl delete machinedeployment --cascade=orphan`, only has the label; without the fallback it could not
+/// be deleted.
 pub fn deployment_of(set: &Object) -> Option<String> {
     let named = || set.label(label::MACHINE_DEPLOYMENT_NAME).map(str::to_owned);
     owning_deployment(set).or_else(named)
@@ -50,21 +51,21 @@ fn owning_deployment(set: &Object) -> Option<String> {
     let owners = set.at("metadata.ownerReferences")?.as_array()?;
     let is_deployment = |owner: &&Value| {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
-        text("kind") == Maker::Deployment.kind() && group_of(text("apiVersion")) == GROUP
+        text("kind") == MachineOwner::Deployment.kind() && group_of(text("apiVersion")) == GROUP
     };
     Some(owners.iter().find(is_deployment)?.get("name")?.as_str()?.to_owned())
 }
 
-/// Where those who make machines name their templates, in the order in which these are deleted (DEL-06).
+/// Paths of the references to templates, in the order of their deletion (DEL-06).
 const REFERENCES: [&str; 2] = ["spec.template.spec.bootstrap.configRef", "spec.template.spec.infrastructureRef"];
 
-/// The templates of `leaving` that no other one uses: none of the `sets` of its deployment that stay, and not the deployment
-/// (DEL-08, DEL-09, MA-29.2). A template is the same regardless of the version in which it is read.
+/// The templates of `leaving` that neither the deployment nor its remaining `sets` use (DEL-08, DEL-09, MA-29.2).
+/// Templates are compared regardless of the version in which they are read.
 ///
-/// Two sets of one deployment may share a template, where only the other one was rotated (DEL-11).
+/// Two sets of one deployment may share a template, if only the other template was rotated (DEL-11).
 ///
 /// # Errors
-/// When a reference has the wrong type: what cannot be read might be in use.
+/// When a reference has the wrong type, because its template may be in use.
 pub fn unused<'a>(
     leaving: &Object,
     sets: impl IntoIterator<Item = &'a Object>,
@@ -84,7 +85,7 @@ pub fn unused<'a>(
     Ok(unused)
 }
 
-/// The templates that an object names; one with a part missing is none.
+/// The templates that an object references; incomplete references are skipped.
 fn templates(object: &Object) -> Result<Vec<ContractRef>, WrongType> {
     let mut all = Vec::new();
     for path in REFERENCES {

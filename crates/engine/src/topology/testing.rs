@@ -1,4 +1,4 @@
-//! Small worlds for tests: a class with its templates, a Cluster, and what its topology has made so far.
+//! Small worlds for tests: a class with its templates, a Cluster, and the objects of its topology.
 //!
 //! ```text
 //! Scene::new() ─ at, with, without ─► compute() ─► Desired
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::desired::{self, Computed, Desired, DesiredObject};
-use super::plan::Fold;
-use super::upgrade::Planned;
+use super::plan::TopologySimulator;
+use super::upgrade::PlannedUpgrade;
 use super::{Failure, Options, SizeLimit};
 use golang::yaml;
 use model::hub::names::{DeterministicNames, Names};
@@ -105,17 +105,17 @@ impl Scene {
     /// Class `ns/forge` with templates and Cluster `ns/blade`: a machine deployment `md` and a machine pool `mp`, nothing else
     /// set, nothing made yet.
     pub fn new() -> Self {
-        static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::of(DOCUMENTS));
+        static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::from_yaml(DOCUMENTS));
         SCENE.clone()
     }
 
-    /// The same, without workers.
+    /// The default scene without workers.
     pub fn without_workers() -> Self {
         Scene::new().at("Cluster", "/spec/topology/workers", json!({}))
     }
 
-    /// The same, with a control plane of the contract v1beta1, the older one.
-    pub fn of_the_older_contract() -> Self {
+    /// The default scene with a control plane of the contract v1beta1.
+    pub fn with_v1beta1_contract() -> Self {
         let old = "controlplane.cluster.x-k8s.io/v1beta1";
         Scene::new().at("KubeadmControlPlaneTemplate", "/apiVersion", json!(old)).at(
             "ClusterClass",
@@ -125,7 +125,7 @@ impl Scene {
     }
 
     /// The world of these YAML documents.
-    pub fn of(text: &str) -> Self {
+    pub fn from_yaml(text: &str) -> Self {
         Scene { documents: yaml::documents(text).into_iter().map(|document| document.unwrap().value).collect() }
     }
 
@@ -190,23 +190,23 @@ impl Scene {
         world_of(&self.documents)
     }
 
-    /// A world in which plans come true.
-    pub fn fold(&self) -> Fold {
-        Fold::new(facts_of(&self.documents), Options::new(false))
+    /// A simulator of the world.
+    pub fn simulator(&self) -> TopologySimulator {
+        TopologySimulator::new(facts_of(&self.documents), Options::new(false))
     }
 
     /// The same, in which topologies may not be larger than `limit`.
-    pub fn fold_within(&self, limit: SizeLimit) -> Fold {
-        Fold::new(facts_of(&self.documents), Options::new(false).within(limit))
+    pub fn simulator_within(&self, limit: SizeLimit) -> TopologySimulator {
+        TopologySimulator::new(facts_of(&self.documents), Options::new(false).within(limit))
     }
 
     /// The same, with lifecycle hooks without registered extensions.
-    pub fn fold_with_hooks(&self) -> Fold {
-        Fold::new(facts_of(&self.documents), Options::new(true))
+    pub fn simulator_with_hooks(&self) -> TopologySimulator {
+        TopologySimulator::new(facts_of(&self.documents), Options::new(true))
     }
 
-    /// The facts as an API server gives them: Clusters and classes at once, everything else when it is asked for. Returns
-    /// what `run` comes to and after how many rounds.
+    /// The facts of an API server: Clusters and classes immediately, other facts when needed. Returns the result of
+    /// `run` and the number of rounds.
     pub fn gathered<T>(&self, run: impl Fn(&World) -> T) -> (T, usize) {
         let known = self.documents.iter().filter(|one| is(one, "Cluster") || is(one, "ClusterClass"));
         let (there, known) = (facts_of(&self.documents), facts(&known.cloned().collect::<Vec<_>>()).0);
@@ -225,14 +225,14 @@ impl Scene {
     }
 
     pub fn blueprint(&self) -> Result<Blueprint, Failure> {
-        Blueprint::of(&self.cluster(), &self.world())
+        Blueprint::read(&self.cluster(), &self.world())
     }
 
     pub fn current(&self) -> Result<Current, Failure> {
-        Current::of(&self.blueprint()?, &self.world())
+        Current::read(&self.blueprint()?, &self.world())
     }
 
-    /// What the topology asks for, without patches.
+    /// The desired state without patches.
     pub fn compute(&self) -> Result<Computed, Failure> {
         self.compute_with(&mut DeterministicNames)
     }
@@ -240,13 +240,13 @@ impl Scene {
     /// The same, with ends of names from somewhere else.
     pub fn compute_with(&self, names: &mut dyn Names) -> Result<Computed, Failure> {
         let world = self.world();
-        let blueprint = Blueprint::of(&self.cluster(), &world)?;
-        let current = Current::of(&blueprint, &world)?;
-        let planned = Planned::of(&blueprint, &current, &world, &Options::new(false))?;
+        let blueprint = Blueprint::read(&self.cluster(), &world)?;
+        let current = Current::read(&blueprint, &world)?;
+        let planned = PlannedUpgrade::new(&blueprint, &current, &world, &Options::new(false))?;
         desired::compute(&blueprint, &current, &world, planned, names).map(|(computed, _)| computed)
     }
 
-    /// What the topology asks for; it can be computed.
+    /// The desired state.
     pub fn desired(&self) -> Desired {
         self.compute().unwrap().desired
     }
@@ -296,7 +296,7 @@ pub fn world_of(documents: &[Value]) -> World {
     World::new(Arc::new(facts_of(documents)))
 }
 
-/// All that there is.
+/// The facts of all documents.
 fn facts_of(documents: &[Value]) -> Facts {
     let (facts, objects) = facts(documents);
     facts.with_objects(objects)

@@ -32,7 +32,7 @@ impl WorkerKind {
         }
     }
 
-    /// What the workers of this kind are called in a topology, in their order: name, class and metadata.
+    /// The workers of this kind in a topology, in their order: name, class and metadata.
     pub fn entries(self, topology: &Topology) -> Vec<WorkerEntry<'_>> {
         let workers = &topology.workers;
         match self {

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 use tunnel::Connector;
 use verifier::BundleVerifier;
 
-use engine::extensions::{MAX_BODY, SHOWN, Target, cut};
+use engine::extensions::{CallTarget, MAX_BODY, SHOWN, cut};
 use schema::field::chain;
 
 /// How long an idle connection is kept for the next call (RH-4.11).
@@ -170,13 +170,13 @@ impl Client {
     ///
     /// # Errors
     /// When there is no such answer in time.
-    pub async fn call(&self, target: &Target, body: String) -> Result<Bytes, CallError> {
+    pub async fn call(&self, target: &CallTarget, body: String) -> Result<Bytes, CallError> {
         let seconds = target.timeout_seconds();
         let exchange = timeout(Duration::from_secs(seconds.into()), self.exchange(target, body));
         exchange.await.unwrap_or(Err(CallError::Timeout(seconds)))
     }
 
-    async fn exchange(&self, target: &Target, body: String) -> Result<Bytes, CallError> {
+    async fn exchange(&self, target: &CallTarget, body: String) -> Result<Bytes, CallError> {
         let request = Request::post(target.uri().clone()).body(Full::from(body));
         let request = request.map_err(|error| CallError::Connection(chain(&error)))?;
         let response = self.0.request(request).await.map_err(|error| CallError::Connection(reason(&error)))?;

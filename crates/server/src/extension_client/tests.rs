@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use engine::extensions::{Address, Registration};
+use engine::extensions::{BaseUrl, Registration};
 use tls::authority::IssuedCertificate;
 use tls::callers::{CallerSource, Callers};
 use tls::identity::ServerIdentity;
@@ -59,8 +59,8 @@ impl Server {
         Client::trusting(Some(self.issued.authority.as_bytes())).unwrap()
     }
 
-    fn address(&self, path: &str) -> Address {
-        Address::parse(&format!("https://127.0.0.1:{}/{path}", self.port)).unwrap()
+    fn address(&self, path: &str) -> BaseUrl {
+        BaseUrl::parse(&format!("https://127.0.0.1:{}/{path}", self.port)).unwrap()
     }
 
     async fn call(&self, path: &str) -> Result<Bytes, CallError> {
@@ -154,7 +154,7 @@ async fn a_call_ends_with_its_timeout() {
     let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "GeneratePatches"});
     let handlers = json!([{"name": "gen", "requestHook": hook, "timeoutSeconds": 1}]);
     let raw = RawValue::from_string(json!({"status": "Success", "handlers": handlers}).to_string()).unwrap();
-    let registration = Registration::of("ext", &raw, BTreeMap::new()).unwrap();
+    let registration = Registration::from_discovery("ext", &raw, BTreeMap::new()).unwrap();
     let target = server.address("hangs").handler(registration.handler("gen", "GeneratePatches").unwrap());
     let error = server.client().call(&target, String::new()).await.unwrap_err();
     assert_eq!(error.to_string(), "no answer within 1s");
@@ -172,7 +172,7 @@ async fn a_server_must_show_a_certificate_of_the_authority_for_its_name() {
         let error = client.call(&target, String::new()).await.unwrap_err().to_string();
         assert!(error.contains("invalid peer certificate"), "{error}");
     }
-    let target = Address::parse(&format!("https://localhost:{}/echo", server.port)).unwrap().discovery();
+    let target = BaseUrl::parse(&format!("https://localhost:{}/echo", server.port)).unwrap().discovery();
     let error = server.client().call(&target, String::new()).await.unwrap_err().to_string();
     assert!(error.contains("not valid for name \"localhost\""), "{error}");
 }
@@ -196,7 +196,7 @@ async fn verdict(
     version: &'static SupportedProtocolVersion,
 ) -> Result<Bytes, CallError> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = Address::parse(&format!("https://{}/echo", listener.local_addr().unwrap())).unwrap();
+    let address = BaseUrl::parse(&format!("https://{}/echo", listener.local_addr().unwrap())).unwrap();
     let key = PrivateKeyDer::try_from(signing.signing_key.serialize_der()).unwrap();
     let key = ring::sign::any_supported_type(&key).unwrap();
     let shown = rustls::sign::CertifiedKey::new(vec![shown.cert.der().clone()], key);
@@ -263,7 +263,7 @@ async fn a_server_that_is_not_there_is_an_error() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
     let client = Client::trusting(Some(issued.authority.as_bytes())).unwrap();
-    let target = Address::parse(&format!("https://{free}")).unwrap().discovery();
+    let target = BaseUrl::parse(&format!("https://{free}")).unwrap().discovery();
     let error = client.call(&target, String::new()).await.unwrap_err().to_string();
     assert!(error.contains("refused"), "{error}");
 }

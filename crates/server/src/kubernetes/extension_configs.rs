@@ -100,7 +100,7 @@ fn handlers(config: &DynamicObject) -> Option<Handlers> {
     let updates_in_place = updates_in_place(object.at("status.handlers"));
     // One that cannot be read cannot be registered either.
     let deletions = may_handle(&object, Hook::BeforeClusterDelete)
-        .then(|| ExtensionConfig::of(&object).ok())
+        .then(|| ExtensionConfig::from_object(&object).ok())
         .flatten()
         .map(|config| config.selector);
     (updates_in_place || deletions.is_some()).then_some(Handlers { deletions, updates_in_place })

@@ -26,10 +26,10 @@ use super::unlisted::Unlisted;
 use crate::extension_client::{CallError, Client, ClientError, Clients};
 use crate::telemetry::metrics::{Metrics, Requested, Requests};
 use engine::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
-use engine::extensions::errors::{AnswerError, BodyError, RequestError};
+use engine::extensions::errors::{AnswerError, RequestBodyError, ResponseBodyError};
 use engine::extensions::{
-    Address, Called, DISCOVERY, DiscoveryError, NotRegistered, Question, Registered, Registration, Registry, Target,
-    first_value, told,
+    BaseUrl, CallTarget, DISCOVERY, DiscoveryError, ExtensionRegistry, NotRegistered, PreparedPatchRequest,
+    RegisteredConfig, Registration, ResolvedHandler, first_value, sanitize,
 };
 use model::hub::{Hook, ObjectKey};
 use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
@@ -54,7 +54,7 @@ const BYTES: usize = 64 << 20;
 /// The extensions of a process that reconciles.
 pub struct Extensions {
     /// `None` until the ExtensionConfigs are listed (RH-3.7).
-    registry: RwLock<Option<Registry>>,
+    registry: RwLock<Option<ExtensionRegistry>>,
     changes: watch::Sender<u64>,
     clients: Clients,
     blocking: Kept<(Hook, ObjectKey), Wait>,
@@ -84,7 +84,7 @@ pub enum ExtensionError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(#[from] RequestBodyError),
     #[error("handler {handler:?} is not called: {source}")]
     NotCalled { handler: String, source: NotCalled },
     #[error(transparent)]
@@ -123,7 +123,7 @@ pub enum CallFailure {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error(transparent)]
-    Body(#[from] BodyError),
+    Body(#[from] ResponseBodyError),
 }
 
 /// Why an extension is not discovered.
@@ -139,7 +139,7 @@ pub enum DiscoverError {
 
 /// An error in the words of conditions, which do not change from call to call.
 fn in_conditions(error: &impl fmt::Display) -> String {
-    told(&error.to_string())
+    sanitize(&error.to_string())
 }
 
 /// The hash of everything that an answer depends on.
@@ -177,7 +177,7 @@ impl Extensions {
     }
 
     /// Changes the registry, which begins empty.
-    pub fn change(&self, change: impl FnOnce(&mut Registry)) {
+    pub fn change(&self, change: impl FnOnce(&mut ExtensionRegistry)) {
         {
             let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
             let registry = registry.get_or_insert_default();
@@ -200,12 +200,12 @@ impl Extensions {
 
     /// The versions of the ExtensionConfigs that are registered.
     pub fn versions(&self) -> BTreeMap<String, String> {
-        self.look_up(Registry::versions).unwrap_or_default()
+        self.look_up(ExtensionRegistry::versions).unwrap_or_default()
     }
 
     /// Whether the answers of extensions do not wait for this any more.
     pub fn has(&self, unlisted: &Unlisted) -> bool {
-        let is_ready = |registry: &Registry| match unlisted {
+        let is_ready = |registry: &ExtensionRegistry| match unlisted {
             Unlisted::Extension(config) => !registry.is_pending(config),
             _ => true,
         };
@@ -216,12 +216,12 @@ impl Extensions {
     /// an error until then (RH-3.7).
     pub async fn settled(&self) {
         let mut changes = self.changes();
-        let settled = changes.wait_for(|_| self.look_up(Registry::is_settled).unwrap_or(false));
+        let settled = changes.wait_for(|_| self.look_up(ExtensionRegistry::is_settled).unwrap_or(false));
         let _ = timeout(SETTLING, settled).await;
     }
 
     /// What is registered for an ExtensionConfig.
-    pub fn registered(&self, config: &str) -> Option<Arc<Registered>> {
+    pub fn registered(&self, config: &str) -> Option<Arc<RegisteredConfig>> {
         self.look_up(|registry| registry.get(config).cloned()).ok().flatten()
     }
 
@@ -230,7 +230,7 @@ impl Extensions {
         self.look_up(|registry| registry.is_expected(config)).unwrap_or(false)
     }
 
-    fn look_up<T>(&self, look: impl FnOnce(&Registry) -> T) -> Result<T, ExtensionError> {
+    fn look_up<T>(&self, look: impl FnOnce(&ExtensionRegistry) -> T) -> Result<T, ExtensionError> {
         match &*self.registry.read().unwrap_or_else(PoisonError::into_inner) {
             Some(registry) => Ok(look(registry)),
             None => Err(ExtensionError::Unlisted(Unlisted::ExtensionConfigs)),
@@ -257,14 +257,14 @@ impl Extensions {
     pub async fn discover(
         &self,
         config: &str,
-        address: &Address,
+        address: &BaseUrl,
         ca: &[u8],
         settings: BTreeMap<String, String>,
     ) -> Result<Registration, DiscoverError> {
         let deadline = Instant::now() + Duration::from_mins(1);
         let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
         let answer = sent.map_err(DiscoverError::NotCalled)?.map_err(DiscoverError::Call)?;
-        Ok(Registration::of(config, &answer, settings)?)
+        Ok(Registration::from_discovery(config, &answer, settings)?)
     }
 
     /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), remembered by RH-9.1.
@@ -323,7 +323,7 @@ impl Extensions {
                 continue;
             }
             let sent = self.call(&one, request.to_string(), deadline).await?;
-            match Retry::of(&one.handler, borrowed(&outcome(&sent))) {
+            match Retry::from_answer(&one.handler, borrowed(&outcome(&sent))) {
                 Ok(said) => {
                     // Until all have answered. A handler that blocks is called again.
                     if said.after_seconds == 0 {
@@ -372,7 +372,7 @@ impl Extensions {
     async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, ExtensionError> {
         let hook = call.hook.name();
         let called = self.one(&call.extension, hook, &call.cluster, deadline).await?;
-        let question = Question::of(call, called.extension.registration.settings())?;
+        let question = PreparedPatchRequest::new(call, called.extension.registration.settings())?;
         let key = key(&[&call.extension, hook, &called.extension.version, question.body()]);
         if let Some(known) = self.patches.get(&key) {
             return Ok(Found::Yes(known));
@@ -394,7 +394,7 @@ impl Extensions {
         hook: &str,
         object: &ObjectKey,
         deadline: Instant,
-    ) -> Result<Called, ExtensionError> {
+    ) -> Result<ResolvedHandler, ExtensionError> {
         let called = self.look_up(|registry| registry.one(name, hook))??;
         match self.namespaces.are_selected(&called.extension.selector, &object.namespace, deadline).await? {
             true => Ok(called),
@@ -403,7 +403,12 @@ impl Extensions {
     }
 
     /// All handlers of a hook that are called for objects of a namespace (RH-8.1).
-    async fn all(&self, hook: &str, namespace: &str, deadline: Instant) -> Result<Vec<Called>, ExtensionError> {
+    async fn all(
+        &self,
+        hook: &str,
+        namespace: &str,
+        deadline: Instant,
+    ) -> Result<Vec<ResolvedHandler>, ExtensionError> {
         let mut selected = Vec::new();
         for (selector, called) in self.look_up(|registry| registry.all(hook))? {
             if self.namespaces.are_selected(&selector, namespace, deadline).await? {
@@ -413,7 +418,7 @@ impl Extensions {
         Ok(selected)
     }
 
-    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Sent, ExtensionError> {
+    async fn call(&self, called: &ResolvedHandler, request: String, deadline: Instant) -> Result<Sent, ExtensionError> {
         let handler = || called.handler.name().to_owned();
         let not_called = |source: NotCalled| ExtensionError::NotCalled { handler: handler(), source };
         let calls = self.calls_of(called.extension.registration.config());
@@ -437,7 +442,7 @@ impl Extensions {
         &self,
         hook: &'static str,
         ca: &[u8],
-        target: &Target,
+        target: &CallTarget,
         request: String,
         deadline: Instant,
     ) -> Result<Sent, NotCalled> {
@@ -459,7 +464,7 @@ impl Extensions {
 type Sent = Result<Box<RawValue>, CallFailure>;
 
 /// Identifies what a handler of a hook is asked: the request but for metadata and status of the Cluster, which differ from run to run.
-fn asked(hook: Hook, called: &Called, request: &Value) -> Key {
+fn asked(hook: Hook, called: &ResolvedHandler, request: &Value) -> Key {
     let mut request = request.clone();
     if let Some(cluster) = request.get_mut("cluster").and_then(Value::as_object_mut) {
         cluster.retain(|name, _| name == "spec");

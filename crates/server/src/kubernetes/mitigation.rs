@@ -8,7 +8,7 @@ use tracing::info;
 
 use super::apply::ApplyError;
 use super::untyped;
-use engine::topology::mitigation::{of_cluster, of_object};
+use engine::topology::mitigation::{repaired_for_cluster, repaired_for_object};
 use model::hub::Object;
 
 /// Repairs the `managedFields` of a Cluster and of the objects of its topology. Returns whether any changed: then the run ends,
@@ -24,9 +24,9 @@ pub async fn mitigate(
     cluster: &Object,
     objects: impl Iterator<Item = &Object>,
 ) -> Result<bool, ApplyError> {
-    let mut is_changed = repair(client, cluster, of_cluster).await?;
+    let mut is_changed = repair(client, cluster, repaired_for_cluster).await?;
     for object in objects {
-        is_changed |= repair(client, object, of_object).await?;
+        is_changed |= repair(client, object, repaired_for_object).await?;
     }
     Ok(is_changed)
 }

@@ -23,7 +23,7 @@ use super::contract::Definitions;
 use super::describe;
 use super::written::Written;
 use crate::telemetry::metrics::{self, Metrics};
-use engine::topology::class_references::made_kinds;
+use engine::topology::class_references::created_kinds;
 use golang::json::{self, in_memory};
 use model::hub::contract::definition_name;
 use model::hub::{ClusterClass, LazySchema, ObjectKey, ResourceDefinition, group_of, version_of};
@@ -229,7 +229,7 @@ impl Schemas {
 
 /// The versions of kinds of which Clusters of a class get objects.
 fn kinds_of(class: &ClusterClass) -> BTreeSet<Key> {
-    made_kinds(&class.spec).iter().map(|(api_version, kind)| key(api_version, kind)).collect()
+    created_kinds(&class.spec).iter().map(|(api_version, kind)| key(api_version, kind)).collect()
 }
 
 fn key(api_version: &str, kind: &str) -> Key {

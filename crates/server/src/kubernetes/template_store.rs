@@ -95,7 +95,7 @@ impl Template {
 }
 
 fn decode(text: &str) -> Result<Arc<Object>, String> {
-    if let Some(oversize) = Oversize::of(text) {
+    if let Some(oversize) = Oversize::find(text) {
         return Err(format!("its {} {}", oversize.part, oversize.reason()));
     }
     let value = json::value(text).map_err(|error| error.to_string())?;

@@ -218,7 +218,7 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
     // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which is
     // as large as it has to be.
     let compact = |read: T| T::clone(&read);
-    if let Some(oversize) = Oversize::of(object.text()) {
+    if let Some(oversize) = Oversize::find(object.text()) {
         let reason = format!("its {} {}", oversize.part, oversize.reason()).into();
         return Record::Unreadable { reason, class: T::class_of(object.text()) };
     }

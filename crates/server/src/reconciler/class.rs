@@ -30,9 +30,9 @@ use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
 use engine::admission::{clusters_that_break, usable_variables};
-use engine::topology::class_references::{Outdated, ReferenceError, group_version, references};
+use engine::topology::class_references::{OutdatedReference, ReferenceError, group_version, references};
 use engine::topology::class_status::{self, References};
-use engine::topology::class_variables::{Discovered, Variables};
+use engine::topology::class_variables::{ClassVariables, Discovered};
 use model::hub::{ClusterClass, GROUP, Kind, ObjectKey, ObjectRef, TemplateRef, contract};
 use model::wire::{Decode, WireVersion};
 use model::world::{Facts, Found, Record, World};
@@ -161,7 +161,7 @@ impl Reconciler {
         if self.backoff.is_stale(&class.key(), class.version()) {
             return Err(ReconcileError::Stale);
         }
-        if !class_status::tells_paused(&class.value) {
+        if !class_status::reports_paused(&class.value) {
             let status = class_status::with_paused(&class.value, &now());
             self.write_status(class, &status).await?;
             return Ok(RunOutcome::Changed);
@@ -178,11 +178,11 @@ impl Reconciler {
             return Err(ReconcileError::Overloaded(overload.unwrap_or_default()));
         }
         let variables = match excess(hub).await {
-            Some(reason) => Variables::Unreadable(reason),
+            Some(reason) => ClassVariables::Unreadable(reason),
             None => self.variables(class, hub).await.map_err(ReconcileError::Unlisted)?,
         };
         let status = class_status::reconciled(&class.value, &references, &variables, &now());
-        let differs = !class_status::says_the_same(class.value.get("status"), &status);
+        let differs = !class_status::is_equivalent(class.value.get("status"), &status);
         if differs {
             let broken = self.broken(hub, &variables).await;
             self.write_status(class, &status).await?;
@@ -236,7 +236,7 @@ impl Reconciler {
         class: &RawClass,
         reference: &TemplateRef,
         deadline: Instant,
-    ) -> Result<(Option<Outdated>, bool), ReferenceFailure> {
+    ) -> Result<(Option<OutdatedReference>, bool), ReferenceFailure> {
         let (group, version) = group_version(reference)?;
         let key = ObjectKey::new(class.key().namespace, &reference.name);
         let kind = ObjectKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
@@ -249,7 +249,7 @@ impl Reconciler {
         let definition = contract::definition_name(group, &reference.kind);
         let labels = self.definitions.labels(&definition, deadline).await?;
         let took = self.own(class, &kind, &key, &template, deadline).await?;
-        Ok((Outdated::of(reference, &labels)?, took))
+        Ok((OutdatedReference::find(reference, &labels)?, took))
     }
 
     /// Makes the class an owner of a template (CCR-04); says whether it was none.
@@ -296,8 +296,8 @@ impl Reconciler {
     ///
     /// # Errors
     /// While it is not known which extensions there are.
-    async fn variables(&self, class: &RawClass, hub: &ClusterClass) -> Result<Variables, Unlisted> {
-        let Some(extensions) = &self.extensions else { return Ok(Variables::of(&class.value, &[])) };
+    async fn variables(&self, class: &RawClass, hub: &ClusterClass) -> Result<ClassVariables, Unlisted> {
+        let Some(extensions) = &self.extensions else { return Ok(ClassVariables::from_class(&class.value, &[])) };
         let mut discovered = Vec::new();
         for (patch, external) in hub.spec.discovering_patches() {
             let (name, settings) = (&external.discover_variables_extension, external.settings.to_map());
@@ -309,16 +309,16 @@ impl Reconciler {
             };
             discovered.push(Discovered { patch: patch.name.clone(), variables });
         }
-        let variables = Variables::of(&class.value, &discovered);
+        let variables = ClassVariables::from_class(&class.value, &discovered);
         Ok(match (variables.list(), discovered.is_empty()) {
-            (Some(list), false) => with_variables(class, list).await.map_or(variables, Variables::Unreadable),
+            (Some(list), false) => with_variables(class, list).await.map_or(variables, ClassVariables::Unreadable),
             _ => variables,
         })
     }
 
     /// The Clusters that fit the variables of the status and not those that extensions define now.
-    async fn broken(&self, hub: &ClusterClass, variables: &Variables) -> Vec<(ObjectKey, String)> {
-        let Variables::Settled(list) = variables else { return Vec::new() };
+    async fn broken(&self, hub: &ClusterClass, variables: &ClassVariables) -> Vec<(ObjectKey, String)> {
+        let ClassVariables::Settled(list) = variables else { return Vec::new() };
         if hub.spec.discovering_patches().next().is_none() || hub.status.variables.is_empty() {
             return Vec::new();
         }

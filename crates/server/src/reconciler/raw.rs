@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for RawClass {
 
 /// The class, unless it holds so much that the guard does not read it either (DEC-44).
 fn read(text: &str) -> Result<ClusterClass, String> {
-    match Oversize::of(text) {
+    match Oversize::find(text) {
         Some(oversize) => Err(format!("its {} {}", oversize.part, oversize.reason())),
         None => ClusterClass::decode(WireVersion::V1Beta2, text),
     }

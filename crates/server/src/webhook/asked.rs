@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::limits::INLINE;
-use engine::admission::{EndPoint, Operation, Question, Request, Verdict};
+use engine::admission::{DecodedRequest, EndPoint, Operation, RawRequest, Verdict};
 use golang::json;
 use model::hub::{GROUP, Kind, Metadata};
 use model::wire::WireVersion;
@@ -45,11 +45,11 @@ pub(super) enum Pool {
 /// A question as it is put in a round.
 pub(super) enum Put {
     AsText(Asked),
-    Decoded(Arc<Question>),
+    Decoded(Arc<DecodedRequest>),
 }
 
 impl Put {
-    pub(super) fn question(self) -> Result<Arc<Question>, Box<Verdict>> {
+    pub(super) fn question(self) -> Result<Arc<DecodedRequest>, Box<Verdict>> {
         match self {
             Put::AsText(asked) => asked.question().map(Arc::new),
             Put::Decoded(question) => Ok(question),
@@ -70,7 +70,7 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn of(end_point: EndPoint, review: &AdmissionRequest<'_>, body: &Bytes) -> Result<Self, String> {
-        let version = Request::version_of(end_point.kind, &review.kind)?;
+        let version = RawRequest::version_of(end_point.kind, &review.kind)?;
         if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
             return Err(format!(
                 "subresources of {}.{GROUP} are not reviewed, {subresource} included",
@@ -99,9 +99,9 @@ impl Asked {
         if is_small && self.end_point.kind != Kind::ClusterClass { Pool::Inline } else { Pool::Blocking }
     }
 
-    fn question(&self) -> Result<Question, Box<Verdict>> {
+    fn question(&self) -> Result<DecodedRequest, Box<Verdict>> {
         let text = |part| str::from_utf8(part).expect("a part of a body that was read as text");
-        Question::decode(&Request {
+        DecodedRequest::decode(&RawRequest {
             phase: self.end_point.phase,
             kind: self.end_point.kind,
             version: self.version,

@@ -113,7 +113,7 @@ fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Resu
     if !matches!(&*review.operation, "CREATE" | "UPDATE") {
         return Ok(Patch::default());
     }
-    if let Some(oversize) = review.object.and_then(|object| Oversize::of(object.get())) {
+    if let Some(oversize) = review.object.and_then(|object| Oversize::find(object.get())) {
         invalid("DEC-44", review.name.as_deref().unwrap_or_default(), oversize.part, oversize.reason())?;
     }
     let read = |raw: Option<&RawValue>| {
@@ -134,7 +134,7 @@ fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Resu
 /// Whether an object that is being deleted loses nothing but its finalizers (DEC-16).
 fn is_merely_released(object: &Object, review: &AdmissionRequest<'_>) -> bool {
     let spec = |raw: &RawValue| Some(json::value(raw.get()).ok()?.get("spec").cloned());
-    let old = review.old_object.filter(|old| Oversize::of(old.get()).is_none());
+    let old = review.old_object.filter(|old| Oversize::find(old.get()).is_none());
     object.is_being_deleted() && old.and_then(spec).is_some_and(|before| before.as_ref() == object.at("spec"))
 }
 
@@ -178,7 +178,7 @@ fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<Denial>> {
             cause: None,
         }));
     }
-    let problem = match ExtensionConfig::of(object) {
+    let problem = match ExtensionConfig::from_object(object) {
         Err(problem) => problem.to_string(),
         Ok(config) if config.selector == Selector::Nothing => {
             "spec.namespaceSelector: Required value: without it nothing is selected; {} selects all namespaces"

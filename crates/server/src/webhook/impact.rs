@@ -19,10 +19,10 @@ use super::turns::{Owner, Turn, Turns};
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
-use engine::admission::{Dependents, Edited, Outcome, Settings, Verdict};
+use engine::admission::{AdmissionOutcome, AdmissionSettings, Dependents, EditedObject, Verdict};
 use engine::impact::{
-    Breaking, Case, Ceiling, Completeness, Count, Edit, EditId, Extent, Impact, Inspection, SizeRules, SizeVerdict,
-    Tally, UnknownImpact, endless, with_refusals,
+    AffectedClusters, Breaking, Ceiling, Completeness, Edit, EditId, Impact, ImpactCounts, ImpactInputs, Inspection,
+    SizeRules, SizeVerdict, Tally, UnknownImpact, endless, with_refusals,
 };
 use engine::topology::refusals::Checks;
 use engine::topology::{Options, SizeLimit};
@@ -65,7 +65,7 @@ pub(super) struct Assessment {
     pub denial: Option<FieldError>,
     /// For the edited class, once it is stored.
     event: Option<Announcement>,
-    machines: Count,
+    machines: ImpactCounts,
     id: EditId,
 }
 
@@ -85,7 +85,7 @@ enum Unknown {
 /// An edit that may do something to machines, with all that is read for it.
 struct Prepared {
     edit: Edit,
-    case: Case,
+    case: ImpactInputs,
     ceiling: Option<Ceiling>,
     /// About templates that are not watched.
     warnings: Vec<Warning>,
@@ -109,8 +109,8 @@ impl Assessment {
 }
 
 impl Assessor {
-    pub(super) fn new(settings: &Settings, limits: &Limits, metrics: Arc<Metrics>) -> Self {
-        let limit = SizeLimit::of_text(settings.computation_limit);
+    pub(super) fn new(settings: &AdmissionSettings, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+        let limit = SizeLimit::for_text(settings.computation_limit);
         let breaking = breaking(settings.dependents);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "impacts" }).clone();
@@ -131,7 +131,7 @@ impl Assessor {
     /// The same, whose computations share this memory.
     #[must_use]
     pub(super) fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
-        let options = self.options.within(self.options.limit.of_memory(memory.capacity()));
+        let options = self.options.within(self.options.limit.with_memory(memory.capacity()));
         Assessor { options, memory, ..self }
     }
 
@@ -145,7 +145,7 @@ impl Assessor {
     pub(super) async fn judge(
         &self,
         mut verdict: Verdict,
-        edited: Edited,
+        edited: EditedObject,
         gatherer: &Gatherer,
         (review, deadline): (&AdmissionRequest<'_>, Instant),
     ) -> Verdict {
@@ -158,14 +158,14 @@ impl Assessor {
         let SizeVerdict { denial, warnings } = self.sized(move || Ok(sized), gatherer, deadline).await;
         verdict.warnings.extend(warnings);
         if let Some(error) = denial {
-            verdict.outcome = Outcome::Invalid(vec![error]);
+            verdict.outcome = AdmissionOutcome::Invalid(vec![error]);
             return verdict;
         }
         if let Edit::NewCluster(_) = edit {
             let found = self.inspected(edit.clone(), gatherer, (owner, deadline)).await.unwrap_or_default();
             verdict.warnings = with_refusals(verdict.warnings, &found.checks);
             if let Some(error) = endless(&edit, found.endless) {
-                verdict.outcome = Outcome::Invalid(vec![error]);
+                verdict.outcome = AdmissionOutcome::Invalid(vec![error]);
             }
             return verdict;
         }
@@ -179,7 +179,7 @@ impl Assessor {
         verdict.warnings.extend(warnings);
         verdict.impact = summary;
         if let Some(error) = denial {
-            verdict.outcome = Outcome::Invalid(vec![error]);
+            verdict.outcome = AdmissionOutcome::Invalid(vec![error]);
         }
         verdict
     }
@@ -199,7 +199,7 @@ impl Assessor {
                 Some((_, Answer::Object(Found::Yes(template)))) => Some(template),
                 _ => None,
             };
-            decode().map(|edit| SizeVerdict::of(&edit, &stored, template, rules)).unwrap_or_default()
+            decode().map(|edit| SizeVerdict::for_edit(&edit, &stored, template, rules)).unwrap_or_default()
         };
         let ends = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         timeout_at(ends, tokio::task::spawn_blocking(judge)).await.ok().and_then(Result::ok).unwrap_or_default()
@@ -253,10 +253,10 @@ impl Assessor {
         }
         // The threads for impacts may be busy, and only the largest templates take longer than a millisecond.
         let edit = timeout_at(deadline, tokio::task::spawn_blocking(decode)).await.ok()?.ok()?.ok()?;
-        let Some(extent) = Extent::of(&edit, &facts) else { return Some(None) };
+        let Some(extent) = AffectedClusters::for_edit(&edit, &facts) else { return Some(None) };
         let machines = extent.machines(&edit, &facts);
         let impact = Impact::unknown(edit.subject(), (extent.clusters(), machines), unknown.to_string());
-        let ceiling = Ceiling::of_edit(&edit, &extent, &facts, self.max_replaced_machines)?;
+        let ceiling = Ceiling::for_edit(&edit, &extent, &facts, self.max_replaced_machines)?;
         let denial = ceiling.with_unknown(self.unknown).denies(&edit, &impact);
         Some(Some(Assessed { id: edit.id(), impact, checks: Checks::default(), denial, warnings: Vec::new() }))
     }
@@ -287,7 +287,7 @@ impl Assessor {
         if is_dry_run || !self.is_new(&assessment.id) {
             return false;
         }
-        let Count { replaced, removed, .. } = assessment.machines;
+        let ImpactCounts { replaced, removed, .. } = assessment.machines;
         for (action, machines) in [("replaced", replaced), ("removed", removed)] {
             let machines = u64::try_from(machines).unwrap_or_default();
             self.metrics.announced_machines.get_or_create(&metrics::Action { action }).inc_by(machines);
@@ -341,7 +341,7 @@ impl Assessor {
     ) -> Option<Inspection> {
         let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
         let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
-        let kinds = edit.made_kinds(&facts);
+        let kinds = edit.created_kinds(&facts);
         if self.time.is_zero() || kinds.is_empty() {
             return None;
         }
@@ -350,7 +350,7 @@ impl Assessor {
         let (options, memory) = (self.options, self.memory.clone());
         let (_gone, stop) = stop_at(ends);
         let inspect = move || {
-            let case = Case::of(&edit, &facts)?.with_memory(memory);
+            let case = ImpactInputs::for_edit(&edit, &facts)?.with_memory(memory);
             let answers = known.answers(case.needs());
             case.with(&edit, answers).ok()?.with_schemas(schemas).inspect(options, &stop)
         };
@@ -416,12 +416,12 @@ fn stop_at(ends: Instant) -> (Gone, Stop) {
 
 /// An edit with the facts that its impact follows from; `None` for one that cannot do anything to machines.
 fn prepare(edit: Edit, stored: &Facts, known: &ImpactFacts, limit: Option<u32>) -> Result<Option<Prepared>, String> {
-    let Some(case) = Case::of(&edit, stored) else { return Ok(None) };
-    let kinds = if edit.is_of_cluster() { case.made_kinds() } else { BTreeSet::new() };
+    let Some(case) = ImpactInputs::for_edit(&edit, stored) else { return Ok(None) };
+    let kinds = if edit.is_of_cluster() { case.created_kinds() } else { BTreeSet::new() };
     let answers = known.answers(case.needs());
     let warnings = answers.iter().filter_map(|(_, answer)| of_copy(answer)).collect();
     let case = case.with(&edit, answers)?.with_schemas(known.schemas(&kinds)).with_updater(known.updater());
-    let ceiling = Ceiling::of(&case, limit);
+    let ceiling = Ceiling::from_inputs(&case, limit);
     Ok(Some(Prepared { edit, case, ceiling, warnings }))
 }
 
@@ -460,11 +460,11 @@ pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Owner<'a, String> {
 }
 
 /// The edit that a review asks about.
-fn edit(edited: Edited) -> Edit {
+fn edit(edited: EditedObject) -> Edit {
     match edited {
-        Edited::NewCluster(new) => Edit::NewCluster(Arc::from(new)),
-        Edited::Class { old, new } => Edit::Class { old: Arc::from(old), new: Arc::from(new) },
-        Edited::Cluster { old, new } => Edit::Cluster { old: Arc::from(old), new: Arc::from(new) },
+        EditedObject::NewCluster(new) => Edit::NewCluster(Arc::from(new)),
+        EditedObject::Class { old, new } => Edit::Class { old: Arc::from(old), new: Arc::from(new) },
+        EditedObject::Cluster { old, new } => Edit::Cluster { old: Arc::from(old), new: Arc::from(new) },
     }
 }
 

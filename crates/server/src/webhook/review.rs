@@ -30,20 +30,22 @@ use super::template_guard::TemplateGuard;
 use super::turns::{Owner, Turns};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
-use engine::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
+use engine::admission::{
+    AdmissionOutcome, AdmissionSettings, DecodedRequest, EndPoint, Enforce, Operation, Phase, Verdict,
+};
 use model::hub::{GROUP, Kind};
 use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
 use model::world::{ComputeResult, Unsettled, World, settle};
 use schema::budget::{MemoryPool, Stop};
 
 /// The function that answers a question. It is a field of the handler so that a test can replace it by one that fails.
-type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
+type Evaluate = fn(&DecodedRequest, &World, &AdmissionSettings) -> Verdict;
 
 /// The handler of reviews.
 #[derive(Debug)]
 pub struct Handler {
     pub(super) gatherer: Gatherer,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<AdmissionSettings>,
     pub(super) limits: Limits,
     pub(super) places: Queue,
     blocking: Turns,
@@ -58,7 +60,7 @@ pub struct Handler {
 
 impl Handler {
     /// A handler that gets facts from `gatherer`.
-    pub fn new(gatherer: Gatherer, settings: Settings, limits: Limits, metrics: Arc<Metrics>) -> Self {
+    pub fn new(gatherer: Gatherer, settings: AdmissionSettings, limits: Limits, metrics: Arc<Metrics>) -> Self {
         let waiting = |queue| metrics.waiting.get_or_create(&metrics::Queue { queue }).clone();
         Handler {
             gatherer,
@@ -71,7 +73,7 @@ impl Handler {
             settings: Arc::new(settings),
             holds: None,
             template_guard: TemplateGuard::new(None),
-            evaluate: Question::answer,
+            evaluate: DecodedRequest::answer,
         }
     }
 
@@ -162,7 +164,7 @@ impl Handler {
         deadline: Instant,
     ) -> Result<Verdict, Shed> {
         if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
-            return Ok(Verdict::plain(end_point.kind, "", Outcome::Allowed));
+            return Ok(Verdict::plain(end_point.kind, "", AdmissionOutcome::Allowed));
         }
         let (verdict, question) = self.judge_in_turn(end_point, review, body, owner, deadline).await?;
         let verdict = self.with_hold(verdict, question.as_ref(), (end_point, review), deadline).await;
@@ -181,12 +183,12 @@ impl Handler {
         body: &Bytes,
         owner: Owner<'_>,
         deadline: Instant,
-    ) -> Result<(Verdict, Option<Question>), Shed> {
+    ) -> Result<(Verdict, Option<DecodedRequest>), Shed> {
         let _place = self.places.place(deadline).await?;
         let _counted = Raised::new(&self.metrics.in_flight);
         let name = review.name.as_deref().unwrap_or_default();
         let verdict = match Asked::of(end_point, review, body) {
-            Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
+            Err(reason) => Verdict::plain(end_point.kind, name, AdmissionOutcome::Undecodable(reason)),
             Ok(asked) => {
                 let work = Work { pool: asked.pool(), owner, deadline };
                 match self.settle(asked, work).await {
@@ -210,7 +212,7 @@ impl Handler {
     async fn with_hold(
         &self,
         mut verdict: Verdict,
-        question: Option<&Question>,
+        question: Option<&DecodedRequest>,
         (end_point, review): (EndPoint, &AdmissionRequest<'_>),
         deadline: Instant,
     ) -> Verdict {
@@ -221,14 +223,14 @@ impl Handler {
         if end_point.phase == Phase::Default && review.operation == "UPDATE" {
             verdict.patch.0.extend(holds.restored(review, deadline).await);
         }
-        let Some(cluster) = question.and_then(Question::deleted_cluster).filter(|_| review.dry_run != Some(true))
+        let Some(cluster) = question.and_then(DecodedRequest::deleted_cluster).filter(|_| review.dry_run != Some(true))
         else {
             return verdict;
         };
         match holds.hold(cluster, deadline).await {
             Ok(()) => verdict,
             Err(error) => {
-                let outcome = Outcome::Unknown { rule: "DEC-56", message: error.to_string() };
+                let outcome = AdmissionOutcome::Unknown { rule: "DEC-56", message: error.to_string() };
                 Verdict::plain(Kind::Cluster, &cluster.metadata.name, outcome)
             }
         }
@@ -236,7 +238,7 @@ impl Handler {
 
     /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits takes only
     /// the memory of its text.
-    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<(Verdict, Option<Question>), Ended> {
+    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<(Verdict, Option<DecodedRequest>), Ended> {
         // Facts may arrive late, and time must be left for the last evaluation.
         let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
         let put = |world, (put, work)| self.put(world, put, work);
@@ -250,11 +252,11 @@ impl Handler {
     async fn with_impact(
         &self,
         verdict: Verdict,
-        question: Option<Question>,
+        question: Option<DecodedRequest>,
         review: &AdmissionRequest<'_>,
         deadline: Instant,
     ) -> Verdict {
-        let edited = question.filter(|_| verdict.is_allowed()).and_then(Question::into_edited);
+        let edited = question.filter(|_| verdict.is_allowed()).and_then(DecodedRequest::into_edited);
         match edited {
             Some(edited) => self.assessor.judge(verdict, edited, &self.gatherer, (review, deadline)).await,
             None => verdict,
@@ -267,7 +269,7 @@ impl Handler {
         mut world: World,
         mut put: Put,
         mut work: Work<'a>,
-    ) -> ComputeResult<(Verdict, Arc<Question>), (Put, Work<'a>), Ended> {
+    ) -> ComputeResult<(Verdict, Arc<DecodedRequest>), (Put, Work<'a>), Ended> {
         loop {
             let (evaluate, settings, is_blocking) = (self.evaluate, self.settings.clone(), work.pool == Pool::Blocking);
             let round = move |stop| {
@@ -317,7 +319,7 @@ impl Handler {
 
     fn panicked(&self, kind: Kind, name: &str) -> Verdict {
         self.metrics.panics.inc();
-        Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: PANICKED.to_owned() })
+        Verdict::plain(kind, name, AdmissionOutcome::Unknown { rule: "ADM-009", message: PANICKED.to_owned() })
     }
 
     fn note(&self, verdict: &Verdict, end_point: EndPoint, review: &AdmissionRequest<'_>) {
@@ -420,13 +422,13 @@ fn overload<'a>(
     AdmissionResponse { status: Some(status), ..unread }
 }
 
-fn outcome_label(outcome: &Outcome) -> &'static str {
+fn outcome_label(outcome: &AdmissionOutcome) -> &'static str {
     match outcome {
-        Outcome::Allowed => "allowed",
-        Outcome::Invalid(_) => "invalid",
-        Outcome::Forbidden { .. } => "forbidden",
-        Outcome::Undecodable(_) => "undecodable",
-        Outcome::Unknown { .. } => "unknown",
+        AdmissionOutcome::Allowed => "allowed",
+        AdmissionOutcome::Invalid(_) => "invalid",
+        AdmissionOutcome::Forbidden { .. } => "forbidden",
+        AdmissionOutcome::Undecodable(_) => "undecodable",
+        AdmissionOutcome::Unknown { .. } => "unknown",
     }
 }
 

@@ -12,11 +12,11 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::refusal::{PANICKED, refusal};
 use super::review::Handler;
 use super::{deletions, extension_configs, template_deletions, templates};
-use engine::admission::{END_POINTS, EndPoint, MACHINE_END_POINTS, Settings};
+use engine::admission::{AdmissionSettings, END_POINTS, EndPoint, MACHINE_END_POINTS};
 use model::wire::conversion_review;
 
 /// The end points that are served; those for machines only if topologist runs their lifecycle (MA-28).
-fn end_points(settings: &Settings) -> impl Iterator<Item = EndPoint> {
+fn end_points(settings: &AdmissionSettings) -> impl Iterator<Item = EndPoint> {
     END_POINTS.into_iter().chain(MACHINE_END_POINTS.into_iter().filter(|_| settings.lifecycle))
 }
 

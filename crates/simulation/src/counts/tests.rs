@@ -39,7 +39,7 @@ fn cluster_of(scene: &Scene) -> Object {
 
 /// The world of a scene without its Cluster, which a simulation creates.
 fn topologies(scene: &Scene) -> Topologies {
-    let mut topologies = scene.fold();
+    let mut topologies = scene.simulator();
     topologies.facts_mut().remove_cluster(&cluster_of(scene).key());
     topologies
 }
@@ -47,9 +47,9 @@ fn topologies(scene: &Scene) -> Topologies {
 /// The rolls of a plan of the edit.
 fn planned(before: &Scene, after: &Scene) -> Vec<Roll> {
     let key = cluster_of(before).key();
-    let mut old = before.fold();
+    let mut old = before.simulator();
     assert_eq!(old.settle(&key).failure, None);
-    let mut new = after.fold().at(NOW.parse().unwrap());
+    let mut new = after.simulator().at(NOW.parse().unwrap());
     new.take_over(&key, &old);
     let rollout = new.roll_out(&key);
     assert_eq!(rollout.failure, None);
@@ -181,8 +181,9 @@ impl RolloutScenario {
 /// reason.
 fn reported_counts(rolls: &[Roll], happened: &Counts) -> Counts {
     let mut told = Counts::new();
-    let is_counted =
-        |roll: &&Roll| matches!(roll.part, Part::ControlPlane | Part::Worker(_, _)) && roll.kind != "MachinePool";
+    let is_counted = |roll: &&Roll| {
+        matches!(roll.part, TopologyPart::ControlPlane | TopologyPart::Worker(_, _)) && roll.kind != "MachinePool"
+    };
     for roll in rolls.iter().filter(is_counted) {
         let part = roll.part.to_string();
         let machines = roll.machines;
@@ -436,7 +437,7 @@ fn embedded() -> Scene {
     let path = testing::fixture("embedded");
     let text = |name: &str| fs::read_to_string(path.join(name)).unwrap();
     let workers = json!({"machineDeployments": [{"name": "md", "class": "default-worker", "replicas": 2}]});
-    let scene = Scene::of(&format!("{}\n---\n{}", text("class.yaml"), text("cluster.yaml")));
+    let scene = Scene::from_yaml(&format!("{}\n---\n{}", text("class.yaml"), text("cluster.yaml")));
     let variables = scene.document("ClusterClass")["spec"]["variables"].as_array().unwrap().iter().map(|variable| {
         let definition = json!({"from": "inline", "required": false, "schema": variable["schema"]});
         json!({"name": variable["name"], "definitionsConflict": false, "definitions": [definition]})

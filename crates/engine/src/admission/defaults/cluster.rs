@@ -1,6 +1,6 @@
 //! Defaults of a Cluster, and the check of its variables (CL-D).
 //!
-//! Values are validated here and nowhere else, so that both steps see the same version of the class.
+//! Values are only validated here, so that defaults and validation use the same version of the class.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::{add, pointer};
 use crate::admission::lists::{Values, lists};
 use crate::admission::rules::topology::leaves_alone_what_the_class_says;
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use model::hub::{Cluster, Kind, Topology};
 use model::variables::{self, CompiledVariables, ValueBudget, ValueChange};
 use model::world::{Class, Found, World};
 use schema::field::{Findings, Path};
 
 /// The rules of this file in the order in which they run.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         ("CL-D-002", "version_starts_with_v"),
         ("CL-D-003", "class_is_named"),
@@ -44,7 +44,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("CEL-026", "rules_are_within_budget"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::Cluster) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::Cluster) })
 }
 
 /// The mutating end point for Clusters on create and update. Feature gates are not consulted (CL-D-010).
@@ -52,10 +52,10 @@ pub(in crate::admission) fn default(
     cluster: &Cluster,
     old: Option<&Cluster>,
     world: &World,
-    settings: &Settings,
+    settings: &AdmissionSettings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let mut patch = Edits::default();
+    let mut patch = RedactablePatch::default();
     // CL-D-001: without a defined topology there is nothing to do.
     if let Some(topology) = cluster.topology() {
         let version = found.run("CL-D-002", |_| version_starts_with_v(topology)).flatten();
@@ -70,7 +70,7 @@ pub(in crate::admission) fn default(
                     }
                 }
                 Err(message) => {
-                    let unknown = |_: &mut Findings| Outcome::Unknown { rule: "CL-D-004", message };
+                    let unknown = |_: &mut Findings| AdmissionOutcome::Unknown { rule: "CL-D-004", message };
                     if let Some(outcome) = found.run("CL-D-004", unknown) {
                         return Verdict::plain(Kind::Cluster, "", outcome);
                     }
@@ -79,29 +79,29 @@ pub(in crate::admission) fn default(
         }
     }
     let (errors, warnings) = found.into_parts();
-    // CL-D-009: an error denies, and then nothing is changed.
+    // CL-D-009: a denied request has no patch.
     match errors.is_empty() {
         true => {
             let (patch, printed_patch) = patch.into_patches();
-            Verdict { warnings, patch, printed_patch, ..Verdict::plain(Kind::Cluster, "", Outcome::Allowed) }
+            Verdict { warnings, patch, printed_patch, ..Verdict::plain(Kind::Cluster, "", AdmissionOutcome::Allowed) }
         }
-        false => Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", Outcome::Invalid(errors)) },
+        false => Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", AdmissionOutcome::Invalid(errors)) },
     }
 }
 
-/// An operation, and how it is printed where that is not the same.
-type Edit = (PatchOperation, Option<PatchOperation>);
+/// An operation, and its printed form if it differs.
+type RedactableOperation = (PatchOperation, Option<PatchOperation>);
 
-/// Operations in their order, with those that hold passwords as they are printed (DEC-34).
+/// A patch with the printed form of operations that contain passwords (DEC-34).
 #[derive(Default)]
-struct Edits(Vec<Edit>);
+struct RedactablePatch(Vec<RedactableOperation>);
 
-impl Edits {
-    fn extend(&mut self, edits: impl IntoIterator<Item = Edit>) {
+impl RedactablePatch {
+    fn extend(&mut self, edits: impl IntoIterator<Item = RedactableOperation>) {
         self.0.extend(edits);
     }
 
-    /// What is done, and how it is printed where that is not the same.
+    /// The patch, and its printed form if it differs.
     fn into_patches(self) -> (Patch, Option<Patch>) {
         let is_the_same = self.0.iter().all(|(_, printed)| printed.is_none());
         let printed = || self.0.iter().map(|(done, printed)| printed.as_ref().unwrap_or(done).clone()).collect();
@@ -128,7 +128,7 @@ fn class_is_named(topology: &Topology, found: &mut Findings) {
 
 /// The class, if it is there (CL-D-004). A class that is not reconciled has no variables yet (CL-D-005).
 ///
-/// One that cannot be read gives no defaults to a Cluster that leaves alone what it says (DEC-44).
+/// An unreadable class sets no defaults in a Cluster whose class, version and variables stay the same (DEC-44).
 fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<Option<Arc<Class>>, String> {
     let Some(key) = cluster.class_key() else { return Ok(None) };
     if world.is_unreadable(&key) && old.is_some_and(|old| leaves_alone_what_the_class_says(cluster, old)) {
@@ -143,14 +143,14 @@ fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<O
 
 /// Defaults and validates all values within the budget of an object (DEC-44).
 ///
-/// A Cluster that exceeded it before goes on with a budget for each value, which is what the reference has, and a warning.
+/// A Cluster that exceeded it before keeps a budget for each value, as in Cluster API, and gets a warning.
 fn settle_within_budget(
     topology: &Topology,
     old: Option<&Topology>,
     variables: &CompiledVariables,
     world: &World,
     found: &mut Findings,
-) -> Edits {
+) -> RedactablePatch {
     let mut budget = ValueBudget::new(world.stop());
     let before = found.clone();
     let patch = settle_variables(topology, old, variables, &mut budget, found);
@@ -181,8 +181,8 @@ fn settle_variables(
     variables: &CompiledVariables,
     budget: &mut ValueBudget,
     found: &mut Findings,
-) -> Edits {
-    let mut patch = Edits::default();
+) -> RedactablePatch {
+    let mut patch = RedactablePatch::default();
     let before: Vec<Values<'_>> = old.into_iter().flat_map(lists).collect();
     for list in lists(topology) {
         let old = before.iter().find(|old| old.path == list.path).map_or(&[][..], |old| old.values);
@@ -192,8 +192,8 @@ fn settle_variables(
     patch
 }
 
-/// Changes of a list as operations that leave everything else as it was written (ADM-007).
-fn operations(list: &Values<'_>, changes: Vec<ValueChange>) -> Vec<Edit> {
+/// Changes of a list as operations that keep all other values unchanged (ADM-007).
+fn operations(list: &Values<'_>, changes: Vec<ValueChange>) -> Vec<RedactableOperation> {
     let (mut operations, mut added) = (Vec::new(), Vec::new());
     let entry = |name: &str, value: Value| json!({"name": name, "value": value});
     for change in changes {

@@ -4,13 +4,17 @@ use json_patch::Patch;
 use serde_json::Value;
 
 use super::{add, pointer};
-use crate::admission::{Outcome, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, Verdict};
 use model::hub::Kind;
 use model::wire::Reference;
 use schema::field::Findings;
 
 /// The mutating end point for ClusterClasses: references without a namespace get that of the class (DEC-3).
-pub(in crate::admission) fn default(namespace: &str, references: &[Reference], settings: &Settings) -> Verdict {
+pub(in crate::admission) fn default(
+    namespace: &str,
+    references: &[Reference],
+    settings: &AdmissionSettings,
+) -> Verdict {
     let mut patch = Vec::new();
     if !namespace.is_empty() {
         Findings::without(settings.silenced).run("DEC-3", |_| {
@@ -22,5 +26,5 @@ pub(in crate::admission) fn default(namespace: &str, references: &[Reference], s
             );
         });
     }
-    Verdict { patch: Patch(patch), ..Verdict::plain(Kind::ClusterClass, "", Outcome::Allowed) }
+    Verdict { patch: Patch(patch), ..Verdict::plain(Kind::ClusterClass, "", AdmissionOutcome::Allowed) }
 }

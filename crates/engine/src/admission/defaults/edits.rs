@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 use super::add;
 
-/// Edits in their order, with the object as they leave it.
-pub(in crate::admission) struct Edits {
+/// Builder for a patch, with the patched object.
+pub(in crate::admission) struct PatchBuilder {
     object: Value,
     patch: Vec<PatchOperation>,
 }
 
-impl Edits {
-    /// No edits of an object yet.
-    pub(in crate::admission) fn of(object: Value) -> Self {
-        Edits { object, patch: Vec::new() }
+impl PatchBuilder {
+    /// An empty patch of an object.
+    pub(in crate::admission) fn new(object: Value) -> Self {
+        PatchBuilder { object, patch: Vec::new() }
     }
 
-    /// Sets a member, and makes the objects around it that are missing or null.
+    /// Sets a member, and creates its missing or null parents.
     pub(in crate::admission) fn set(&mut self, path: &[&str], value: impl Into<Value>) {
         let Some((last, parents)) = path.split_last() else { return };
         let mut node = &mut self.object;
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_patch_creates_missing_parents_and_changes_nothing_else() {
         let object = json!({"metadata": {"name": "x", "labels": null}, "spec": {"other": [1]}});
-        let mut edits = Edits::of(object.clone());
+        let mut edits = PatchBuilder::new(object.clone());
         edits.set(&["metadata", "labels", "a/b~c"], "1");
         edits.set(&["metadata", "labels", "second"], "2");
         edits.set(&["spec", "deep", "deeper", "deepest"], 3);

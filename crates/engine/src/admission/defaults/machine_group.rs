@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::edits::Edits;
+use super::edits::PatchBuilder;
 use super::machine::{label_names_the_cluster, version_starts_with_v};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE, replicas_within};
 use model::hub::naming::{decimal_integer, to_label_value};
 use model::hub::{Kind, MachineGroup, RollingUpdate, annotation, label};
@@ -16,13 +16,13 @@ const SELECTOR: RuleId = "MA-28.2.1";
 const CLUSTER: RuleId = "MA-28.2.2";
 
 /// The defaults of this file in the order in which they are set.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     let deployment = Some(Kind::MachineDeployment);
     [
-        Listed { id: REPLICAS, name: "replicas_are_set", kind: None },
-        Listed { id: STRATEGY, name: "strategy_is_complete", kind: deployment },
-        Listed { id: SELECTOR, name: "empty_selector_selects_its_own", kind: None },
-        Listed { id: CLUSTER, name: "deployment_selects_within_its_cluster", kind: deployment },
+        ListedRule { id: REPLICAS, name: "replicas_are_set", kind: None },
+        ListedRule { id: STRATEGY, name: "strategy_is_complete", kind: deployment },
+        ListedRule { id: SELECTOR, name: "empty_selector_selects_its_own", kind: None },
+        ListedRule { id: CLUSTER, name: "deployment_selects_within_its_cluster", kind: deployment },
     ]
     .into_iter()
 }
@@ -33,10 +33,10 @@ pub(in crate::admission) fn default(
     group: &MachineGroup,
     old: Option<&MachineGroup>,
     raw: Value,
-    settings: &Settings,
+    settings: &AdmissionSettings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let mut edits = Edits::of(raw);
+    let mut edits = PatchBuilder::new(raw);
     label_names_the_cluster(&group.metadata, &group.spec.cluster_name, &mut edits, &mut found);
     found.run(REPLICAS, |found| replicas_are_set(group, old, &mut edits, found));
     if kind == Kind::MachineDeployment {
@@ -50,14 +50,14 @@ pub(in crate::admission) fn default(
     version_starts_with_v(version, &["spec", "template", "spec", "version"], &mut edits, &mut found);
     let (errors, warnings) = found.into_parts();
     match errors.is_empty() {
-        true => Verdict { warnings, patch: edits.into_patch(), ..Verdict::plain(kind, "", Outcome::Allowed) },
-        false => Verdict { warnings, ..Verdict::plain(kind, "", Outcome::Invalid(errors)) },
+        true => Verdict { warnings, patch: edits.into_patch(), ..Verdict::plain(kind, "", AdmissionOutcome::Allowed) },
+        false => Verdict { warnings, ..Verdict::plain(kind, "", AdmissionOutcome::Invalid(errors)) },
     }
 }
 
-/// The default number of machines is one; or, with the bounds of an autoscaler, the lower bound for a
-/// new object, and for one that is changed what it had, within the bounds.
-fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mut Edits, found: &mut Findings) {
+/// The default number of machines is one. With the bounds of an autoscaler, it is the lower bound for a new object, and
+/// the previous number within the bounds for an update.
+fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mut PatchBuilder, found: &mut Findings) {
     if group.spec.replicas.is_some() {
         return;
     }
@@ -77,8 +77,8 @@ fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mu
     edits.set(&["spec", "replicas"], replicas_within(had, least, most));
 }
 
-/// A deployment replaces its machines one by one, the new one first, unless it says otherwise.
-fn strategy_is_complete(group: &MachineGroup, edits: &mut Edits) {
+/// By default, a deployment replaces its machines one by one, and creates the new one first.
+fn strategy_is_complete(group: &MachineGroup, edits: &mut PatchBuilder) {
     let strategy = &group.spec.rollout.strategy;
     if strategy.r#type.is_empty() {
         edits.set(&["spec", "rollout", "strategy", "type"], ROLLING_UPDATE);
@@ -96,8 +96,9 @@ fn strategy_is_complete(group: &MachineGroup, edits: &mut Edits) {
     }
 }
 
-/// A group without a selector selects the machines that bear its name. One whose name the API server is yet to make up cannot.
-fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut Edits) {
+/// A group without a selector selects the machines with its name as a label. A group with a generated name cannot,
+/// since the name is not known yet.
+fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut PatchBuilder) {
     let name = &group.metadata.name;
     if name.is_empty() || !group.spec.selector.is_empty() {
         return;
@@ -106,8 +107,8 @@ fn empty_selector_selects_its_own(kind: Kind, group: &MachineGroup, edits: &mut 
     select(key, &to_label_value(name), edits);
 }
 
-/// A deployment selects machines of its own Cluster.
-fn deployment_selects_within_its_cluster(group: &MachineGroup, edits: &mut Edits) {
+/// A deployment selects machines of its Cluster.
+fn deployment_selects_within_its_cluster(group: &MachineGroup, edits: &mut PatchBuilder) {
     let cluster = &group.spec.cluster_name;
     let is_selected = group.spec.selector.match_labels.get(label::CLUSTER_NAME) == Some(cluster);
     let is_made = group.spec.template.metadata.labels.get(label::CLUSTER_NAME) == Some(cluster);
@@ -117,8 +118,8 @@ fn deployment_selects_within_its_cluster(group: &MachineGroup, edits: &mut Edits
     select(label::CLUSTER_NAME, cluster, edits);
 }
 
-/// Puts a label on machines and asks for it.
-fn select(key: &str, value: &str, edits: &mut Edits) {
+/// Adds a label to the machine template and the selector.
+fn select(key: &str, value: &str, edits: &mut PatchBuilder) {
     edits.set(&["spec", "selector", "matchLabels", key], value);
     edits.set(&["spec", "template", "metadata", "labels", key], value);
 }

@@ -1,8 +1,8 @@
-//! Whether the Clusters of a class still fit when it changes (DEC-1).
+//! Clusters that a change of their class breaks (DEC-1).
 //!
-//! Values are completed and judged by the definitions that the class will have, as at the Cluster's own next change,
-//! without transition rules. Only what the old class did not find wrong counts. What Clusters set is theirs: messages
-//! name Clusters, paths and rules, and no values.
+//! Values are defaulted and validated by the new definitions of the class, as at the next change of the Cluster,
+//! without transition rules. Errors that the old class reports as well do not count. Messages contain Clusters, paths
+//! and rules, but no values.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,14 @@ use model::world::World;
 use schema::budget::Stop;
 use schema::field::{ErrorKind, ErrorValue, FieldError, Findings, Path, a_few};
 
-/// How many Clusters a message about a removed variable names.
+/// Maximum number of Clusters in a message about a removed variable.
 const NAMED_CLUSTERS: usize = 5;
 
-/// How many breaking changes are warned about one by one.
+/// Maximum number of separate warnings about breaking changes.
 const WARNINGS: usize = 10;
 
-/// How many breaking changes deny one by one: as many as a message shows. A fleet can have thousands.
+/// Maximum number of separate errors about breaking changes: a message does not show more, and a fleet can have
+/// thousands.
 const ERRORS: usize = 100;
 
 /// The Clusters of a class still fit when it changes (DEC-1).
@@ -38,7 +39,7 @@ pub(super) fn clusters_still_fit(
     if dependents == Dependents::Off || clusters.is_empty() || change.new.spec == old.spec {
         return;
     }
-    let Some(change_of_variables) = ChangeOfVariables::of(change, old) else { return };
+    let Some(change_of_variables) = ChangeOfVariables::new(change, old) else { return };
     let breakages = change_of_variables.breakages(clusters);
     let may_break = change.new.metadata.annotations.contains_key(annotation::ALLOW_BREAKING_CLUSTERS);
     if dependents == Dependents::Warn || may_break {
@@ -48,8 +49,8 @@ pub(super) fn clusters_still_fit(
     }
 }
 
-/// The Clusters that fit the variables `before` and not those `after`, with the first thing that is wrong with each; no values are
-/// shown.
+/// The Clusters that are valid for the variables `before` but not for those `after`, each with its first error, without
+/// values.
 pub fn clusters_that_break(
     before: &[StatusVariable],
     after: &[StatusVariable],
@@ -70,10 +71,10 @@ pub fn clusters_that_break(
     until.filter_map(|cluster| Some((cluster.metadata.key(), fault(cluster)?))).collect()
 }
 
-/// What no longer fits.
+/// The breaking changes.
 #[derive(Default)]
 struct Breakages {
-    /// The first of them.
+    /// The first errors.
     shown: Vec<FieldError>,
     count: usize,
 }
@@ -110,22 +111,22 @@ impl Breakages {
     }
 }
 
-/// The variables whose definitions are not the same before and after a change of a class.
+/// The variables whose definitions differ before and after a change of a class.
 struct ChangeOfVariables<'a> {
     world: &'a World,
     before: Vec<StatusVariable>,
     old: OnceCell<CompiledVariables>,
     new: CompiledVariables,
-    /// Names that had a definition and lose it.
+    /// Names of removed variables.
     removed: BTreeSet<String>,
 }
 
 impl<'a> ChangeOfVariables<'a> {
     /// `None` when variables do not change, or their old values are unknown.
-    fn of(change: &ClassChange<'a>, old: &ClusterClass) -> Option<Self> {
+    fn new(change: &ClassChange<'a>, old: &ClusterClass) -> Option<Self> {
         let before = variables::current(old)?.into_owned();
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);
-        // What a patch discovers that has not been asked yet may define anything.
+        // A patch whose variables are not discovered yet may define any variable.
         let known = |(patch, extension): (&Patch, &ExternalPatch)| {
             old.spec.discovering_patches().any(|(other, asked)| other.name == patch.name && asked == extension)
         };
@@ -145,13 +146,13 @@ impl<'a> ChangeOfVariables<'a> {
         }
         let removed = defined.keys().filter(|name| !redefined.contains_key(*name));
         let removed = removed.map(|name| (*name).to_owned()).collect();
-        // A definition that stays as it was finds wrong what it found wrong before.
-        // Definitions that take more than a class may are refused by themselves (DEC-44), and judge no value.
+        // An unchanged definition reports the same errors as before. Definitions that exceed the budget of a class are
+        // rejected separately (DEC-44), and validate no value.
         let new = world.variables(after).map(|new| new.only(differs)).unwrap_or_default();
         Some(ChangeOfVariables { world, before, old: OnceCell::new(), new, removed })
     }
 
-    /// Everything that the old class accepts and the new one refuses: removed variables, then Cluster by Cluster.
+    /// Everything that the old class accepts and the new one rejects: removed variables, then Cluster by Cluster.
     fn breakages(&self, clusters: &[Arc<Cluster>]) -> Breakages {
         let mut breakages = Breakages::default();
         let clusters = || clusters.iter().filter(|cluster| !cluster.metadata.is_being_deleted());
@@ -163,12 +164,12 @@ impl<'a> ChangeOfVariables<'a> {
             if stop.is_due() {
                 break;
             }
-            self.errors(cluster).into_iter().for_each(|error| breakages.push(|| of_cluster(error, cluster)));
+            self.errors(cluster).into_iter().for_each(|error| breakages.push(|| with_cluster(error, cluster)));
         }
         breakages
     }
 
-    /// What is wrong with the values of a Cluster, and was not before.
+    /// New errors in the values of a Cluster.
     fn errors(&self, cluster: &Cluster) -> Vec<FieldError> {
         let stop = self.world.stop();
         let mut errors = judge(cluster, &self.new, stop);
@@ -182,7 +183,7 @@ impl<'a> ChangeOfVariables<'a> {
     fn old(&self) -> &CompiledVariables {
         let is_judged = |name: &str| self.new.get(name).is_some();
         let compiled = || self.world.variables(&self.before).map(|before| before.only(is_judged));
-        // A class that took too much found nothing wrong, and is not kept from becoming smaller.
+        // A class that exceeded its budget validated nothing, and may become smaller.
         self.old.get_or_init(|| compiled().unwrap_or_default())
     }
 
@@ -210,26 +211,25 @@ fn by_name(status: &[StatusVariable]) -> BTreeMap<&str, &StatusVariable> {
     status.iter().map(|variable| (&*variable.name, variable)).collect()
 }
 
-/// What is wrong with the values of a Cluster that have one of these definitions, after their defaults. Values of removed
-/// variables are spoken of by [`removed`].
+/// Errors in the values of a Cluster with one of these definitions, after defaults. Values of removed variables are
+/// reported by [`removed`].
 fn judge(cluster: &Cluster, variables: &CompiledVariables, stop: &Stop) -> Vec<FieldError> {
     let (mut found, mut budget) = (Findings::default(), ValueBudget::new(stop));
     for list in lists(&cluster.spec.topology) {
-        // Transition rules are not run: nothing changes a value here.
+        // Transition rules are not evaluated: no value changes.
         variables::settle(list.values, &[], &list.path, variables, list.mode, &mut budget, &mut found);
     }
     found.into_parts().0
 }
 
-/// What makes two errors the same complaint. Several complaints share the path of a list or of a variable; their text tells
-/// them apart.
+/// The identity of an error. Errors of a list or a variable may share their path, and differ in their text.
 fn identity(error: &FieldError) -> String {
     let detail = match error.rule {
         "VAR-V-002" | "VAR-V-003" | "VAR-V-030" => variables::without_hint(&error.detail),
         rule if rule.starts_with("CEL-") => &*error.detail,
         _ => "",
     };
-    // Which value exceeds the budget of all depends on those before it.
+    // Preceding values determine which value exceeds the common budget.
     let path = if error.rule == "DEC-44" { "" } else { error.path.as_str() };
     format!("{} {path} {detail}", error.rule)
 }
@@ -246,8 +246,8 @@ fn removed(name: &str, clusters: &[String]) -> FieldError {
     }
 }
 
-/// The error as the author of the class gets to see it.
-fn of_cluster(error: FieldError, cluster: &Cluster) -> FieldError {
+/// The error in the form for the author of the class.
+fn with_cluster(error: FieldError, cluster: &Cluster) -> FieldError {
     let detail = format!("{}{}", error.detail, shared::whose(cluster));
     FieldError { value: "(not shown)".into(), detail, ..error }
 }

@@ -10,7 +10,7 @@ use super::names::naming_templates_make_names;
 use super::patches::patches_are_usable;
 use super::{definitions, dependents, names, patches, references, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use golang::version::{BuildOrder, KubeVersion};
 use model::hub::{ClusterClass, Kind};
 use model::wire::Reference;
@@ -20,22 +20,22 @@ use schema::openapi::{AllowanceUsage, Breach, Violation};
 
 type ClassRule = Rule<fn(&ClassChange<'_>, &mut Findings)>;
 
-/// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
+/// Values of a v1beta1 object that exceed the limits of v1beta2, in the new and the old object (DEC-44).
 #[derive(Debug, Default)]
-pub(in crate::admission) struct Sizes {
-    pub new: Vec<TooLarge>,
-    pub old: Vec<TooLarge>,
+pub(in crate::admission) struct OversizedValues {
+    pub new: Vec<OversizedValue>,
+    pub old: Vec<OversizedValue>,
 }
 
 /// A text, list or map that is larger than v1beta2 allows.
 #[derive(Debug)]
-pub(in crate::admission) struct TooLarge {
+pub(in crate::admission) struct OversizedValue {
     pub violation: Violation,
     /// The number of its characters, elements or members.
     pub size: usize,
 }
 
-/// With the gate off every create and update is refused, and in other words than field errors (ADM-005).
+/// With the gate off, every create and update is forbidden without field errors (ADM-005).
 const GATE: RuleId = "CC-V-001";
 
 const RULES: &[ClassRule] = rules![
@@ -57,17 +57,17 @@ const RULES: &[ClassRule] = rules![
     "CC-V-090" => kubernetes_versions_rise_without_gaps,
 ];
 
-/// What the parts of a class may take together.
+/// The budget of all parts of a class.
 const BUDGET: RuleId = "DEC-44";
 
 const IN_USE: RuleId = "CC-V-140";
 
-/// How many Clusters the refusal of a deletion names.
+/// Maximum number of Clusters in the denial of a deletion.
 const NAMED_CLUSTERS: usize = 3;
 
 /// The rules of this kind in the order in which they run.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
-    let single = |id, name| Listed { id, name, kind: Some(Kind::ClusterClass) };
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    let single = |id, name| ListedRule { id, name, kind: Some(Kind::ClusterClass) };
     [single(GATE, "classes_are_switched_on")]
         .into_iter()
         .chain(listed(Kind::ClusterClass, RULES))
@@ -79,27 +79,35 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// A ClusterClass as it was written.
-pub(in crate::admission) struct Written<'a> {
+pub(in crate::admission) struct WrittenClass<'a> {
     pub new: &'a ClusterClass,
     pub old: Option<&'a ClusterClass>,
     pub references: &'a [Reference],
-    pub sizes: &'a Sizes,
+    pub sizes: &'a OversizedValues,
 }
 
 /// The validating end point for ClusterClasses on create and update.
-pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settings: &Settings) -> Verdict {
-    let Written { new, old, references, sizes } = written;
+pub(in crate::admission) fn validate(
+    written: WrittenClass<'_>,
+    world: &World,
+    settings: &AdmissionSettings,
+) -> Verdict {
+    let WrittenClass { new, old, references, sizes } = written;
     let mut found = Findings::without(settings.silenced);
     let change = ClassChange::new(new, old, references, world, settings);
     found.run(GATE, |found| classes_are_switched_on(&change, found));
     if found.error_count() > 0 {
         let message = found.into_parts().0.iter().map(ToString::to_string).collect();
-        return Verdict::plain(Kind::ClusterClass, "", Outcome::Forbidden { rule: GATE, message, names_object: false });
+        return Verdict::plain(
+            Kind::ClusterClass,
+            "",
+            AdmissionOutcome::Forbidden { rule: GATE, message, names_object: false },
+        );
     }
     found.run(BUDGET, |found| parts_are_as_small_as_in_v1beta2(sizes, found));
     if found.error_count() > 0 {
-        // Nothing else is looked at: it could take long.
-        return Verdict::of(Kind::ClusterClass, found);
+        // Other checks are skipped, because they could take long.
+        return Verdict::from_findings(Kind::ClusterClass, found);
     }
     run(RULES, &change, &mut found);
     found.run(BUDGET, |found| class_keeps_its_budget(&change, old, found));
@@ -107,18 +115,18 @@ pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settin
     if let Some(old) = old {
         dependents::validate(&change, old, &mut found);
     }
-    Verdict::of(Kind::ClusterClass, found)
+    Verdict::from_findings(Kind::ClusterClass, found)
 }
 
-/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had one at such a place before that was
-/// at least as large (DEC-44).
-fn parts_are_as_small_as_in_v1beta2(sizes: &Sizes, found: &mut Findings) {
+/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless the old class had one of at
+/// least that size at such a path (DEC-44).
+fn parts_are_as_small_as_in_v1beta2(sizes: &OversizedValues, found: &mut Findings) {
     let mut before: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for TooLarge { violation, size } in &sizes.old {
+    for OversizedValue { violation, size } in &sizes.old {
         before.entry(without_positions(&violation.place)).or_default().push(*size);
     }
     before.values_mut().for_each(|sizes| sizes.sort_unstable());
-    for TooLarge { violation, size } in &sizes.new {
+    for OversizedValue { violation, size } in &sizes.new {
         let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
         let left = before.get_mut(&without_positions(&violation.place));
         let as_large = left.and_then(|left| {
@@ -133,15 +141,16 @@ fn parts_are_as_small_as_in_v1beta2(sizes: &Sizes, found: &mut Findings) {
     }
 }
 
-/// A place in a class without the positions of elements, which change when one is inserted.
+/// A path in a class without the indexes of elements, which change when one is inserted.
 fn without_positions(place: &str) -> String {
     place.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect()
 }
 
-/// What is compiled and computed of a class alone stays within a budget (DEC-44).
+/// The compiled form of a class stays within a budget (DEC-44).
 ///
-/// A class that exceeded it before may go on doing so: it is stored, unreadable, and may be made smaller step by step. Of such a class
-/// the variables and patches that change are checked, which have a budget of their own and may not take more than those before.
+/// A class that exceeded it before may still exceed it: it is stored, unreadable, and may become smaller step by step.
+/// In such a class, only changed variables and patches are checked, which have a separate budget and may not take more
+/// than the old ones.
 fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, found: &mut Findings) {
     const SMALLER: &str = "make its schemas, patterns and defaults smaller";
     let Some(Breach { path, exceeded }) = change.allowance.borrow().breach().cloned() else { return };
@@ -169,7 +178,7 @@ fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, 
     found.add_errors(wrong);
 }
 
-/// What the variables and patches of a class take.
+/// The usage of the variables and patches of a class.
 ///
 /// # Errors
 /// The part that exceeds the budget.
@@ -181,25 +190,25 @@ fn cost(change: ClassChange<'_>, found: &mut Findings) -> Result<AllowanceUsage,
 }
 
 /// The validating end point for ClusterClasses on delete: a class in use stays (CC-V-140).
-pub(crate) fn validate_delete(old: &ClusterClass, world: &World, settings: &Settings) -> Verdict {
+pub(crate) fn validate_delete(old: &ClusterClass, world: &World, settings: &AdmissionSettings) -> Verdict {
     let outcome = Findings::without(settings.silenced).run(IN_USE, |_| deletion(old, world));
-    Verdict::plain(Kind::ClusterClass, "", outcome.unwrap_or(Outcome::Allowed))
+    Verdict::plain(Kind::ClusterClass, "", outcome.unwrap_or(AdmissionOutcome::Allowed))
 }
 
 /// A class in use stays (CC-V-140).
-fn deletion(old: &ClusterClass, world: &World) -> Outcome {
+fn deletion(old: &ClusterClass, world: &World) -> AdmissionOutcome {
     let key = old.metadata.key();
     match world.clusters_of(&key) {
         Err(reason) => {
             let message = format!("cannot determine which Clusters use ClusterClass {key}: {reason}");
-            Outcome::Unknown { rule: IN_USE, message }
+            AdmissionOutcome::Unknown { rule: IN_USE, message }
         }
-        Ok(clusters) if clusters.is_empty() => Outcome::Allowed,
+        Ok(clusters) if clusters.is_empty() => AdmissionOutcome::Allowed,
         Ok(clusters) => {
             let names: Vec<String> = clusters.iter().map(|cluster| cluster.metadata.key().to_string()).collect();
             let message =
                 format!("ClusterClass {key} cannot be deleted because it is used by {}", a_few(&names, NAMED_CLUSTERS));
-            Outcome::Forbidden { rule: IN_USE, message, names_object: true }
+            AdmissionOutcome::Forbidden { rule: IN_USE, message, names_object: true }
         }
     }
 }
@@ -232,13 +241,13 @@ fn template_references_are_complete(change: &ClassChange<'_>, found: &mut Findin
     }
 }
 
-/// What a class refers to can be asked for (DEC-45).
+/// References of a class can be part of a URL (DEC-45).
 fn references_can_be_part_of_a_url(change: &ClassChange<'_>, found: &mut Findings) {
-    let old = change.old.map(references::of_class).unwrap_or_default();
-    references::can_be_part_of_a_url(references::of_class(change.new), &old, found);
+    let old = change.old.map(references::malformed_in_class).unwrap_or_default();
+    references::can_be_part_of_a_url(references::malformed_in_class(change.new), &old, found);
 }
 
-/// Templates are in the namespace of their class, which v1beta1 references can gainsay (DEC-3).
+/// Templates are in the namespace of their class, unlike v1beta1 references may claim (DEC-3).
 fn references_stay_in_the_namespace_of_the_class(change: &ClassChange<'_>, found: &mut Findings) {
     let own = &change.new.metadata.namespace;
     for reference in change.references {

@@ -1,8 +1,8 @@
-//! What a review changes of a ClusterClass, and paths into one.
+//! The change of a ClusterClass in a review, and paths in a class.
 
 use std::cell::RefCell;
 
-use crate::admission::Settings;
+use crate::admission::AdmissionSettings;
 use model::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition};
 use model::wire::Reference;
 use model::world::World;
@@ -13,13 +13,13 @@ use schema::openapi::SchemaAllowance;
 pub(super) struct ClassChange<'a> {
     pub new: &'a ClusterClass,
     pub old: Option<&'a ClusterClass>,
-    /// The references of a v1beta1 object, with what the hub does not have.
+    /// The references of a v1beta1 object, with fields that the hub lacks.
     pub references: &'a [Reference],
-    /// A class whose variables and patches are not checked where they are the same.
+    /// A class whose equal variables and patches are not checked again.
     known: Option<&'a ClusterClass>,
     pub world: &'a World,
-    pub settings: &'a Settings,
-    /// What its variables and patches may still take together (DEC-44).
+    pub settings: &'a AdmissionSettings,
+    /// The remaining allowance of its variables and patches (DEC-44).
     pub allowance: RefCell<SchemaAllowance>,
 }
 
@@ -29,13 +29,13 @@ impl<'a> ClassChange<'a> {
         old: Option<&'a ClusterClass>,
         references: &'a [Reference],
         world: &'a World,
-        settings: &'a Settings,
+        settings: &'a AdmissionSettings,
     ) -> Self {
         let allowance = RefCell::new(SchemaAllowance::new(world.stop().clone()));
         ClassChange { new, old, references, known: None, world, settings, allowance }
     }
 
-    /// The variables and patches of `class` that `known` does not have, with an allowance of their own.
+    /// The variables and patches of `class` that `known` does not have, with a separate allowance.
     pub(super) fn beside(&self, class: &'a ClusterClass, known: &'a ClusterClass) -> Self {
         ClassChange { known: Some(known), ..ClassChange::new(class, None, &[], self.world, self.settings) }
     }

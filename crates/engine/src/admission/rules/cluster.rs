@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::topology_change::TopologyChange;
 use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use model::hub::naming::label_value_faults;
 use model::hub::{Cluster, Kind, NetworkRanges, annotation};
 use model::world::World;
@@ -31,7 +31,7 @@ const INDEPENDENT: &[ClusterRule] = rules![
 const AFTER_TOPOLOGY: &[ClusterRule] = rules!["CL-V-007" => topology_stays_defined];
 
 /// The rules of this kind in the order in which they run.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     listed(Kind::Cluster, INDEPENDENT)
         .chain(topology::listed_rules())
         .chain(version::listed_rules())
@@ -40,7 +40,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// The validating end point for Clusters on create and update.
-pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &Settings) -> Verdict {
+pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &AdmissionSettings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let change = ClusterChange { new, old };
     run(INDEPENDENT, &change, &mut found);
@@ -51,15 +51,16 @@ pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, sett
         topology::validate(&change, &mut found, &mut not_checked);
     }
     run(AFTER_TOPOLOGY, &change, &mut found);
-    Verdict { not_checked, ..Verdict::of(Kind::Cluster, found) }
+    Verdict { not_checked, ..Verdict::from_findings(Kind::Cluster, found) }
 }
 
-/// The validating end point for Clusters on delete: always allowed (CL-V-080), with a warning where nothing is waited for (DEC-56).
+/// The validating end point for Clusters on delete: always allowed (CL-V-080), with a warning if the deletion does not
+/// wait for hooks (DEC-56).
 pub(crate) fn validate_delete(old: &Cluster) -> Verdict {
     let is_unsafe = old.topology().is_some() && old.annotation(annotation::SKIP_DELETE_HOOKS).is_some();
     let text = format!("annotation {} is set: hooks BeforeClusterDelete are not called", annotation::SKIP_DELETE_HOOKS);
     let warnings = is_unsafe.then_some(Warning { rule: "DEC-56", text }).into_iter().collect();
-    Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", Outcome::Allowed) }
+    Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", AdmissionOutcome::Allowed) }
 }
 
 /// The name of a Cluster is used as a label value and must be one (CL-V-001).
@@ -74,13 +75,13 @@ fn name_is_a_label_value(change: &ClusterChange<'_>, found: &mut Findings) {
     }
 }
 
-/// What a Cluster refers to can be asked for (DEC-45).
+/// References of a Cluster can be part of a URL (DEC-45).
 fn references_can_be_part_of_a_url(change: &ClusterChange<'_>, found: &mut Findings) {
-    let old = change.old.map(references::of_cluster).unwrap_or_default();
-    references::can_be_part_of_a_url(references::of_cluster(change.new), &old, found);
+    let old = change.old.map(references::malformed_in_cluster).unwrap_or_default();
+    references::can_be_part_of_a_url(references::malformed_in_cluster(change.new), &old, found);
 }
 
-/// An infrastructure reference may change, and may not be taken away (CL-V-002).
+/// An infrastructure reference may change, but may not be removed (CL-V-002).
 fn infrastructure_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.spec.infrastructure_ref.is_defined())
         && !change.new.spec.infrastructure_ref.is_defined()
@@ -97,7 +98,7 @@ fn something_is_asked_for(change: &ClusterChange<'_>, found: &mut Findings) {
     }
 }
 
-/// A control plane reference may change, and may not be taken away (CL-V-004).
+/// A control plane reference may change, but may not be removed (CL-V-004).
 fn control_plane_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.spec.control_plane_ref.is_defined())
         && !change.new.spec.control_plane_ref.is_defined()
@@ -135,7 +136,7 @@ fn cidr_blocks(ranges: &NetworkRanges, path: Path, found: &mut Findings) {
     }
 }
 
-/// An IP address, `/`, and a prefix length that fits it. Host bits may be set; zeros may stand before the length only.
+/// An IP address, `/`, and a prefix length that fits it. Host bits may be set; only the length may have leading zeros.
 fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
     let bits =

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::class_change::ClassChange;
 use super::shared;
-use crate::admission::{Listed, Settings};
+use crate::admission::{AdmissionSettings, ListedRule};
 use golang::json::decode;
 use model::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
 use model::world::World;
@@ -15,7 +15,7 @@ use schema::field::{Findings, Path, join};
 use schema::openapi::{self, Breach, SchemaAllowance, SchemaDefinition};
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         ("VAR-S-001", "names_are_unique"),
         ("VAR-S-002", "name_is_not_empty"),
@@ -49,7 +49,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("CEL-013", "literals_keep_the_rules"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::ClusterClass) })
 }
 
 /// Variable definitions can be used (CC-V-060).
@@ -71,7 +71,7 @@ pub(super) fn variable_definitions_are_usable(change: &ClassChange<'_>, found: &
 /// The variables that an extension defines, if a class can use them (RH-16.4).
 ///
 /// # Errors
-/// What is wrong with them, and the name of the extension.
+/// The problem, with the name of the extension.
 pub fn usable_variables(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]>, String> {
     match variable_problem(&variables) {
         None => Ok(variables),
@@ -79,15 +79,15 @@ pub fn usable_variables(extension: &str, variables: Arc<[Value]>) -> Result<Arc<
     }
 }
 
-/// What is wrong with variables that an extension defines. They are checked as those of a class are (RH-16.4), and may take as much
-/// as those of a class (DEC-44).
+/// The problem of variables that an extension defines. They are checked like those of a class (RH-16.4), with the same
+/// budget (DEC-44).
 pub fn variable_problem(variables: &[Value]) -> Option<String> {
     let text = json!({"spec": {"variables": variables}}).to_string();
     let class = match decode::<ClusterClass>(&text) {
         Ok(class) => class,
         Err(problem) => return Some(problem),
     };
-    let (world, settings) = (World::new(Arc::default()), Settings::default());
+    let (world, settings) = (World::new(Arc::default()), AdmissionSettings::default());
     let change = ClassChange::new(&class, None, &[], &world, &settings);
     let mut found = Findings::default();
     variable_definitions_are_usable(&change, &mut found);

@@ -1,26 +1,26 @@
 //! A ClusterClass against its predecessor and against the Clusters that use it (CC-V).
 //!
-//! A worker class that no Cluster uses may be removed (DEC-26). Whether health checks of the Clusters still fit is found at
-//! their own next change (CC-V-130); whether their variables do is found here (DEC-1).
+//! A worker class that no Cluster uses may be removed (DEC-26). Health checks of the Clusters are validated at the next
+//! change of the Cluster (CC-V-130); their variables are validated here (DEC-1).
 
 use std::sync::Arc;
 
 use super::breakage::clusters_still_fit;
 use super::class_change::{ClassChange, control_plane_health_check, machine_deployment};
 use super::shared;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use crate::admission::rule::{Rule, listed, rules, run};
 use model::hub::{Cluster, ClusterClass, ClusterClassSpec, Kind, compatibility};
 use schema::field::{Findings, Path, RuleId};
 
 /// A class that is updated, with the Clusters that use it.
-struct Dependents<'a> {
+struct DependentsChange<'a> {
     new: &'a ClusterClassSpec,
     old: &'a ClusterClassSpec,
     clusters: &'a [Arc<Cluster>],
 }
 
-type DependentsRule = Rule<fn(&Dependents<'_>, &mut Findings)>;
+type DependentsRule = Rule<fn(&DependentsChange<'_>, &mut Findings)>;
 
 const COMPATIBLE: RuleId = "CC-V-101";
 const KNOWN: RuleId = "CC-V-100";
@@ -36,15 +36,15 @@ const RULES: &[DependentsRule] = rules![
 ];
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
-    let single = |id, name| Listed { id, name, kind: Some(Kind::ClusterClass) };
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    let single = |id, name| ListedRule { id, name, kind: Some(Kind::ClusterClass) };
     [single(COMPATIBLE, "new_class_is_compatible_with_the_old_one"), single(KNOWN, "dependent_clusters_are_known")]
         .into_iter()
         .chain(listed(Kind::ClusterClass, RULES))
         .chain([single(FITTING, "clusters_still_fit")])
 }
 
-/// Everything about an update of a class that concerns what is already there.
+/// Validates an update of a class against its old state and its Clusters.
 pub(super) fn validate(change: &ClassChange<'_>, old: &ClusterClass, found: &mut Findings) {
     found.run(COMPATIBLE, |found| compatibility::check(&old.spec, &change.new.spec, found));
     let clusters = match change.world.clusters_of(&change.new.metadata.key()) {
@@ -56,12 +56,12 @@ pub(super) fn validate(change: &ClassChange<'_>, old: &ClusterClass, found: &mut
             return;
         }
     };
-    run(RULES, &Dependents { new: &change.new.spec, old: &old.spec, clusters: &clusters }, found);
+    run(RULES, &DependentsChange { new: &change.new.spec, old: &old.spec, clusters: &clusters }, found);
     found.run(FITTING, |found| clusters_still_fit(change, old, &clusters, found));
 }
 
 /// A version that a Cluster runs stays in the list (CC-V-110).
-fn versions_in_use_stay_listed(change: &Dependents<'_>, found: &mut Findings) {
+fn versions_in_use_stay_listed(change: &DependentsChange<'_>, found: &mut Findings) {
     let offered = &change.new.kubernetes_versions;
     if offered.is_empty() {
         return;
@@ -74,7 +74,7 @@ fn versions_in_use_stay_listed(change: &Dependents<'_>, found: &mut Findings) {
 }
 
 /// A machine deployment class that a Cluster uses is not removed (CC-V-111).
-fn machine_deployment_classes_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
+fn machine_deployment_classes_in_use_stay(change: &DependentsChange<'_>, found: &mut Findings) {
     let names = |spec: &ClusterClassSpec| -> Vec<String> {
         spec.workers.machine_deployments.iter().map(|class| class.class.clone()).collect()
     };
@@ -86,7 +86,7 @@ fn machine_deployment_classes_in_use_stay(change: &Dependents<'_>, found: &mut F
 }
 
 /// A machine pool class that a Cluster uses is not removed (CC-V-112).
-fn machine_pool_classes_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
+fn machine_pool_classes_in_use_stay(change: &DependentsChange<'_>, found: &mut Findings) {
     let names = |spec: &ClusterClassSpec| -> Vec<String> {
         spec.workers.machine_pools.iter().map(|class| class.class.clone()).collect()
     };
@@ -97,9 +97,9 @@ fn machine_pool_classes_in_use_stay(change: &Dependents<'_>, found: &mut Finding
     classes_in_use_stay(change, names, used, "spec.workers.machinePools", found);
 }
 
-/// Reports every use of a class that is no longer there, once for each entry of a topology.
+/// Reports every use of a removed class, once for each entry of a topology.
 fn classes_in_use_stay(
-    change: &Dependents<'_>,
+    change: &DependentsChange<'_>,
     names: impl Fn(&ClusterClassSpec) -> Vec<String>,
     uses: impl Fn(&Cluster, &str) -> usize,
     path: &'static str,
@@ -118,7 +118,7 @@ fn classes_in_use_stay(
 }
 
 /// The control plane health check stays while a Cluster relies on it (CC-V-113).
-fn control_plane_health_check_in_use_stays(change: &Dependents<'_>, found: &mut Findings) {
+fn control_plane_health_check_in_use_stays(change: &DependentsChange<'_>, found: &mut Findings) {
     let (old, new) = (&change.old.control_plane.health_check, &change.new.control_plane.health_check);
     if !old.is_defined() {
         return;
@@ -128,7 +128,7 @@ fn control_plane_health_check_in_use_stays(change: &Dependents<'_>, found: &mut 
 }
 
 /// The health check of a machine deployment class stays while a Cluster relies on it (CC-V-114).
-fn machine_deployment_health_checks_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
+fn machine_deployment_health_checks_in_use_stay(change: &DependentsChange<'_>, found: &mut Findings) {
     for old in change.old.workers.machine_deployments.iter().filter(|old| old.health_check.is_defined()) {
         let Some(new) = change.new.machine_deployment_class(&old.class) else { continue };
         let relies = |cluster: &Cluster| {
@@ -147,7 +147,7 @@ fn health_check_in_use(clusters: &[Arc<Cluster>], relies: impl Fn(&Cluster) -> b
         found.forbidden(
             path,
             format!(
-                "cannot be removed because it is switched on by Clusters without one of their own: {}",
+                "cannot be removed because it is switched on by Clusters that do not define one: {}",
                 names.join(", ")
             ),
         );
@@ -155,7 +155,7 @@ fn health_check_in_use(clusters: &[Arc<Cluster>], relies: impl Fn(&Cluster) -> b
 }
 
 /// Replicas that Clusters set do not meet an autoscaler of the new class (CC-V-120).
-fn autoscaled_machine_deployments_leave_replicas_alone(change: &Dependents<'_>, found: &mut Findings) {
+fn autoscaled_machine_deployments_leave_replicas_alone(change: &DependentsChange<'_>, found: &mut Findings) {
     for cluster in change.clusters {
         shared::autoscaled_replicas(cluster, Some(change.new), &shared::whose(cluster), found);
     }

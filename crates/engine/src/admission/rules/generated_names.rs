@@ -1,9 +1,9 @@
-//! Names that the naming templates of a class give the parts of a Cluster (DEC-36).
+//! Names that the naming templates of a class generate for the parts of a Cluster (DEC-36).
 
 use std::collections::BTreeMap;
 
 use super::topology_change::ClassifiedChange;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use model::hub::{
     Cluster, ClusterClassSpec, GROUP, HealthCheck, Kind, MachineDeploymentTopology, NameParts, NameSubject, label,
     name_from,
@@ -14,21 +14,21 @@ use schema::field::{Findings, Path, RuleId};
 const RULE: RuleId = "DEC-36";
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
-    [Listed { id: RULE, name: "generated_names_differ", kind: Some(Kind::Cluster) }].into_iter()
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    [ListedRule { id: RULE, name: "generated_names_differ", kind: Some(Kind::Cluster) }].into_iter()
 }
 
-/// The parts of a Cluster get names of their own from the naming templates of the class (DEC-36).
+/// The parts of a Cluster get different names from the naming templates of the class (DEC-36).
 ///
-/// Parts that a stored Cluster has already may have names from an earlier template, so at least one of two parts must be new.
+/// Existing parts may have names from an earlier template, so at least one of two parts must be new.
 pub(super) fn validate(change: &ClassifiedChange<'_>, found: &mut Findings) {
     found.run(RULE, |found| generated_names_differ(change, found));
 }
 
 fn generated_names_differ(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let old = change.change.old.filter(|old| old.topology().is_some());
-    for list in [List::deployments(change), List::pools(change)] {
-        let mut seen: BTreeMap<&str, &Generated<'_>> = BTreeMap::new();
+    for list in [NameList::deployments(change), NameList::pools(change)] {
+        let mut seen: BTreeMap<&str, &GeneratedName<'_>> = BTreeMap::new();
         for one in &list.names {
             let Some(first) = seen.insert(&one.name, one) else { continue };
             if is_conflict(old, &list, [first, one], change.change.world) {
@@ -44,29 +44,29 @@ fn generated_names_differ(change: &ClassifiedChange<'_>, found: &mut Findings) {
 }
 
 /// Workers of one kind whose names are not random.
-struct List<'a> {
+struct NameList<'a> {
     kind: &'static str,
     label: &'static str,
     variable: &'static str,
     path: Path,
-    names: Vec<Generated<'a>>,
+    names: Vec<GeneratedName<'a>>,
 }
 
-/// A name that follows from Cluster and topology.
-struct Generated<'a> {
+/// A name that is determined by Cluster and topology.
+struct GeneratedName<'a> {
     topology_name: &'a str,
     name: String,
 }
 
-impl<'a> List<'a> {
+impl<'a> NameList<'a> {
     fn deployments(change: &ClassifiedChange<'a>) -> Self {
         let entries = change.change.topology.workers.machine_deployments.iter();
         let names = entries.filter_map(|entry| {
             let class = change.class.spec.machine_deployment_class(&entry.class)?;
             let named = NameSubject::MachineDeployment(&entry.name);
-            Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
+            GeneratedName::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
         });
-        List {
+        NameList {
             kind: "MachineDeployments",
             label: label::DEPLOYMENT_NAME,
             variable: "machineDeployment",
@@ -80,9 +80,9 @@ impl<'a> List<'a> {
         let names = entries.filter_map(|entry| {
             let class = change.class.spec.machine_pool_class(&entry.class)?;
             let named = NameSubject::MachinePool(&entry.name);
-            Generated::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
+            GeneratedName::new(&class.naming.template, named, &entry.name, &change.change.new.metadata.name)
         });
-        List {
+        NameList {
             kind: "MachinePools",
             label: label::POOL_NAME,
             variable: "machinePool",
@@ -92,23 +92,23 @@ impl<'a> List<'a> {
     }
 }
 
-impl<'a> Generated<'a> {
-    /// The name that a template gives; `None` for one that is random, or that cannot be rendered (NAM-001).
+impl<'a> GeneratedName<'a> {
+    /// The name from a template; `None` if it is random or cannot be rendered (NAM-001).
     fn new(template: &str, named: NameSubject<'_>, topology_name: &'a str, cluster: &str) -> Option<Self> {
         let name = fixed_name(template, named, cluster)?;
-        Some(Generated { topology_name, name })
+        Some(GeneratedName { topology_name, name })
     }
 }
 
-/// The name that a template gives each time.
+/// The name from a template without random parts.
 fn fixed_name(template: &str, named: NameSubject<'_>, cluster: &str) -> Option<String> {
     let is_fixed = !template.is_empty() && !NameParts::from_template(template, named)?.random;
     is_fixed.then(|| name_from(template, cluster, named, String::new).ok()).flatten()
 }
 
-/// Whether two workers that get one name will have it: one that exists may have another name.
-fn is_conflict(old: Option<&Cluster>, list: &List<'_>, both: [&Generated<'_>; 2], world: &World) -> bool {
-    let is_old = |one: &Generated<'_>| {
+/// Whether two workers with the same generated name conflict: an existing one may have another name.
+fn is_conflict(old: Option<&Cluster>, list: &NameList<'_>, both: [&GeneratedName<'_>; 2], world: &World) -> bool {
+    let is_old = |one: &GeneratedName<'_>| {
         let Some(topology) = old.and_then(Cluster::topology) else { return false };
         match list.label {
             label::DEPLOYMENT_NAME => {
@@ -127,8 +127,8 @@ fn is_conflict(old: Option<&Cluster>, list: &List<'_>, both: [&Generated<'_>; 2]
     }
 }
 
-/// Whether a worker that exists has the name that its template gives today, or will get it.
-fn has_its_name(cluster: &Cluster, list: &List<'_>, existing: &Generated<'_>, world: &World) -> bool {
+/// Whether an existing worker has the name from its current template, or will get it.
+fn has_its_name(cluster: &Cluster, list: &NameList<'_>, existing: &GeneratedName<'_>, world: &World) -> bool {
     let metadata = &cluster.metadata;
     let labels = [(label::CLUSTER_NAME, &*metadata.name), (label::OWNED, ""), (list.label, existing.topology_name)];
     let selection = Selection {
@@ -140,12 +140,13 @@ fn has_its_name(cluster: &Cluster, list: &List<'_>, existing: &Generated<'_>, wo
     match world.list(&selection) {
         Found::Yes(objects) => objects.first().is_none_or(|object| object.name() == existing.name),
         Found::Absent => true,
-        // The controller finds out when it creates the object.
+        // The controller detects the conflict when it creates the object.
         Found::NotAsked | Found::Unreadable(_) => false,
     }
 }
 
-/// A health check has the name of what it checks, so a control plane and a machine deployment of one name would share it.
+/// A health check has the name of its target, so a control plane and a machine deployment of the same name would share
+/// it.
 fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Cluster>, found: &mut Findings) {
     let spec: &ClusterClassSpec = &change.class.spec;
     let topology = change.change.topology;

@@ -3,7 +3,7 @@
 use golang::template::{Functions, ParseError};
 use schema::field::closest;
 
-/// Functions of Helm that people expect here, with what does the same.
+/// Functions of Helm with their replacements here.
 const OF_HELM: [(&str, &str); 6] = [
     ("toYaml", "toJson gives the same value as JSON, which is YAML"),
     ("fromYaml", "fromJson reads JSON"),
@@ -13,7 +13,7 @@ const OF_HELM: [(&str, &str); 6] = [
     ("required", "it belongs to Helm; required: true of a variable does the same"),
 ];
 
-/// Functions of sprig that give something else each time or read the environment, and are therefore unknown here.
+/// Functions of sprig that are not supported, because they return different values each time or read the environment.
 const NOT_REPEATABLE: [&str; 17] = [
     "date",
     "date_in_zone",
@@ -34,8 +34,8 @@ const NOT_REPEATABLE: [&str; 17] = [
     "getHostByName",
 ];
 
-/// What to write instead of what `error` is about, in `text`, if it is known; `variables` can be read by the template.
-pub(super) fn of_template<'a>(
+/// The known fix for `error` in `text`; `variables` are those that the template can read.
+pub(super) fn template_hint<'a>(
     error: &ParseError,
     text: &str,
     functions: Functions,
@@ -45,7 +45,7 @@ pub(super) fn of_template<'a>(
     let quoted = || message.split('"').nth(1);
     let at = || text.lines().nth(error.line.checked_sub(1)?)?.get(error.column..);
     if message.ends_with("not defined") {
-        return of_function(quoted()?, functions, variables);
+        return function_hint(quoted()?, functions, variables);
     }
     let hint = match message {
         "bad character U+002D '-'" => "a name with a dash is read with index: {{ index . \"the-name\" }}",
@@ -73,7 +73,7 @@ pub(super) fn of_template<'a>(
     Some(hint.to_owned())
 }
 
-fn of_function<'a>(name: &str, functions: Functions, mut variables: impl Iterator<Item = &'a str>) -> Option<String> {
+fn function_hint<'a>(name: &str, functions: Functions, mut variables: impl Iterator<Item = &'a str>) -> Option<String> {
     if variables.any(|variable| variable == name) || name == "builtin" {
         return Some(format!("variables are read with a dot: .{name}"));
     }
@@ -127,7 +127,7 @@ mod tests {
             ("{{ zyx }}", Functions::Sprig, ""),
         ] {
             let error = Template::parse("template", text, functions).unwrap_err();
-            let hint = of_template(&error, text, functions, ["size"].into_iter());
+            let hint = template_hint(&error, text, functions, ["size"].into_iter());
             assert_eq!(hint.unwrap_or_default(), want, "{text}: {error}");
         }
     }

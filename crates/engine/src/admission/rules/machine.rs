@@ -1,8 +1,8 @@
-//! A Machine (MA-28.1), and what holds for the machines of a template as well.
+//! A Machine (MA-28.1), and checks of machine templates.
 
 use super::shared;
 use crate::admission::rule::{Rule, rules, run};
-use crate::admission::{Listed, Settings, Verdict};
+use crate::admission::{AdmissionSettings, ListedRule, Verdict};
 use golang::version::KubeVersion;
 use model::hub::{Kind, Machine, MachineSpec, label};
 use schema::field::{Findings, Path, RuleId};
@@ -11,7 +11,7 @@ use schema::field::{Findings, Path, RuleId};
 struct MachineChange<'a> {
     new: &'a Machine,
     old: Option<&'a Machine>,
-    settings: &'a Settings,
+    settings: &'a AdmissionSettings,
 }
 
 type MachineRule = Rule<fn(&MachineChange<'_>, &mut Findings)>;
@@ -28,23 +28,23 @@ const CONTROL_PLANE_TAINT: RuleId = "MA-28.1.8";
 const CONTROL_PLANE_TAINT_KEY: &str = "node-role.kubernetes.io/control-plane";
 
 /// The rules of this kind in the order in which they run; other kinds have some of them as well.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     let rule = |rule: &'static MachineRule| {
         let kind = (rule.id == "MA-28.1.4").then_some(Kind::Machine);
-        Listed { id: rule.id, name: rule.name, kind }
+        ListedRule { id: rule.id, name: rule.name, kind }
     };
-    let taint = Listed { id: CONTROL_PLANE_TAINT, name: "control_plane_taint_is_for_control_planes", kind: None };
+    let taint = ListedRule { id: CONTROL_PLANE_TAINT, name: "control_plane_taint_is_for_control_planes", kind: None };
     RULES.iter().map(rule).chain([taint])
 }
 
 /// The validating end point for Machines on create and update.
-pub(in crate::admission) fn validate(new: &Machine, old: Option<&Machine>, settings: &Settings) -> Verdict {
+pub(in crate::admission) fn validate(new: &Machine, old: Option<&Machine>, settings: &AdmissionSettings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     run(RULES, &MachineChange { new, old, settings }, &mut found);
-    Verdict::of(Kind::Machine, found)
+    Verdict::from_findings(Kind::Machine, found)
 }
 
-/// A Machine says where its bootstrap data comes from. One of a pool need not: the pool has them.
+/// A Machine has a source of bootstrap data, except for a Machine of a pool, which has it.
 fn bootstrap_is_given(change: &MachineChange<'_>, found: &mut Findings) {
     let bootstrap = &change.new.spec.bootstrap;
     let is_of_pool = change.new.metadata.labels.contains_key(label::MACHINE_POOL_NAME);
@@ -67,7 +67,7 @@ fn taints_may_be_set(change: &MachineChange<'_>, found: &mut Findings) {
     taints(&change.new.spec, is_of_control_plane, &Path::new("spec.taints"), change.settings, found);
 }
 
-/// What belongs to a Cluster belongs to it for good (MA-28.1.5).
+/// The Cluster of an object never changes (MA-28.1.5).
 pub(super) fn cluster_name_is_that_of(old: Option<&str>, new: &str, found: &mut Findings) {
     if old.is_some_and(|old| old != new) {
         found.forbidden(Path::new("spec.clusterName"), "cannot be changed");
@@ -90,7 +90,7 @@ pub(super) fn taints(
     spec: &MachineSpec,
     is_of_control_plane: bool,
     path: &Path,
-    settings: &Settings,
+    settings: &AdmissionSettings,
     found: &mut Findings,
 ) {
     shared::taints(&spec.taints, path, settings, found);

@@ -2,7 +2,7 @@
 
 use super::{machine, shared};
 use crate::admission::rule::{Rule, rules, run};
-use crate::admission::{Listed, Settings, Verdict};
+use crate::admission::{AdmissionSettings, ListedRule, Verdict};
 use model::hub::naming::{label_value_faults, subdomain_faults};
 use model::hub::{Kind, MachineGroup, NameSubject, annotation, name_from};
 use schema::field::{Findings, Path};
@@ -11,12 +11,12 @@ use schema::field::{Findings, Path};
 struct MachineGroupChange<'a> {
     new: &'a MachineGroup,
     old: Option<&'a MachineGroup>,
-    settings: &'a Settings,
+    settings: &'a AdmissionSettings,
 }
 
 type GroupRule = Rule<fn(&MachineGroupChange<'_>, &mut Findings)>;
 
-/// Those that Machines have as well are listed there.
+/// Rules that Machines have as well are listed there.
 const OF_MACHINES: &[GroupRule] = rules![
     "MA-28.1.5" => cluster_name_never_changes,
     "MA-28.1.6" => version_is_one_of_kubernetes,
@@ -36,18 +36,18 @@ const OF_DEPLOYMENTS: &[GroupRule] = rules![
     "MA-28.4.7" => strategy_is_usable,
 ];
 
-/// The checks that may be left out before a machine is made (MA-17.6).
+/// Preflight checks that may be skipped before a machine is created (MA-17.6).
 const PREFLIGHT_CHECKS: [&str; 5] =
     ["All", "ControlPlaneIsStable", "ControlPlaneVersionSkew", "KubeadmVersionSkew", "KubernetesVersionSkew"];
 
-/// What stands for the parts of a name that are not known yet.
+/// Placeholder for the random part of a name.
 const RANDOM: &str = "bcdfg";
 
 /// The rules of this file in the order in which they run.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
-    let of_both = RULES.iter().map(|rule| Listed { id: rule.id, name: rule.name, kind: None });
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    let of_both = RULES.iter().map(|rule| ListedRule { id: rule.id, name: rule.name, kind: None });
     let kind = Some(Kind::MachineDeployment);
-    of_both.chain(OF_DEPLOYMENTS.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind }))
+    of_both.chain(OF_DEPLOYMENTS.iter().map(move |rule| ListedRule { id: rule.id, name: rule.name, kind }))
 }
 
 /// The validating end point for MachineDeployments and MachineSets on create and update.
@@ -55,7 +55,7 @@ pub(in crate::admission) fn validate(
     kind: Kind,
     new: &MachineGroup,
     old: Option<&MachineGroup>,
-    settings: &Settings,
+    settings: &AdmissionSettings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let change = MachineGroupChange { new, old, settings };
@@ -64,7 +64,7 @@ pub(in crate::admission) fn validate(
     if kind == Kind::MachineDeployment {
         run(OF_DEPLOYMENTS, &change, &mut found);
     }
-    Verdict::of(kind, found)
+    Verdict::from_findings(kind, found)
 }
 
 fn cluster_name_never_changes(change: &MachineGroupChange<'_>, found: &mut Findings) {
@@ -82,7 +82,7 @@ fn taints_may_be_set(change: &MachineGroupChange<'_>, found: &mut Findings) {
     machine::taints(&change.new.spec.template.spec, false, &path, change.settings, found);
 }
 
-/// A group selects the machines that it makes, and not everything.
+/// A group selects the machines that it creates, but not all machines.
 fn selector_selects_the_template(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     let path = Path::new("spec.selector");
@@ -112,7 +112,7 @@ fn clusters_are_the_same(change: &MachineGroupChange<'_>, found: &mut Findings) 
     }
 }
 
-/// A naming template gives each machine a name of its own, and one that may be a name (MA-15.9).
+/// A naming template generates a unique and valid name for each machine (MA-15.9).
 fn machines_can_be_named(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let template = &*change.new.spec.machine_naming.template;
     if template.is_empty() {
@@ -166,7 +166,7 @@ fn name_is_a_label_value(change: &MachineGroupChange<'_>, found: &mut Findings) 
     }
 }
 
-/// A rolling update has bounds with which it can proceed; percentages that come to nothing count as such.
+/// A rolling update has bounds that let it proceed; percentages that round to zero do not.
 fn strategy_is_usable(change: &MachineGroupChange<'_>, found: &mut Findings) {
     shared::rollout_strategy(&change.new.spec.rollout.strategy, &Path::new("spec.rollout.strategy"), found);
 }

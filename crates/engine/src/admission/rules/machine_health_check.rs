@@ -2,7 +2,7 @@
 
 use super::{machine, references, shared};
 use crate::admission::rule::{Rule, rules, run};
-use crate::admission::{Listed, Settings, Verdict};
+use crate::admission::{AdmissionSettings, ListedRule, Verdict};
 use model::hub::{HealthCheck, Kind, MachineHealthCheck};
 use schema::field::{Findings, Path};
 
@@ -10,7 +10,7 @@ use schema::field::{Findings, Path};
 struct HealthCheckChange<'a> {
     new: &'a MachineHealthCheck,
     old: Option<&'a MachineHealthCheck>,
-    settings: &'a Settings,
+    settings: &'a AdmissionSettings,
 }
 
 type CheckRule = Rule<fn(&HealthCheckChange<'_>, &mut Findings)>;
@@ -21,23 +21,23 @@ const OF_MACHINES: &[CheckRule] = rules!["MA-28.1.5" => cluster_name_never_chang
 const RULES: &[CheckRule] = rules!["MA-28.5.2" => checks_are_usable];
 
 /// The rules of this file in the order in which they run.
-pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     let kind = Some(Kind::MachineHealthCheck);
-    RULES.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind })
+    RULES.iter().map(move |rule| ListedRule { id: rule.id, name: rule.name, kind })
 }
 
 /// The validating end point for MachineHealthChecks on create and update.
 pub(in crate::admission) fn validate(
     new: &MachineHealthCheck,
     old: Option<&MachineHealthCheck>,
-    settings: &Settings,
+    settings: &AdmissionSettings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let change = HealthCheckChange { new, old, settings };
     run(OF_MACHINES, &change, &mut found);
     run(RULES, &change, &mut found);
     found.run(references::RULE, |found| reference_can_be_part_of_a_url(&change, found));
-    Verdict::of(Kind::MachineHealthCheck, found)
+    Verdict::from_findings(Kind::MachineHealthCheck, found)
 }
 
 fn cluster_name_never_changes(change: &HealthCheckChange<'_>, found: &mut Findings) {
@@ -45,10 +45,10 @@ fn cluster_name_never_changes(change: &HealthCheckChange<'_>, found: &mut Findin
     machine::cluster_name_is_that_of(old, &change.new.spec.cluster_name, found);
 }
 
-/// The template of remediation can be asked for (DEC-45).
+/// The reference to the remediation template can be part of a URL (DEC-45).
 fn reference_can_be_part_of_a_url(change: &HealthCheckChange<'_>, found: &mut Findings) {
-    let old = change.old.map(references::of_health_check).unwrap_or_default();
-    references::can_be_part_of_a_url(references::of_health_check(change.new), &old, found);
+    let old = change.old.map(references::malformed_in_health_check).unwrap_or_default();
+    references::can_be_part_of_a_url(references::malformed_in_health_check(change.new), &old, found);
 }
 
 /// A startup timeout is long enough or switched off, and the trigger is a number of machines.

@@ -4,7 +4,7 @@
 //! cluster.rs   a Cluster by itself, and the order of everything below
 //!   ├─ topology.rs   its topology, alone and against the class
 //!   ├─ generated_names.rs  names of its parts
-//!   ├─ deprecated.rs values that the class deprecates
+//!   ├─ deprecation.rs values that the class deprecates
 //!   ├─ version.rs    version changes
 //!   │    └─ upgrade.rs    whether the running cluster is ready for one
 //!   └─ rebase.rs     class changes
@@ -26,7 +26,7 @@ mod class_change;
 pub(super) mod cluster;
 mod definitions;
 mod dependents;
-mod deprecated;
+mod deprecation;
 mod generated_names;
 mod hints;
 pub(super) mod machine;

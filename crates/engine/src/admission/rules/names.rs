@@ -1,27 +1,27 @@
-//! Naming templates of a ClusterClass (NAM). They need not use `random` or the name of the Cluster (NAM-003), which is worth a warning
-//! (NAM-004).
+//! Naming templates of a ClusterClass (NAM). They need not use `random` or the name of the Cluster (NAM-003), but get a
+//! warning without them (NAM-004).
 
 use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use golang::template::{Functions, Template};
 use model::hub::naming::subdomain_faults;
 use model::hub::{Kind, NameParts, NameSubject, name_from};
 use schema::field::{Findings, Path};
 
-/// What stands for the parts of a name that are not known yet.
+/// Placeholder for the name of the Cluster.
 const CLUSTER: &str = "cluster";
 const RANDOM: &str = "bcdfg";
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         ("NAM-001", "naming_template_can_be_rendered"),
         ("NAM-002", "naming_template_makes_names"),
         ("NAM-004", "naming_template_makes_different_names"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::ClusterClass) })
 }
 
 /// Naming templates make names (CC-V-040, NAM-07).
@@ -38,12 +38,12 @@ pub(super) fn naming_templates_make_names(change: &ClassChange<'_>, found: &mut 
     }
 }
 
-/// What to write into a naming template.
+/// A hint for a naming template.
 fn hint(template: &str, named: NameSubject<'_>) -> String {
     let parsed = Template::parse("name", template, Functions::Builtin);
-    let hint = parsed
-        .err()
-        .and_then(|error| hints::of_template(&error, template, Functions::Builtin, ["cluster", "random"].into_iter()));
+    let hint = parsed.err().and_then(|error| {
+        hints::template_hint(&error, template, Functions::Builtin, ["cluster", "random"].into_iter())
+    });
     let of_worker = match named {
         NameSubject::Cluster => "",
         NameSubject::MachineDeployment(_) => " and .machineDeployment.topologyName",
@@ -78,7 +78,7 @@ fn makes_different_names(template: &str, named: NameSubject<'_>, path: &Path, fo
     ));
 }
 
-/// A template is rendered with an example (NAM-001), and what comes out may be a name (NAM-002).
+/// A template can be rendered with an example (NAM-001), and the result is a valid name (NAM-002).
 fn makes_names(template: &str, named: NameSubject<'_>, owner: &Path, found: &mut Findings) {
     if template.is_empty() {
         return;

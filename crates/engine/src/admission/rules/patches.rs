@@ -1,13 +1,13 @@
 //! The patches of a ClusterClass (PAT), on which the engine relies (PE-30).
 //!
-//! Nothing here says whether a path exists in the templates that a patch selects, or what a Go template renders.
+//! These rules do not check whether a path exists in the selected templates, or the result of a Go template.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::class_change::ClassChange;
 use super::hints;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use golang::template::{Functions, Template};
 use model::hub::naming::{decimal_integer, label_key_faults};
 use model::hub::{
@@ -17,7 +17,7 @@ use schema::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
 use schema::openapi::SchemaAllowance;
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         ("PAT-001", "patch_has_a_name"),
         ("PAT-002", "patch_is_not_called_inline"),
@@ -46,13 +46,13 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("PAT-034", "selected_machine_pool_classes_exist"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::ClusterClass) })
 }
 
 /// Patches can be applied (CC-V-070).
 pub(super) fn patches_are_usable(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
-    let scope = Scope::of(spec, &change.allowance);
+    let scope = PatchScope::new(spec, &change.allowance);
     let mut names = BTreeSet::new();
     for (i, entry) in spec.patches.iter().enumerate().filter(|(_, entry)| !change.knows_patch(entry)) {
         let path = Path::new("spec.patches").index(i);
@@ -70,26 +70,26 @@ pub(super) fn patches_are_usable(change: &ClassChange<'_>, found: &mut Findings)
     }
 }
 
-/// What patches of a class can speak of.
-struct Scope<'a> {
+/// The context of the patches of a class.
+struct PatchScope<'a> {
     spec: &'a ClusterClassSpec,
     /// The names of variables, in the order of the class.
     variables: Vec<&'a str>,
     defined: BTreeSet<&'a str>,
     /// Whether an extension may define others.
     is_open: bool,
-    /// What the class may still take (DEC-44).
+    /// The remaining allowance of the class (DEC-44).
     allowance: &'a RefCell<SchemaAllowance>,
 }
 
-impl<'a> Scope<'a> {
-    fn of(spec: &'a ClusterClassSpec, allowance: &'a RefCell<SchemaAllowance>) -> Self {
+impl<'a> PatchScope<'a> {
+    fn new(spec: &'a ClusterClassSpec, allowance: &'a RefCell<SchemaAllowance>) -> Self {
         let variables: Vec<&str> = spec.variables.iter().map(|variable| &*variable.name).collect();
         let defined = variables.iter().copied().collect();
-        Scope { spec, variables, defined, is_open: spec.discovering_patches().next().is_some(), allowance }
+        PatchScope { spec, variables, defined, is_open: spec.discovering_patches().next().is_some(), allowance }
     }
 
-    /// What to say of a variable that is not defined.
+    /// The message about an undefined variable.
     fn unknown(&self, expression: &str, name: Option<&str>, found: &Findings) -> String {
         let unknown = "the ClusterClass defines no such variable";
         let known = || {
@@ -107,7 +107,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// A patch has a name of its own (PAT-001 to PAT-003).
+/// A patch has a unique name (PAT-001 to PAT-003).
 fn name_is_usable<'a>(entry: &'a Patch, names: &mut BTreeSet<&'a str>, path: &Path, found: &mut Findings) {
     let name = &*entry.name;
     found.run("PAT-001", |found| {
@@ -156,8 +156,8 @@ fn kind_of_patch_is_clear(entry: &Patch, change: &ClassChange<'_>, path: &Path, 
     });
 }
 
-/// The JSON patches of a definition, and then what it selects.
-fn definition_is_usable(definition: &PatchDefinition, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
+/// Checks the JSON patches of a definition, then its selector.
+fn definition_is_usable(definition: &PatchDefinition, scope: &PatchScope<'_>, path: &Path, found: &mut Findings) {
     for (k, operation) in definition.json_patches.iter().enumerate() {
         if found.is_full() {
             return;
@@ -169,7 +169,7 @@ fn definition_is_usable(definition: &PatchDefinition, scope: &Scope<'_>, path: &
 
 const OPERATIONS: [&str; 3] = ["add", "remove", "replace"];
 
-fn json_patch_is_usable(operation: &JsonPatch, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
+fn json_patch_is_usable(operation: &JsonPatch, scope: &PatchScope<'_>, path: &Path, found: &mut Findings) {
     found.run("PAT-010", |found| {
         if !OPERATIONS.contains(&&*operation.op) {
             let detail = "supported values: \"add\", \"remove\", \"replace\"";
@@ -206,7 +206,7 @@ fn arrays_are_changed_at_their_ends(operation: &JsonPatch, path: &Path, found: &
     }
 }
 
-/// What passes and hardly does what its author meant (DEC-27).
+/// Valid paths that probably do not have the intended effect (DEC-27).
 fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findings) {
     let text = &*operation.path;
     let path = path.child("path");
@@ -221,8 +221,8 @@ fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findi
     }
 }
 
-/// An operation that sets something says what (PAT-013 to PAT-021).
-fn value_is_given(operation: &JsonPatch, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
+/// An operation that sets a value has one (PAT-013 to PAT-021).
+fn value_is_given(operation: &JsonPatch, scope: &PatchScope<'_>, path: &Path, found: &mut Findings) {
     found.run("PAT-013", |found| {
         if operation.value.is_none() && operation.value_from.is_none() {
             found.invalid(path.clone(), &*operation.path, "set value or valueFrom; null does not count as a value");
@@ -237,7 +237,7 @@ fn value_is_given(operation: &JsonPatch, scope: &Scope<'_>, path: &Path, found: 
     source_is_usable(source, scope, &path.child("valueFrom"), found);
 }
 
-fn source_is_usable(source: &JsonPatchValue, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
+fn source_is_usable(source: &JsonPatchValue, scope: &PatchScope<'_>, path: &Path, found: &mut Findings) {
     let (has_variable, has_template) = (!source.variable.is_empty(), !source.template.is_empty());
     found.run("PAT-016", |found| {
         if !has_variable && !has_template {
@@ -274,7 +274,7 @@ fn source_is_usable(source: &JsonPatchValue, scope: &Scope<'_>, path: &Path, fou
 }
 
 /// A template parses (PAT-004, PAT-018), and the variables that it refers to are defined (DEC-5).
-fn template_is_usable(rule: RuleId, template: &str, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
+fn template_is_usable(rule: RuleId, template: &str, scope: &PatchScope<'_>, path: &Path, found: &mut Findings) {
     {
         let mut allowance = scope.allowance.borrow_mut();
         if allowance.is_over() {
@@ -291,7 +291,7 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &Scope<'_>, path: &Pa
                 let variables = scope.variables.iter().copied();
                 let hint = found
                     .is_worth_hints()
-                    .then(|| hints::of_template(&error, template, Functions::Sprig, variables))
+                    .then(|| hints::template_hint(&error, template, Functions::Sprig, variables))
                     .flatten();
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
                 found.invalid(path.clone(), template, format!("{error}{hint}"));
@@ -299,7 +299,7 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &Scope<'_>, path: &Pa
             return;
         }
     };
-    // An extension may define anything.
+    // An extension may define any variable.
     if scope.is_open {
         return;
     }
@@ -317,12 +317,12 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &Scope<'_>, path: &Pa
     });
 }
 
-/// The variable that an expression reaches into: its first non-empty piece (PAT-021).
+/// The variable of an expression: its first non-empty segment (PAT-021).
 fn name_of(expression: &str) -> Option<&str> {
     expression.split(['.', '[']).find(|piece| !piece.is_empty())
 }
 
-/// What to write instead of a builtin variable that there is not.
+/// A hint for an unknown builtin variable.
 fn builtin_hint(variable: &str) -> String {
     let reads = |known: &str| {
         let rest = variable.strip_prefix(known)?;
@@ -439,13 +439,13 @@ fn selector_is_usable(selector: &PatchSelector, spec: &ClusterClassSpec, path: &
             found.invalid(path.child("controlPlane"), true, mismatch(selector, whom, templates, found));
         }
     });
-    let deployments: Vec<Worker<'_>> = spec
+    let deployments: Vec<WorkerClassTemplates<'_>> = spec
         .workers
         .machine_deployments
         .iter()
         .map(|class| (&*class.class, [&class.bootstrap.template_ref, &class.infrastructure.template_ref]))
         .collect();
-    let pools: Vec<Worker<'_>> = spec
+    let pools: Vec<WorkerClassTemplates<'_>> = spec
         .workers
         .machine_pools
         .iter()
@@ -462,13 +462,13 @@ fn selector_is_usable(selector: &PatchSelector, spec: &ClusterClassSpec, path: &
 }
 
 /// The name of a worker class, and its templates.
-type Worker<'a> = (&'a str, [&'a TemplateRef; 2]);
+type WorkerClassTemplates<'a> = (&'a str, [&'a TemplateRef; 2]);
 
 /// Every name selects a class with a template of the selected kind.
 fn classes_match(
     selector: &PatchSelector,
     names: Option<&ClassNames>,
-    classes: &[Worker<'_>],
+    classes: &[WorkerClassTemplates<'_>],
     path: &Path,
     found: &mut Findings,
 ) {
@@ -477,7 +477,7 @@ fn classes_match(
             return;
         }
         if let Some(fault) = pattern_fault(name) {
-            // The rest of the list is not looked at.
+            // The rest of the list is not checked.
             return found.invalid(path.index(n), &**name, fault);
         }
         let mut selected = classes.iter().filter(|(class, _)| selects(name, class)).peekable();
@@ -500,7 +500,7 @@ fn classes_match(
     }
 }
 
-/// What is wrong with the form of a name that contains `*`.
+/// The fault of a pattern with `*`.
 fn pattern_fault(name: &str) -> Option<String> {
     match name.matches('*').count() {
         0 => return None,
@@ -522,7 +522,7 @@ fn selects(name: &str, class: &str) -> bool {
     }
 }
 
-/// Whether a selector is about a template: kind and apiVersion are the same text.
+/// Whether a selector matches a template: kind and apiVersion are equal texts.
 fn matches(selector: &PatchSelector, template: &TemplateRef) -> bool {
     selector.kind == template.kind && selector.api_version == template.api_version
 }

@@ -1,7 +1,7 @@
 //! Topologies that are added to existing Clusters, and topologies that change their class (CL-V-060 to CL-V-062, DEC-25).
 
 use super::topology_change::{ClassifiedChange, class};
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use model::hub::{Cluster, Kind, annotation, compatibility};
 use model::world::Found;
 use schema::field::{Findings, RuleId};
@@ -11,19 +11,19 @@ const OLD_CLASS: RuleId = "CL-V-061";
 const COMPATIBLE: RuleId = "CL-V-062";
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         (STARTS, "existing_cluster_starts_from_a_topology"),
         (OLD_CLASS, "previous_class_can_be_read"),
         (COMPATIBLE, "new_class_is_compatible_with_the_previous_one"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::Cluster) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::Cluster) })
 }
 
-/// An existing Cluster has had a topology before, or says by annotation that it takes one on (CL-V-060).
+/// An existing Cluster had a topology before, or has the annotation to adopt one (CL-V-060).
 ///
-/// Returns whether there is an old topology to compare with.
+/// Returns whether an old topology exists.
 pub(super) fn starts_from_a_topology(change: &ClassifiedChange<'_>, old: &Cluster, found: &mut Findings) -> bool {
     if old.topology().is_some_and(|topology| !topology.class_ref.name.is_empty()) {
         return true;

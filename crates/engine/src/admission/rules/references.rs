@@ -1,7 +1,7 @@
 //! References of objects, whose parts become parts of URLs (DEC-45).
 //!
-//! v1beta2 has these patterns in its schema; v1beta1 leaves references to themselves, and its objects are stored and followed all
-//! the same. What is not given at all is the business of other rules.
+//! The schema of v1beta2 has these patterns; that of v1beta1 does not, although its objects are stored and resolved in
+//! the same way. Missing parts are checked by other rules.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use schema::field::{Findings, Path, RuleId, shortened};
 
 pub(super) const RULE: RuleId = "DEC-45";
 
-/// What a part of a reference is.
+/// A part of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum ReferencePart {
     ApiVersion,
-    /// That of a template, which has rules of its own for one that is not whole (TRF-003).
+    /// The `apiVersion` of a template, which TRF-003 checks if it is incomplete.
     TemplateApiVersion,
     Group,
     Kind,
@@ -24,43 +24,47 @@ enum Part {
     Name,
 }
 
-/// A text that cannot become a part of a URL.
+/// A text that cannot be a part of a URL.
 #[derive(Clone, Debug)]
-pub(super) struct Malformed<'a> {
+pub(super) struct MalformedReference<'a> {
     path: Path,
-    kind: Part,
+    kind: ReferencePart,
     text: &'a str,
     faults: Vec<String>,
 }
 
-/// What is wrong with a text; nothing of one that is not given.
-fn faults(kind: Part, text: &str) -> Vec<String> {
+/// The faults of a text; none for a missing one.
+fn faults(kind: ReferencePart, text: &str) -> Vec<String> {
     match kind {
         _ if text.is_empty() => Vec::new(),
-        Part::TemplateApiVersion | Part::ApiVersion => group_version_faults(text),
-        Part::Group | Part::Name => subdomain_faults(text),
-        Part::Kind => kind_faults(text),
-        Part::Namespace => dns_label_faults(text),
+        ReferencePart::TemplateApiVersion | ReferencePart::ApiVersion => group_version_faults(text),
+        ReferencePart::Group | ReferencePart::Name => subdomain_faults(text),
+        ReferencePart::Kind => kind_faults(text),
+        ReferencePart::Namespace => dns_label_faults(text),
     }
 }
 
-/// Whether TRF-003 says what is wrong with an apiVersion.
+/// Whether TRF-003 reports an apiVersion.
 fn is_reported_by_trf_003(text: &str) -> bool {
     text == "/" || text.matches('/').count() > 1
 }
 
 /// Every part of a reference can be part of a URL.
 ///
-/// The API of v1beta1 lets such references pass. So a part that is as malformed in the old object is a warning, and one in the
-/// place of another that was malformed.
-pub(super) fn can_be_part_of_a_url(new: Vec<Malformed<'_>>, old: &[Malformed<'_>], found: &mut Findings) {
+/// The API of v1beta1 accepts such references. So a part gets a warning instead if the old object had a malformed part
+/// at the same path.
+pub(super) fn can_be_part_of_a_url(
+    new: Vec<MalformedReference<'_>>,
+    old: &[MalformedReference<'_>],
+    found: &mut Findings,
+) {
     if new.is_empty() {
         return;
     }
-    let known: BTreeSet<(Part, &str)> = old.iter().map(|part| (part.kind, part.text)).collect();
+    let known: BTreeSet<(ReferencePart, &str)> = old.iter().map(|part| (part.kind, part.text)).collect();
     let places: BTreeSet<String> = old.iter().map(|part| part.path.to_string()).collect();
-    for Malformed { path, kind, text, faults } in new {
-        if kind == Part::TemplateApiVersion && is_reported_by_trf_003(text) {
+    for MalformedReference { path, kind, text, faults } in new {
+        if kind == ReferencePart::TemplateApiVersion && is_reported_by_trf_003(text) {
             continue;
         }
         if known.contains(&(kind, text)) || places.contains(&path.to_string()) {
@@ -72,45 +76,45 @@ pub(super) fn can_be_part_of_a_url(new: Vec<Malformed<'_>>, old: &[Malformed<'_>
     }
 }
 
-/// Collects what is wrong with the references of an object.
+/// Collects the malformed references of an object.
 #[derive(Default)]
-struct Parts<'a>(Vec<Malformed<'a>>);
+struct ReferenceFaults<'a>(Vec<MalformedReference<'a>>);
 
-impl<'a> Parts<'a> {
-    fn note(&mut self, kind: Part, text: &'a str, path: impl FnOnce() -> Path) {
+impl<'a> ReferenceFaults<'a> {
+    fn note(&mut self, kind: ReferencePart, text: &'a str, path: impl FnOnce() -> Path) {
         let faults = faults(kind, text);
         if !faults.is_empty() {
-            self.0.push(Malformed { path: path(), kind, text, faults });
+            self.0.push(MalformedReference { path: path(), kind, text, faults });
         }
     }
 
     fn template(&mut self, reference: &'a TemplateRef, holder: &Path) {
         // The established paths have `ref` here (DEC-4).
         let at = |field| holder.child("ref").child(field);
-        self.note(Part::TemplateApiVersion, &reference.api_version, || at("apiVersion"));
-        self.note(Part::Kind, &reference.kind, || at("kind"));
-        self.note(Part::Name, &reference.name, || at("name"));
+        self.note(ReferencePart::TemplateApiVersion, &reference.api_version, || at("apiVersion"));
+        self.note(ReferencePart::Kind, &reference.kind, || at("kind"));
+        self.note(ReferencePart::Name, &reference.name, || at("name"));
     }
 
     fn contract(&mut self, reference: &'a ContractRef, path: &'static str) {
         let at = |field| Path::new(path).child(field);
-        self.note(Part::Group, &reference.api_group, || at("apiGroup"));
-        self.note(Part::Kind, &reference.kind, || at("kind"));
-        self.note(Part::Name, &reference.name, || at("name"));
+        self.note(ReferencePart::Group, &reference.api_group, || at("apiGroup"));
+        self.note(ReferencePart::Kind, &reference.kind, || at("kind"));
+        self.note(ReferencePart::Name, &reference.name, || at("name"));
     }
 
     fn remediation(&mut self, remediation: &'a Remediation, path: impl Fn() -> Path) {
         let reference = &remediation.template_ref;
         let at = |field| path().child("remediation.templateRef").child(field);
-        self.note(Part::ApiVersion, &reference.api_version, || at("apiVersion"));
-        self.note(Part::Kind, &reference.kind, || at("kind"));
-        self.note(Part::Name, &reference.name, || at("name"));
+        self.note(ReferencePart::ApiVersion, &reference.api_version, || at("apiVersion"));
+        self.note(ReferencePart::Kind, &reference.kind, || at("kind"));
+        self.note(ReferencePart::Name, &reference.name, || at("name"));
     }
 }
 
 /// The references of a class: its templates, and those of remediation.
-pub(super) fn of_class(class: &ClusterClass) -> Vec<Malformed<'_>> {
-    let (spec, mut parts) = (&class.spec, Parts::default());
+pub(super) fn malformed_in_class(class: &ClusterClass) -> Vec<MalformedReference<'_>> {
+    let (spec, mut parts) = (&class.spec, ReferenceFaults::default());
     parts.template(&spec.infrastructure.template_ref, &Path::new("spec.infrastructure"));
     parts.template(&spec.control_plane.template_ref, &Path::new("spec.controlPlane"));
     let machines = &spec.control_plane.machine_infrastructure.template_ref;
@@ -134,13 +138,15 @@ pub(super) fn of_class(class: &ClusterClass) -> Vec<Malformed<'_>> {
     parts.0
 }
 
-/// The references of a Cluster: what it is made of, its class, and templates of remediation.
-pub(super) fn of_cluster(cluster: &Cluster) -> Vec<Malformed<'_>> {
-    let (spec, topology, mut parts) = (&cluster.spec, &cluster.spec.topology, Parts::default());
+/// The references of a Cluster: its infrastructure and control plane, its class, and templates of remediation.
+pub(super) fn malformed_in_cluster(cluster: &Cluster) -> Vec<MalformedReference<'_>> {
+    let (spec, topology, mut parts) = (&cluster.spec, &cluster.spec.topology, ReferenceFaults::default());
     parts.contract(&spec.infrastructure_ref, "spec.infrastructureRef");
     parts.contract(&spec.control_plane_ref, "spec.controlPlaneRef");
-    parts.note(Part::Name, &topology.class_ref.name, || Path::new("spec.topology.classRef.name"));
-    parts.note(Part::Namespace, &topology.class_ref.namespace, || Path::new("spec.topology.classRef.namespace"));
+    parts.note(ReferencePart::Name, &topology.class_ref.name, || Path::new("spec.topology.classRef.name"));
+    parts.note(ReferencePart::Namespace, &topology.class_ref.namespace, || {
+        Path::new("spec.topology.classRef.namespace")
+    });
     let control_plane = || Path::new("spec.topology.controlPlane.healthCheck");
     parts.remediation(&topology.control_plane.health_check.remediation, control_plane);
     for deployment in &topology.workers.machine_deployments {
@@ -151,8 +157,8 @@ pub(super) fn of_cluster(cluster: &Cluster) -> Vec<Malformed<'_>> {
 }
 
 /// The reference of a MachineHealthCheck.
-pub(super) fn of_health_check(check: &MachineHealthCheck) -> Vec<Malformed<'_>> {
-    let mut parts = Parts::default();
+pub(super) fn malformed_in_health_check(check: &MachineHealthCheck) -> Vec<MalformedReference<'_>> {
+    let mut parts = ReferenceFaults::default();
     parts.remediation(&check.spec.remediation, || Path::new("spec"));
     parts.0
 }
@@ -171,7 +177,10 @@ mod tests {
         let cluster: Cluster =
             serde_json::from_value(json!({"spec": {"infrastructureRef": reference, "topology": {"classRef": class}}}))
                 .unwrap();
-        assert!(of_cluster(&cluster).is_empty());
-        assert!(of_cluster(&Cluster::default()).is_empty() && of_class(&ClusterClass::default()).is_empty());
+        assert!(malformed_in_cluster(&cluster).is_empty());
+        assert!(
+            malformed_in_cluster(&Cluster::default()).is_empty()
+                && malformed_in_class(&ClusterClass::default()).is_empty()
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Checks that several rules use, each under its own id.
 
-use crate::admission::Settings;
+use crate::admission::AdmissionSettings;
 use model::hub::naming::{is_int_or_percentage, label_key_faults, label_value_faults};
 use model::hub::{
     Cluster, ClusterClassSpec, HealthCheck, IntOrString, RolloutStrategy, Taint, TemplateRef, TopologyMetadata,
@@ -8,7 +8,7 @@ use model::hub::{
 };
 use schema::field::{Findings, Path, RuleId};
 
-/// The ids of this file, with the facts that they stand for.
+/// The ids of this file with their facts.
 pub(in crate::admission) const LISTED: &[(RuleId, &str)] = &[
     ("TRF-001", "template_reference_has_a_name"),
     ("TRF-002", "template_reference_names_a_template_kind"),
@@ -32,7 +32,7 @@ pub(in crate::admission) const LISTED: &[(RuleId, &str)] = &[
 /// The most bytes that keys and values of annotations may have together (LBL-004).
 const ANNOTATIONS_LIMIT: usize = 262_144;
 
-/// A template reference can be followed (TRF-001 to TRF-003); `holder` is the path of the object that has the reference.
+/// A template reference can be resolved (TRF-001 to TRF-003); `holder` is the path of the object with the reference.
 pub(super) fn template_reference(reference: &TemplateRef, holder: &Path, found: &mut Findings) {
     let path = holder.child("ref");
     found.run("TRF-001", |found| {
@@ -79,7 +79,7 @@ pub(super) fn rollout_strategy(strategy: &RolloutStrategy, path: &Path, found: &
 }
 
 /// A health check is usable (HCK-001, HCK-002).
-pub(super) fn health_check(check: &HealthCheck, path: &Path, settings: &Settings, found: &mut Findings) {
+pub(super) fn health_check(check: &HealthCheck, path: &Path, settings: &AdmissionSettings, found: &mut Findings) {
     let minimum = settings.minimum_node_startup_timeout_seconds;
     found.run("HCK-001", |found| {
         if let Some(seconds) = check.checks.node_startup_timeout_seconds
@@ -138,7 +138,7 @@ pub(super) fn metadata(metadata: &TopologyMetadata, path: &Path, found: &mut Fin
 }
 
 /// Taints may be set, and their keys may be used (TNT-001 to TNT-003).
-pub(super) fn taints(taints: &[Taint], path: &Path, settings: &Settings, found: &mut Findings) {
+pub(super) fn taints(taints: &[Taint], path: &Path, settings: &AdmissionSettings, found: &mut Findings) {
     found.run("TNT-001", |found| {
         if !settings.gates.machine_taint_propagation && !taints.is_empty() {
             found.forbidden(path.clone(), "taints need the feature gate MachineTaintPropagation");
@@ -157,7 +157,7 @@ pub(super) fn taints(taints: &[Taint], path: &Path, settings: &Settings, found: 
     }
 }
 
-/// Who keeps a taint key for itself (TNT-002).
+/// The component that reserves a taint key (TNT-002).
 fn reserved_by(key: &str) -> Option<&'static str> {
     match key {
         "node.cluster.x-k8s.io/uninitialized" | "node.cluster.x-k8s.io/outdated-revision" => Some("Cluster API"),
@@ -169,7 +169,7 @@ fn reserved_by(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Machine deployments whose replicas are set although an autoscaler is to set them (CL-V-070).
+/// Machine deployments whose replicas are set although an autoscaler manages them (CL-V-070).
 ///
 /// `whose` ends each message, for errors about a Cluster in the denial of a class (CC-V-120).
 pub(super) fn autoscaled_replicas(
@@ -195,7 +195,7 @@ pub(super) fn autoscaled_replicas(
     }
 }
 
-/// Says which Cluster an error is about, where the object of the request is its class (CC-V-120, DEC-1).
+/// Names the Cluster of an error in the review of its class (CC-V-120, DEC-1).
 pub(super) fn whose(cluster: &Cluster) -> String {
     format!(" (Cluster {:?} in namespace {:?})", cluster.metadata.name, cluster.metadata.namespace)
 }

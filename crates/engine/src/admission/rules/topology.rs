@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::topology_change::{ClassifiedChange, TopologyChange, class, version_path};
-use super::{deprecated, generated_names, rebase, shared, version};
-use crate::admission::Listed;
+use super::{deprecation, generated_names, rebase, shared, version};
+use crate::admission::ListedRule;
 use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
 use golang::version::KubeVersion;
@@ -16,12 +16,12 @@ use schema::field::{Findings, Path, RuleId, a_few};
 
 type TopologyRule = Rule<fn(&TopologyChange<'_>, &mut Findings)>;
 type ClassifiedRule = Rule<fn(&ClassifiedChange<'_>, &mut Findings)>;
-type LookupRule = Rule<fn(&Lookup<'_>, &mut Findings)>;
+type LookupRule = Rule<fn(&ClassLookup<'_>, &mut Findings)>;
 
-/// Without the gate there is nothing else to say.
+/// Without the gate, no other rule runs.
 const GATE: &[TopologyRule] = rules!["CL-V-010" => topologies_are_switched_on];
 
-/// Without a class there is nothing to compare with.
+/// Without a class name, the class cannot be looked up.
 const CLASS_NAME: &[TopologyRule] = rules!["CL-V-011" => class_has_a_name];
 
 const BY_ITSELF: &[TopologyRule] = rules![
@@ -51,29 +51,29 @@ const AGAINST_CLASS: &[ClassifiedRule] = rules![
 const AUTOSCALER: RuleId = "CL-V-070";
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     listed(Kind::Cluster, GATE)
         .chain(listed(Kind::Cluster, CLASS_NAME))
         .chain(listed(Kind::Cluster, BY_ITSELF))
         .chain(listed(Kind::Cluster, LOOKUP))
         .chain(listed(Kind::Cluster, AGAINST_CLASS))
         .chain(generated_names::listed_rules())
-        .chain([Listed {
+        .chain([ListedRule {
             id: AUTOSCALER,
             name: "autoscaled_machine_deployments_leave_replicas_alone",
             kind: Some(Kind::Cluster),
         }])
-        .chain(deprecated::listed_rules())
+        .chain(deprecation::listed_rules())
 }
 
-/// Everything about a defined topology, in order.
+/// Validates a defined topology, in the order of the rules.
 pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_checked: &mut Vec<RuleId>) {
     if !run(GATE, change, found) || !run(CLASS_NAME, change, found) {
         return;
     }
     run(BY_ITSELF, change, found);
     let Some(key) = change.new.class_key() else { return };
-    // Whether a class is about to arrive is waited for where defaults are given, and not once more (DEC-2).
+    // The mutating end point waits for a class that may be created soon; this one does not wait again (DEC-2).
     let answer = change.world.class_at_once(&key);
     if change.world.is_unreadable(&key)
         && change.old.is_some_and(|old| leaves_alone_what_the_class_says(change.new, old))
@@ -81,7 +81,7 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
         found.run("DEC-44", |found| class_is_not_asked(&answer, found));
         return;
     }
-    run(LOOKUP, &Lookup { change, key: &key, answer: &answer }, found);
+    run(LOOKUP, &ClassLookup { change, key: &key, answer: &answer }, found);
     let class = match &answer {
         Found::Yes(class) => Some(class),
         Found::Absent => None,
@@ -94,7 +94,7 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
     }
     found.run(AUTOSCALER, |found| shared::autoscaled_replicas(change.new, class.map(|class| &class.spec), "", found));
     if let Some(class) = class {
-        deprecated::validate(change, class, found);
+        deprecation::validate(change, class, found);
     }
     if let (Some(class), Some(old)) = (class, change.old) {
         let change = ClassifiedChange { change, key: &key, class };
@@ -106,9 +106,10 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
     }
 }
 
-/// A new Cluster with a topology names no infrastructure and no control plane: those will be made (DEC-20).
+/// A new Cluster with a topology has no references to infrastructure and control plane, which the topology creates
+/// (DEC-20).
 ///
-/// A Cluster that is moved or restored does, and has to pass.
+/// A moved or restored Cluster has references, and must be accepted.
 fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut Findings) {
     if change.old.is_some() {
         return;
@@ -128,8 +129,8 @@ fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut 
     }
 }
 
-/// What came of looking for the class (CL-V-050).
-struct Lookup<'a> {
+/// The result of looking up the class (CL-V-050).
+struct ClassLookup<'a> {
     change: &'a TopologyChange<'a>,
     key: &'a ObjectKey,
     answer: &'a Found<Arc<Class>>,
@@ -163,7 +164,7 @@ fn version_is_semver(change: &TopologyChange<'_>, found: &mut Findings) {
     let number = text.strip_prefix('v').unwrap_or(text);
     if let Err(error) = KubeVersion::parse_strict(number) {
         let detail = match number {
-            // Defaulting makes this of no version at all (CL-D-002).
+            // Defaulting turns an empty version into this one (CL-D-002).
             "" => "name the version, such as v1.33.0".to_owned(),
             _ => format!("must be a full semantic version such as v1.33.0: {error}"),
         };
@@ -211,8 +212,8 @@ fn upgrade_concurrency_is_a_positive_integer(change: &TopologyChange<'_>, found:
     }
 }
 
-/// A class that is missing or not settled is worth a warning: objects may arrive in any order (CL-V-052).
-fn class_is_there_and_reconciled(lookup: &Lookup<'_>, found: &mut Findings) {
+/// A missing or unreconciled class gets a warning: objects may arrive in any order (CL-V-052).
+fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings) {
     let key = lookup.key;
     match lookup.answer {
         Found::Absent => found.warn(format!(
@@ -225,7 +226,7 @@ fn class_is_there_and_reconciled(lookup: &Lookup<'_>, found: &mut Findings) {
     }
 }
 
-/// What a class cannot be asked about because it is unreadable does not keep its Clusters from being scaled (DEC-44).
+/// An unreadable class does not prevent its Clusters from being scaled (DEC-44).
 fn class_is_not_asked(answer: &Found<Arc<Class>>, found: &mut Findings) {
     if let Found::Unreadable(reason) = answer {
         found.warn(format!(
@@ -235,9 +236,9 @@ fn class_is_not_asked(answer: &Found<Arc<Class>>, found: &mut Findings) {
     }
 }
 
-/// Whether an update of a Cluster leaves its class, its version and its variables as they were, overrides included.
+/// Whether an update of a Cluster does not change its class, version and variables, including overrides.
 ///
-/// A worker set that is removed takes its overrides with it.
+/// The overrides of a removed worker set do not count.
 pub(in crate::admission) fn leaves_alone_what_the_class_says(new: &Cluster, old: &Cluster) -> bool {
     let (Some(after), Some(before)) = (new.topology(), old.topology()) else { return false };
     let (workers, mut kept) = (&after.workers, before.clone());
@@ -255,15 +256,15 @@ pub(in crate::admission) fn leaves_alone_what_the_class_says(new: &Cluster, old:
     new.class_key() == old.class_key() && after.version == before.version && values(after) == values(&kept)
 }
 
-/// A class that is there can be read (CL-V-053).
-fn class_can_be_read(lookup: &Lookup<'_>, found: &mut Findings) {
+/// An existing class can be read (CL-V-053).
+fn class_can_be_read(lookup: &ClassLookup<'_>, found: &mut Findings) {
     if let Found::Unreadable(reason) = lookup.answer {
         found.internal(class(), reason);
     }
 }
 
-/// The class of a Cluster that already exists is there (CL-V-054).
-fn class_of_an_existing_cluster_is_there(lookup: &Lookup<'_>, found: &mut Findings) {
+/// The class of an existing Cluster exists (CL-V-054).
+fn class_of_an_existing_cluster_is_there(lookup: &ClassLookup<'_>, found: &mut Findings) {
     if lookup.change.old.is_some() && *lookup.answer == Found::Absent {
         found.internal(class(), format!("ClusterClass {} does not exist", lookup.key));
     }
@@ -279,14 +280,14 @@ fn version_is_offered_by_the_class(change: &ClassifiedChange<'_>, found: &mut Fi
     }
 }
 
-/// Each machine deployment uses a class that exists and has a name of its own (CL-V-056).
+/// Each machine deployment has an existing class and a unique name (CL-V-056).
 fn machine_deployments_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_deployments.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_deployments.iter().map(|entry| (&*entry.class, &*entry.name));
     workers(entries, &Path::new("spec.topology.workers.machineDeployments"), &classes, change.key, found);
 }
 
-/// Each machine pool uses a class that exists and has a name of its own (CL-V-057).
+/// Each machine pool has an existing class and a unique name (CL-V-057).
 fn machine_pools_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_pools.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_pools.iter().map(|entry| (&*entry.class, &*entry.name));
@@ -314,7 +315,7 @@ fn workers<'a>(
     }
 }
 
-/// How many names a message lists.
+/// Maximum number of names in a message.
 const SHOWN_NAMES: usize = 20;
 
 fn quoted(names: &[&str]) -> String {

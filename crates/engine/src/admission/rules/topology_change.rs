@@ -1,6 +1,6 @@
-//! What a review changes of a topology, and paths into one.
+//! The change of a topology in a review, and paths in a topology.
 
-use crate::admission::Settings;
+use crate::admission::AdmissionSettings;
 use model::hub::{Cluster, ClusterClass, ObjectKey, Topology};
 use model::world::World;
 use schema::field::Path;
@@ -11,7 +11,7 @@ pub(super) struct TopologyChange<'a> {
     pub topology: &'a Topology,
     pub old: Option<&'a Cluster>,
     pub world: &'a World,
-    pub settings: &'a Settings,
+    pub settings: &'a AdmissionSettings,
 }
 
 /// A topology together with its class.
@@ -21,7 +21,7 @@ pub(super) struct ClassifiedChange<'a> {
     pub class: &'a ClusterClass,
 }
 
-/// The established path of the class, which is not that of a v1beta2 field (DEC-4).
+/// The path of the class in Cluster API's messages, which is not that of a v1beta2 field (DEC-4).
 pub(super) fn class() -> Path {
     Path::new("spec.topology.class")
 }

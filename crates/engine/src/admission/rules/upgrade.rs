@@ -6,13 +6,13 @@
 //!              └─► machine pools ─► Nodes          the same, read from the workload cluster
 //! ```
 //!
-//! All three are checked, so that their facts are gathered in parallel. Each gives one reason at most.
+//! All three are checked, so that their facts are gathered in parallel. Each returns at most one reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::topology_change::version_path;
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use golang::version::KubeVersion;
 use model::hub::contract::{definition_name, newest_version};
 use model::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
@@ -33,7 +33,7 @@ const NODES: RuleId = "UPG-017";
 const CONTRACT: RuleId = "UPG-021";
 const RUNNING_VERSIONS: RuleId = "UPG-022";
 
-/// What is not checked where the running cluster is not known at all (DEC-18).
+/// Rules that are not checked if the running cluster is unknown (DEC-18).
 const LIVE: [RuleId; 10] = [
     READY,
     CONTROL_PLANE,
@@ -47,11 +47,11 @@ const LIVE: [RuleId; 10] = [
     NODES,
 ];
 
-/// What is not checked where kubeconfigs of workload clusters may not be read (DEC-47).
+/// Rules that are not checked without permission to read kubeconfigs of workload clusters (DEC-47).
 const OF_POOLS: [RuleId; 3] = [POOLS, POOL_VERSIONS, NODES];
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     [
         (READY, "running_cluster_is_ready_for_another_version"),
         (CONTRACT, "control_plane_kind_follows_a_contract"),
@@ -67,40 +67,40 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         (NODES, "nodes_have_the_version_of_their_machine_pool"),
     ]
     .into_iter()
-    .map(|(id, name)| Listed { id, name, kind: Some(Kind::Cluster) })
+    .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::Cluster) })
 }
 
 /// Labels of the objects that belong to the topology of a Cluster.
 const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 const OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
-/// Where machine deployments and machine pools say their version.
+/// The path of the version of machine deployments and machine pools.
 const TEMPLATE_VERSION: &str = "spec.template.spec.version";
 const KUBELET_VERSION: &str = "status.nodeInfo.kubeletVersion";
 
-/// A topology whose version changes, before it does.
+/// A change of a topology's version.
 pub(super) struct Upgrade<'a> {
     pub world: &'a World,
     pub old: &'a Cluster,
     pub class: &'a ClusterClass,
     /// The version of the old topology.
     pub from: &'a KubeVersion,
-    /// The version of the new topology as it is written.
+    /// The text of the new topology's version.
     pub to: &'a str,
 }
 
-/// Why a part of the cluster is not known to be ready.
+/// The reason for which a part of the cluster is not known to be ready.
 enum Halt {
-    /// It is not, or this is unknown: a reason to wait either way.
+    /// The part is not ready, or its state is unknown: a reason to wait either way.
     Because(RuleId, String),
-    /// Unknown so far; the question will be asked again.
+    /// A fact is missing; the check will run again.
     NotAsked,
 }
 
-type Part<T = ()> = Result<T, Halt>;
+type CheckResult<T = ()> = Result<T, Halt>;
 
-/// Control plane, machine deployments and machine pools are ready for another version (UPG-008). What holds any of them
-/// is one error together. Where the control plane is not among files, nothing is looked at (DEC-18).
+/// Control plane, machine deployments and machine pools are ready for another version (UPG-008). All reasons are
+/// reported in one error. If the control plane is not among the files, nothing is checked (DEC-18).
 pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked: &mut Vec<RuleId>) {
     if upgrade.world.is_closed() && upgrade.held_control_plane().is_none() {
         not_checked.extend(LIVE);
@@ -109,7 +109,7 @@ pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked:
     let pools = upgrade.machine_pools(found, not_checked);
     let parts = [upgrade.control_plane(), upgrade.machine_deployments(), pools];
     let mut reasons: Vec<(RuleId, String)> = parts.into_iter().filter_map(reason).collect();
-    // Of a rule that is silenced nothing is reported, be it one reason of several.
+    // Reasons of a silenced rule are not reported.
     reasons.retain(|(rule, _)| found.run(rule, |_| ()).is_some());
     let (rule, detail) = match &*reasons {
         [] => return,
@@ -122,7 +122,7 @@ pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked:
     found.run(READY, |found| found.run(rule, |found| found.invalid(version_path(), upgrade.to, detail)));
 }
 
-fn reason(part: Part) -> Option<(RuleId, String)> {
+fn reason(part: CheckResult) -> Option<(RuleId, String)> {
     match part {
         Err(Halt::Because(rule, text)) => Some((rule, text)),
         Err(Halt::NotAsked) | Ok(()) => None,
@@ -143,7 +143,7 @@ fn halt(rule: RuleId, reason: impl ToString) -> Halt {
 }
 
 /// The object, or none if it does not exist; an unreadable one is a reason.
-fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> Part<Option<T>> {
+fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> CheckResult<Option<T>> {
     match found {
         Found::Yes(object) => Ok(Some(object)),
         Found::Absent => Ok(None),
@@ -153,7 +153,7 @@ fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> Part
 }
 
 impl Upgrade<'_> {
-    fn control_plane(&self) -> Part {
+    fn control_plane(&self) -> CheckResult {
         let object = self.control_plane_object()?;
         let wanted = version_at(&object, "spec.version").map_err(|unclear| halt(CONTROL_PLANE, unclear))?;
         let name = object.reference();
@@ -174,9 +174,10 @@ impl Upgrade<'_> {
     }
 
     /// The object of the reference of the old Cluster, in the version that its definition names (UPG-009, UPG-021).
-    fn control_plane_object(&self) -> Part<Arc<Object>> {
+    fn control_plane_object(&self) -> CheckResult<Arc<Object>> {
         if let Some(object) = self.held_control_plane() {
-            // Files need not have the version of the contract, and what is read is at one place in all of them (CT-5.4).
+            // Files need not have the version of the contract, and the fields have the same path in all versions
+            // (CT-5.4).
             return self.control_plane_version().map(|_| object);
         }
         let reference = &self.old.spec.control_plane_ref;
@@ -193,8 +194,8 @@ impl Upgrade<'_> {
         object.ok_or_else(|| halt(CONTROL_PLANE, format!("{reference} does not exist")))
     }
 
-    /// The newest version of the newest contract (UPG-021); nothing where there is no definition.
-    fn control_plane_version(&self) -> Part<Option<String>> {
+    /// The newest version of the newest contract (UPG-021); `None` without a definition.
+    fn control_plane_version(&self) -> CheckResult<Option<String>> {
         let name = self.definition_name();
         let what = format!("CustomResourceDefinition {name}");
         let Some(definition) = known(self.world.definition(&name), CONTRACT, &what)? else { return Ok(None) };
@@ -212,8 +213,8 @@ impl Upgrade<'_> {
         format!("CustomResourceDefinition {} does not exist", self.definition_name())
     }
 
-    /// The control plane that a world of files holds. Files from before the controller has seen them name none; it is
-    /// then the one that bears the labels of the topology.
+    /// The control plane among files. If the Cluster has no reference yet, it is the object with the labels of the
+    /// topology.
     fn held_control_plane(&self) -> Option<Arc<Object>> {
         if !self.world.is_closed() {
             return None;
@@ -232,8 +233,8 @@ impl Upgrade<'_> {
         }
     }
 
-    fn machine_deployments(&self) -> Part {
-        let mut upgrading = Upgrading::of("MachineDeployment");
+    fn machine_deployments(&self) -> CheckResult {
+        let mut upgrading = Upgrading::new("MachineDeployment");
         let mut is_asked = true;
         for deployment in self.owned("MachineDeployment", DEPLOYMENTS)? {
             let version =
@@ -245,7 +246,7 @@ impl Upgrade<'_> {
             match self.some_machine_lags(&deployment) {
                 Ok(true) => upgrading.note(deployment.name(), MACHINES),
                 Ok(false) => {}
-                // The others are asked for in the same round.
+                // The needs of the others are recorded in the same round.
                 Err(Halt::NotAsked) => is_asked = false,
                 Err(because) => return Err(because),
             }
@@ -254,7 +255,7 @@ impl Upgrade<'_> {
     }
 
     /// Whether a Machine of a deployment, or its kubelet, has another version than the deployment (UPG-014).
-    fn some_machine_lags(&self, deployment: &Object) -> Part<bool> {
+    fn some_machine_lags(&self, deployment: &Object) -> CheckResult<bool> {
         let Some(labels) = selector(deployment).map_err(|reason| halt(MACHINES, reason))? else { return Ok(false) };
         let selection = self.selection("Machine", labels);
         let what = format!("the Machines of {}", deployment.reference());
@@ -266,13 +267,13 @@ impl Upgrade<'_> {
         Ok(lags)
     }
 
-    /// As for machine deployments, with Nodes in the place of Machines (UPG-015).
-    fn machine_pools(&self, found: &mut Findings, not_checked: &mut Vec<RuleId>) -> Part {
+    /// Machine pools are checked like machine deployments, with Nodes instead of Machines (UPG-015).
+    fn machine_pools(&self, found: &mut Findings, not_checked: &mut Vec<RuleId>) -> CheckResult {
         let pools = self.owned("MachinePool", POOLS)?;
         if pools.is_empty() {
             return Ok(());
         }
-        let mut upgrading = Upgrading::of("MachinePool");
+        let mut upgrading = Upgrading::new("MachinePool");
         let settled = self.settled(&pools, &mut upgrading);
         let names = settled.iter().flatten().flat_map(|(_, names)| names).cloned().collect();
         let cluster = self.old.metadata.key();
@@ -295,12 +296,12 @@ impl Upgrade<'_> {
         upgrading.into()
     }
 
-    /// The machine pools that have the old version, each with the names of its Nodes. The others are noted as upgrading.
+    /// The machine pools with the old version, each with the names of its Nodes. Others are recorded as upgrading.
     fn settled<'p>(
         &self,
         pools: &'p [Arc<Object>],
         upgrading: &mut Upgrading,
-    ) -> Part<Vec<(&'p Arc<Object>, Vec<String>)>> {
+    ) -> CheckResult<Vec<(&'p Arc<Object>, Vec<String>)>> {
         let mut settled = Vec::new();
         for pool in pools {
             let version = version_at(pool, TEMPLATE_VERSION).map_err(|unclear| halt(POOL_VERSIONS, unclear))?;
@@ -314,12 +315,12 @@ impl Upgrade<'_> {
     }
 
     /// The objects of a kind that belong to the topology (UPG-012).
-    fn owned(&self, kind: &str, rule: RuleId) -> Part<Vec<Arc<Object>>> {
+    fn owned(&self, kind: &str, rule: RuleId) -> CheckResult<Vec<Arc<Object>>> {
         let found = self.world.list(&self.selection(kind, self.labels()));
         Ok(known(found, rule, format!("the {kind}s of the Cluster"))?.unwrap_or_default())
     }
 
-    /// The labels of what belongs to the topology.
+    /// The labels of the topology's objects.
     fn labels(&self) -> BTreeMap<String, String> {
         let labels = [(CLUSTER_NAME, &*self.old.metadata.name), (OWNED, "")];
         labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
@@ -331,7 +332,7 @@ impl Upgrade<'_> {
     }
 }
 
-/// Which objects of a kind are upgrading, and the rule that said so first.
+/// The upgrading objects of a kind, with the first rule that found one.
 struct Upgrading {
     kind: &'static str,
     names: Vec<String>,
@@ -339,7 +340,7 @@ struct Upgrading {
 }
 
 impl Upgrading {
-    fn of(kind: &'static str) -> Self {
+    fn new(kind: &'static str) -> Self {
         Upgrading { kind, names: Vec::new(), rule: None }
     }
 
@@ -349,8 +350,8 @@ impl Upgrading {
     }
 }
 
-impl From<Upgrading> for Part {
-    fn from(Upgrading { kind, names, rule }: Upgrading) -> Part {
+impl From<Upgrading> for CheckResult {
+    fn from(Upgrading { kind, names, rule }: Upgrading) -> CheckResult {
         let text = match &*names {
             [only] => format!("{kind} {only} is upgrading"),
             several => format!("{kind}s {} are upgrading", enumerated(several)),
@@ -359,28 +360,40 @@ impl From<Upgrading> for Part {
     }
 }
 
+/// An error of the fields that these checks read.
+#[derive(Debug, thiserror::Error)]
+enum FieldFault {
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+    #[error("{0} has no spec.version")]
+    NoVersion(ObjectRef),
+    #[error("the selector of {0} has more than labels and operators In of one value")]
+    Selector(ObjectRef),
+    #[error("status.nodeRefs of {0} names no Node")]
+    NoNode(ObjectRef),
+}
+
 /// Whether a Machine, or its kubelet, has another version than its deployment, as text (UPG-014).
-fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, String> {
+fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, FieldFault> {
     let text = |object: &Object, path| -> Result<Option<String>, WrongType> {
         Ok(object.text(path)?.filter(|text| !text.is_empty()).map(str::to_owned))
     };
-    let wanted = text(deployment, TEMPLATE_VERSION).map_err(|wrong| wrong.to_string())?;
-    let version = text(machine, "spec.version").map_err(|wrong| wrong.to_string())?;
-    let version = version.ok_or_else(|| format!("{} has no spec.version", machine.reference()))?;
-    let kubelet = text(machine, KUBELET_VERSION).map_err(|wrong| wrong.to_string())?;
+    let wanted = text(deployment, TEMPLATE_VERSION)?;
+    let version = text(machine, "spec.version")?;
+    let version = version.ok_or_else(|| FieldFault::NoVersion(machine.reference()))?;
+    let kubelet = text(machine, KUBELET_VERSION)?;
     Ok(Some(&version) != wanted.as_ref() || kubelet.is_some() && kubelet != wanted)
 }
 
-/// The labels that a selector asks for; `None` when it asks for two values of one label.
-fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, String> {
-    let mut labels = object.texts("spec.selector.matchLabels").map_err(|wrong| wrong.to_string())?;
-    let expressions = object.list("spec.selector.matchExpressions").map_err(|wrong| wrong.to_string())?;
+/// The labels that a selector requires; `None` if it requires two values of one label.
+fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, FieldFault> {
+    let mut labels = object.texts("spec.selector.matchLabels")?;
+    let expressions = object.list("spec.selector.matchExpressions")?;
     for expression in expressions.into_iter().flatten() {
         let text = |name| expression.get(name).and_then(|value| value.as_str()).unwrap_or_default();
         let values = expression.get("values").and_then(|values| values.as_array()).map_or(&[][..], Vec::as_slice);
         let ("In", [value]) = (text("operator"), values) else {
-            let name = object.reference();
-            return Err(format!("the selector of {name} has more than labels and operators In of one value"));
+            return Err(FieldFault::Selector(object.reference()));
         };
         let value = value.as_str().unwrap_or_default();
         if labels.insert(text("key").to_owned(), value.to_owned()).is_some_and(|before| before != value) {
@@ -391,7 +404,7 @@ fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, String>
 }
 
 /// Whether the kubelet of a Node of a machine pool has another version than the pool, as text (UPG-017).
-fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> Part<bool> {
+fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> CheckResult<bool> {
     let wanted = pool.text(TEMPLATE_VERSION).map_err(|wrong| halt(POOL_VERSIONS, wrong))?;
     let mut lags = false;
     for name in names {
@@ -403,11 +416,11 @@ fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> Part<bool> 
 }
 
 /// The names of the Nodes of a machine pool (UPG-017).
-fn nodes_of(pool: &Object) -> Result<Vec<String>, String> {
-    let listed = pool.list("status.nodeRefs").map_err(|wrong| wrong.to_string())?;
+fn nodes_of(pool: &Object) -> Result<Vec<String>, FieldFault> {
+    let listed = pool.list("status.nodeRefs")?;
     let name = |reference: &serde_json::Value| {
         let name = reference.get("name").and_then(|name| name.as_str()).filter(|name| !name.is_empty());
-        name.map(str::to_owned).ok_or_else(|| format!("status.nodeRefs of {} names no Node", pool.reference()))
+        name.map(str::to_owned).ok_or_else(|| FieldFault::NoNode(pool.reference()))
     };
     listed.into_iter().flatten().map(name).collect()
 }

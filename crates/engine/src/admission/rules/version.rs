@@ -3,13 +3,13 @@
 
 use super::topology_change::{ClassifiedChange, version_path};
 use super::upgrade::{self, Upgrade};
-use crate::admission::Listed;
+use crate::admission::ListedRule;
 use crate::admission::rule::{Rule, listed, rules};
 use golang::version::KubeVersion;
 use model::hub::{Cluster, Kind, annotation};
 use schema::field::{Findings, RuleId};
 
-/// A topology that goes from one version to another.
+/// A change of a topology's version.
 struct VersionChange<'a> {
     change: &'a ClassifiedChange<'a>,
     from: &'a KubeVersion,
@@ -31,11 +31,11 @@ const STEPS: &[VersionRule] = rules![
 const REMARKS: &[VersionRule] = rules!["DEC-28" => prereleases_do_not_go_back_unnoticed];
 
 /// The rules of this file in the order in which they run.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     let cluster = Some(Kind::Cluster);
     [
-        Listed { id: PARSES, name: "versions_can_be_compared", kind: cluster },
-        Listed { id: SWITCHED_OFF, name: "version_check_is_switched_on", kind: cluster },
+        ListedRule { id: PARSES, name: "versions_can_be_compared", kind: cluster },
+        ListedRule { id: SWITCHED_OFF, name: "version_check_is_switched_on", kind: cluster },
     ]
     .into_iter()
     .chain(listed(Kind::Cluster, STEPS))
@@ -43,10 +43,11 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
     .chain(listed(Kind::Cluster, REMARKS))
 }
 
-/// Everything about a version change, in order. `not_checked` gets the looks at the running cluster that cannot be taken.
+/// Validates a version change, in the order of the rules. `not_checked` gets rules about the running cluster that
+/// cannot be checked.
 ///
 /// With a version list in the class any listed version that is no decrease may be the target, and with a plan extension
-/// any version that is no decrease: the controller walks through those in between (UPG-018).
+/// any version that is no decrease: the controller upgrades through the intermediate versions (UPG-018).
 pub(super) fn validate(
     change: &ClassifiedChange<'_>,
     old: &Cluster,
@@ -88,7 +89,7 @@ fn compared(text: &str, found: &mut Findings) -> KubeVersion {
     })
 }
 
-/// The annotation that switches version checks off works, and is mentioned every time (UPG-003).
+/// The annotation that switches version checks off is effective, with a warning each time (UPG-003).
 fn switched_off(new: &Cluster, found: &mut Findings) -> bool {
     let is_off = new.annotation(annotation::DISABLE_VERSION_CHECK).is_some();
     if is_off {
@@ -141,7 +142,7 @@ fn previous_upgrade_is_finished(change: &VersionChange<'_>, found: &mut Findings
     }
 }
 
-/// Going from a release to one of its prereleases is allowed and worth a warning (DEC-28).
+/// A change from a release to one of its prereleases is allowed with a warning (DEC-28).
 fn prereleases_do_not_go_back_unnoticed(change: &VersionChange<'_>, found: &mut Findings) {
     if change.to.is_prerelease() && change.to.precedence(change.from).is_lt() {
         found.warn(format!(

@@ -9,7 +9,7 @@ use model::hub::ObjectKey;
 use model::world::{PatchCall, PatchHook};
 
 /// A request with a template of machines, a template of a cluster, and the variables `size` and `zone`.
-fn question(hook: PatchHook) -> Question {
+fn question(hook: PatchHook) -> PreparedPatchRequest {
     let item = |kind: &str| {
         let object = json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "small"},
             "spec": {"template": {"spec": {"list": ["a"]}}}});
@@ -19,7 +19,8 @@ fn question(hook: PatchHook) -> Question {
         json!([{"name": "size", "value": "large"}, {"name": "zone", "value": 1}, {"name": "builtin", "value": {}}]);
     let request = json!({"variables": variables, "items": [item("MachineTemplate"), item("ClusterTemplate")]});
     let (extension, cluster) = ("gen.ext".to_owned(), ObjectKey::new("ns", "c"));
-    Question::of(&PatchCall { hook, extension, cluster, request: request.to_string() }, &BTreeMap::new()).unwrap()
+    PreparedPatchRequest::new(&PatchCall { hook, extension, cluster, request: request.to_string() }, &BTreeMap::new())
+        .unwrap()
 }
 
 /// The value of a variable.
@@ -76,7 +77,7 @@ fn findings(answer: impl Fn(&Value) -> Value) -> Vec<String> {
 fn found(hook: PatchHook, answer: impl Fn(&Value) -> Reply) -> Vec<String> {
     let always_set = BTreeSet::from(["size".to_owned()]);
     let send = |body: &str| answer(&serde_json::from_str(body).unwrap());
-    let all = of_patch(&question(hook), &always_set, &send);
+    let all = check_patch(&question(hook), &always_set, &send);
     all.into_iter().map(|finding| format!("{} {}: {}", finding.level, finding.rule, finding.message)).collect()
 }
 
@@ -226,10 +227,10 @@ fn other_handlers_are_called_twice() {
         calls.set(calls.get() + 1);
         reply(&json!({"status": "Success", "message": calls.get().to_string()}))
     };
-    let [finding] = &of_call("{}", &counted)[..] else { panic!("one finding") };
+    let [finding] = &check_call("{}", &counted)[..] else { panic!("one finding") };
     assert_eq!((finding.rule, &*finding.message), ("RH-23.5", "two equal requests got different answers"));
-    assert_eq!(of_call("{}", &|_| reply(&json!({"status": "Success"}))), []);
-    let [finding] = &of_call("{}", &|_| reply(&failure("no")))[..] else { panic!("one finding") };
+    assert_eq!(check_call("{}", &|_| reply(&json!({"status": "Success"}))), []);
+    let [finding] = &check_call("{}", &|_| reply(&failure("no")))[..] else { panic!("one finding") };
     assert_eq!((finding.rule, &*finding.message), ("RH-23.2", "the answer is no success: no"));
 }
 
@@ -245,8 +246,8 @@ fn an_order_that_has_an_effect_is_found() {
         }
     };
     let (size, other_size, zone) = (adds("size", 1), adds("size", 2), adds("zone", 1));
-    assert_eq!(of_order((&question, &size), (&question, &zone)), None);
-    let found = of_order((&question, &size), (&question, &other_size)).unwrap();
+    assert_eq!(check_order((&question, &size), (&question, &zone)), None);
+    let found = check_order((&question, &size), (&question, &other_size)).unwrap();
     let want = "the result depends on the order of the patches: MachineTemplate small /spec/template/spec/size";
     assert_eq!((found.level, &*found.message), (Level::Warning, want));
 }

@@ -283,7 +283,7 @@ fn with_class(scene: Scene, (patches, settings): &(Value, Vec<Setting>)) -> Scen
 /// Sums, without what they are made of.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Sums {
-    machines: Count,
+    machines: ImpactCounts,
     affected: usize,
     failing: usize,
     unknown: usize,
@@ -295,7 +295,7 @@ fn planned_sums(story: &Story, prefix: &str) -> Sums {
     let mut sums = Sums::default();
     for i in 0..story.concerned() {
         let key = ObjectKey::new("ns", format!("{prefix}{i}"));
-        let [mut old, mut new] = [&before, &after].map(|scene| scene.fold().at(Timestamp::UNIX_EPOCH));
+        let [mut old, mut new] = [&before, &after].map(|scene| scene.simulator().at(Timestamp::UNIX_EPOCH));
         let is_known = old.settle(&key).failure.is_none();
         new.take_over(&key, &old);
         let rollout = new.roll_out(&key);
@@ -314,7 +314,7 @@ fn planned_sums(story: &Story, prefix: &str) -> Sums {
             count.outdated += outdated;
             count.is_least |= machines.replaced.is_none();
             count.removed_is_least |= machines.removed.is_none();
-            affects |= machines.go() || outdated > 0;
+            affects |= machines.affects_machines() || outdated > 0;
         }
         sums.affected += usize::from(affects);
     }

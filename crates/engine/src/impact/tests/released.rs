@@ -82,8 +82,9 @@ fn paused(scene: &Scene, record: Option<&str>) -> Scene {
 #[test]
 fn a_cluster_that_is_resumed_counts_if_it_was_edited_while_it_was_paused() {
     let key = ObjectKey::new("ns", "blade");
-    let recorded =
-        |scene: &Scene| crate::topology::rolled_out::record(&scene.fold().compute(&key).unwrap().observed.blueprint);
+    let recorded = |scene: &Scene| {
+        crate::topology::rollout_record::record(&scene.simulator().compute(&key).unwrap().observed.blueprint)
+    };
     let own = recorded(&sized());
     assert_eq!(own, recorded(&sized()));
     assert_ne!(own, recorded(&with_file(&sized())));

@@ -4,7 +4,7 @@ use super::*;
 use crate::topology::SizeLimit;
 
 /// A limit that 20 worker sets keep, and 100 do not.
-const RULES: SizeRules = SizeRules { limit: SizeLimit::of_text(100_000), breaking: Breaking::Denied };
+const RULES: SizeRules = SizeRules { limit: SizeLimit::for_text(100_000), breaking: Breaking::Denied };
 
 fn with_sets(scene: &Scene, count: usize) -> Scene {
     let sets: Value = (0..count).map(|number| json!({"name": format!("set-{number}"), "class": "smith"})).collect();
@@ -17,7 +17,7 @@ fn verdict(stored: &Scene, edit: &Edit, rules: SizeRules) -> SizeVerdict {
         Found::Yes(template) => Some(template),
         _ => None,
     };
-    SizeVerdict::of(edit, &facts, template, rules)
+    SizeVerdict::for_edit(edit, &facts, template, rules)
 }
 
 fn update(before: &Scene, after: &Scene) -> Edit {

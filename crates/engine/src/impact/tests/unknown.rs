@@ -21,7 +21,7 @@ fn rolled_out() -> Scene {
 
 fn denial(edit: &Edit, stored: &Scene, flag: u32, unknown: UnknownImpact) -> Option<String> {
     let impact = impact(stored, edit)?;
-    let ceiling = Ceiling::of(&case(stored, edit).unwrap(), Some(flag))?.with_unknown(unknown);
+    let ceiling = Ceiling::from_inputs(&case(stored, edit).unwrap(), Some(flag))?.with_unknown(unknown);
     ceiling.denies(edit, &impact).map(|error| error.detail)
 }
 
@@ -70,7 +70,7 @@ fn clusters_that_are_not_computed_in_time_count_with_all_machines() {
     let impact = tally.impact();
     // 10 Clusters whose control planes are replaced, and 30 of 9 machines each.
     assert_eq!((impact.certain, impact.at_most), (30, 300));
-    let denied = Ceiling::of(&case, Some(200)).unwrap().denies(&edit, &impact).unwrap().detail;
+    let denied = Ceiling::from_inputs(&case, Some(200)).unwrap().denies(&edit, &impact).unwrap().detail;
     assert!(
         denied.contains("up to 300 machines in 40 Clusters (only 10 of 40 Clusters were computed in time)"),
         "{denied}"

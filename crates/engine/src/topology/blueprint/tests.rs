@@ -220,6 +220,6 @@ fn a_blueprint_contains_every_worker_class_by_name() {
 fn all_templates_are_asked_for_in_one_round() {
     let scene = Scene::new();
     let cluster = scene.cluster();
-    let (blueprint, rounds) = scene.gathered(|world| Blueprint::of(&cluster, world));
+    let (blueprint, rounds) = scene.gathered(|world| Blueprint::read(&cluster, world));
     assert_eq!((blueprint, rounds), (scene.blueprint(), 1));
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::topology::Failure;
-use crate::topology::plan::{Action, Rollout};
+use crate::topology::plan::{Rollout, StepAction};
 use crate::topology::testing::Scene;
 use model::hub::{ObjectKey, label};
 
@@ -35,7 +35,7 @@ fn steps(outcome: &Rollout) -> Vec<String> {
 
 /// Why a rollout of the Cluster ends.
 fn failure(scene: &Scene) -> String {
-    scene.fold().roll_out(&blade()).failure.map(|failure| failure.to_string()).unwrap_or_default()
+    scene.simulator().roll_out(&blade()).failure.map(|failure| failure.to_string()).unwrap_or_default()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn two_parts_of_a_topology_never_have_one_name() {
     let want = "MachineDeployment \"md-0\" and MachineDeployment \"md-1\" of Cluster ns/blade both have the generated name \
                 \"blade-workers\"; use .random or .machineDeployment.topologyName in the naming template of the ClusterClass";
     assert_eq!(failure(&constant), want);
-    assert!(matches!(constant.fold().compute(&blade()), Err(Failure::SameName(_))));
+    assert!(matches!(constant.simulator().compute(&blade()), Err(Failure::SameName(_))));
     let pools = json!([{"name": "a", "class": "crew"}, {"name": "b", "class": "crew"}]);
     let pools = naming(POOLS, "x").at("Cluster", "/spec/topology/workers/machinePools", pools);
     assert!(
@@ -80,10 +80,10 @@ fn parts_of_one_name_share_no_health_check() {
 fn objects_that_exist_keep_names_that_another_template_gave_them() {
     // DS-07, DEC-36
     let before = with_deployments(Scene::new(), &["md-0", "md-1"]);
-    let mut old = before.fold();
+    let mut old = before.simulator();
     assert_eq!(old.roll_out(&blade()).failure, None);
     let after = named(before, DEPLOYMENTS, "{{ .cluster.name }}-workers");
-    let mut new = after.fold();
+    let mut new = after.simulator();
     new.take_over(&blade(), &old);
     assert_eq!(new.roll_out(&blade()).failure, None);
 }
@@ -110,7 +110,7 @@ fn an_object_of_another_owner_is_not_written_over() {
         (DEPLOYMENTS, object(CORE, "MachineDeployment", "x", of_other_set), "MachineDeployment \"other\""),
         (POOLS, object(CORE, "MachinePool", "x", of_green), "Cluster \"green\""),
     ] {
-        let mut fold = naming(part, "x").with(found.clone()).fold();
+        let mut fold = naming(part, "x").with(found.clone()).simulator();
         let outcome = fold.roll_out(&blade());
         let message = outcome.failure.as_ref().map(ToString::to_string).unwrap_or_default();
         assert!(message.contains(owner) && message.contains("\"blade\"") && message.contains("ns/x"), "{message}");
@@ -141,7 +141,7 @@ fn an_object_without_another_owner_is_adopted_but_not_while_it_is_deleted() {
 #[test]
 fn a_referenced_object_that_another_cluster_has_is_not_written() {
     // DEC-36
-    let mut fold = Scene::new().fold();
+    let mut fold = Scene::new().simulator();
     assert_eq!(fold.roll_out(&blade()).failure, None);
     let scene = Scene::new().applied().at(
         "KubeadmControlPlane",
@@ -180,13 +180,13 @@ fn clusters_of_one_class_do_not_share_a_name() {
 fn a_set_whose_name_a_leaving_set_has_is_created_when_that_is_gone() {
     // RS-26, DEC-36
     let constant = |names: &[&str]| with_deployments(naming(DEPLOYMENTS, "{{ .cluster.name }}-workers"), names);
-    let mut old = constant(&["before"]).fold();
+    let mut old = constant(&["before"]).simulator();
     assert_eq!(old.roll_out(&blade()).failure, None);
-    let mut new = constant(&["after"]).fold();
+    let mut new = constant(&["after"]).simulator();
     new.take_over(&blade(), &old);
     let first = new.plan(&blade(), &mut Rollout::default()).unwrap();
     let actions: Vec<_> = first.steps.iter().map(|step| (step.action, step.part.to_string())).collect();
-    assert_eq!(actions, [(Action::Delete, "MachineDeployment/before".to_owned())]);
+    assert_eq!(actions, [(StepAction::Delete, "MachineDeployment/before".to_owned())]);
     let mut noted = Rollout::default();
     new.plan(&blade(), &mut noted).unwrap();
     let held: Vec<_> = noted.held.iter().map(|held| (&*held.kind, &*held.name, held.reason.to_string())).collect();

@@ -19,8 +19,8 @@ fn hub(class: &Value) -> ClusterClass {
     ClusterClass::decode(version, &class.to_string()).unwrap()
 }
 
-fn settled(class: &Value) -> Variables {
-    Variables::of(class, &[])
+fn settled(class: &Value) -> ClassVariables {
+    ClassVariables::from_class(class, &[])
 }
 
 fn up_to_date() -> References {
@@ -94,7 +94,7 @@ fn success_is_reported_in_both_forms() {
 #[test]
 fn outdated_references_are_named_and_block_nothing() {
     // CCR-05, CCR-10, CCR-11, CT-4.5
-    let outdated = |name: &str| Outdated {
+    let outdated = |name: &str| OutdatedReference {
         kind: "ATemplate".into(),
         name: name.into(),
         current: "v1beta1".into(),
@@ -136,7 +136,7 @@ fn classes_with_discovered_variables_keep_their_old_variables() {
     let old = json!([{"name": "old", "definitions": [{"from": "p", "required": false, "schema": {}}]}]);
     let class = class(spec, json!({"observedGeneration": 2, "variables": old}));
     let discovered = [Discovered { patch: "p".to_owned(), variables: Err("refused".to_owned()) }];
-    let status = reconciled(&class, &up_to_date(), &Variables::of(&class, &discovered), NOW);
+    let status = reconciled(&class, &up_to_date(), &ClassVariables::from_class(&class, &discovered), NOW);
     assert_eq!((&status["observedGeneration"], &status["variables"]), (&json!(2), &old));
     let message = "VariableDiscovery failed: patch \"p\": refused";
     let condition = find(&status["conditions"], "VariablesReady");
@@ -175,11 +175,11 @@ fn a_status_that_was_written_down_without_false_booleans_is_the_same() {
     let status = reconciled(&class, &up_to_date(), &settled(&class), NOW);
     let mut stored = status.clone();
     stored["variables"][0].as_object_mut().unwrap().remove("definitionsConflict");
-    assert!(says_the_same(Some(&stored), &status));
+    assert!(is_equivalent(Some(&stored), &status));
     stored["variables"][0]["definitionsConflict"] = json!(true);
-    assert!(!says_the_same(Some(&stored), &status));
-    assert!(!says_the_same(None, &status));
-    assert!(says_the_same(None, &json!({})) && says_the_same(Some(&Value::Null), &json!({})));
+    assert!(!is_equivalent(Some(&stored), &status));
+    assert!(!is_equivalent(None, &status));
+    assert!(is_equivalent(None, &json!({})) && is_equivalent(Some(&Value::Null), &json!({})));
 }
 
 #[test]
@@ -202,18 +202,18 @@ fn fields_of_others_in_the_status_stay() {
 fn paused_is_reported_and_a_new_generation_does_not_change_its_time() {
     // CCR-02, CT-15.12
     let mut class = class(json!({}), json!({}));
-    assert!(!is_paused(&class) && !tells_paused(&class));
+    assert!(!is_paused(&class) && !reports_paused(&class));
     class["status"] = with_paused(&class, EARLIER);
-    assert!(tells_paused(&class));
+    assert!(reports_paused(&class));
     let condition = find(&class["status"]["conditions"], "Paused");
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("NotPaused")));
     class["metadata"]["generation"] = json!(9);
-    assert!(tells_paused(&class));
+    assert!(reports_paused(&class));
     let status = reconciled(&class, &up_to_date(), &settled(&class), NOW);
     let condition = find(&status["conditions"], "Paused");
     assert_eq!((&condition["observedGeneration"], &condition["lastTransitionTime"]), (&json!(9), &json!(EARLIER)));
     class["metadata"]["annotations"] = json!({PAUSED_ANNOTATION: ""});
-    assert!(is_paused(&class) && !tells_paused(&class));
+    assert!(is_paused(&class) && !reports_paused(&class));
     class["status"] = with_paused(&class, NOW);
     let want = json!({"type": "Paused", "status": "True", "reason": "Paused", "observedGeneration": 9,
         "message": "ClusterClass has the cluster.x-k8s.io/paused annotation", "lastTransitionTime": NOW});
@@ -223,7 +223,7 @@ fn paused_is_reported_and_a_new_generation_does_not_change_its_time() {
 
 #[test]
 fn messages_fit_the_limit_of_the_api() {
-    let outdated = (0..500).map(|n| Outdated {
+    let outdated = (0..500).map(|n| OutdatedReference {
         kind: "K".repeat(63),
         name: format!("name-{n}"),
         current: "v1beta1".into(),
@@ -234,7 +234,7 @@ fn messages_fit_the_limit_of_the_api() {
     let message = find(&status["conditions"], "RefVersionsUpToDate")["message"].as_str().unwrap();
     assert!(message.len() <= 10_240 && message.len() > 10_000, "{}", message.len());
     assert!(message.ends_with(" more)"), "{message}");
-    let status = reconciled(&class, &up_to_date(), &Variables::Undiscovered("ä".repeat(20_000)), NOW);
+    let status = reconciled(&class, &up_to_date(), &ClassVariables::Undiscovered("ä".repeat(20_000)), NOW);
     let message = find(&status["conditions"], "VariablesReady")["message"].as_str().unwrap();
     assert!(message.len() <= 10_240 && message.ends_with('…'), "{}", message.len());
 }
@@ -244,7 +244,7 @@ fn a_class_beyond_its_budget_says_so_and_keeps_the_old_variables() {
     // DEC-44
     let old = json!([{"name": "old", "definitions": [{"from": "inline", "required": false, "schema": {}}]}]);
     let class = class(json!({"variables": variables()}), json!({"observedGeneration": 2, "variables": old}));
-    let excess = Variables::Unreadable("variables[a] has too many values".to_owned());
+    let excess = ClassVariables::Unreadable("variables[a] has too many values".to_owned());
     let status = reconciled(&class, &up_to_date(), &excess, NOW);
     assert_eq!((&status["observedGeneration"], &status["variables"]), (&json!(2), &old));
     let message = "ClusterClass cannot be read: variables[a] has too many values";
@@ -268,9 +268,9 @@ fn a_status_of_any_shape_causes_no_panic() {
         json!({"conditions": [5, null, {"type": 5}], "deprecated": {"v1beta1": {"conditions": {"a": 1}}}}),
     ] {
         let class = json!({"metadata": {}, "spec": {"variables": [5, {"name": 5}, {"schema": 1}]}, "status": status});
-        let _ = reconciled(&class, &References::Failed, &Variables::Settled(Vec::new()), NOW);
-        let _ = (with_paused(&class, NOW), tells_paused(&class), is_paused(&class));
-        let _ = of_file(&class.to_string());
+        let _ = reconciled(&class, &References::Failed, &ClassVariables::Settled(Vec::new()), NOW);
+        let _ = (with_paused(&class, NOW), reports_paused(&class), is_paused(&class));
+        let _ = with_status(&class.to_string());
     }
 }
 
@@ -289,7 +289,7 @@ fn a_class_of_a_file_is_reconciled_in_every_version() {
             class["metadata"]["generation"] = json!(generation);
             let before = hub(&class);
             assert!(!before.is_reconciled());
-            let after: Value = serde_json::from_str(&of_file(&class.to_string())).unwrap();
+            let after: Value = serde_json::from_str(&with_status(&class.to_string())).unwrap();
             let after = hub(&after);
             assert!(after.is_reconciled(), "{version}");
             assert_eq!(&*after.status.variables, &*status_variables(&before.spec), "{version}");
@@ -303,11 +303,11 @@ fn the_spec_in_a_file_overrides_the_status_in_it() {
         "conditions": [{"type": "VariablesReady", "status": "False"}]});
     let class = class(json!({"variables": variables()}), stale);
     let text = class.to_string();
-    let after: Value = serde_json::from_str(&of_file(&text)).unwrap();
+    let after: Value = serde_json::from_str(&with_status(&text)).unwrap();
     assert_eq!(hub(&after).status.variables.len(), 2);
     assert!(hub(&after).is_reconciled());
     let again = after.to_string();
-    assert_eq!(of_file(&again), again, "once is enough");
+    assert_eq!(with_status(&again), again, "once is enough");
 }
 
 #[test]
@@ -320,6 +320,6 @@ fn a_class_in_a_file_is_unchanged_if_its_status_cannot_be_computed() {
         json!({"apiVersion": "cluster.x-k8s.io/v9", "spec": {}}).to_string(),
         "{".to_owned(),
     ] {
-        assert_eq!(of_file(&text), text);
+        assert_eq!(with_status(&text), text);
     }
 }

@@ -19,7 +19,7 @@ fn a_new_cluster_has_no_current_objects() {
 fn existing_objects_are_read() {
     // CS-01
     let health_check = json!({"checks": {"nodeStartupTimeoutSeconds": 1}});
-    for scene in [Scene::new(), Scene::of_the_older_contract()] {
+    for scene in [Scene::new(), Scene::with_v1beta1_contract()] {
         let scene = scene
             .at("ClusterClass", "/spec/controlPlane/healthCheck", health_check.clone())
             .at("ClusterClass", "/spec/workers/machineDeployments/0/healthCheck", health_check.clone())
@@ -94,7 +94,7 @@ fn an_incomplete_reference_to_a_machine_template_is_an_error() {
     for (scene, path, members) in [
         (Scene::new(), "/spec/machineTemplate/spec/infrastructureRef", &["apiGroup", "kind", "name"][..]),
         (
-            Scene::of_the_older_contract(),
+            Scene::with_v1beta1_contract(),
             "/spec/machineTemplate/infrastructureRef",
             &["apiVersion", "kind", "name", "namespace"],
         ),
@@ -167,7 +167,7 @@ fn a_definition_that_a_cluster_holds_names_the_versions_of_a_contract() {
     assert_eq!(version(scene.current()), Ok(api_version.to_owned()), "a manifest may lack the label");
     let no_version = Err(Failure::NoVersion { definition: definition.to_owned() });
     let cluster = scene.cluster();
-    let (live, _) = scene.gathered(|world| Current::of(&Blueprint::of(&cluster, world)?, world));
+    let (live, _) = scene.gathered(|world| Current::read(&Blueprint::read(&cluster, world)?, world));
     assert_eq!(version(live), no_version, "an API server");
     let exported = scene.at(&format!("CustomResourceDefinition {definition}"), "/metadata/uid", json!("u"));
     assert_eq!(version(exported.current()), no_version, "what was read from an API server");
@@ -276,7 +276,7 @@ fn current_objects_are_requested_level_by_level() {
         scene = scene.with_definition(&name, &[("v1beta2", "v1beta2")], Value::Null);
     }
     let cluster = scene.cluster();
-    let (current, rounds) = scene.gathered(|world| Current::of(&Blueprint::of(&cluster, world)?, world));
+    let (current, rounds) = scene.gathered(|world| Current::read(&Blueprint::read(&cluster, world)?, world));
     assert_eq!(current, scene.current());
     // Templates; objects and lists; what these refer to and the definition of the control plane; the template of its machines.
     assert_eq!(rounds, 4);

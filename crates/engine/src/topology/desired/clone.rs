@@ -1,10 +1,10 @@
-//! Objects and templates made from the templates of the class.
+//! Objects and templates that are cloned from the templates of the class.
 
 use serde_json::{Map, Value};
 
 use super::draft::labels_of_all;
-use super::metadata::Entry;
-use super::{Basis, DesiredObject};
+use super::metadata::MetadataEntry;
+use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
 use model::hub::{Object, annotation};
@@ -12,20 +12,20 @@ use model::hub::{Object, annotation};
 const LABELS: &str = "metadata.labels";
 const ANNOTATIONS: &str = "metadata.annotations";
 
-/// What a clone gets besides what is in its template.
+/// Additional metadata of a clone.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extra<'a> {
-    pub(super) labels: &'a [Entry<'a>],
-    pub(super) annotations: &'a [Entry<'a>],
+pub(super) struct CloneMetadata<'a> {
+    pub(super) labels: &'a [MetadataEntry<'a>],
+    pub(super) annotations: &'a [MetadataEntry<'a>],
 }
 
-/// The object that a template describes (DS-04), with the metadata below `spec.template` and not that of the template itself
-/// (LBL-05); who owns it is for the caller to say.
+/// The object that a template describes (DS-04), with the metadata below `spec.template` instead of the template's
+/// (LBL-05); the caller sets the owner.
 pub(super) fn object(
     template: &Object,
     name: &str,
-    extra: Extra<'_>,
-    basis: Basis<'_>,
+    extra: CloneMetadata<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<DesiredObject, Failure> {
     let empty = Map::new();
     let described = template.members_at("spec.template")?.unwrap_or(&empty);
@@ -36,12 +36,12 @@ pub(super) fn object(
     finished(members.into(), template, name, extra, basis)
 }
 
-/// A template like that of the class (DS-05), with its own metadata (LBL-05), which the Cluster owns.
+/// A copy of a template of the class (DS-05) with the template's metadata (LBL-05), owned by the Cluster.
 pub(super) fn template(
     template: &Object,
     name: &str,
-    extra: Extra<'_>,
-    basis: Basis<'_>,
+    extra: CloneMetadata<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<DesiredObject, Failure> {
     let mut copy = template.clone();
     copy.remove("status");
@@ -52,17 +52,18 @@ pub(super) fn template(
     Ok(clone)
 }
 
-/// Whether an annotation of a template is one of its clones as well. Ours are about an edit of the template (DEC-53).
+/// Whether clones of a template inherit an annotation. Annotations of topologist refer to an edit of the template
+/// (DEC-53).
 fn is_cloned(name: &str) -> bool {
     name != annotation::LAST_APPLIED && !name.starts_with("topologist.dev/")
 }
 
-/// Whether a member of the metadata is not the server's own.
+/// Whether a member of the metadata is not managed by the server.
 fn is_kept(name: &str) -> bool {
     matches!(name, "labels" | "annotations" | "ownerReferences")
 }
 
-/// Everything but what a server keeps of an object: it would never be applied (SSA-02).
+/// The members without those that a server manages, which are never applied (SSA-02).
 fn without_system_fields(members: &Map<String, Value>) -> Map<String, Value> {
     let kept = members.iter().filter(|(name, _)| *name != "status");
     let kept = kept.map(|(name, value)| match value {
@@ -80,8 +81,8 @@ fn finished(
     object: Object,
     template: &Object,
     name: &str,
-    extra: Extra<'_>,
-    basis: Basis<'_>,
+    extra: CloneMetadata<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<DesiredObject, Failure> {
     let mut clone = DesiredObject { object, origins: Origins::default() };
     clone.origins.mark("", Origin::Template { kind: template.kind().into(), name: template.name().into() });
@@ -99,11 +100,11 @@ fn template_kind(template: &Object) -> String {
     format!("{}.{}", template.kind(), template.group())
 }
 
-/// What a clone says of its template (DS-06).
-fn cloned_from<'a>(template: &'a Object, kind: &'a str) -> [Entry<'a>; 2] {
+/// The annotations of a clone that name its template (DS-06).
+fn cloned_from<'a>(template: &'a Object, kind: &'a str) -> [MetadataEntry<'a>; 2] {
     [
-        Entry::of_engine(annotation::CLONED_FROM_NAME, template.name()),
-        Entry::of_engine(annotation::CLONED_FROM_KIND, kind),
+        MetadataEntry::from_engine(annotation::CLONED_FROM_NAME, template.name()),
+        MetadataEntry::from_engine(annotation::CLONED_FROM_KIND, kind),
     ]
 }
 

@@ -1,13 +1,13 @@
 //! The Cluster itself.
 
-use super::{Basis, DesiredCluster};
+use super::{DesiredCluster, DesiredInputs};
 use crate::topology::field_path;
 use crate::topology::upgrade::ControlPlaneDecided;
 use model::hub::{Object, annotation, label};
 
-/// What the engine decides of the Cluster (DS-22).
+/// The fields of the Cluster that the engine sets (DS-22).
 pub(super) fn compute(
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
     infrastructure: &Object,
     control_plane: &Object,
     decided: &ControlPlaneDecided<'_>,
@@ -27,13 +27,13 @@ pub(super) fn compute(
     DesiredCluster { labels, annotations, infrastructure_ref, control_plane_ref }
 }
 
-/// The version that machines may be made for while the topology is on its way to another (DS-23).
+/// The version of new machines during an upgrade to a later version (DS-23).
 fn step(control_plane: &Object, decided: &ControlPlaneDecided<'_>) -> Option<String> {
     let version = || control_plane.at(field_path::VERSION)?.as_str().map(str::to_owned);
     decided.marks_a_step().then(version).flatten()
 }
 
-/// The hooks that still have to be called, sorted (HK-02).
+/// The pending hooks, sorted (HK-02).
 fn pending_hooks(decided: &ControlPlaneDecided<'_>) -> Option<String> {
     let hooks: Vec<&str> = decided.pending_hooks().iter().map(String::as_str).collect();
     (!hooks.is_empty()).then(|| hooks.join(","))

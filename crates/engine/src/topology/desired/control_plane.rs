@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::draft::{contract_ref, labels_of_all};
-use super::layers::{Given as _, Layers, moment};
-use super::metadata::{Entry, Given};
-use super::{Basis, DesiredObject, clone, name_of, naming};
+use super::layers::{Layers, OptionalField as _, rfc3339};
+use super::metadata::{MetadataEntry, MetadataLayers};
+use super::{DesiredInputs, DesiredObject, clone, name_of, naming};
 use crate::topology::contract::{contract_of, note_without_label};
 use crate::topology::field_path::{self, FieldPath, MACHINE_METADATA};
 use crate::topology::origin::Origin;
-use crate::topology::upgrade::{ControlPlaneDecided, Planned};
+use crate::topology::upgrade::{ControlPlaneDecided, PlannedUpgrade};
 use crate::topology::{Failure, current};
 use golang::calendar;
 use model::hub::contract::Contract;
@@ -20,8 +20,8 @@ use model::world::Found;
 
 const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
 
-/// A control plane, and how its fields are laid out.
-pub(super) struct Made {
+/// A control plane with its contract.
+pub(super) struct ComputedControlPlane {
     pub(super) control_plane: DesiredObject,
     pub(super) contract: Contract,
     pub(super) assumed: bool,
@@ -30,13 +30,13 @@ pub(super) struct Made {
 
 /// The control plane (DS-12 to DS-21).
 pub(super) fn compute<'a>(
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
     machines: Option<&DesiredObject>,
-    planned: Planned<'a>,
+    planned: PlannedUpgrade<'a>,
     names: &mut dyn Names,
-) -> Result<(Made, ControlPlaneDecided<'a>), Failure> {
+) -> Result<(ComputedControlPlane, ControlPlaneDecided<'a>), Failure> {
     let (topology, class) = (&basis.blueprint.topology().control_plane, &basis.blueprint.class.spec.control_plane);
-    let given = Given {
+    let given = MetadataLayers {
         topology: &topology.metadata,
         class: &class.metadata,
         topology_path: LAYERS.topology_path,
@@ -56,32 +56,33 @@ pub(super) fn compute<'a>(
     add_fields_of_machines(&mut object, topology, class, contract)?;
     let decided = planned.decide_control_plane()?;
     object.set(field_path::VERSION, decided.version().as_str(), Origin::Cluster("spec.topology.version".into()))?;
-    Ok((Made { control_plane: object, contract, assumed, warnings }, decided))
+    Ok((ComputedControlPlane { control_plane: object, contract, assumed, warnings }, decided))
 }
 
-/// What the template of the class describes, with the metadata of the control plane (DS-12). Like the infrastructure
-/// cluster it is not owned by the Cluster (DS-09).
+/// A clone of the template of the class with the metadata of the control plane (DS-12). Like the infrastructure
+/// cluster, it is not owned by the Cluster (DS-09).
 fn cloned(
-    basis: Basis<'_>,
-    labels: &[Entry<'_>],
-    annotations: &[Entry<'_>],
+    basis: DesiredInputs<'_>,
+    labels: &[MetadataEntry<'_>],
+    annotations: &[MetadataEntry<'_>],
     names: &mut dyn Names,
 ) -> Result<DesiredObject, Failure> {
     let current = basis.current.control_plane.object.as_ref();
     let naming = &basis.blueprint.class.spec.control_plane.naming;
     let generated = naming::templated(&naming.template, NameSubject::Cluster, LAYERS.class_path, basis, names)?;
     let name = name_of(current).unwrap_or(generated);
-    let mut object = clone::object(&basis.blueprint.control_plane, &name, clone::Extra { labels, annotations }, basis)?;
+    let mut object =
+        clone::object(&basis.blueprint.control_plane, &name, clone::CloneMetadata { labels, annotations }, basis)?;
     object.keep_shim(current, basis)?;
     Ok(object)
 }
 
-/// The reference to the template of the machines (DS-14).
+/// Sets the reference to the template of the machines (DS-14).
 fn refer_to_machines(
     object: &mut DesiredObject,
     machines: &Object,
     contract: Contract,
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<(), Failure> {
     let path = field_path::INFRASTRUCTURE_REF.at(contract);
     let reference = match contract {
@@ -96,8 +97,9 @@ fn refer_to_machines(
     object.set(path, reference, Origin::Topology)
 }
 
-/// The `apiVersion` of a classic reference: that of the current one to the same kind, which a controller may have raised.
-fn classic_version<'a>(machines: &'a Object, basis: Basis<'a>) -> Result<&'a str, Failure> {
+/// The `apiVersion` of a classic reference: that of the current reference to the same kind, which a controller may have
+/// raised.
+fn classic_version<'a>(machines: &'a Object, basis: DesiredInputs<'a>) -> Result<&'a str, Failure> {
     let Some(control_plane) = &basis.current.control_plane.object else { return Ok(machines.api_version()) };
     let reference = current::machines_reference(control_plane, Contract::V1Beta1)?;
     let path = field_path::INFRASTRUCTURE_REF.at(Contract::V1Beta1);
@@ -109,13 +111,13 @@ fn classic_version<'a>(machines: &'a Object, basis: Basis<'a>) -> Result<&'a str
 const MACHINE_LABELS: &str = "spec.machineTemplate.metadata.labels";
 const MACHINE_ANNOTATIONS: &str = "spec.machineTemplate.metadata.annotations";
 
-/// Labels and annotations of the machines, over those of the template; maps without entries are not written (DS-15, CT-5.9, CT-11.3). They
-/// reach machines in place (LBL-03).
+/// Sets labels and annotations of the machines over those of the template; empty maps are not written (DS-15, CT-5.9,
+/// CT-11.3). They are propagated to machines in place (LBL-03).
 fn add_machine_metadata(
     object: &mut DesiredObject,
-    labels: &[Entry<'_>],
-    annotations: &[Entry<'_>],
-    basis: Basis<'_>,
+    labels: &[MetadataEntry<'_>],
+    annotations: &[MetadataEntry<'_>],
+    basis: DesiredInputs<'_>,
 ) -> Result<(), Failure> {
     object.overlay(MACHINE_LABELS, labels)?;
     object.overlay(MACHINE_LABELS, &labels_of_all(basis))?;
@@ -125,12 +127,12 @@ fn add_machine_metadata(
     Ok(())
 }
 
-/// The number of machines, if the topology gives one (DS-16); left out of a kind that is known to have no such field, which
-/// the answer warns of (DEC-22).
+/// Sets the number of machines of the topology, if any (DS-16). If the schema of the kind has no such field, it is
+/// omitted and a warning is returned (DEC-22).
 fn add_replicas(
     object: &mut DesiredObject,
     topology: &ControlPlaneTopology,
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<Vec<String>, Failure> {
     if topology.replicas.is_some() && !may_have_replicas(&object.object, basis)? {
         let path = [LAYERS.topology_path, ".replicas"].concat();
@@ -140,8 +142,8 @@ fn add_replicas(
     Ok(Vec::new())
 }
 
-/// Whether nothing is known against `spec.replicas` of a kind: without its schema anything may be there.
-fn may_have_replicas(object: &Object, basis: Basis<'_>) -> Result<bool, Failure> {
+/// Whether a kind may have `spec.replicas`: without its schema, any field is possible.
+fn may_have_replicas(object: &Object, basis: DesiredInputs<'_>) -> Result<bool, Failure> {
     let name = definition_name(group_of(object.api_version()), object.kind());
     let definition = match basis.world.definition(&name) {
         Found::Yes(definition) => definition,
@@ -155,14 +157,14 @@ fn may_have_replicas(object: &Object, basis: Basis<'_>) -> Result<bool, Failure>
     Ok(is_open(schema) || is_open(spec) || spec.pointer("/properties/replicas").is_some())
 }
 
-/// When machines are replaced, and what holds for each of them (DS-17 to DS-19, CT-5.8, CT-11.3).
+/// Sets `rollout.after` and the fields of each machine (DS-17 to DS-19, CT-5.8, CT-11.3).
 fn add_fields_of_machines(
     object: &mut DesiredObject,
     topology: &ControlPlaneTopology,
     class: &ControlPlaneClass,
     contract: Contract,
 ) -> Result<(), Failure> {
-    LAYERS.set_from_topology(object, field_path::ROLLOUT_AFTER, "rollout.after", &moment(&topology.rollout.after))?;
+    LAYERS.set_from_topology(object, field_path::ROLLOUT_AFTER, "rollout.after", &rfc3339(&topology.rollout.after))?;
     let (gates, taints) = (field_path::READINESS_GATES.at(contract), field_path::TAINTS.at(contract));
     LAYERS.set(object, gates, "readinessGates", &topology.readiness_gates, &class.readiness_gates)?;
     LAYERS.set(object, taints, "taints", &topology.taints, &class.taints)?;
@@ -200,7 +202,7 @@ mod tests {
 
     /// The scene in each contract.
     fn both() -> [(Contract, Scene); 2] {
-        [(Contract::V1Beta2, Scene::new()), (Contract::V1Beta1, Scene::of_the_older_contract())]
+        [(Contract::V1Beta2, Scene::new()), (Contract::V1Beta1, Scene::with_v1beta1_contract())]
     }
 
     #[test]
@@ -306,7 +308,7 @@ mod tests {
             let made = control_plane(scene);
             made.object.text("spec.machineTemplate.infrastructureRef.apiVersion").unwrap().unwrap().to_owned()
         };
-        let scene = Scene::of_the_older_contract().applied().at("KubeadmControlPlane", path, json!(raised));
+        let scene = Scene::with_v1beta1_contract().applied().at("KubeadmControlPlane", path, json!(raised));
         assert_eq!(version(&scene), raised);
         // Another kind is another matter.
         let mut other = scene.document("KubeadmControlPlane").clone();
@@ -442,7 +444,7 @@ mod tests {
         let made = control_plane(&scene(Scene::new()));
         let want = json!({"x": 1, "spec": {"deletion": {drain: 0, detach: 90}}});
         assert_eq!(made.object.at("spec.machineTemplate"), Some(&want));
-        let older = scene(Scene::of_the_older_contract());
+        let older = scene(Scene::with_v1beta1_contract());
         let want = json!({"x": 1, "nodeDrainTimeout": "0s", "nodeVolumeDetachTimeout": "1m30s"});
         assert_eq!(control_plane(&older).object.at("spec.machineTemplate"), Some(&want));
         let older = older.at("Cluster", "/spec/topology/controlPlane/deletion", json!({deletion: 600}));

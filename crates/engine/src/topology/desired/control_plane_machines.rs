@@ -1,17 +1,17 @@
 //! The template of the machines of the control plane.
 
-use super::{Basis, DesiredObject, clone, name_of, naming};
+use super::{DesiredInputs, DesiredObject, clone, name_of, naming};
 use crate::topology::Failure;
 use model::hub::names::Names;
 
 /// The template of the control plane's machines, if the class has one (DS-11).
-pub(super) fn compute(basis: Basis<'_>, names: &mut dyn Names) -> Result<Option<DesiredObject>, Failure> {
+pub(super) fn compute(basis: DesiredInputs<'_>, names: &mut dyn Names) -> Result<Option<DesiredObject>, Failure> {
     let Some(template) = &basis.blueprint.control_plane_machines else { return Ok(None) };
     let name = name_of(basis.current.control_plane.machines.as_ref()).unwrap_or_else(|| {
         let prefix = format!("{}-", basis.cluster_name());
         naming::prefixed(&prefix, "spec.controlPlane.machineInfrastructure", basis, names)
     });
-    clone::template(template, &name, clone::Extra::default(), basis).map(Some)
+    clone::template(template, &name, clone::CloneMetadata::default(), basis).map(Some)
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn a_control_plane_that_refers_to_no_machines_fails() {
         // DS-11, DS-14
-        for scene in [Scene::new(), Scene::of_the_older_contract()] {
+        for scene in [Scene::new(), Scene::with_v1beta1_contract()] {
             let scene = scene.applied().at("KubeadmControlPlane", "/spec/machineTemplate", json!(null));
             assert!(matches!(scene.compute(), Err(Failure::NoReference { .. })));
         }

@@ -1,11 +1,11 @@
-//! Objects while they are made: every value is written together with where it comes from.
+//! Builder for desired objects: each value is set together with its origin.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::metadata::Entry;
-use super::{Basis, DesiredObject};
+use super::metadata::MetadataEntry;
+use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::shim::is_shim;
@@ -14,8 +14,8 @@ use model::hub::{Cluster, Object, label};
 use schema::field::Path;
 
 impl DesiredObject {
-    /// An object that is made from scratch, in the namespace of the Cluster.
-    pub(super) fn new(api_version: &str, kind: &str, name: &str, basis: Basis<'_>) -> Self {
+    /// A new object in the namespace of the Cluster.
+    pub(super) fn new(api_version: &str, kind: &str, name: &str, basis: DesiredInputs<'_>) -> Self {
         let metadata = json!({"name": name, "namespace": basis.namespace()});
         let mut origins = Origins::default();
         origins.mark("", Origin::Topology);
@@ -27,20 +27,20 @@ impl DesiredObject {
         DesiredObject { object: Object::from(serde_json::Map::from_iter(members)), origins }
     }
 
-    /// Writes a value.
+    /// Sets a value.
     pub(super) fn set(&mut self, path: &'static str, value: impl Into<Value>, origin: Origin) -> Result<(), Failure> {
         self.object.set(path, value.into())?;
         self.origins.mark(path, origin);
         Ok(())
     }
 
-    /// Adds labels or annotations to those that are at a path; without any, what is there stays as it is.
-    pub(super) fn overlay(&mut self, path: &'static str, entries: &[Entry<'_>]) -> Result<(), Failure> {
+    /// Adds labels or annotations to the map at a path; without entries, the map stays unchanged.
+    pub(super) fn overlay(&mut self, path: &'static str, entries: &[MetadataEntry<'_>]) -> Result<(), Failure> {
         if entries.is_empty() {
             return Ok(());
         }
         let members = self.object.members_mut_at(path)?;
-        for Entry { key, value, origin } in entries {
+        for MetadataEntry { key, value, origin } in entries {
             members.insert((*key).to_owned(), (*value).into());
             self.origins.mark(Path::new(path).member(key).into_text(), origin.clone());
         }
@@ -50,7 +50,7 @@ impl DesiredObject {
     /// Makes the Cluster the only owner.
     pub(super) fn own(&mut self, cluster: &Cluster) -> Result<(), Failure> {
         let mut owner = json!({"apiVersion": API_VERSION, "kind": "Cluster", "name": cluster.metadata.name});
-        // Files may hold Clusters that no API server has seen.
+        // Files may contain Clusters without a uid.
         if !cluster.metadata.uid.is_empty() {
             owner["uid"] = cluster.metadata.uid.as_str().into();
         }
@@ -58,7 +58,7 @@ impl DesiredObject {
     }
 
     /// Keeps the shim as an owner, regardless of the version that created it (DS-10). Owners are compared by kind and name (LBL-06).
-    pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: Basis<'_>) -> Result<(), Failure> {
+    pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: DesiredInputs<'_>) -> Result<(), Failure> {
         let Some(current) = current else { return Ok(()) };
         let owners = current.list("metadata.ownerReferences")?.into_iter().flatten();
         let shims: Vec<Value> = owners.filter(|owner| is_shim(owner, basis.cluster_name())).cloned().collect();
@@ -66,12 +66,15 @@ impl DesiredObject {
     }
 }
 
-/// The labels that everything of a topology carries (LBL-01).
-pub(super) fn labels_of_all(basis: Basis<'_>) -> [Entry<'_>; 2] {
-    [Entry::of_engine(label::CLUSTER_NAME, basis.cluster_name()), Entry::of_engine(label::OWNED, "")]
+/// The labels of all objects of a topology (LBL-01).
+pub(super) fn labels_of_all(basis: DesiredInputs<'_>) -> [MetadataEntry<'_>; 2] {
+    [
+        MetadataEntry::from_engine(label::CLUSTER_NAME, basis.cluster_name()),
+        MetadataEntry::from_engine(label::OWNED, ""),
+    ]
 }
 
-/// A reference that leaves the version open.
+/// A reference without a version.
 pub(super) fn contract_ref(object: &Object) -> Value {
     Value::from(&object.contract_ref())
 }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::draft::labels_of_all;
-use super::layers::{Given as _, Shape, members};
-use super::{Basis, DesiredObject};
+use super::layers::{ListElement, OptionalField as _, members};
+use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
 use crate::topology::worker::API_VERSION;
@@ -14,54 +14,56 @@ use model::hub::{UnhealthyCondition, label};
 /// Default node startup timeout, the same as that of admission (DS-33).
 const NODE_STARTUP_TIMEOUT: i32 = 600;
 
-/// The health check of the control plane, if it is to have one (BP-09, BP-11).
-pub(super) fn of_control_plane(basis: Basis<'_>, target: &str) -> Result<Option<DesiredObject>, Failure> {
+/// The health check of the control plane, if it has one (BP-09, BP-11).
+pub(super) fn for_control_plane(basis: DesiredInputs<'_>, target: &str) -> Result<Option<DesiredObject>, Failure> {
     if basis.blueprint.control_plane_machines.is_none() {
         return Ok(None);
     }
     let topology = &basis.blueprint.topology().control_plane.health_check;
     let class = &basis.blueprint.class.spec.control_plane.health_check;
     let paths = ("spec.topology.controlPlane", "spec.controlPlane");
-    let Some(source) = Source::of(topology, class, paths) else { return Ok(None) };
+    let Some(source) = HealthCheckSource::choose(topology, class, paths) else { return Ok(None) };
     let labels = vec![(label::OWNED, ""), (label::CONTROL_PLANE, "")];
     source.check(basis, target, &labels).map(Some)
 }
 
-/// The health check of a machine deployment, if it is to have one (BP-12, DS-32). `paths` say where it stands in the Cluster
-/// and its class in the ClusterClass.
-pub(super) fn of_machine_deployment(
-    basis: Basis<'_>,
+/// The health check of a machine deployment, if it has one (BP-12, DS-32). `paths` are those of the machine deployment
+/// in the Cluster and of its class in the ClusterClass.
+pub(super) fn for_machine_deployment(
+    basis: DesiredInputs<'_>,
     target: &str,
     topology: &MachineDeploymentTopology,
     class: &MachineDeploymentClass,
     paths: (&str, &str),
 ) -> Result<Option<DesiredObject>, Failure> {
-    let Some(source) = Source::of(&topology.health_check, &class.health_check, paths) else { return Ok(None) };
+    let Some(source) = HealthCheckSource::choose(&topology.health_check, &class.health_check, paths) else {
+        return Ok(None);
+    };
     let labels = vec![(label::OWNED, ""), (label::DEPLOYMENT_NAME, &*topology.name)];
     source.check(basis, target, &labels).map(Some)
 }
 
-/// What a health check is made from, which is one of two and never a bit of both (BP-13); whether it is enabled defines none
-/// (BP-10).
-struct Source<'a> {
+/// The definition of a health check: that of the topology or that of the class, never a mix (BP-13). `enabled` alone
+/// defines no health check (BP-10).
+struct HealthCheckSource<'a> {
     health_check: &'a HealthCheck,
     origin: Origin,
 }
 
-impl<'a> Source<'a> {
+impl<'a> HealthCheckSource<'a> {
     /// `None` for no health check (BP-11, BP-12).
-    fn of(topology: &'a HealthCheck, class: &'a HealthCheck, paths: (&str, &str)) -> Option<Self> {
+    fn choose(topology: &'a HealthCheck, class: &'a HealthCheck, paths: (&str, &str)) -> Option<Self> {
         let (in_topology, in_class) = (format!("{}.healthCheck", paths.0), format!("{}.healthCheck", paths.1));
         let source = match (topology.is_defined(), class.is_defined()) {
-            (true, _) => Source { health_check: topology, origin: Origin::Cluster(in_topology.into()) },
-            (false, true) => Source { health_check: class, origin: Origin::Class(in_class.into()) },
+            (true, _) => HealthCheckSource { health_check: topology, origin: Origin::Cluster(in_topology.into()) },
+            (false, true) => HealthCheckSource { health_check: class, origin: Origin::Class(in_class.into()) },
             (false, false) => return None,
         };
         topology.enabled.unwrap_or(true).then_some(source)
     }
 
-    /// The health check of the target of this name, for the machines with these labels (DS-33, DS-34).
-    fn check(&self, basis: Basis<'_>, target: &str, labels: &[(&str, &str)]) -> Result<DesiredObject, Failure> {
+    /// The health check with the name of its target, for the machines with these labels (DS-33, DS-34).
+    fn check(&self, basis: DesiredInputs<'_>, target: &str, labels: &[(&str, &str)]) -> Result<DesiredObject, Failure> {
         let mut object = DesiredObject::new(API_VERSION, "MachineHealthCheck", target, basis);
         object.overlay("metadata.labels", &labels_of_all(basis))?;
         object.own(&basis.blueprint.cluster)?;
@@ -106,8 +108,8 @@ fn template(reference: &TemplateRef) -> Option<Value> {
     reference.is_defined().then(members)
 }
 
-impl Shape for UnhealthyCondition {
-    fn shape(&self) -> Value {
+impl ListElement for UnhealthyCondition {
+    fn to_value(&self) -> Value {
         members([
             ("type", self.r#type.given()),
             ("status", self.status.given()),

@@ -1,4 +1,4 @@
-//! Fields that the topology gives, or else the class.
+//! Fields that the topology or, by default, the class sets.
 
 use std::borrow::Cow;
 
@@ -11,19 +11,19 @@ use golang::calendar;
 use golang::json::List;
 use model::hub::{IntOrString, MachineGate, Taint};
 
-/// A part of a topology in two layers: what the Cluster says of it lies over what its class says.
+/// The two layers of a part of a topology: fields of the Cluster override fields of its class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layers<'a> {
-    /// Where the part stands in the Cluster.
+    /// The path of the part in the Cluster.
     pub(super) topology_path: &'a str,
-    /// Where its class stands in the ClusterClass.
+    /// The path of its class in the ClusterClass.
     pub(super) class_path: &'a str,
 }
 
 impl Layers<'_> {
-    /// Writes what the topology has at `from`, or else what the class has there; without either, the value at `path`
-    /// stays.
-    pub(super) fn set<T: Given>(
+    /// Sets the value at `path` to the topology's value, else to the class's value at `from`; without either, it stays
+    /// unchanged.
+    pub(super) fn set<T: OptionalField>(
         self,
         object: &mut DesiredObject,
         path: &'static str,
@@ -31,9 +31,9 @@ impl Layers<'_> {
         topology: &T,
         class: &T,
     ) -> Result<(), Failure> {
-        let given = topology.given().map(|value| (value, self.of_topology(from)));
-        match given.or_else(|| Some((class.given()?, self.of_class(from)))) {
-            // A list that is given is the whole list, and one without entries is not written (DS-03).
+        let given = topology.given().map(|value| (value, self.topology_origin(from)));
+        match given.or_else(|| Some((class.given()?, self.class_origin(from)))) {
+            // Lists are replaced as a whole, and empty lists are not written (DS-03).
             Some((Value::Array(list), origin)) if list.is_empty() => {
                 object.object.remove(path);
                 object.origins.mark(path, origin);
@@ -44,77 +44,77 @@ impl Layers<'_> {
         }
     }
 
-    /// Writes what only the topology can have.
-    pub(super) fn set_from_topology<T: Given>(
+    /// Sets a field that only the topology can have.
+    pub(super) fn set_from_topology<T: OptionalField>(
         self,
         object: &mut DesiredObject,
         path: &'static str,
         from: &str,
         topology: &T,
     ) -> Result<(), Failure> {
-        topology.given().map_or(Ok(()), |value| object.set(path, value, self.of_topology(from)))
+        topology.given().map_or(Ok(()), |value| object.set(path, value, self.topology_origin(from)))
     }
 
     /// A field of the Cluster.
-    pub(super) fn of_topology(self, from: &str) -> Origin {
+    pub(super) fn topology_origin(self, from: &str) -> Origin {
         Origin::Cluster(Cow::Owned([self.topology_path, ".", from].concat()))
     }
 
     /// A field of the class.
-    pub(super) fn of_class(self, from: &str) -> Origin {
+    pub(super) fn class_origin(self, from: &str) -> Origin {
         Origin::Class(Cow::Owned([self.class_path, ".", from].concat()))
     }
 }
 
-/// A field that may be left out.
-pub(super) trait Given {
-    /// The value as it is applied, if there is one.
+/// An optional field.
+pub(super) trait OptionalField {
+    /// The applied form of the value, if it is set.
     fn given(&self) -> Option<Value>;
 }
 
-impl Given for Option<i32> {
+impl OptionalField for Option<i32> {
     fn given(&self) -> Option<Value> {
         self.map(Value::from)
     }
 }
 
-impl Given for Option<IntOrString> {
+impl OptionalField for Option<IntOrString> {
     fn given(&self) -> Option<Value> {
         self.as_ref().map(Value::from)
     }
 }
 
-impl Given for Option<Value> {
+impl OptionalField for Option<Value> {
     fn given(&self) -> Option<Value> {
         self.clone()
     }
 }
 
-impl Given for String {
+impl OptionalField for String {
     fn given(&self) -> Option<Value> {
         (!self.is_empty()).then(|| self.as_str().into())
     }
 }
 
-impl<T: Shape> Given for List<T> {
+impl<T: ListElement> OptionalField for List<T> {
     fn given(&self) -> Option<Value> {
-        self.is_present().then(|| self.iter().map(Shape::shape).collect())
+        self.is_present().then(|| self.iter().map(ListElement::to_value).collect())
     }
 }
 
 /// An element of a list.
-pub(super) trait Shape {
-    fn shape(&self) -> Value;
+pub(super) trait ListElement {
+    fn to_value(&self) -> Value;
 }
 
-impl Shape for String {
-    fn shape(&self) -> Value {
+impl ListElement for String {
+    fn to_value(&self) -> Value {
         self.as_str().into()
     }
 }
 
-impl Shape for Taint {
-    fn shape(&self) -> Value {
+impl ListElement for Taint {
+    fn to_value(&self) -> Value {
         let Taint { key, value, effect, propagation } = self;
         members([
             ("key", key.given()),
@@ -125,19 +125,19 @@ impl Shape for Taint {
     }
 }
 
-impl Shape for MachineGate {
-    fn shape(&self) -> Value {
+impl ListElement for MachineGate {
+    fn to_value(&self) -> Value {
         members([("conditionType", self.condition_type.given()), ("polarity", self.polarity.given())])
     }
 }
 
-/// An object of those members that are there.
+/// An object of the present members.
 pub(super) fn members<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(given.collect::<Map<_, _>>())
 }
 
-/// A moment as it is applied: RFC 3339 in UTC (DS-17). What is no moment is left for the API server to refuse.
-pub(super) fn moment(text: &str) -> Option<Value> {
+/// The applied form of a time: RFC 3339 in UTC (DS-17). Invalid times are passed on for the API server to reject.
+pub(super) fn rfc3339(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| calendar::in_utc(text).unwrap_or_else(|| text.to_owned()).into())
 }

@@ -1,26 +1,26 @@
-//! What only machine deployments have, and what pools have elsewhere.
+//! Fields of machine deployments that machine pools lack or have elsewhere.
 
 use serde_json::json;
 
-use super::layers::{Layers, moment};
+use super::layers::{Layers, rfc3339};
 use super::machine_pool::add_timeouts;
-use super::{Basis, DesiredObject};
+use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
 use model::hub::{MachineDeploymentClass, MachineDeploymentTopology, RolloutSpec, RolloutStrategy, label};
 
-/// The fields of a machine deployment (DS-26, DS-28). Without `replicas` others decide on them (DS-31, DEC-24).
+/// The fields of a machine deployment (DS-26, DS-28). Without `replicas`, another controller sets them (DS-31, DEC-24).
 pub(super) fn add_fields(
     worker: &mut DesiredObject,
     topology: &MachineDeploymentTopology,
     class: &MachineDeploymentClass,
     layers: Layers<'_>,
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<(), Failure> {
     let selector = json!({
         label::CLUSTER_NAME: basis.cluster_name(), label::OWNED: "", label::DEPLOYMENT_NAME: topology.name,
     });
-    // With a selector admission adds none of its own (DS-30).
+    // A selector prevents the default of admission (DS-30).
     worker.set("spec.selector.matchLabels", selector, Origin::Topology)?;
     layers.set_from_topology(worker, "spec.replicas", "replicas", &topology.replicas)?;
     let of_control_plane = &basis.blueprint.topology().control_plane.rollout;
@@ -40,7 +40,7 @@ pub(super) fn add_fields(
     layers.set(worker, "spec.template.spec.taints", "taints", &topology.taints, &class.taints)
 }
 
-/// The rollout: that of the topology if it says anything at all, or else the strategy of the class (DS-27).
+/// Sets the rollout: that of the topology if it has any field, else the strategy of the class (DS-27).
 fn add_rollout(
     worker: &mut DesiredObject,
     topology: &RolloutSpec,
@@ -54,7 +54,7 @@ fn add_rollout(
     } else {
         (&topology.strategy, &nothing)
     };
-    layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &moment(&topology.after))?;
+    layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &rfc3339(&topology.after))?;
     layers.set(worker, "spec.rollout.strategy.type", "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
     let (ours, theirs) = (&ours.rolling_update, &theirs.rolling_update);
     let from = "rollout.strategy.rollingUpdate.maxSurge";
@@ -64,8 +64,8 @@ fn add_rollout(
     layers.set(worker, path, from, &ours.max_unavailable, &theirs.max_unavailable)
 }
 
-/// Whether a rollout is nothing but the time that holds for the control plane as well: such is what `topology.rolloutAfter` of
-/// v1beta1 becomes, which leaves the strategy to the class (DEC-21).
+/// Whether a rollout only has the `after` of the control plane: `topology.rolloutAfter` of v1beta1 is converted to
+/// this, and leaves the strategy to the class (DEC-21).
 fn is_time_of_all(topology: &RolloutSpec, of_control_plane: &RolloutSpec) -> bool {
     topology.strategy == RolloutStrategy::default() && topology.after == of_control_plane.after
 }

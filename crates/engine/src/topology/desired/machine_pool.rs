@@ -1,4 +1,4 @@
-//! What only machine pools have, and what they share with machine deployments.
+//! Fields of machine pools, and timeouts of both kinds of workers.
 
 use super::DesiredObject;
 use super::layers::Layers;
@@ -21,7 +21,7 @@ pub(super) fn add_fields(
     layers.set(worker, "spec.template.spec.taints", "taints", &topology.taints, &class.taints)
 }
 
-/// How long deleting a machine may take, step by step.
+/// Sets the timeouts for the steps of a machine's deletion.
 pub(super) fn add_timeouts(
     worker: &mut DesiredObject,
     topology: &MachineDeletion,

@@ -31,14 +31,14 @@ use super::Failure;
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::origin::Origins;
-use super::upgrade::{Decided, Planned};
+use super::upgrade::{DecidedUpgrade, PlannedUpgrade};
 use super::worker::WorkerKind;
 use model::hub::contract::Contract;
 use model::hub::names::Names;
 use model::hub::{ContractRef, Object};
 use model::world::World;
 
-/// The objects that a topology asks for (DS-01).
+/// The desired objects of a topology (DS-01).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     pub infrastructure: DesiredObject,
@@ -57,7 +57,7 @@ pub struct DesiredObject {
     pub origins: Origins,
 }
 
-/// The control plane and what comes with it.
+/// The control plane with its machine template and health check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredControlPlane {
     pub control_plane: DesiredObject,
@@ -66,7 +66,7 @@ pub struct DesiredControlPlane {
     pub health_check: Option<DesiredObject>,
 }
 
-/// What the engine decides of the Cluster itself (DS-22, RS-23).
+/// The fields of the Cluster that the engine sets (DS-22, RS-23).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DesiredCluster {
     /// All labels of the Cluster, with the two of the engine.
@@ -87,7 +87,7 @@ pub struct DesiredWorker {
     pub worker: DesiredObject,
     pub bootstrap: DesiredObject,
     pub infrastructure: DesiredObject,
-    /// Of machine deployments only.
+    /// Machine deployments only.
     pub health_check: Option<DesiredObject>,
 }
 
@@ -101,19 +101,19 @@ impl Desired {
     }
 }
 
-/// What a topology asks for, before patches.
+/// The desired state before patches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Computed {
     pub desired: Desired,
     /// The contract of the desired control plane.
     pub contract: Contract,
-    /// Whether that contract is assumed for want of a definition (DEC-17).
+    /// Whether the contract is assumed because the definition is unknown (DEC-17).
     pub assumed: bool,
     pub warnings: Vec<String>,
 }
 
-/// Computes everything except patches (DS-01 to DS-38). Nothing is written, and nothing that is given is changed (DS-02);
-/// versions are decided on the way, in the order of DS-01.
+/// Computes everything except patches (DS-01 to DS-38), without writes or changes of its inputs (DS-02). It also
+/// decides versions, in the order of DS-01.
 ///
 /// # Errors
 /// There is no desired state when any part of it cannot be computed.
@@ -121,15 +121,15 @@ pub fn compute<'a>(
     blueprint: &'a Blueprint,
     current: &'a Current,
     world: &'a World,
-    planned: Planned<'a>,
+    planned: PlannedUpgrade<'a>,
     names: &mut dyn Names,
-) -> Result<(Computed, Decided<'a>), Failure> {
-    let basis = Basis { blueprint, current, world };
+) -> Result<(Computed, DecidedUpgrade<'a>), Failure> {
+    let basis = DesiredInputs { blueprint, current, world };
     let infrastructure = infrastructure_cluster::compute(basis, names)?;
     let machines = control_plane_machines::compute(basis, names)?;
     let (made, of_control_plane) = control_plane::compute(basis, machines.as_ref(), planned, names)?;
-    let control_plane::Made { control_plane, contract, assumed, warnings } = made;
-    let health_check = health_check::of_control_plane(basis, control_plane.object.name())?;
+    let control_plane::ComputedControlPlane { control_plane, contract, assumed, warnings } = made;
+    let health_check = health_check::for_control_plane(basis, control_plane.object.name())?;
     let cluster = cluster::compute(basis, &infrastructure.object, &control_plane.object, &of_control_plane);
     let decided = of_control_plane.decide_workers()?;
     let machine_deployments = workers::compute(basis, WorkerKind::MachineDeployment, &decided, names)?;
@@ -139,15 +139,15 @@ pub fn compute<'a>(
     Ok((Computed { desired, contract, assumed, warnings }, decided))
 }
 
-/// What the functions of this module look at.
+/// The inputs of the functions of this module.
 #[derive(Clone, Copy, Debug)]
-struct Basis<'a> {
+struct DesiredInputs<'a> {
     blueprint: &'a Blueprint,
     current: &'a Current,
     world: &'a World,
 }
 
-impl<'a> Basis<'a> {
+impl<'a> DesiredInputs<'a> {
     fn cluster_name(self) -> &'a str {
         &self.blueprint.cluster.metadata.name
     }
@@ -157,7 +157,7 @@ impl<'a> Basis<'a> {
     }
 }
 
-/// The name of what fills a slot already (DS-07).
+/// The name of the current object of a slot (DS-07).
 fn name_of(current: Option<&Arc<Object>>) -> Option<String> {
     current.map(|object| object.name().to_owned())
 }

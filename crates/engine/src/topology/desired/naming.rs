@@ -1,18 +1,18 @@
 //! Names of new objects (NAM-01 to NAM-06, DEC-24).
 
-use super::Basis;
+use super::DesiredInputs;
 use crate::topology::Failure;
 use model::hub::names::Names;
 use model::hub::{NameSubject, default_name, name_from, prefixed_name};
 
-/// The name that a naming template of the class gives, or the default one. `path` is where the part stands in the class.
+/// The name from a naming template of the class, or the default name. `path` is that of the part in the class.
 ///
-/// It is computed for objects that exist as well, so that a template that gives no names shows at once (NAM-01).
+/// It is computed for existing objects as well, so that an invalid template fails immediately (NAM-01).
 pub(super) fn templated(
     template: &str,
     part: NameSubject<'_>,
     path: &str,
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
     names: &mut dyn Names,
 ) -> Result<String, Failure> {
     let cluster = basis.blueprint.cluster.metadata.key();
@@ -25,7 +25,7 @@ pub(super) fn templated(
     };
     let end = || {
         let end = names.suffix(&cluster, &slot);
-        // A name that has to be cut gets fresh characters (NAM-05).
+        // A truncated name gets new random characters (NAM-05).
         slot.push_str("/cut");
         end
     };
@@ -36,8 +36,8 @@ pub(super) fn templated(
         .map_err(|reason| Failure::Naming { path: format!("{path}.naming.template"), reason })
 }
 
-/// The name of an object that only its prefix says something of (NAM-06).
-pub(super) fn prefixed(prefix: &str, slot: &str, basis: Basis<'_>, names: &mut dyn Names) -> String {
+/// A generated name with a prefix (NAM-06).
+pub(super) fn prefixed(prefix: &str, slot: &str, basis: DesiredInputs<'_>, names: &mut dyn Names) -> String {
     prefixed_name(prefix, &names.suffix(&basis.blueprint.cluster.metadata.key(), slot))
 }
 

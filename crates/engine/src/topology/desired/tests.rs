@@ -21,7 +21,7 @@ fn objects_that_exist_keep_their_names() {
     for (case, scene) in [
         ("whole", Scene::new()),
         ("no workers", Scene::without_workers()),
-        ("older contract", Scene::of_the_older_contract()),
+        ("older contract", Scene::with_v1beta1_contract()),
     ] {
         let before = scene.desired();
         let after = scene.applied().compute_with(&mut Others).unwrap().desired;
@@ -47,7 +47,7 @@ fn fields_that_are_not_set_are_not_written() {
     // DS-03
     let check =
         json!({"checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 1}]}});
-    for scene in [Scene::new(), Scene::of_the_older_contract()] {
+    for scene in [Scene::new(), Scene::with_v1beta1_contract()] {
         let scene = scene.at("ClusterClass", "/spec/controlPlane/healthCheck", check.clone()).at(
             "ClusterClass",
             "/spec/workers/machineDeployments/0/healthCheck",

@@ -3,11 +3,11 @@
 use super::draft::{contract_ref, labels_of_all};
 use super::health_check;
 use super::layers::Layers;
-use super::metadata::{Entry, Given};
-use super::{Basis, DesiredObject, DesiredWorker, clone, machine_deployment, machine_pool, name_of, naming};
+use super::metadata::{MetadataEntry, MetadataLayers};
+use super::{DesiredInputs, DesiredObject, DesiredWorker, clone, machine_deployment, machine_pool, name_of, naming};
 use crate::topology::current::CurrentWorker;
 use crate::topology::origin::Origin;
-use crate::topology::upgrade::Decided;
+use crate::topology::upgrade::DecidedUpgrade;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
 use crate::topology::{Failure, Interrupted, field_path};
 use golang::version::VersionText;
@@ -19,9 +19,9 @@ use model::hub::{
 
 /// The workers of a kind, in the order of the topology (DS-24 to DS-38).
 pub(super) fn compute(
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
     kind: WorkerKind,
-    decided: &Decided<'_>,
+    decided: &DecidedUpgrade<'_>,
     names: &mut dyn Names,
 ) -> Result<Vec<DesiredWorker>, Failure> {
     let plans = plans(basis, kind)?;
@@ -32,24 +32,24 @@ pub(super) fn compute(
     plans.iter().enumerate().map(worker).collect()
 }
 
-/// What a worker is made from.
+/// The inputs of a worker.
 struct WorkerPlan<'a> {
     kind: WorkerKind,
     entry: WorkerEntry<'a>,
     class_metadata: &'a TopologyMetadata,
     naming: &'a str,
-    fields: Fields<'a>,
+    fields: WorkerFields<'a>,
     topology_path: String,
     class_path: String,
 }
 
-/// What the kinds do not share.
-enum Fields<'a> {
+/// The fields that differ between the kinds.
+enum WorkerFields<'a> {
     Deployment(&'a MachineDeploymentTopology, &'a MachineDeploymentClass),
     Pool(&'a MachinePoolTopology, &'a MachinePoolClass),
 }
 
-fn plans(basis: Basis<'_>, kind: WorkerKind) -> Result<Vec<WorkerPlan<'_>>, Failure> {
+fn plans(basis: DesiredInputs<'_>, kind: WorkerKind) -> Result<Vec<WorkerPlan<'_>>, Failure> {
     let workers = &basis.blueprint.topology().workers;
     match kind {
         WorkerKind::MachineDeployment => workers.machine_deployments.iter().map(|one| deployment(basis, one)).collect(),
@@ -57,7 +57,10 @@ fn plans(basis: Basis<'_>, kind: WorkerKind) -> Result<Vec<WorkerPlan<'_>>, Fail
     }
 }
 
-fn deployment<'a>(basis: Basis<'a>, topology: &'a MachineDeploymentTopology) -> Result<WorkerPlan<'a>, Failure> {
+fn deployment<'a>(
+    basis: DesiredInputs<'a>,
+    topology: &'a MachineDeploymentTopology,
+) -> Result<WorkerPlan<'a>, Failure> {
     let (kind, entry) = (WorkerKind::MachineDeployment, WorkerEntry::from(topology));
     let class = basis.blueprint.class.spec.machine_deployment_class(entry.class);
     let class = class.ok_or_else(|| no_class(kind, entry))?;
@@ -66,13 +69,13 @@ fn deployment<'a>(basis: Basis<'a>, topology: &'a MachineDeploymentTopology) -> 
         entry,
         class_metadata: &class.metadata,
         naming: &class.naming.template,
-        fields: Fields::Deployment(topology, class),
+        fields: WorkerFields::Deployment(topology, class),
         topology_path: format!("spec.topology.workers.machineDeployments[{}]", entry.name),
         class_path: format!("spec.workers.machineDeployments[{}]", entry.class),
     })
 }
 
-fn pool<'a>(basis: Basis<'a>, topology: &'a MachinePoolTopology) -> Result<WorkerPlan<'a>, Failure> {
+fn pool<'a>(basis: DesiredInputs<'a>, topology: &'a MachinePoolTopology) -> Result<WorkerPlan<'a>, Failure> {
     let (kind, entry) = (WorkerKind::MachinePool, WorkerEntry::from(topology));
     let class = basis.blueprint.class.spec.machine_pool_class(entry.class).ok_or_else(|| no_class(kind, entry))?;
     Ok(WorkerPlan {
@@ -80,7 +83,7 @@ fn pool<'a>(basis: Basis<'a>, topology: &'a MachinePoolTopology) -> Result<Worke
         entry,
         class_metadata: &class.metadata,
         naming: &class.naming.template,
-        fields: Fields::Pool(topology, class),
+        fields: WorkerFields::Pool(topology, class),
         topology_path: format!("spec.topology.workers.machinePools[{}]", entry.name),
         class_path: format!("spec.workers.machinePools[{}]", entry.class),
     })
@@ -95,9 +98,9 @@ fn no_class(kind: WorkerKind, entry: WorkerEntry<'_>) -> Failure {
 impl WorkerPlan<'_> {
     fn worker(
         &self,
-        basis: Basis<'_>,
+        basis: DesiredInputs<'_>,
         position: usize,
-        decided: &Decided<'_>,
+        decided: &DecidedUpgrade<'_>,
         names: &mut dyn Names,
     ) -> Result<DesiredWorker, Failure> {
         let current = basis.current.workers(self.kind).get(self.entry.name);
@@ -108,12 +111,12 @@ impl WorkerPlan<'_> {
         self.add_metadata(&mut worker, basis)?;
         add_common_fields(&mut worker, version, &bootstrap.object, &infrastructure.object, basis)?;
         let health_check = match self.fields {
-            Fields::Deployment(topology, class) => {
+            WorkerFields::Deployment(topology, class) => {
                 machine_deployment::add_fields(&mut worker, topology, class, self.layers(), basis)?;
                 let paths = (&*self.topology_path, &*self.class_path);
-                health_check::of_machine_deployment(basis, &name, topology, class, paths)?
+                health_check::for_machine_deployment(basis, &name, topology, class, paths)?
             }
-            Fields::Pool(topology, class) => {
+            WorkerFields::Pool(topology, class) => {
                 machine_pool::add_fields(&mut worker, topology, class, self.layers())?;
                 None
             }
@@ -133,10 +136,10 @@ impl WorkerPlan<'_> {
         Layers { topology_path: &self.topology_path, class_path: &self.class_path }
     }
 
-    /// The templates of a machine deployment (DS-25), the objects of a machine pool (DS-35).
+    /// The templates of a machine deployment (DS-25) or the objects of a machine pool (DS-35).
     fn parts(
         &self,
-        basis: Basis<'_>,
+        basis: DesiredInputs<'_>,
         current: Option<&CurrentWorker>,
         names: &mut dyn Names,
     ) -> Result<(DesiredObject, DesiredObject), Failure> {
@@ -154,15 +157,15 @@ impl WorkerPlan<'_> {
         template: &Object,
         current: Option<String>,
         slot: &str,
-        basis: Basis<'_>,
+        basis: DesiredInputs<'_>,
         names: &mut dyn Names,
     ) -> Result<DesiredObject, Failure> {
         let name = current.unwrap_or_else(|| {
             let prefix = format!("{}-{}-", basis.cluster_name(), self.entry.name);
             naming::prefixed(&prefix, &format!("{}.{slot}", self.topology_path), basis, names)
         });
-        let labels = [Entry::of_engine(self.kind.label(), self.entry.name)];
-        let extra = clone::Extra { labels: &labels, annotations: &[] };
+        let labels = [MetadataEntry::from_engine(self.kind.label(), self.entry.name)];
+        let extra = clone::CloneMetadata { labels: &labels, annotations: &[] };
         match self.kind {
             WorkerKind::MachineDeployment => clone::template(template, &name, extra, basis),
             WorkerKind::MachinePool => {
@@ -175,7 +178,7 @@ impl WorkerPlan<'_> {
 
     fn name(
         &self,
-        basis: Basis<'_>,
+        basis: DesiredInputs<'_>,
         current: Option<&CurrentWorker>,
         names: &mut dyn Names,
     ) -> Result<String, Failure> {
@@ -187,9 +190,9 @@ impl WorkerPlan<'_> {
         Ok(name_of(current.map(|worker| &worker.object)).unwrap_or(generated))
     }
 
-    /// Labels and annotations, which its machines get as well, in place (DS-29, DS-37, LBL-03).
-    fn add_metadata(&self, worker: &mut DesiredObject, basis: Basis<'_>) -> Result<(), Failure> {
-        let given = Given {
+    /// Sets labels and annotations, which are also propagated to its machines in place (DS-29, DS-37, LBL-03).
+    fn add_metadata(&self, worker: &mut DesiredObject, basis: DesiredInputs<'_>) -> Result<(), Failure> {
+        let given = MetadataLayers {
             topology: self.entry.metadata,
             class: self.class_metadata,
             topology_path: &self.topology_path,
@@ -197,7 +200,7 @@ impl WorkerPlan<'_> {
         };
         let mut labels = given.labels();
         labels.extend(labels_of_all(basis));
-        labels.push(Entry::of_engine(self.kind.label(), self.entry.name));
+        labels.push(MetadataEntry::from_engine(self.kind.label(), self.entry.name));
         let mut annotations = given.annotations();
         let is_for_the_engine =
             |key: &str| [annotation::HOLD_UPGRADE_SEQUENCE, annotation::DEFER_UPGRADE].contains(&key);
@@ -212,13 +215,13 @@ impl WorkerPlan<'_> {
     }
 }
 
-/// What both kinds have (DS-26, DS-36).
+/// Sets the fields of both kinds (DS-26, DS-36).
 fn add_common_fields(
     worker: &mut DesiredObject,
     version: &VersionText,
     bootstrap: &Object,
     infrastructure: &Object,
-    basis: Basis<'_>,
+    basis: DesiredInputs<'_>,
 ) -> Result<(), Failure> {
     for path in ["spec.clusterName", "spec.template.spec.clusterName"] {
         worker.set(path, basis.cluster_name(), Origin::Topology)?;

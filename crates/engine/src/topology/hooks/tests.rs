@@ -17,15 +17,15 @@ fn wait(after_seconds: u32, message: &str) -> HookAnswer {
     HookAnswer::Retry { after_seconds, message: message.to_owned() }
 }
 
-fn before_create(hooks: &Hooks<'_>, tracker: &mut HookTracker) -> Result<Gate, Failure> {
+fn before_create(hooks: &HookCaller<'_>, tracker: &mut HookTracker) -> Result<Gate, Failure> {
     hooks.before_cluster_create(tracker)
 }
 
-fn after_initialized(hooks: &Hooks<'_>, tracker: &mut HookTracker) -> Result<(), Failure> {
+fn after_initialized(hooks: &HookCaller<'_>, tracker: &mut HookTracker) -> Result<(), Failure> {
     hooks.after_control_plane_initialized(tracker)
 }
 
-fn before_delete(hooks: &Hooks<'_>, tracker: &mut HookTracker) -> Result<Deletion, Failure> {
+fn before_delete(hooks: &HookCaller<'_>, tracker: &mut HookTracker) -> Result<Deletion, Failure> {
     hooks.before_cluster_delete(tracker)
 }
 
@@ -34,7 +34,7 @@ fn the_annotation_is_a_sorted_list_and_is_removed_with_its_last_name() {
     // HK-02
     let of = |value: &str| {
         let fleet = new_cluster().annotated(annotation::PENDING_HOOKS, value);
-        HookTracker::of(&serde_json::from_value(fleet.cluster).unwrap())
+        HookTracker::for_cluster(&serde_json::from_value(fleet.cluster).unwrap())
     };
     assert_eq!(
         of("AfterWorkersUpgrade,,AfterClusterUpgrade,AfterWorkersUpgrade").annotation().unwrap(),

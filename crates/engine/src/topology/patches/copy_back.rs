@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::document::{Document, PatchMark, is_below};
-use super::items::Slot;
-use super::trace::{ItemName, Reason, Skipped};
+use super::items::ItemSlot;
+use super::trace::{ItemName, SkipReason, Skipped};
 use crate::topology::desired::DesiredObject;
 use crate::topology::field_path as paths;
 use crate::topology::origin::{Mark, Origin};
@@ -14,17 +14,17 @@ use model::hub::contract::Contract;
 use model::hub::{Object, WrongType, annotation, label};
 use schema::field::Path;
 
-/// A place of an item that is carried over, and where to, as dotted paths.
+/// The source and target of a copied field, as dotted paths.
 type CopiedField = (&'static str, &'static str);
 
-/// What is carried over to objects (PE-25).
+/// Fields that are copied to objects (PE-25).
 const OF_OBJECTS: [CopiedField; 3] = [
     ("spec.template.spec", "spec"),
     ("spec.template.metadata.labels", "metadata.labels"),
     ("spec.template.metadata.annotations", "metadata.annotations"),
 ];
 
-/// What is carried over to templates (PE-26).
+/// Fields that are copied to templates (PE-26).
 const OF_TEMPLATES: [CopiedField; 5] = [
     ("metadata.labels", "metadata.labels"),
     ("metadata.annotations", "metadata.annotations"),
@@ -54,12 +54,12 @@ fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
     alike.into_iter().chain(by_contract.into_iter().flat_map(both))
 }
 
-/// Carries over the changes of an item, and notes their patches.
+/// Copies the changes of an item to its object, and records their patches.
 ///
 /// # Errors
-/// When something that is kept has no place any more in what patches have made.
+/// When a preserved value cannot be restored in the patched object.
 pub(super) fn copy_back(
-    slot: Slot,
+    slot: ItemSlot,
     document: Document,
     desired: &mut DesiredObject,
     item: &Arc<ItemName>,
@@ -70,7 +70,7 @@ pub(super) fn copy_back(
     let kept = kept(slot, desired);
     let mut changes = Vec::new();
     for (from, to) in places {
-        // A place that is missing leaves the object as it is (PE-28).
+        // A missing field leaves the object unchanged (PE-28).
         let Some(patched) = take(&mut value, from) else { continue };
         desired.object.set(to, patched)?;
         changes.extend(marks.iter().filter_map(|change| {
@@ -86,21 +86,21 @@ pub(super) fn copy_back(
 }
 
 /// A value that patches do not change.
-struct Kept {
-    /// The map that it is an entry of, for labels and annotations.
+struct PreservedValue {
+    /// The map of the entry, for labels and annotations.
     map: Option<&'static str>,
     /// The name of the entry, or the dotted path of the field.
     name: &'static str,
     value: Value,
 }
 
-impl Kept {
+impl PreservedValue {
     fn path(&self) -> String {
         let path = self.map.map_or(Path::new(self.name), |map| Path::new(map).member(self.name));
         path.into_text().into_owned()
     }
 
-    /// Puts the value back.
+    /// Restores the value.
     fn restore(&self, object: &mut Object) -> Result<(), WrongType> {
         let Some(map) = self.map else { return object.set(self.name, self.value.clone()) };
         object.texts(map)?;
@@ -113,27 +113,31 @@ impl Kept {
     }
 }
 
-/// What keeps its computed value (PE-24, PE-27).
-fn kept(slot: Slot, desired: &DesiredObject) -> Vec<Kept> {
+/// The values that patches do not change (PE-24, PE-27).
+fn kept(slot: ItemSlot, desired: &DesiredObject) -> Vec<PreservedValue> {
     let object = &desired.object;
-    let entry = |map: &'static str, name: &'static str, value: &str| Kept { map: Some(map), name, value: value.into() };
+    let entry = |map: &'static str, name: &'static str, value: &str| PreservedValue {
+        map: Some(map),
+        name,
+        value: value.into(),
+    };
     let labels = KEPT_LABELS.iter().filter_map(|name| Some(entry("metadata.labels", name, object.label(name)?)));
     let annotations = KEPT_ANNOTATIONS.iter();
     let annotations =
         annotations.filter_map(|name| Some(entry("metadata.annotations", name, object.annotation(name)?)));
-    let mut kept: Vec<Kept> = labels.chain(annotations).collect();
-    if slot == Slot::ControlPlane {
-        let field = |name| Some(Kept { map: None, name, value: object.at(name)?.clone() });
+    let mut kept: Vec<PreservedValue> = labels.chain(annotations).collect();
+    if slot == ItemSlot::ControlPlane {
+        let field = |name| Some(PreservedValue { map: None, name, value: object.at(name)?.clone() });
         kept.extend(kept_by_control_plane().filter_map(field));
     }
     kept
 }
 
-/// Notes where the fields come from now: patches have the last word, except in what is kept.
+/// Records the new origins of fields: patches override other origins, except for preserved values.
 fn note(
     desired: &mut DesiredObject,
     changes: Vec<PatchMark>,
-    kept: &[Kept],
+    kept: &[PreservedValue],
     item: &Arc<ItemName>,
     skipped: &mut Vec<Skipped>,
 ) {
@@ -150,10 +154,10 @@ fn note(
                 patch: change.origin.patch.clone(),
                 definition: change.origin.definition,
                 item: Some(item.clone()),
-                reason: Reason::Kept { path: path.clone() },
+                reason: SkipReason::Kept { path: path.clone() },
             });
         }
-        restored.extend(desired.origins.of(&path).map(|mark| {
+        restored.extend(desired.origins.marks_at(&path).map(|mark| {
             let is_above = is_below(&path, &mark.path);
             Mark { path: if is_above { path.clone().into() } else { mark.path.clone() }, origin: mark.origin.clone() }
         }));
@@ -166,7 +170,7 @@ fn note(
     }
 }
 
-/// Takes what is at a dotted path of names without dots; a `null` is nothing.
+/// Removes and returns the value at a dotted path of names without dots; a `null` counts as absent.
 fn take(document: &mut Value, path: &str) -> Option<Value> {
     let mut here = document;
     for name in path.split('.') {

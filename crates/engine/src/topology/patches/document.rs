@@ -1,68 +1,135 @@
-//! The document of an item while patches change it, and which patch set which field. Patches are JSON patches
-//! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)).
+//! The document of an item that patches change, with marks for the patch that set each field. Patches are JSON patches
+//! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC
+//! 7386](https://www.rfc-editor.org/rfc/rfc7386)).
 
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
-use super::pointer::{self, Location, Make, Pointer};
+use super::pointer::{self, Pointer, PointerError, PointerTarget, SetOperation};
 use crate::topology::origin::PatchOrigin;
 use golang::json::{self, Weight};
 use model::hub::type_of;
 use schema::field::{Path, shortened};
 
-/// The places that patches can change; as dotted paths and as pointers (PE-21).
+/// The fields that patches can change, as dotted paths and as pointers (PE-21).
 const PLACES: [(&str, &str); 3] =
     [("spec", "/spec"), ("metadata.labels", "/metadata/labels"), ("metadata.annotations", "/metadata/annotations")];
 
-/// Bytes that the patches of extensions may take for one Cluster, decoded and with the values that they copy: operations that copy can
-/// double a document (DEC-44).
+/// Maximum bytes of extension patches for one Cluster, decoded and with the values that they copy: `copy` operations
+/// can double a document (DEC-44).
 const MAX_PATCHED: usize = 32 << 20;
-/// How many operations they may have: each of those that insert into a list moves what is behind it.
+/// Maximum number of their operations: each insertion into a list moves the following elements.
 const MAX_OPERATIONS: usize = 20_000;
-/// Bytes of documents and marks that are copied to take back what patches may not change.
+/// Maximum bytes of documents and marks that are copied to undo changes of other fields.
 const MAX_SCRATCH: usize = 64 << 20;
-/// About how many bytes a mark takes.
+/// Approximate bytes of a mark.
 const MARK: usize = 256;
 /// The weight of a mark. There are fewer copies of it than of an object.
 const KEPT_MARK: usize = MARK / 2;
 
-/// What is left for the patches of extensions in one computation of a Cluster. Inline patches are bounded by the size of their class.
+/// The remaining budget for extension patches in one computation of a Cluster. Inline patches are bounded by the size
+/// of their class.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct PatchAllowance {
     bytes: usize,
     operations: usize,
     scratch: usize,
 }
 
-impl Default for Allowance {
+impl Default for PatchAllowance {
     fn default() -> Self {
-        Allowance { bytes: MAX_PATCHED, operations: MAX_OPERATIONS, scratch: MAX_SCRATCH }
+        PatchAllowance { bytes: MAX_PATCHED, operations: MAX_OPERATIONS, scratch: MAX_SCRATCH }
     }
 }
 
-impl Allowance {
-    fn take_bytes(&mut self, bytes: usize) -> Result<(), String> {
-        take(&mut self.bytes, bytes, || format!("patches of extensions take more than {} MiB", MAX_PATCHED >> 20))
+impl PatchAllowance {
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), AllowanceError> {
+        take(&mut self.bytes, bytes, AllowanceError::Bytes)
     }
 
-    fn take_operations(&mut self, operations: usize) -> Result<(), String> {
-        take(&mut self.operations, operations, || {
-            format!("patches of extensions have more than {MAX_OPERATIONS} operations")
-        })
+    fn take_operations(&mut self, operations: usize) -> Result<(), AllowanceError> {
+        take(&mut self.operations, operations, AllowanceError::Operations)
     }
 
-    fn take_scratch(&mut self, document: &Document) -> Result<(), String> {
+    fn take_scratch(&mut self, document: &Document) -> Result<(), AllowanceError> {
         let bytes = json::in_memory(&document.value) + document.marks.len() * MARK;
-        take(&mut self.scratch, bytes, || "too many patches of extensions change something outside of spec".to_owned())
+        take(&mut self.scratch, bytes, AllowanceError::Scratch)
     }
 }
 
-fn take(left: &mut usize, wanted: usize, problem: impl FnOnce() -> String) -> Result<(), String> {
-    *left = left.checked_sub(wanted).ok_or_else(problem)?;
+/// The part of the allowance that is exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AllowanceError {
+    #[error("patches of extensions take more than {} MiB", MAX_PATCHED >> 20)]
+    Bytes,
+    #[error("patches of extensions have more than {} operations", MAX_OPERATIONS)]
+    Operations,
+    #[error("too many patches of extensions change something outside of spec")]
+    Scratch,
+}
+
+/// An error of a patch, or a mismatch with the document.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DocumentError {
+    #[error(transparent)]
+    Allowance(#[from] AllowanceError),
+    #[error(transparent)]
+    Pointer(#[from] PointerError),
+    #[error("{operation} {path}: {fault}")]
+    Mismatch { operation: &'static str, path: String, fault: String },
+    #[error("{operation} from {from}: {source}")]
+    Source { operation: &'static str, from: String, source: Box<DocumentError> },
+    #[error("{0}")]
+    MissingPath(String),
+    #[error("{0} is inside of it")]
+    MoveIntoItself(String),
+    #[error("patchType is {0:?}, and must be \"JSONPatch\" or \"JSONMergePatch\"")]
+    UnknownPatchType(String),
+    #[error("is not UTF-8: {0}")]
+    NoText(#[from] std::str::Utf8Error),
+    #[error("is not JSON: {0}")]
+    NoJson(#[from] serde_json::Error),
+    #[error("a JSONPatch must be a list of operations, but this is {0}")]
+    NoList(&'static str),
+    #[error("a JSONMergePatch must be an object, but this is {0}")]
+    NoMergePatch(&'static str),
+    #[error("is no object")]
+    NoObject,
+    #[error("{name} must be a string, but is {found}")]
+    NoString { name: &'static str, found: &'static str },
+    #[error("{0} is missing")]
+    MissingMember(&'static str),
+    #[error("{0:?} is not a JSON patch operation")]
+    UnknownOperation(String),
+}
+
+/// An error of an extension's patch, with the position of the operation, if it is in one.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(super) struct ExtensionPatchError {
+    pub operation: Option<usize>,
+    #[source]
+    pub error: DocumentError,
+}
+
+impl From<DocumentError> for ExtensionPatchError {
+    fn from(error: DocumentError) -> Self {
+        ExtensionPatchError { operation: None, error }
+    }
+}
+
+impl From<AllowanceError> for ExtensionPatchError {
+    fn from(error: AllowanceError) -> Self {
+        DocumentError::from(error).into()
+    }
+}
+
+fn take(left: &mut usize, wanted: usize, error: AllowanceError) -> Result<(), AllowanceError> {
+    *left = left.checked_sub(wanted).ok_or(error)?;
     Ok(())
 }
 
-/// A template of the class on its way, and what patches have done to it.
+/// A copy of a template of the class, with the changes by patches.
 #[derive(Clone, Debug)]
 pub(super) struct Document {
     pub value: Value,
@@ -70,13 +137,13 @@ pub(super) struct Document {
     pub marks: Vec<PatchMark>,
     /// Whether any operation was applied.
     pub is_changed: bool,
-    /// What operations have added, less what they have removed.
+    /// The weight of added values minus the weight of removed values.
     grown: Weight,
-    /// The part of it that was counted.
+    /// The part of `grown` that has been counted.
     counted: Weight,
 }
 
-/// A path of a document, and who changed what is at and below it.
+/// A path of a document with the patch that changed the values at and below it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PatchMark {
     pub path: String,
@@ -88,29 +155,28 @@ impl Document {
         Document { value, marks: Vec::new(), is_changed: false, grown: Weight::default(), counted: Weight::default() }
     }
 
-    /// Applies operations that change nothing but what is below `/spec`.
+    /// Applies operations that only change fields below `/spec`.
     ///
     /// # Errors
-    /// The position of the operation that does not fit the document, and why. Earlier operations stay applied: the run is
-    /// over anyway.
+    /// The position of the failed operation and the reason. Earlier operations stay applied, because the run ends.
     pub(super) fn apply<'o>(
         &mut self,
         operations: impl IntoIterator<Item = (&'o Pointer, &'o PatchOperation, &'o PatchOrigin)>,
-    ) -> Result<(), (usize, String)> {
+    ) -> Result<(), (usize, DocumentError)> {
         for (at, (pointer, operation, origin)) in operations.into_iter().enumerate() {
             self.apply_one(pointer, operation, origin).map_err(|problem| (at, problem))?;
         }
         Ok(())
     }
 
-    /// Does something to a copy, and takes back from it the places that patches can change (PE-21).
+    /// Runs `act` on a copy, and copies the fields back that patches can change (PE-21).
     pub(super) fn within_places<E>(&mut self, act: impl FnOnce(&mut Document) -> Result<(), E>) -> Result<(), E> {
         let mut scratch = self.clone();
         act(&mut scratch)?;
         let mut marks = Vec::new();
         for (path, place) in PLACES {
             let value = scratch.value.pointer_mut(place).map(Value::take).filter(|value| !value.is_null());
-            // Marks of the copy have followed the moved value.
+            // The marks of the copy are up to date with the moved value.
             let marked = if value.is_some() { &scratch.marks } else { &self.marks };
             marks.extend(marked.iter().filter_map(|change| change.at_place(path)));
             if let Some(value) = value {
@@ -123,54 +189,57 @@ impl Document {
         Ok(())
     }
 
-    /// By how much the document has grown since this was asked before.
+    /// The growth of the document since the last call.
     pub(super) fn growth(&mut self) -> Weight {
         let growth = self.grown.beyond(self.counted);
         self.counted += growth;
         growth
     }
 
-    /// Applies a patch that an extension sent; `origin` tells which of its operations, too.
+    /// Applies a patch of an extension; `origin` also gets the position of the operation.
     ///
     /// # Errors
-    /// The position of the operation, if it is one, and what is wrong: with the patch, with its size, or in the document.
+    /// The position of the failed operation, if any, and the reason: an invalid patch, its size, or a mismatch with the
+    /// document.
     pub(super) fn apply_sent(
         &mut self,
         patch_type: &str,
         patch: &[u8],
         origin: &PatchOrigin,
-        allowance: &mut Allowance,
-    ) -> Result<(), (Option<usize>, String)> {
-        let sent = Sent::decode(patch_type, patch, allowance)?;
-        // What is below spec stays there.
+        allowance: &mut PatchAllowance,
+    ) -> Result<(), ExtensionPatchError> {
+        let sent = ExtensionPatch::decode(patch_type, patch, allowance)?;
+        // Fields below spec stay there.
         if sent.is_below("spec") && self.value.get("spec").is_some_and(Value::is_object) {
             return sent.apply(self, origin, allowance);
         }
-        allowance.take_scratch(self).map_err(|problem| (None, problem))?;
+        allowance.take_scratch(self)?;
         self.within_places(|scratch| sent.apply(scratch, origin, allowance))
     }
 
-    fn apply_one(&mut self, pointer: &Pointer, operation: &PatchOperation, origin: &PatchOrigin) -> Result<(), String> {
+    fn apply_one(
+        &mut self,
+        pointer: &Pointer,
+        operation: &PatchOperation,
+        origin: &PatchOrigin,
+    ) -> Result<(), DocumentError> {
         let location = pointer.locate(&self.value);
         let (added, removed) = self.change_of_weight(pointer, operation);
         let is_new = matches!(operation, PatchOperation::Add(_) | PatchOperation::Copy(_));
         json_patch::patch_unsafe(&mut self.value, std::slice::from_ref(operation)).map_err(|error| {
-            let operation = name_of(operation);
-            match pointer.fault(&self.value, is_new) {
-                Some(fault) => format!("{operation} {}: {fault}", pointer.buffer()),
-                None => format!("{operation} {}: {}", pointer.buffer(), error.kind),
-            }
+            let fault = pointer.fault(&self.value, is_new).unwrap_or_else(|| error.kind.to_string());
+            DocumentError::Mismatch { operation: name_of(operation), path: pointer.buffer().to_string(), fault }
         })?;
         self.grown = (self.grown + added).beyond(removed);
         self.note(operation, location, origin);
         Ok(())
     }
 
-    /// The weights of what an operation adds and removes.
+    /// The weights of the values that an operation adds and removes.
     fn change_of_weight(&self, pointer: &Pointer, operation: &PatchOperation) -> (Weight, Weight) {
         let current = || self.value.pointer(pointer.buffer().as_str()).map(Weight::from_value).unwrap_or_default();
         match operation {
-            // What it takes the place of, if anything, is not looked up.
+            // A replaced value, if any, is not looked up.
             PatchOperation::Add(AddOperation { value, .. }) => (Weight::from_value(value), Weight::default()),
             PatchOperation::Replace(ReplaceOperation { value, .. }) => (Weight::from_value(value), current()),
             PatchOperation::Remove(_) => (Weight::default(), current()),
@@ -180,11 +249,16 @@ impl Document {
         }
     }
 
-    /// Notes what an operation has done.
-    fn note(&mut self, operation: &PatchOperation, Location { path, element }: Location, origin: &PatchOrigin) {
+    /// Records the change of an operation.
+    fn note(
+        &mut self,
+        operation: &PatchOperation,
+        PointerTarget { path, element }: PointerTarget,
+        origin: &PatchOrigin,
+    ) {
         match (operation, element) {
             (PatchOperation::Test(_), _) => return,
-            // An element that is gone leaves no path behind.
+            // A removed element has no path.
             (PatchOperation::Remove(_), Some((list, removed))) => {
                 self.shift(&list, removed, |position| (position > removed).then(|| position - 1));
             }
@@ -202,7 +276,7 @@ impl Document {
         self.marks.push(PatchMark { path, origin: origin.clone() });
     }
 
-    /// Lets marks follow the elements of a list that were moved; those of removed elements go.
+    /// Updates the marks of moved list elements, and removes those of removed elements.
     fn shift(&mut self, list: &str, from: usize, new: impl Fn(usize) -> Option<usize>) {
         self.marks.retain_mut(|change| {
             let Some(rest) = change.path.strip_prefix(list).and_then(|rest| rest.strip_prefix('[')) else {
@@ -223,22 +297,24 @@ impl Document {
     }
 }
 
-/// A template after a patch that an extension sent (PE-20, PE-21).
+/// A template after a patch of an extension (PE-20, PE-21).
 ///
 /// # Errors
-/// What is wrong with the patch, or why it does not fit the template.
+/// An invalid patch, or a mismatch with the template.
 pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, String> {
     let mut document = Document::new(template.clone());
-    let allowance = &mut Allowance::default();
+    let allowance = &mut PatchAllowance::default();
     match document.apply_sent(patch_type, patch, &PatchOrigin::default(), allowance) {
         Ok(()) => Ok(document.value),
-        Err((None, problem)) => Err(shortened(&problem).into_owned()),
-        Err((Some(at), problem)) => Err(format!("operation {at}: {}", shortened(&problem))),
+        Err(ExtensionPatchError { operation: None, error }) => Err(shortened(&error.to_string()).into_owned()),
+        Err(ExtensionPatchError { operation: Some(at), error }) => {
+            Err(format!("operation {at}: {}", shortened(&error.to_string())))
+        }
     }
 }
 
 impl PatchMark {
-    /// The change as far as it is one at or below a place.
+    /// The part of the change that is at or below a field.
     pub(super) fn at_place(&self, place: &str) -> Option<PatchMark> {
         match () {
             () if is_below(&self.path, place) => Some(self.clone()),
@@ -250,12 +326,12 @@ impl PatchMark {
     }
 }
 
-/// Whether a path is `above`, or leads to something below it.
+/// Whether a path equals `above` or is below it.
 pub(super) fn is_below(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Puts a value at a dotted path of a document, where there is a place for it.
+/// Sets a value at a dotted path of a document, if its parents exist.
 fn put(document: &mut Value, path: &str, value: Value) {
     let mut here = document;
     for name in path.split('.') {
@@ -279,34 +355,38 @@ fn name_of(operation: &PatchOperation) -> &'static str {
     }
 }
 
-/// A patch that an extension sent, decoded (PE-20).
+/// A decoded patch of an extension (PE-20).
 #[derive(Debug)]
-enum Sent {
+enum ExtensionPatch {
     Operations(Vec<(Pointer, PatchOperation, Option<Pointer>)>),
     Merge(Value),
 }
 
-impl Sent {
+impl ExtensionPatch {
     /// Decodes a patch.
     ///
     /// # Errors
-    /// The position of the operation, if it is one, and what is wrong.
-    fn decode(patch_type: &str, patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
+    /// The position of the invalid operation, if any, and the reason.
+    fn decode(
+        patch_type: &str,
+        patch: &[u8],
+        allowance: &mut PatchAllowance,
+    ) -> Result<ExtensionPatch, ExtensionPatchError> {
         match patch_type {
             "JSONPatch" => operations(patch, allowance),
-            "JSONMergePatch" => merge_patch(patch, allowance).map_err(|problem| (None, problem)),
-            other => Err((None, format!("patchType is {other:?}, and must be \"JSONPatch\" or \"JSONMergePatch\""))),
+            "JSONMergePatch" => Ok(merge_patch(patch, allowance)?),
+            other => Err(DocumentError::UnknownPatchType(other.to_owned()).into()),
         }
     }
 
-    /// Whether the patch reads and changes nothing but what is below a member of the document.
+    /// Whether the patch only reads and changes values below a member of the document.
     fn is_below(&self, member: &str) -> bool {
         match self {
-            Sent::Merge(Value::Object(members)) => {
+            ExtensionPatch::Merge(Value::Object(members)) => {
                 members.iter().all(|(name, value)| name == member && value.is_object())
             }
-            Sent::Merge(_) => false,
-            Sent::Operations(operations) => operations.iter().all(|(pointer, _, from)| {
+            ExtensionPatch::Merge(_) => false,
+            ExtensionPatch::Operations(operations) => operations.iter().all(|(pointer, _, from)| {
                 pointer.is_below(member) && from.as_ref().is_none_or(|from| from.is_below(member))
             }),
         }
@@ -316,10 +396,10 @@ impl Sent {
         self,
         document: &mut Document,
         origin: &PatchOrigin,
-        allowance: &mut Allowance,
-    ) -> Result<(), (Option<usize>, String)> {
+        allowance: &mut PatchAllowance,
+    ) -> Result<(), ExtensionPatchError> {
         match self {
-            Sent::Merge(patch) => {
+            ExtensionPatch::Merge(patch) => {
                 let mut paths = Vec::new();
                 leaves(&patch, &Path::ROOT, &mut paths);
                 document.grown += Weight::from_value(&patch);
@@ -327,14 +407,14 @@ impl Sent {
                 document.is_changed |= !paths.is_empty();
                 paths.into_iter().for_each(|path| document.mark(path, origin));
             }
-            Sent::Operations(operations) => {
+            ExtensionPatch::Operations(operations) => {
                 for (at, (pointer, operation, from)) in operations.into_iter().enumerate() {
                     let origin = PatchOrigin { operation: at, ..origin.clone() };
                     let done = match from {
                         Some(from) => carry(document, &from, &pointer, &operation, &origin, allowance),
                         None => document.apply_one(&pointer, &operation, &origin),
                     };
-                    done.map_err(|problem| (Some(at), problem))?;
+                    done.map_err(|error| ExtensionPatchError { operation: Some(at), error })?;
                 }
             }
         }
@@ -342,52 +422,56 @@ impl Sent {
     }
 }
 
-/// Moves or copies a value, which has to be there and of bearable size.
+/// Moves or copies a value, which must exist and not exceed the allowance.
 fn carry(
     document: &mut Document,
     from: &Pointer,
     to: &Pointer,
     operation: &PatchOperation,
     origin: &PatchOrigin,
-    allowance: &mut Allowance,
-) -> Result<(), String> {
-    let explain = |problem| format!("{} from {}: {problem}", name_of(operation), from.buffer());
+    allowance: &mut PatchAllowance,
+) -> Result<(), DocumentError> {
+    let explain = |source| DocumentError::Source {
+        operation: name_of(operation),
+        from: from.buffer().to_string(),
+        source: Box::new(source),
+    };
     let Some(value) = document.value.pointer(from.buffer().as_str()) else {
         let fault = from.fault(&document.value, false);
-        return Err(explain(fault.unwrap_or_else(|| "the path does not exist".to_owned())));
+        let fault = fault.unwrap_or_else(|| "the path does not exist".to_owned());
+        return Err(explain(DocumentError::MissingPath(fault)));
     };
-    allowance.take_bytes(json::in_memory(value)).map_err(explain)?;
-    let add = to.make(Make::Add, value.clone()).map_err(explain)?;
+    allowance.take_bytes(json::in_memory(value)).map_err(|error| explain(error.into()))?;
+    let add = to.make(SetOperation::Add, value.clone()).map_err(|error| explain(error.into()))?;
     if matches!(operation, PatchOperation::Move(_)) {
         if to.buffer().starts_with(from.buffer()) && to.depth() > from.depth() {
-            return Err(explain(format!("{} is inside of it", to.buffer())));
+            return Err(explain(DocumentError::MoveIntoItself(to.buffer().to_string())));
         }
         document.apply_one(from, &from.remove(), origin)?;
     }
     document.apply_one(to, &add, origin)
 }
 
-fn operations(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
-    let read = read(patch, allowance).map_err(|problem| (None, problem))?;
-    let operations = match read {
+fn operations(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, ExtensionPatchError> {
+    let operations = match read(patch, allowance)? {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
-        other => {
-            return Err((None, format!("a JSONPatch must be a list of operations, but this is {}", type_of(&other))));
-        }
+        other => return Err(DocumentError::NoList(type_of(&other)).into()),
     };
-    allowance.take_operations(operations.len()).map_err(|problem| (None, problem))?;
-    let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
-    Ok(Sent::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
+    allowance.take_operations(operations.len())?;
+    let decode = |(at, operation)| {
+        decode_operation(operation).map_err(|error| ExtensionPatchError { operation: Some(at), error })
+    };
+    Ok(ExtensionPatch::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
 }
 
-fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), String> {
+fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), DocumentError> {
     use json_patch::{CopyOperation, MoveOperation, TestOperation};
-    let Value::Object(mut members) = operation else { return Err("is no object".to_owned()) };
-    let text = |name: &str| match members.get(name) {
+    let Value::Object(mut members) = operation else { return Err(DocumentError::NoObject) };
+    let text = |name: &'static str| match members.get(name) {
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(format!("{name} must be a string, but is {}", type_of(other))),
-        None => Err(format!("{name} is missing")),
+        Some(other) => Err(DocumentError::NoString { name, found: type_of(other) }),
+        None => Err(DocumentError::MissingMember(name)),
     };
     let (name, pointer) = (text("op")?, Pointer::parse(&text("path")?)?);
     let path = pointer.buffer().clone();
@@ -395,7 +479,7 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
         "move" | "copy" => Some(Pointer::parse(&text("from")?)?),
         _ => None,
     };
-    let mut value = || members.remove("value").ok_or_else(|| "value is missing".to_owned());
+    let mut value = || members.remove("value").ok_or(DocumentError::MissingMember("value"));
     let operation = match (&*name, &from) {
         ("add", _) => PatchOperation::Add(AddOperation { path, value: value()? }),
         ("replace", _) => PatchOperation::Replace(ReplaceOperation { path, value: value()? }),
@@ -403,7 +487,7 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
         ("remove", _) => pointer.remove(),
         ("move", Some(from)) => PatchOperation::Move(MoveOperation { from: from.buffer().clone(), path }),
         ("copy", Some(from)) => PatchOperation::Copy(CopyOperation { from: from.buffer().clone(), path }),
-        _ => return Err(format!("{name:?} is not a JSON patch operation")),
+        _ => return Err(DocumentError::UnknownOperation(name)),
     };
     if let PatchOperation::Add(AddOperation { value, .. }) | PatchOperation::Replace(ReplaceOperation { value, .. }) =
         &operation
@@ -413,29 +497,29 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
     Ok((pointer, operation, from))
 }
 
-fn merge_patch(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, String> {
+fn merge_patch(patch: &[u8], allowance: &mut PatchAllowance) -> Result<ExtensionPatch, DocumentError> {
     if patch.is_empty() {
-        return Ok(Sent::Merge(Value::Object(Map::new())));
+        return Ok(ExtensionPatch::Merge(Value::Object(Map::new())));
     }
     match read(patch, allowance)? {
-        merge @ Value::Object(_) => Ok(Sent::Merge(merge)),
-        other => Err(format!("a JSONMergePatch must be an object, but this is {}", type_of(&other))),
+        merge @ Value::Object(_) => Ok(ExtensionPatch::Merge(merge)),
+        other => Err(DocumentError::NoMergePatch(type_of(&other))),
     }
 }
 
-fn read(patch: &[u8], allowance: &mut Allowance) -> Result<Value, String> {
-    let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
+fn read(patch: &[u8], allowance: &mut PatchAllowance) -> Result<Value, DocumentError> {
+    let text = std::str::from_utf8(patch)?;
     allowance.take_bytes(json::JsonSize::decoded_bytes(text))?;
-    json::value(text).map_err(|error| format!("is not JSON: {error}"))
+    Ok(json::value(text)?)
 }
 
-/// The paths of a merge patch that set or take away something.
+/// The paths of a merge patch that set or remove values.
 fn leaves(merge: &Value, above: &Path, found: &mut Vec<String>) {
     match merge {
         Value::Object(members) if !members.is_empty() => {
             members.iter().for_each(|(name, value)| leaves(value, &above.member(name), found));
         }
-        // An empty object only replaces a value that is no object.
+        // An empty object only replaces a value that is not an object.
         Value::Object(_) if *above == Path::ROOT => {}
         _ => found.push(above.as_str().to_owned()),
     }

@@ -1,5 +1,6 @@
-//! External patches: requests to Runtime Extensions, and how their answers are applied (PE-23, PE-29). The protocol is that of the
-//! [topology mutation hook](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/implement-topology-mutation-hook).
+//! External patches: requests to Runtime Extensions, and the application of their answers (PE-23, PE-29). The protocol
+//! is that of the [topology mutation
+//! hook](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/implement-topology-mutation-hook).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,11 +8,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::compiled::CompiledPatch;
+use super::compiler::CompiledPatch;
+use super::document::ExtensionPatchError;
 use super::items::HolderReference;
-use super::scopes::Named;
-use super::trace::{NotAsked, PatchError, PatchLocation, Reason};
-use super::{ItemName, Run};
+use super::scopes::NamedVariable;
+use super::trace::{NotAsked, PatchError, PatchLocation, SkipReason};
+use super::{ItemName, PatchRun};
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
 use model::hub::ExternalPatch;
@@ -21,20 +23,20 @@ use schema::field::shortened;
 /// The version of the hooks that patches call.
 const API_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
-/// A request to generate patches, or to validate what they made; its items get their `uid` when it is sent (RH-10.1).
+/// A request to generate patches or to validate their result; the sender adds the `uid` of items (RH-10.1).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Request<'a> {
+struct PatchRequestBody<'a> {
     api_version: &'static str,
     kind: &'static str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     settings: BTreeMap<String, String>,
-    variables: Vec<Variable<'a>>,
+    variables: Vec<RequestVariable<'a>>,
     items: Vec<RequestItem<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Variable<'a> {
+struct RequestVariable<'a> {
     name: &'a str,
     value: &'a Value,
 }
@@ -44,15 +46,15 @@ struct Variable<'a> {
 struct RequestItem<'a> {
     holder_reference: HolderReference<'a>,
     object: &'a Value,
-    variables: Vec<Variable<'a>>,
+    variables: Vec<RequestVariable<'a>>,
 }
 
-fn listed(variables: Vec<Named<'_>>) -> Vec<Variable<'_>> {
-    variables.into_iter().map(|(name, value)| Variable { name, value }).collect()
+fn listed(variables: Vec<NamedVariable<'_>>) -> Vec<RequestVariable<'_>> {
+    variables.into_iter().map(|(name, value)| RequestVariable { name, value }).collect()
 }
 
-impl Run<'_> {
-    /// Asks the extension of a patch for patches, and applies them.
+impl PatchRun<'_> {
+    /// Calls the extension of a patch to generate patches, and applies them.
     pub(super) fn generate(
         &mut self,
         position: usize,
@@ -63,7 +65,7 @@ impl Run<'_> {
         let hook = PatchHook::GeneratePatches;
         match self.ask(position, patch, hook, extension)? {
             None => {
-                self.skip(patch, None, None, Reason::NotAsked);
+                self.skip(patch, None, None, SkipReason::NotAsked);
                 Ok(())
             }
             Some(PatchAnswer::Patches(patches)) => self.apply_answer(position, patch, extension, &patches),
@@ -76,7 +78,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks the extension of a patch that validates whether the topology is in order (PE-29).
+    /// Calls the validating extension of a patch (PE-29).
     pub(super) fn validate(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let extension = patch.external.as_ref().map(|external| &external.validate_topology_extension);
         let Some(extension) = extension.filter(|extension| !extension.is_empty()) else { return Ok(()) };
@@ -114,12 +116,12 @@ impl Run<'_> {
                 Ok(None)
             }
             Found::Unreadable(reason) => self.refused(position, patch, hook, extension, reason),
-            // One extension at a time: what the next one is asked depends on the answer.
+            // One extension at a time: the next request depends on this answer.
             Found::NotAsked => Err(Failure::NotAsked),
         }
     }
 
-    /// A request with all items as they are now and the variables that the patch sees (PE-08, PE-23).
+    /// A request with the current state of all items and the variables that are visible to the patch (PE-08, PE-23).
     fn request(&mut self, patch: &CompiledPatch, hook: PatchHook) -> String {
         for item in &mut self.items {
             item.document();
@@ -132,7 +134,7 @@ impl Run<'_> {
                 variables: listed(scopes.overrides(item.scope, &patch.visible)),
             })
         });
-        let request = Request {
+        let request = PatchRequestBody {
             api_version: API_VERSION,
             kind: match hook {
                 PatchHook::GeneratePatches => "GeneratePatchesRequest",
@@ -145,7 +147,7 @@ impl Run<'_> {
         serde_json::to_string(&request).expect("JSON values and texts are always written")
     }
 
-    /// Applies what an extension answered, in its order (PE-19, PE-20).
+    /// Applies the answer of an extension, in its order (PE-19, PE-20).
     fn apply_answer(
         &mut self,
         position: usize,
@@ -153,7 +155,7 @@ impl Run<'_> {
         extension: &str,
         patches: &[ItemPatch],
     ) -> Result<(), Failure> {
-        // An extension sees all items, and with them the secrets that earlier patches put there.
+        // An extension sees all items, including secrets that earlier patches have set.
         let changes = self.items.iter().filter_map(|item| item.document.as_ref());
         let had_secrets = changes.flat_map(|document| &document.marks).any(|change| change.origin.is_sensitive);
         let origin = PatchOrigin { is_sensitive: patch.origin.is_sensitive || had_secrets, ..patch.origin.clone() };
@@ -166,9 +168,9 @@ impl Run<'_> {
             let name = item.name.clone();
             let document = item.document();
             let done = document.apply_sent(&sent.patch_type, &sent.patch, &origin, &mut self.allowance);
-            if let Err((operation, problem)) = done {
-                // The text may quote what the extension sent.
-                let problem = shortened(&problem).into_owned();
+            if let Err(ExtensionPatchError { operation, error }) = done {
+                // The text may quote the answer of the extension.
+                let problem = shortened(&error.to_string()).into_owned();
                 return Err(self.failure(position, patch, place(operation), Some(name), problem));
             }
             self.count_growth(sent.item)?;

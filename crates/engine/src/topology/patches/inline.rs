@@ -7,30 +7,30 @@ use std::sync::Arc;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::compiled::{Action, CompiledDefinition, CompiledOperation, CompiledPatch, ValueSource, shown};
+use super::compiler::{CompiledDefinition, CompiledOperation, CompiledPatch, PatchAction, ValueSource, shown};
 use super::pointer::Pointer;
 use super::scopes::ScopeId;
-use super::trace::{OperationPosition, PatchLocation, Reason, Undefined};
-use super::{ItemName, Run};
+use super::trace::{OperationPosition, PatchLocation, SkipReason, Undefined};
+use super::{ItemName, PatchRun};
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
 
-/// An operation that is ready for an item.
-type Ready<'p> = (&'p Pointer, Cow<'p, PatchOperation>, &'p PatchOrigin);
+/// An operation with its value for an item.
+type ReadyOperation<'p> = (&'p Pointer, Cow<'p, PatchOperation>, &'p PatchOrigin);
 
-/// Whether a patch applies to the items of a scope.
+/// The result of `enabledIf` for the items of a scope.
 #[derive(Clone)]
-enum Condition {
+enum EnabledIf {
     Met,
     NotMet(Arc<str>),
     Wrong(String),
 }
 
-impl Run<'_> {
-    /// Generates and applies the definitions of a patch. What is wrong with it is collected over all items (PE-18).
+impl PatchRun<'_> {
+    /// Generates and applies the definitions of a patch. Errors are collected over all items (PE-18).
     pub(super) fn inline(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let mut errors = Vec::new();
-        let mut conditions: BTreeMap<ScopeId, Condition> = BTreeMap::new();
+        let mut conditions: BTreeMap<ScopeId, EnabledIf> = BTreeMap::new();
         let mut is_used = vec![false; patch.definitions.len()];
         for at in 0..self.items.len() {
             let mut is_broken = false;
@@ -38,19 +38,19 @@ impl Run<'_> {
                 let Some(item) = self.items.get(at) else { continue };
                 let (name, scope) = (item.name.clone(), item.scope);
                 if !item.is_selected(&definition.selected) {
-                    self.skip(patch, Some(number), Some(name), Reason::NotSelected);
+                    self.skip(patch, Some(number), Some(name), SkipReason::NotSelected);
                     continue;
                 }
                 if let Some(is_used) = is_used.get_mut(number) {
                     *is_used = true;
                 }
                 match self.condition(patch, scope, &name, &mut conditions) {
-                    Condition::Met => {}
-                    Condition::NotMet(rendered) => {
-                        self.skip(patch, Some(number), Some(name), Reason::Disabled { rendered });
+                    EnabledIf::Met => {}
+                    EnabledIf::NotMet(rendered) => {
+                        self.skip(patch, Some(number), Some(name), SkipReason::Disabled { rendered });
                         continue;
                     }
-                    Condition::Wrong(problem) => {
+                    EnabledIf::Wrong(problem) => {
                         if !is_broken {
                             errors.push(self.error(position, patch, PatchLocation::EnabledIf, Some(name), problem));
                         }
@@ -59,7 +59,7 @@ impl Run<'_> {
                     }
                 }
                 let wrong = match self.generate_inline(patch, definition, scope, &name) {
-                    // What failed before may be why something does not fit now.
+                    // Later mismatches may be consequences of earlier errors.
                     Ok(_) if is_broken => continue,
                     Ok(ready) => self.apply_inline(at, definition, &ready).err().into_iter().collect(),
                     Err(wrong) => wrong,
@@ -72,7 +72,7 @@ impl Run<'_> {
             self.count_growth(at)?;
         }
         for (number, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
-            self.skip(patch, Some(number), None, Reason::SelectsNothing);
+            self.skip(patch, Some(number), None, SkipReason::SelectsNothing);
         }
         if errors.is_empty() { Ok(()) } else { Err(Failure::Patches(errors)) }
     }
@@ -83,11 +83,11 @@ impl Run<'_> {
         patch: &CompiledPatch,
         scope: ScopeId,
         item: &Arc<ItemName>,
-        known: &mut BTreeMap<ScopeId, Condition>,
-    ) -> Condition {
+        known: &mut BTreeMap<ScopeId, EnabledIf>,
+    ) -> EnabledIf {
         let expression = match &patch.enabled_if {
-            None => return Condition::Met,
-            Some(Err(problem)) => return Condition::Wrong(problem.clone()),
+            None => return EnabledIf::Met,
+            Some(Err(problem)) => return EnabledIf::Wrong(problem.clone()),
             Some(Ok(expression)) => expression,
         };
         if let Some(condition) = known.get(&scope) {
@@ -100,11 +100,11 @@ impl Run<'_> {
                     self.note_undefined(patch, None, item);
                 }
                 match rendered.value {
-                    Value::Bool(true) => Condition::Met,
-                    other => Condition::NotMet(shown(&other, expression.is_sensitive)),
+                    Value::Bool(true) => EnabledIf::Met,
+                    other => EnabledIf::NotMet(shown(&other, expression.is_sensitive)),
                 }
             }
-            Err(problem) => Condition::Wrong(tellable(problem, expression.is_sensitive)),
+            Err(problem) => EnabledIf::Wrong(redacted(problem, expression.is_sensitive)),
         };
         known.insert(scope, condition.clone());
         condition
@@ -117,7 +117,7 @@ impl Run<'_> {
         definition: &'p CompiledDefinition,
         scope: ScopeId,
         item: &Arc<ItemName>,
-    ) -> Result<Vec<Ready<'p>>, Vec<(OperationPosition, String)>> {
+    ) -> Result<Vec<ReadyOperation<'p>>, Vec<(OperationPosition, String)>> {
         let mut ready = Vec::with_capacity(definition.operations.len());
         let mut wrong = Vec::new();
         for operation in &definition.operations {
@@ -139,7 +139,7 @@ impl Run<'_> {
         &mut self,
         patch: &CompiledPatch,
         operation: &CompiledOperation,
-        action: &'p Action,
+        action: &'p PatchAction,
         scope: ScopeId,
         item: &Arc<ItemName>,
     ) -> Result<Cow<'p, PatchOperation>, String> {
@@ -154,14 +154,14 @@ impl Run<'_> {
             ValueSource::Template { template, make } => {
                 let (result, is_new) = self.scopes.evaluate(template, scope, &patch.visible);
                 let rendered =
-                    result.map_err(|problem| format!("valueFrom.{}", tellable(problem, template.is_sensitive)))?;
+                    result.map_err(|problem| format!("valueFrom.{}", redacted(problem, template.is_sensitive)))?;
                 if rendered.shows_no_value && is_new {
                     self.note_undefined(patch, Some(operation.place), item);
                 }
                 (rendered.value, *make)
             }
         };
-        action.pointer.make(make, value).map(Cow::Owned)
+        action.pointer.make(make, value).map(Cow::Owned).map_err(|error| error.to_string())
     }
 
     /// Applies the operations of a definition to an item (PE-19 to PE-21).
@@ -169,7 +169,7 @@ impl Run<'_> {
         &mut self,
         at: usize,
         definition: &CompiledDefinition,
-        ready: &[Ready<'_>],
+        ready: &[ReadyOperation<'_>],
     ) -> Result<(), (OperationPosition, String)> {
         let Some(item) = self.items.get_mut(at) else { return Ok(()) };
         let document = item.document();
@@ -178,9 +178,9 @@ impl Run<'_> {
             true => document.apply(operations()),
             false => document.within_places(|scratch| scratch.apply(operations())),
         };
-        done.map_err(|(failed, problem)| {
+        done.map_err(|(failed, error)| {
             let place = definition.operations.get(failed).map(|operation| operation.place);
-            (place.unwrap_or(OperationPosition { definition: 0, operation: failed }), problem)
+            (place.unwrap_or(OperationPosition { definition: 0, operation: failed }), error.to_string())
         })
     }
 
@@ -192,8 +192,8 @@ impl Run<'_> {
     }
 }
 
-/// An error of a template without what may show a secret (DEC-34): only where it is.
-fn tellable(problem: String, is_sensitive: bool) -> String {
+/// An error of a template; for sensitive templates only its position, since the text may show a secret (DEC-34).
+fn redacted(problem: String, is_sensitive: bool) -> String {
     if !is_sensitive {
         return problem;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::compiled::Selected;
+use super::compiler::SelectedTemplates;
 use super::document::Document;
 use super::scopes::ScopeId;
 use super::trace::ItemName;
@@ -16,63 +16,63 @@ use crate::topology::{Failure, field_path};
 use model::hub::contract::Contract;
 use model::hub::{Object, annotation};
 
-/// A template of the class in one of its uses.
+/// One use of a template of the class.
 #[derive(Debug)]
-pub(super) struct Item<'a> {
-    pub slot: Slot,
+pub(super) struct TemplateItem<'a> {
+    pub slot: ItemSlot,
     pub scope: ScopeId,
     pub name: Arc<ItemName>,
     template: &'a Object,
-    /// What the template becomes.
+    /// The object that is made from the template.
     desired: &'a Object,
     holder: &'a Object,
     field_path: &'static str,
     /// The position of the class of workers in the class.
     worker_class: usize,
-    /// The copy that is patched, once there is something to do to it.
+    /// The patched copy, once a patch needs one.
     pub document: Option<Document>,
 }
 
-/// What an item becomes.
+/// The slot of the object that is made from an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum ItemSlot {
     Infrastructure,
     ControlPlane,
     ControlPlaneMachines,
-    Worker { kind: WorkerKind, position: usize, part: Part },
+    Worker { kind: WorkerKind, position: usize, part: WorkerTemplateKind },
 }
 
-/// The two items of a worker.
+/// The kinds of templates of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum WorkerTemplateKind {
     Bootstrap,
     Infrastructure,
 }
 
-impl Slot {
-    /// Whether the item becomes a template, and no object of the kind that it is a template of.
+impl ItemSlot {
+    /// Whether the slot contains a template instead of an object of the template's kind.
     pub(super) fn is_template(self) -> bool {
         match self {
-            Slot::Infrastructure | Slot::ControlPlane => false,
-            Slot::ControlPlaneMachines => true,
-            Slot::Worker { kind, .. } => kind == WorkerKind::MachineDeployment,
+            ItemSlot::Infrastructure | ItemSlot::ControlPlane => false,
+            ItemSlot::ControlPlaneMachines => true,
+            ItemSlot::Worker { kind, .. } => kind == WorkerKind::MachineDeployment,
         }
     }
 
-    /// What the item becomes, to change it.
-    pub(super) fn of(self, desired: &mut Desired) -> Option<&mut DesiredObject> {
+    /// The desired object of the slot.
+    pub(super) fn desired_mut(self, desired: &mut Desired) -> Option<&mut DesiredObject> {
         match self {
-            Slot::Infrastructure => Some(&mut desired.infrastructure),
-            Slot::ControlPlane => Some(&mut desired.control_plane.control_plane),
-            Slot::ControlPlaneMachines => desired.control_plane.machines.as_mut(),
-            Slot::Worker { kind, position, part } => {
+            ItemSlot::Infrastructure => Some(&mut desired.infrastructure),
+            ItemSlot::ControlPlane => Some(&mut desired.control_plane.control_plane),
+            ItemSlot::ControlPlaneMachines => desired.control_plane.machines.as_mut(),
+            ItemSlot::Worker { kind, position, part } => {
                 let workers = match kind {
                     WorkerKind::MachineDeployment => &mut desired.machine_deployments,
                     WorkerKind::MachinePool => &mut desired.machine_pools,
                 };
                 workers.get_mut(position).map(|worker| match part {
-                    Part::Bootstrap => &mut worker.bootstrap,
-                    Part::Infrastructure => &mut worker.infrastructure,
+                    WorkerTemplateKind::Bootstrap => &mut worker.bootstrap,
+                    WorkerTemplateKind::Infrastructure => &mut worker.infrastructure,
                 })
             }
         }
@@ -82,17 +82,17 @@ impl Slot {
 /// All items, in the order of PE-03. `cluster` names the Cluster as their holder.
 ///
 /// # Errors
-/// When a worker has a class that there is not.
-pub(super) fn of<'a>(
+/// When the class of a worker does not exist.
+pub(super) fn collect<'a>(
     blueprint: &'a Blueprint,
     contract: Contract,
     desired: &'a Desired,
     cluster: &'a Object,
-) -> Result<Vec<Item<'a>>, Failure> {
+) -> Result<Vec<TemplateItem<'a>>, Failure> {
     let control_plane = &desired.control_plane.control_plane.object;
-    let item = |slot, template: &'a Object, object: &'a Object, holder: &'a Object, field_path| Item {
+    let item = |slot, template: &'a Object, object: &'a Object, holder: &'a Object, field_path| TemplateItem {
         slot,
-        scope: if slot == Slot::Infrastructure { ScopeId::INFRASTRUCTURE } else { ScopeId::CONTROL_PLANE },
+        scope: if slot == ItemSlot::Infrastructure { ScopeId::INFRASTRUCTURE } else { ScopeId::CONTROL_PLANE },
         name: Arc::new(named(template, object, None)),
         template,
         desired: object,
@@ -103,30 +103,30 @@ pub(super) fn of<'a>(
     };
     let infrastructure = &desired.infrastructure.object;
     let mut items = vec![
-        item(Slot::Infrastructure, &blueprint.infrastructure, infrastructure, cluster, "spec.infrastructureRef"),
-        item(Slot::ControlPlane, &blueprint.control_plane, control_plane, cluster, "spec.controlPlaneRef"),
+        item(ItemSlot::Infrastructure, &blueprint.infrastructure, infrastructure, cluster, "spec.infrastructureRef"),
+        item(ItemSlot::ControlPlane, &blueprint.control_plane, control_plane, cluster, "spec.controlPlaneRef"),
     ];
     if let (Some(template), Some(machines)) = (&blueprint.control_plane_machines, &desired.control_plane.machines) {
         let path = field_path::INFRASTRUCTURE_REF.at(contract);
-        items.push(item(Slot::ControlPlaneMachines, template, &machines.object, control_plane, path));
+        items.push(item(ItemSlot::ControlPlaneMachines, template, &machines.object, control_plane, path));
     }
     let mut number = 0;
     for kind in WorkerKind::ALL {
         for (position, worker) in desired.workers(kind).iter().enumerate() {
-            items.extend(of_worker(blueprint, kind, position, worker, ScopeId::worker(number))?);
+            items.extend(worker_items(blueprint, kind, position, worker, ScopeId::worker(number))?);
             number += 1;
         }
     }
     Ok(items)
 }
 
-fn of_worker<'a>(
+fn worker_items<'a>(
     blueprint: &'a Blueprint,
     kind: WorkerKind,
     position: usize,
     worker: &'a DesiredWorker,
     scope: ScopeId,
-) -> Result<[Item<'a>; 2], Failure> {
+) -> Result<[TemplateItem<'a>; 2], Failure> {
     let templates = blueprint.templates(kind, &worker.topology_name, &worker.class)?;
     let classes = &blueprint.class.spec.workers;
     let worker_class = match kind {
@@ -135,8 +135,8 @@ fn of_worker<'a>(
         }
         WorkerKind::MachinePool => classes.machine_pools.iter().position(|class| class.class == worker.class),
     };
-    let item = |part, template: &'a Object, object: &'a Object, field_path| Item {
-        slot: Slot::Worker { kind, position, part },
+    let item = |part, template: &'a Object, object: &'a Object, field_path| TemplateItem {
+        slot: ItemSlot::Worker { kind, position, part },
         scope,
         name: Arc::new(named(template, object, Some((kind, worker.topology_name.clone())))),
         template,
@@ -148,8 +148,13 @@ fn of_worker<'a>(
     };
     let (bootstrap, infrastructure) = (&worker.bootstrap.object, &worker.infrastructure.object);
     Ok([
-        item(Part::Bootstrap, &templates.bootstrap, bootstrap, "spec.template.spec.bootstrap.configRef"),
-        item(Part::Infrastructure, &templates.infrastructure, infrastructure, "spec.template.spec.infrastructureRef"),
+        item(WorkerTemplateKind::Bootstrap, &templates.bootstrap, bootstrap, "spec.template.spec.bootstrap.configRef"),
+        item(
+            WorkerTemplateKind::Infrastructure,
+            &templates.infrastructure,
+            infrastructure,
+            "spec.template.spec.infrastructureRef",
+        ),
     ])
 }
 
@@ -163,7 +168,7 @@ fn named(template: &Object, object: &Object, worker: Option<(WorkerKind, String)
     }
 }
 
-/// The Cluster as what holds the references to its parts.
+/// The Cluster in the form of a holder of references.
 pub(super) fn cluster_as_holder(blueprint: &Blueprint) -> Object {
     let metadata = &blueprint.cluster.metadata;
     let mut named = Map::new();
@@ -176,7 +181,7 @@ pub(super) fn cluster_as_holder(blueprint: &Blueprint) -> Object {
     members.into()
 }
 
-/// Who refers to an item, in requests to extensions, by its desired name (PE-04).
+/// The object that refers to an item, by its desired name, in requests to extensions (PE-04).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HolderReference<'a> {
@@ -187,18 +192,18 @@ pub(super) struct HolderReference<'a> {
     field_path: &'static str,
 }
 
-impl Item<'_> {
+impl TemplateItem<'_> {
     /// Whether a selector matches the item (PE-13).
-    pub(super) fn is_selected(&self, selected: &Selected) -> bool {
+    pub(super) fn is_selected(&self, selected: &SelectedTemplates) -> bool {
         let (classes, part) = match self.slot {
-            Slot::Infrastructure => return selected.infrastructure,
-            Slot::ControlPlane => return selected.control_plane,
-            Slot::ControlPlaneMachines => return selected.control_plane_machines,
-            Slot::Worker { kind: WorkerKind::MachineDeployment, part, .. } => (&selected.machine_deployments, part),
-            Slot::Worker { kind: WorkerKind::MachinePool, part, .. } => (&selected.machine_pools, part),
+            ItemSlot::Infrastructure => return selected.infrastructure,
+            ItemSlot::ControlPlane => return selected.control_plane,
+            ItemSlot::ControlPlaneMachines => return selected.control_plane_machines,
+            ItemSlot::Worker { kind: WorkerKind::MachineDeployment, part, .. } => (&selected.machine_deployments, part),
+            ItemSlot::Worker { kind: WorkerKind::MachinePool, part, .. } => (&selected.machine_pools, part),
         };
         let [bootstrap, infrastructure] = classes.get(self.worker_class).copied().unwrap_or_default();
-        if part == Part::Bootstrap { bootstrap } else { infrastructure }
+        if part == WorkerTemplateKind::Bootstrap { bootstrap } else { infrastructure }
     }
 
     /// The holder (PE-03).

@@ -1,7 +1,7 @@
 //! The patches of a class, applied to the objects of a topology.
 //!
 //! ```text
-//! class ── compiled.rs ─► patches: selectors, templates, pointers ─┐
+//! class ── compiler.rs ─► patches: selectors, templates, pointers ─┐
 //! templates of the class ── items.rs ─► copies, one for each use ──┤
 //! Cluster and desired objects ── scopes.rs ─► variables ───────────┤
 //!                                                                  ▼
@@ -10,10 +10,10 @@
 //!         desired objects, and where their fields come from ◄── copy_back.rs
 //! ```
 //!
-//! Patches work on copies of the templates of the class and not on computed objects, so they see no computed field
-//! (PE-02). What does not follow from the class alone and is the same for several items is computed once.
+//! Patches change copies of the templates of the class instead of computed objects, so they see no computed field
+//! (PE-02). Values that depend on more than the class and are equal for several items are computed once.
 
-mod compiled;
+mod compiler;
 mod copy_back;
 mod document;
 mod external;
@@ -26,12 +26,14 @@ mod trace;
 use std::sync::Arc;
 
 pub use document::patched;
-pub(in crate::topology) use trace::told;
-pub use trace::{ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, Reason, Skipped, Trace, Undefined};
+pub(in crate::topology) use trace::summary;
+pub use trace::{
+    ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, SkipReason, Skipped, Trace, Undefined,
+};
 
-use compiled::{CompiledPatch, CompiledPatches};
-use document::{Allowance, Document};
-use items::Item;
+use compiler::{CompiledPatch, CompiledPatches};
+use document::{Document, PatchAllowance};
+use items::TemplateItem;
 use scopes::Scopes;
 
 use super::blueprint::Blueprint;
@@ -43,10 +45,12 @@ use model::hub::SharedValues;
 use model::hub::contract::Contract;
 use model::world::World;
 
-/// Applies the patches of the class to what is desired; `contract` is that of the desired control plane (PE-01 to PE-32).
+/// Applies the patches of the class to the desired state; `contract` is that of the desired control plane (PE-01 to
+/// PE-32).
 ///
 /// # Errors
-/// A patch cannot be applied, or an extension has not been asked yet or refuses. What is desired is unknown then.
+/// When a patch cannot be applied, or an extension has not been called yet or rejects the topology. The desired state
+/// is unknown then.
 pub fn apply(
     blueprint: &Blueprint,
     contract: Contract,
@@ -58,18 +62,18 @@ pub fn apply(
         return Ok(Trace::default());
     }
     let class = &blueprint.class;
-    let compiled = class.compiled(|object| CompiledPatches::of(object, class.variables().as_deref()));
+    let compiled = class.compiled(|object| CompiledPatches::compile(object, class.variables().as_deref()));
     let cluster = items::cluster_as_holder(blueprint);
-    let items = items::of(blueprint, contract, desired, &cluster)?;
-    let scopes = Scopes::of(blueprint, desired, compiled.expressions, compiled.sources);
+    let items = items::collect(blueprint, contract, desired, &cluster)?;
+    let scopes = Scopes::new(blueprint, desired, compiled.expressions, compiled.sources);
     let growth = Growth { before: blueprint.size(), sum: Weight::default(), notes: 0 };
-    let mut run = Run {
+    let mut run = PatchRun {
         blueprint,
         world,
         options,
         scopes,
         items,
-        allowance: Allowance::default(),
+        allowance: PatchAllowance::default(),
         growth,
         trace: Trace::default(),
     };
@@ -79,16 +83,16 @@ pub fn apply(
     for (position, patch) in compiled.patches.iter().enumerate() {
         run.validate(position, patch)?;
     }
-    let Run { items, mut trace, .. } = run;
+    let PatchRun { items, mut trace, .. } = run;
     let changed = items.into_iter().filter_map(|item| {
         let document = item.document.filter(|document| document.is_changed)?;
         Some((item.slot, document, item.name))
     });
     let changed: Vec<_> = changed.collect();
-    // Patches mostly make equal specs of equal templates.
+    // Equal templates mostly have equal specs after patches.
     let mut shared = SharedValues::default();
     for (slot, document, name) in changed {
-        if let Some(object) = slot.of(desired) {
+        if let Some(object) = slot.desired_mut(desired) {
             copy_back::copy_back(slot, document, object, &name, &mut trace.skipped)?;
             object.object.share(&mut shared);
         }
@@ -97,31 +101,31 @@ pub fn apply(
 }
 
 /// One computation of the patches of a class for a Cluster.
-struct Run<'a> {
+struct PatchRun<'a> {
     blueprint: &'a Blueprint,
     world: &'a World,
     options: &'a Options,
     scopes: Scopes<'a>,
-    items: Vec<Item<'a>>,
-    /// What the patches of extensions may still take, all of them together.
-    allowance: Allowance,
+    items: Vec<TemplateItem<'a>>,
+    /// The remaining budget of all extension patches together.
+    allowance: PatchAllowance,
     growth: Growth,
     trace: Trace,
 }
 
-/// How much patches have enlarged the objects of a topology.
+/// The growth of the objects of a topology by patches.
 struct Growth {
     /// The size of the topology without patches.
     before: TopologySize,
     sum: Weight,
-    /// Notes about skipped definitions that are not in the sum yet.
+    /// Notes about skipped definitions that have not been counted yet.
     notes: usize,
 }
 
-/// The weight of a note that a definition was skipped. There is one copy of it.
+/// The weight of a note about a skipped definition, which exists once.
 const NOTE: Weight = Weight { text: 0, memory: 40 };
 
-impl Run<'_> {
+impl PatchRun<'_> {
     /// Generates and applies one patch (PE-07, PE-11).
     fn patch(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let fail = |problem: &str| {
@@ -138,17 +142,17 @@ impl Run<'_> {
                 self.generate(position, patch, external)
             }
             Some(external) if !external.validate_topology_extension.is_empty() => {
-                self.skip(patch, None, None, Reason::OnlyValidates);
+                self.skip(patch, None, None, SkipReason::OnlyValidates);
                 Ok(())
             }
             _ => fail("it has neither definitions nor a generate or validate extension"),
         }
     }
 
-    /// Counts by how much a patch has enlarged an item, and takes the memory for it (DEC-58).
+    /// Counts the growth of an item by a patch, and leases the memory for it (DEC-58).
     ///
     /// # Errors
-    /// When the topology is too large now, the memory is used by others, or the computation should end.
+    /// When the topology is too large, the memory is in use, or the computation must stop.
     fn count_growth(&mut self, item: usize) -> Result<(), Failure> {
         Interrupted::unless(self.world.stop())?;
         let document = self.items.get_mut(item).and_then(|item| item.document.as_mut());
@@ -159,7 +163,13 @@ impl Run<'_> {
         if self.world.lease().grow(size::memory(growth)) { Ok(()) } else { Err(Interrupted::NoMemory.into()) }
     }
 
-    fn skip(&mut self, patch: &CompiledPatch, definition: Option<usize>, item: Option<Arc<ItemName>>, reason: Reason) {
+    fn skip(
+        &mut self,
+        patch: &CompiledPatch,
+        definition: Option<usize>,
+        item: Option<Arc<ItemName>>,
+        reason: SkipReason,
+    ) {
         self.growth.notes += 1;
         self.trace.skipped.push(Skipped { patch: patch.name.clone(), definition, item, reason });
     }

@@ -10,38 +10,62 @@ use serde_json::Value;
 use model::hub::type_of;
 use schema::field::Path;
 
-/// Deeper documents than any API server takes are not made: what walks over a document recurses on its depth.
+/// Maximum depth of documents, which exceeds that of API servers: functions that walk a document recurse.
 const MAX_DEPTH: usize = 256;
+
+/// An error of a pointer, or of a value at its target.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PointerError {
+    #[error("path {0:?} does not start with \"/\"")]
+    NoSlash(String),
+    #[error("path {text:?} is not a JSON pointer: {source}")]
+    Invalid { text: String, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("path has more than {} parts", MAX_DEPTH)]
+    TooManyParts,
+    #[error("the value would nest the template deeper than {} levels", MAX_DEPTH)]
+    TooDeep,
+}
+
+/// An error of a list index in a pointer.
+#[derive(Debug, thiserror::Error)]
+enum IndexError {
+    #[error("{0:?} is not an index of it")]
+    NotAnIndex(String),
+    #[error("\"-\" is the position after the last element, which only add can use")]
+    AfterTheLast,
+    #[error("has no element {0}")]
+    NoElement(String),
+}
 
 /// A JSON pointer (RFC 6901).
 #[derive(Clone, Debug)]
 pub(super) struct Pointer {
     buffer: PointerBuf,
-    /// The same as a path of members, unless a part of it may be a position in a list.
+    /// The pointer as a path of members, unless a part may be a position in a list.
     members: Option<String>,
 }
 
 /// An operation that sets a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Make {
+pub(super) enum SetOperation {
     Add,
     Replace,
 }
 
-/// Where a pointer leads in a document.
+/// The target of a pointer in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Location {
-    /// As a path of an object, `a.b[0]`.
+pub(super) struct PointerTarget {
+    /// The path, such as `a.b[0]`.
     pub path: String,
-    /// The list that the last part is a position in, and the position.
+    /// The list and the position of an element.
     pub element: Option<(String, usize)>,
 }
 
 impl Pointer {
-    /// Reads a pointer; a `~` that escapes nothing stands for itself (DEC-27).
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Parses a pointer; a `~` that escapes nothing is literal (DEC-27).
+    pub(super) fn parse(text: &str) -> Result<Self, PointerError> {
         if !text.is_empty() && !text.starts_with('/') {
-            return Err(format!("path {text:?} does not start with \"/\""));
+            return Err(PointerError::NoSlash(text.to_owned()));
         }
         let mut escaped = String::with_capacity(text.len());
         for (at, character) in text.char_indices() {
@@ -51,10 +75,10 @@ impl Pointer {
                 escaped.push('0');
             }
         }
-        let buffer =
-            PointerBuf::parse(escaped).map_err(|error| format!("path {text:?} is not a JSON pointer: {error}"))?;
+        let buffer = PointerBuf::parse(escaped)
+            .map_err(|error| PointerError::Invalid { text: text.to_owned(), source: error.into() })?;
         if buffer.count() > MAX_DEPTH {
-            return Err(format!("path has more than {MAX_DEPTH} parts"));
+            return Err(PointerError::TooManyParts);
         }
         let is_plain = buffer.tokens().all(|token| !may_be_position(&token.decoded()));
         let path = || buffer.tokens().fold(Path::ROOT, |path, token| path.member(&token.decoded()));
@@ -62,40 +86,40 @@ impl Pointer {
         Ok(Pointer { buffer, members })
     }
 
-    /// Whether the pointer leads to something below a member of the document.
+    /// Whether the target is below a member of the document.
     pub(super) fn is_below(&self, member: &str) -> bool {
         self.buffer.count() > 1 && self.buffer.first().is_some_and(|token| token.decoded() == member)
     }
 
-    /// The operation that takes away what is there.
+    /// The operation that removes the target.
     pub(super) fn remove(&self) -> PatchOperation {
         PatchOperation::Remove(RemoveOperation { path: self.buffer.clone() })
     }
 
-    /// The operation that puts a value there.
-    pub(super) fn make(&self, make: Make, value: Value) -> Result<PatchOperation, String> {
+    /// The operation that sets the target to a value.
+    pub(super) fn make(&self, make: SetOperation, value: Value) -> Result<PatchOperation, PointerError> {
         fits(self, &value)?;
         let path = self.buffer.clone();
         Ok(match make {
-            Make::Add => PatchOperation::Add(AddOperation { path, value }),
-            Make::Replace => PatchOperation::Replace(ReplaceOperation { path, value }),
+            SetOperation::Add => PatchOperation::Add(AddOperation { path, value }),
+            SetOperation::Replace => PatchOperation::Replace(ReplaceOperation { path, value }),
         })
     }
 
-    /// The pointer as the library has it.
+    /// The pointer in the type of the library.
     pub(super) fn buffer(&self) -> &PointerBuf {
         &self.buffer
     }
 
-    /// How many parts the pointer has.
+    /// The number of parts.
     pub(super) fn depth(&self) -> usize {
         self.buffer.count()
     }
 
-    /// Where the pointer leads in a document, in which `-` is the place behind the last element.
-    pub(super) fn locate(&self, document: &Value) -> Location {
+    /// The target in a document; `-` is the position after the last element.
+    pub(super) fn locate(&self, document: &Value) -> PointerTarget {
         if let Some(members) = &self.members {
-            return Location { path: members.clone(), element: None };
+            return PointerTarget { path: members.clone(), element: None };
         }
         let (mut path, mut element) = (Path::ROOT, None);
         let mut here = Some(document);
@@ -115,10 +139,11 @@ impl Pointer {
                 }
             };
         }
-        Location { path: path.into_text().into_owned(), element }
+        PointerTarget { path: path.into_text().into_owned(), element }
     }
 
-    /// Why the pointer leads nowhere in a document; `None` when it does, apart from its last part if that is new.
+    /// The reason for which the target does not exist in a document; `None` if it exists, or if only its last part is
+    /// missing and `may_be_new`.
     pub(super) fn fault(&self, document: &Value, may_be_new: bool) -> Option<String> {
         let mut here = document;
         let mut walked = String::new();
@@ -148,20 +173,20 @@ impl Pointer {
     }
 }
 
-/// The position in a list that a part of a pointer means.
-fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, String> {
+/// Parses a part of a pointer as a position in a list.
+fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, IndexError> {
     let name = token.decoded();
     let Ok(index) = token.to_index() else {
-        return Err(format!("{:?} is not an index of it", &*name));
+        return Err(IndexError::NotAnIndex(name.into_owned()));
     };
     let position = if is_new { index.for_len_incl(length) } else { index.for_len(length) };
     position.map_err(|_| match &*name {
-        "-" => "\"-\" is the position after the last element, which only add can use".to_owned(),
-        name => format!("has no element {name}"),
+        "-" => IndexError::AfterTheLast,
+        name => IndexError::NoElement(name.to_owned()),
     })
 }
 
-/// Names that are alike, for a message.
+/// Similar names, for a message.
 fn near<'a>(names: impl Iterator<Item = &'a String>, wanted: &str) -> String {
     let alike = names.filter(|name| name.eq_ignore_ascii_case(wanted)).map(|name| format!("{name:?}")).next();
     alike.map(|name| format!(", but {name}")).unwrap_or_default()
@@ -171,7 +196,7 @@ fn may_be_position(name: &str) -> bool {
     name == "-" || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// How deep a value is; 0 for one without parts.
+/// The depth of a value; 0 for scalars.
 pub(super) fn depth(value: &Value) -> usize {
     match value {
         Value::Array(elements) => 1 + elements.iter().map(depth).max().unwrap_or(0),
@@ -181,9 +206,9 @@ pub(super) fn depth(value: &Value) -> usize {
 }
 
 /// Fails when a value at a pointer makes the document too deep.
-pub(super) fn fits(pointer: &Pointer, value: &Value) -> Result<(), String> {
+pub(super) fn fits(pointer: &Pointer, value: &Value) -> Result<(), PointerError> {
     match pointer.depth() + depth(value) > MAX_DEPTH {
-        true => Err(format!("the value would nest the template deeper than {MAX_DEPTH} levels")),
+        true => Err(PointerError::TooDeep),
         false => Ok(()),
     }
 }

@@ -1,11 +1,11 @@
-//! The variables that patches see: those of the topology, overrides of its parts, and the builtin ones (BV).
+//! The variables of patches: those of the topology, overrides of its parts, and builtin variables (BV).
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::compiled::{Expression, Visible};
+use super::compiler::{Expression, VisibleVariables};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredWorker};
 use crate::topology::worker::WorkerKind;
@@ -13,32 +13,32 @@ use golang::json;
 use golang::template::{RenderLimits, Rendered};
 use model::hub::{Cluster, Object, VariableValue, annotation};
 
-/// The variable that holds what the engine itself has to say.
+/// The variable that contains the builtin variables.
 const BUILTIN: &str = "builtin";
 
 /// The variables of all parts of a topology.
 pub(super) struct Scopes<'a> {
-    /// Those of the whole topology, in its order, without one called `builtin` (PE-09, BV-07).
+    /// Variables of the whole topology, in its order, without one called `builtin` (PE-09, BV-07).
     global: Vec<(&'a str, Value)>,
     /// `builtin.cluster`, in its object.
     builtin: Value,
-    /// The infrastructure cluster's, the control plane's, and those of the workers.
-    scopes: Vec<Scope<'a>>,
-    /// Results of expressions that are the same for all scopes, by their numbers.
+    /// Scopes of the infrastructure cluster, the control plane, and the workers.
+    scopes: Vec<VariableScope<'a>>,
+    /// Results of expressions that are equal for all scopes, by number.
     shared: Vec<OnceCell<Result<Rendered, String>>>,
 }
 
-/// The variables of a part of a topology, which its items share.
-struct Scope<'a> {
-    /// In their order (PE-10).
+/// The variables of the items of one part of a topology.
+struct VariableScope<'a> {
+    /// Overrides in their order (PE-10).
     overrides: Vec<(&'a str, Value)>,
-    /// The part's own member of `builtin`, in its object; `None` for the infrastructure cluster (BV-03).
+    /// An object with the member of `builtin` for the part; `None` for the infrastructure cluster (BV-03).
     builtin: Option<Value>,
-    /// All variables merged (PE-15), by the number of what is visible.
+    /// Merged variables by [`Visible::number`] (PE-15).
     merged: Vec<OnceCell<Value>>,
 }
 
-/// Names a part of a topology.
+/// Identifies the scope of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ScopeId(usize);
 
@@ -53,15 +53,15 @@ impl ScopeId {
 }
 
 /// A variable of a request to an extension.
-pub(super) type Named<'s> = (&'s str, &'s Value);
+pub(super) type NamedVariable<'s> = (&'s str, &'s Value);
 
 impl<'a> Scopes<'a> {
-    /// The variables of a topology, for as many expressions and sources of variables as a class has.
-    pub(super) fn of(blueprint: &'a Blueprint, desired: &Desired, expressions: usize, sources: usize) -> Self {
+    /// The variables of a topology; `expressions` and `sources` are the numbers of the class.
+    pub(super) fn new(blueprint: &'a Blueprint, desired: &Desired, expressions: usize, sources: usize) -> Self {
         let topology = blueprint.topology();
-        let infrastructure = Scope::new(&[], None, sources);
+        let infrastructure = VariableScope::new(&[], None, sources);
         let replicas = topology.control_plane.replicas;
-        let control_plane = Scope::new(
+        let control_plane = VariableScope::new(
             &topology.control_plane.variables.overrides,
             Some(json!({"controlPlane": control_plane(&desired.control_plane, replicas)})),
             sources,
@@ -86,7 +86,7 @@ impl<'a> Scopes<'a> {
                 WorkerKind::MachineDeployment => "machineDeployment",
                 WorkerKind::MachinePool => "machinePool",
             };
-            Scope::new(overrides, Some(json!({member: worker(desired)})), sources)
+            VariableScope::new(overrides, Some(json!({member: worker(desired)})), sources)
         });
         Scopes {
             global: parsed(&topology.variables),
@@ -97,19 +97,19 @@ impl<'a> Scopes<'a> {
     }
 
     /// The variables of the whole topology that are visible, `builtin` last (PE-09).
-    pub(super) fn global(&self, visible: &Visible) -> Vec<Named<'_>> {
+    pub(super) fn global(&self, visible: &VisibleVariables) -> Vec<NamedVariable<'_>> {
         with_builtin(&self.global, Some(&self.builtin), visible)
     }
 
     /// The variables of a part of the topology that are visible, `builtin` last (PE-10).
-    pub(super) fn overrides(&self, scope: ScopeId, visible: &Visible) -> Vec<Named<'_>> {
+    pub(super) fn overrides(&self, scope: ScopeId, visible: &VisibleVariables) -> Vec<NamedVariable<'_>> {
         let Some(scope) = self.scopes.get(scope.0) else { return Vec::new() };
         with_builtin(&scope.overrides, scope.builtin.as_ref(), visible)
     }
 
-    /// All variables that are visible to items of a scope: overrides as a whole over those of the topology, and what is
-    /// builtin member by member (PE-15).
-    pub(super) fn merged(&self, id: ScopeId, visible: &Visible) -> &Value {
+    /// All variables that are visible to items of a scope: overrides replace values of the topology as a whole, and
+    /// builtin variables are merged member by member (PE-15).
+    pub(super) fn merged(&self, id: ScopeId, visible: &VisibleVariables) -> &Value {
         static NONE: Value = Value::Null;
         let Some((scope, merged)) =
             self.scopes.get(id.0).and_then(|scope| Some((scope, scope.merged.get(visible.number)?)))
@@ -132,13 +132,13 @@ impl<'a> Scopes<'a> {
         })
     }
 
-    /// The value of an expression for items of a scope, and whether it was computed just now. What does not differ between
-    /// scopes is computed once.
+    /// The value of an expression for items of a scope, and whether this call computed it. Values that are equal for
+    /// all scopes are computed once.
     pub(super) fn evaluate(
         &self,
         expression: &Expression,
         scope: ScopeId,
-        visible: &Visible,
+        visible: &VisibleVariables,
     ) -> (Result<Rendered, String>, bool) {
         let compute = || {
             let data = self.merged(scope, visible);
@@ -158,7 +158,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Whether an expression has the same value in a scope as in those that override nothing.
+    /// Whether an expression has the same value in a scope as in scopes without overrides.
     fn is_shared(&self, expression: &Expression, scope: ScopeId) -> bool {
         let overrides = self.scopes.get(scope.0).map_or(&[][..], |scope| &scope.overrides);
         let Some(names) = &expression.shared else { return false };
@@ -166,29 +166,33 @@ impl<'a> Scopes<'a> {
     }
 }
 
-impl<'a> Scope<'a> {
+impl<'a> VariableScope<'a> {
     fn new(overrides: &'a [VariableValue], builtin: Option<Value>, sources: usize) -> Self {
         let merged = std::iter::repeat_with(OnceCell::new).take(sources).collect();
-        Scope { overrides: parsed(overrides), builtin, merged }
+        VariableScope { overrides: parsed(overrides), builtin, merged }
     }
 }
 
-/// Values of variables as JSON; the engine's own name is not passed on (BV-07).
+/// Values of variables as JSON, without `builtin` (BV-07).
 fn parsed(values: &[VariableValue]) -> Vec<(&str, Value)> {
     let own = values.iter().filter(|variable| variable.name != BUILTIN);
     let parse = |variable: &'_ VariableValue| {
-        // That the text is JSON is known since the Cluster was decoded.
+        // The text is valid JSON, because the Cluster has been decoded.
         variable.value.as_ref().and_then(|raw| json::value(raw.get()).ok()).unwrap_or_default()
     };
     own.map(|variable| (&*variable.name, parse(variable))).collect()
 }
 
-fn with_builtin<'s>(values: &'s [(&str, Value)], builtin: Option<&'s Value>, visible: &Visible) -> Vec<Named<'s>> {
+fn with_builtin<'s>(
+    values: &'s [(&str, Value)],
+    builtin: Option<&'s Value>,
+    visible: &VisibleVariables,
+) -> Vec<NamedVariable<'s>> {
     let values = values.iter().filter(|(name, _)| visible.names.contains(*name));
     values.map(|(name, value)| (*name, value)).chain(builtin.map(|builtin| (BUILTIN, builtin))).collect()
 }
 
-/// `builtin.cluster` (BV-02). Its metadata is what is desired, marks of an upgrade included (BV-04).
+/// `builtin.cluster` (BV-02). Its metadata is the desired one, including marks of an upgrade (BV-04).
 fn cluster(cluster: &Cluster, desired: &DesiredCluster) -> Value {
     let topology = &cluster.spec.topology;
     let class = cluster.class_key().unwrap_or_default();
@@ -221,8 +225,8 @@ fn cluster(cluster: &Cluster, desired: &DesiredCluster) -> Value {
     Value::Object(members)
 }
 
-/// `builtin.controlPlane` (BV-02). The version is that of the step under way, the name of the template that before a rotation
-/// (BV-05, BV-06).
+/// `builtin.controlPlane` (BV-02). The version is that of the current step; the name of the template is that before a
+/// rotation (BV-05, BV-06).
 fn control_plane(desired: &DesiredControlPlane, replicas: Option<i32>) -> Value {
     let object = &desired.control_plane.object;
     let mut members = Map::new();
@@ -239,8 +243,8 @@ fn control_plane(desired: &DesiredControlPlane, replicas: Option<i32>) -> Value 
     Value::Object(members)
 }
 
-/// `builtin.machineDeployment`, `builtin.machinePool` (BV-02): of each worker its own version, and names before a rotation
-/// (BV-05, BV-06). Numbers are integers (BV-08).
+/// `builtin.machineDeployment`, `builtin.machinePool` (BV-02): with the version of the worker, and names before a
+/// rotation (BV-05, BV-06). Numbers are integers (BV-08).
 fn worker(desired: &DesiredWorker) -> Value {
     let object = &desired.worker.object;
     let mut members = Map::new();
@@ -259,14 +263,14 @@ fn worker(desired: &DesiredWorker) -> Value {
     Value::Object(members)
 }
 
-/// A member is there when it has a value (BV-01).
+/// Adds a member if it has a value (BV-01).
 fn put_text(members: &mut Map<String, Value>, name: &str, text: &str) {
     if !text.is_empty() {
         members.insert(name.to_owned(), text.into());
     }
 }
 
-/// The metadata of an object, when it has labels or annotations (BV-03).
+/// Adds the metadata of an object if it has labels or annotations (BV-03).
 fn put_metadata(members: &mut Map<String, Value>, object: &Object) {
     let map = |path: &str| {
         let entries = object.at(path)?.as_object()?.iter();

@@ -24,17 +24,17 @@ pub(super) struct Case {
     pub contract: Contract,
     pub has_extensions: bool,
     pub is_offline: bool,
-    /// What extensions answer, in the order in which they are asked.
+    /// The answers of extensions, in the order of the calls.
     pub answers: Vec<Found<PatchAnswer>>,
 }
 
-/// What came of it.
+/// The result of a case.
 #[derive(Debug)]
 pub(super) struct Patched {
     pub before: Desired,
     pub desired: Desired,
     pub trace: Trace,
-    /// What extensions were asked, as JSON.
+    /// The requests to extensions, as JSON.
     pub requests: Vec<Value>,
 }
 
@@ -273,7 +273,7 @@ impl Case {
         }
     }
 
-    /// What is wrong, in words.
+    /// The failure as text.
     pub(super) fn failure(&self) -> String {
         self.run().map(|outcome| outcome.trace).unwrap_err().to_string()
     }
@@ -315,7 +315,7 @@ pub(super) fn objects(desired: &Desired) -> Vec<&DesiredObject> {
     objects
 }
 
-/// What the engine computes of a template, as far as patches care.
+/// The computed object of a template, with the fields that patches use.
 fn computed(template: &Object, name: &str, is_template: bool, topology_label: Option<(&str, &str)>) -> DesiredObject {
     let mut labels = json!({label::CLUSTER_NAME: "one", label::OWNED: ""});
     labels["of"] = json!(if is_template { "template" } else { "product" });

@@ -1,4 +1,4 @@
-//! The trace of patches: which had no effect and why, warnings, and failures.
+//! The trace of patches: patches without effect, warnings, and errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use schema::field::Path;
 /// The trace of a successful run of the patches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// What did nothing, in the order of patches, items and definitions.
+    /// Skipped patches and definitions, in the order of patches, items and definitions.
     pub skipped: Vec<Skipped>,
     /// Templates whose output has `<no value>` in it (DEC-5).
     pub undefined: Vec<Undefined>,
@@ -27,19 +27,19 @@ pub struct Skipped {
     pub definition: Option<usize>,
     /// The item; `None` for all of them.
     pub item: Option<Arc<ItemName>>,
-    pub reason: Reason,
+    pub reason: SkipReason,
 }
 
-/// Why something did nothing.
+/// The reason for which a patch or definition was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The selector is about other items (PE-13).
+pub enum SkipReason {
+    /// The selector matches other items (PE-13).
     NotSelected,
     /// The selector matches none of the items of this topology.
     SelectsNothing,
     /// `enabledIf` rendered something other than `true` (PE-16).
     Disabled { rendered: Arc<str> },
-    /// The topology itself decides the field at this path of the object, and keeps its value (PE-24, PE-27).
+    /// The topology sets the field at this path of the object, and patches do not change it (PE-24, PE-27).
     Kept { path: String },
     /// The patch only has an extension that validates (PE-11).
     OnlyValidates,
@@ -53,7 +53,7 @@ pub struct Undefined {
     pub patch: Arc<str>,
     /// `None` for `enabledIf`.
     pub operation: Option<OperationPosition>,
-    /// The first item for which it did.
+    /// The first item with such an output.
     pub item: Arc<ItemName>,
 }
 
@@ -66,18 +66,18 @@ pub struct NotAsked {
     pub extension: String,
 }
 
-/// A template of the class on its way to become an object of the topology.
+/// The names of an item and of the object that is made from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemName {
     /// The kind of the template.
     pub template_kind: String,
     /// The name of the template in the class.
     pub template_name: String,
-    /// The workers that it is for, by their name in the topology.
+    /// Its worker set, by the name in the topology.
     pub worker: Option<(WorkerKind, String)>,
-    /// The kind of the object or template that it becomes.
+    /// The kind of the resulting object or template.
     pub kind: String,
-    /// The name of the object or template that it becomes.
+    /// The name of the resulting object or template.
     pub name: String,
 }
 
@@ -90,7 +90,7 @@ pub struct OperationPosition {
     pub operation: usize,
 }
 
-/// Where in a patch something is wrong.
+/// The position of an error in a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchLocation {
     /// The patch as a whole.
@@ -103,7 +103,7 @@ pub enum PatchLocation {
         hook: PatchHook,
         extension: String,
     },
-    /// A patch that an extension answered, by its position in the answer, and an operation in it.
+    /// A patch in the answer of an extension, by its position, and an operation in it.
     Answer {
         extension: String,
         position: usize,
@@ -111,7 +111,7 @@ pub enum PatchLocation {
     },
 }
 
-/// What is wrong with a patch.
+/// An error of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatchError {
     pub class: ObjectKey,
@@ -121,11 +121,11 @@ pub struct PatchError {
     pub place: PatchLocation,
     /// The item, if it matters.
     pub item: Option<Arc<ItemName>>,
-    /// What is wrong, with line and column where a template is.
+    /// The problem, with line and column for templates.
     pub problem: String,
 }
 
-/// The name in the class, which stays the same from one computation to the next: names of new objects do not.
+/// The name in the class, which is stable between computations, unlike names of new objects.
 impl fmt::Display for ItemName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.template_kind, self.template_name)?;
@@ -142,15 +142,15 @@ impl fmt::Display for OperationPosition {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NotSelected => f.write_str("the selector names other templates"),
-            Reason::SelectsNothing => f.write_str("the selector matches nothing in this topology"),
-            Reason::Disabled { rendered } => write!(f, "enabledIf rendered {rendered}"),
-            Reason::Kept { path } => write!(f, "the topology itself decides {path}"),
-            Reason::OnlyValidates => f.write_str("the patch has only a validate extension"),
-            Reason::NotAsked => f.write_str("the extension could not be called"),
+            SkipReason::NotSelected => f.write_str("the selector names other templates"),
+            SkipReason::SelectsNothing => f.write_str("the selector matches nothing in this topology"),
+            SkipReason::Disabled { rendered } => write!(f, "enabledIf rendered {rendered}"),
+            SkipReason::Kept { path } => write!(f, "the topology itself decides {path}"),
+            SkipReason::OnlyValidates => f.write_str("the patch has only a validate extension"),
+            SkipReason::NotAsked => f.write_str("the extension could not be called"),
         }
     }
 }
@@ -186,7 +186,7 @@ impl fmt::Display for NotAsked {
 }
 
 impl PatchError {
-    /// Where it is in the class.
+    /// The path in the class.
     fn path(&self) -> Path {
         let path = Path::new("spec.patches").index(self.position);
         match &self.place {
@@ -205,7 +205,7 @@ impl PatchError {
     }
 }
 
-/// Where, and what is wrong, without the item.
+/// The position and the problem, without the item.
 impl fmt::Display for PatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "patch {:?} ({}): ", self.patch, self.path())?;
@@ -224,14 +224,14 @@ impl fmt::Display for PatchError {
     }
 }
 
-/// How many templates an error names before it counts the rest.
+/// Maximum number of templates that an error names; the rest is counted.
 const NAMED: usize = 3;
 
-/// How many errors are told before the rest is counted.
+/// Maximum number of shown errors; the rest is counted.
 const TOLD: usize = 10;
 
-/// All errors in one line: what is wrong for several templates is told once.
-pub(in crate::topology) fn told(errors: &[PatchError]) -> String {
+/// All errors in one line; an error of several templates is shown once.
+pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
     let mut groups: Vec<(String, Vec<&ItemName>)> = Vec::new();
     for error in errors {
         let text = error.to_string();

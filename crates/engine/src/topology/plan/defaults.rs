@@ -1,17 +1,19 @@
-//! What admission gives a machine deployment instead of a strategy that is not asked for any more (MA-28.2.3).
+//! Defaults of admission for a removed strategy of a machine deployment (MA-28.2.3).
 
 use serde_json::{Value, json};
 
-use super::{Part, Step};
+use super::{PlanStep, TopologyPart};
 use crate::topology::worker::WorkerKind;
 use model::hub::Object;
 use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 
 const ROLLOUT: &str = "spec.rollout";
 
-/// Says what takes the place of the parts of a strategy that go; what stays as it was by default is no change.
-pub(super) fn default_strategies(steps: &mut [Step]) {
-    for step in steps.iter_mut().filter(|step| matches!(step.part, Part::Worker(WorkerKind::MachineDeployment, _))) {
+/// Adds the defaults that replace removed parts of a strategy; a value that equals its default is no change.
+pub(super) fn default_strategies(steps: &mut [PlanStep]) {
+    for step in
+        steps.iter_mut().filter(|step| matches!(step.part, TopologyPart::Worker(WorkerKind::MachineDeployment, _)))
+    {
         let Some(defaults) = step.sent.as_ref().map(|sent| defaults(sent)) else { continue };
         for change in step.changes.iter_mut().filter(|change| change.to.is_none()) {
             let below = change.path.strip_prefix(ROLLOUT).map(|rest| rest.replace('.', "/"));
@@ -22,7 +24,7 @@ pub(super) fn default_strategies(steps: &mut [Step]) {
     }
 }
 
-/// The defaults of the old object. Whether others are new depends on strategies that the object had once.
+/// The defaults of the old object. Whether other defaults are new depends on earlier strategies of the object.
 fn in_place_of(from: &Value, default: Value) -> Value {
     match (from, default) {
         (Value::Object(from), Value::Object(members)) => {
@@ -33,7 +35,7 @@ fn in_place_of(from: &Value, default: Value) -> Value {
     }
 }
 
-/// `spec.rollout` of a machine deployment that asks for nothing but the type of its strategy.
+/// `spec.rollout` of a machine deployment that only sets the type of its strategy.
 fn defaults(sent: &Object) -> Value {
     match sent.at("spec.rollout.strategy.type").and_then(Value::as_str) {
         Some(ROLLING_UPDATE) | None => {

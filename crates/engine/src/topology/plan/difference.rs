@@ -1,8 +1,8 @@
-//! Which fields of an object a topology changes, and what each change comes from.
+//! The fields of an object that a topology changes, with the origin of each change.
 
 use serde_json::Value;
 
-use super::{Applied, Certainty, Change, Sent};
+use super::{AppliedState, Certainty, ChangedField, LastApplied};
 use crate::topology::Failure;
 use crate::topology::origin::{Origins, is_below};
 use crate::topology::refusals::{completed, definition_of};
@@ -11,63 +11,62 @@ use model::hub::{GROUP, Object, version_of};
 use model::world::{DryRun, DryRunCall, Found, World};
 use schema::ssa::{self, ComparisonContext, ElementPath, ManagedFields, MergeSchema, OwnershipChange};
 
-/// The time of all writes to facts. It is needed for the order of field managers, and is in no output.
+/// The time of all writes to facts. The order of field managers requires one; no output contains it.
 const NOW: &str = "1970-01-01T00:00:00Z";
 
 /// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
 pub const MANAGER: &str = "capi-topology";
 
-/// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03): the endpoint of
-/// the provider stays when the object is changed in place (CT-7.4).
+/// The endpoint of infrastructure clusters and control planes. An empty endpoint is not applied (SSA-03): the endpoint
+/// of the provider stays when the object is changed in place (CT-7.4).
 const HOST: &[&str] = &["spec", "controlPlaneEndpoint", "host"];
 /// See [`HOST`].
 const PORT: &[&str] = &["spec", "controlPlaneEndpoint", "port"];
-/// What is sent and not compared (SSA-11, SSA-18).
+/// Applied fields that are not compared (SSA-11, SSA-18).
 pub(super) const UNCOMPARED: &[&[&str]] = &[
     &["metadata", "annotations", "cluster.x-k8s.io/conversion-data"],
     &["metadata", "annotations", "topology.cluster.x-k8s.io/dry-run"],
-    // Named so that an object that went is not made again, and no field of it.
+    // The uid is a precondition, not a field: it prevents the creation of a deleted object.
     &["metadata", "uid"],
 ];
 
-/// Maps that are wholes in Cluster API's own kinds: owners, as in any object, and selectors. `*` stands for every entry of a
+/// Atomic maps in Cluster API's own kinds: owners, as in any object, and selectors. `*` stands for every entry of a
 /// list.
 const ATOMIC: &[&[&str]] = &[&["metadata", "ownerReferences", "*"], &["spec", "selector"]];
 
-/// How an object is to change.
+/// The changes of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Difference {
-    pub changes: Vec<Change>,
-    /// Whether any of them is below `spec`.
+pub(super) struct ObjectDifference {
+    pub changes: Vec<ChangedField>,
+    /// Whether any change is below `spec`.
     pub is_in_spec: bool,
-    /// Whether the record of who owns which fields changes.
+    /// Whether the field owners change.
     pub changes_owners: bool,
     pub certainty: Certainty,
 }
 
-/// What objects are compared by.
+/// The facts that objects are compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison<'a> {
     pub world: &'a World,
-    pub applied: &'a Applied,
+    pub applied: &'a AppliedState,
 }
 
-impl Difference {
+impl ObjectDifference {
     /// The difference of an object that is new.
     pub(super) fn none() -> Self {
-        Difference { changes: Vec::new(), is_in_spec: false, changes_owners: false, certainty: Certainty::Exact }
+        ObjectDifference { changes: Vec::new(), is_in_spec: false, changes_owners: false, certainty: Certainty::Exact }
     }
 
-    /// The difference of two kinds, which are not compared field by field (ROT-08).
-    pub(super) fn of_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
+    /// The difference between objects of two kinds, which are not compared field by field (ROT-08).
+    pub(super) fn between_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
         let because = origins.decisive("spec").cloned();
         let (from, to) = (Some(current.kind().into()), Some(sent.kind().into()));
-        let change = Change { path: "kind".to_owned(), from, to, because, was: None, is_sensitive: false };
-        Difference { changes: vec![change], is_in_spec: true, ..Difference::none() }
+        let change = ChangedField { path: "kind".to_owned(), from, to, because, was: None, is_sensitive: false };
+        ObjectDifference { changes: vec![change], is_in_spec: true, ..ObjectDifference::none() }
     }
 
-    /// The difference of what a server would store (SSA-12, SSA-13): a change of nothing but the fields that the manager owns
-    /// counts.
+    /// The difference to the object that a server would store (SSA-12, SSA-13); a change of field owners alone counts.
     fn confirmed(
         current: &Object,
         desired: &Object,
@@ -77,24 +76,24 @@ impl Difference {
     ) -> Self {
         let owners = |object: &Object| object.at("metadata.managedFields").cloned();
         let changes = ssa::changes(&current.to_value(), &desired.to_value(), schema, UNCOMPARED);
-        Difference {
+        ObjectDifference {
             changes_owners: owners(current) != owners(desired),
             certainty: Certainty::Exact,
-            ..Difference::of_values(changes, origins, old)
+            ..ObjectDifference::from_values(changes, origins, old)
         }
     }
 
-    /// Values that change, with what they come from now and came from before.
-    fn of_values(values: Vec<ssa::FieldChange>, origins: &Origins, old: Option<&Origins>) -> Self {
+    /// Changed values with their new and previous origins.
+    fn from_values(values: Vec<ssa::FieldChange>, origins: &Origins, old: Option<&Origins>) -> Self {
         let is_in_spec = values.iter().any(|value| value.in_spec);
         let changes = values.into_iter().map(|value| change(value, origins, old)).collect();
-        Difference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
+        ObjectDifference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
     }
 
-    /// Adds changes of other places.
-    pub(super) fn add(&mut self, changes: Vec<Change>) {
-        let is_there = |change: &Change| self.changes.iter().any(|other| is_below(&change.path, &other.path));
-        let more: Vec<Change> = changes.into_iter().filter(|change| !is_there(change)).collect();
+    /// Adds changes of other fields.
+    pub(super) fn add(&mut self, changes: Vec<ChangedField>) {
+        let is_there = |change: &ChangedField| self.changes.iter().any(|other| is_below(&change.path, &other.path));
+        let more: Vec<ChangedField> = changes.into_iter().filter(|change| !is_there(change)).collect();
         self.changes.extend(more);
     }
 
@@ -105,20 +104,25 @@ impl Difference {
 }
 
 impl Comparison<'_> {
-    /// What applying `sent` would change (SSA-11 to SSA-13, DEC-15). What looks the same here is the same; whether what looks
-    /// different is so says a server, if there is one. What is not known yet counts as no difference, so that one round
-    /// asks for all that a plan has to know: the result is void then, and the world has needs.
-    pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
-        // This needs no definition.
+    /// The changes that applying `sent` would make (SSA-11 to SSA-13, DEC-15). Values that are equal here are equal on
+    /// the server; whether different values differ there, a dry run decides if there is a server. Missing facts count
+    /// as no difference, so that one round records all needs of a plan; the result is invalid then.
+    pub(super) fn compare(
+        &self,
+        current: &Object,
+        sent: &Object,
+        origins: &Origins,
+    ) -> Result<ObjectDifference, Failure> {
+        // This check works without a definition.
         if is_as_applied(current, sent, &recorded(current)?) {
-            return Ok(Difference::none());
+            return Ok(ObjectDifference::none());
         }
         let schema = match schema(self.world, sent, Some(current)) {
-            Err(Failure::NotAsked) => return Ok(Difference::none()),
+            Err(Failure::NotAsked) => return Ok(ObjectDifference::none()),
             schema => schema?,
         };
         let version = current.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
-        let local = self.seen_from_here(current, sent, origins, &schema, self.world.is_tried(&version))?;
+        let local = self.compare_locally(current, sent, origins, &schema, self.world.is_tried(&version))?;
         if local.is_empty() {
             return Ok(local);
         }
@@ -129,54 +133,54 @@ impl Comparison<'_> {
             sent: sent.to_value().to_string(),
         };
         match self.world.dry_run(call) {
-            Found::Yes(DryRun::Same) | Found::NotAsked => Ok(Difference::none()),
+            Found::Yes(DryRun::Same) | Found::NotAsked => Ok(ObjectDifference::none()),
             Found::Yes(DryRun::Differs { current, desired }) => {
                 let old = self.applied.get(&sent.reference()).map(|before| &*before.origins);
-                Ok(Difference::confirmed(&current, &desired, &schema, origins, old))
+                Ok(ObjectDifference::confirmed(&current, &desired, &schema, origins, old))
             }
             Found::Absent => Ok(local),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         }
     }
 
-    /// What applying `sent` would change, as far as can be told without a server. What is tried on a server next (`is_tried`)
-    /// is not taken for a value that a provider has made of another.
-    fn seen_from_here(
+    /// The changes that applying `sent` would make, computed without a server. With `is_tried`, a dry run follows, so
+    /// values are not assumed to be normalized by a provider.
+    fn compare_locally(
         &self,
         current: &Object,
         sent: &Object,
         origins: &Origins,
         schema: &MergeSchema,
         is_tried: bool,
-    ) -> Result<Difference, Failure> {
+    ) -> Result<ObjectDifference, Failure> {
         let before = self.applied.get(&current.reference());
         let managers =
             if self.world.is_offline() { owners(current, before, sent, schema)? } else { recorded(current)? };
         if is_as_applied(current, sent, &managers) {
-            return Ok(Difference::none());
+            return Ok(ObjectDifference::none());
         }
         let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
         let comparing = ComparisonContext { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
         let mut found = ssa::difference(&current.to_value(), &sent.to_value(), &comparing);
         if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
             let edits = ssa::changes(&before.object.to_value(), &sent.to_value(), schema, UNCOMPARED);
-            let taken = taken(found.ownership_changed.as_ref(), own);
+            let taken = taken_paths(found.ownership_changed.as_ref(), own);
             found.changes.retain(|change| is_edited(change, &edits) || is_taken(change, &taken));
             if edits.is_empty() && found.changes.is_empty() {
-                return Ok(Difference::none());
+                return Ok(ObjectDifference::none());
             }
         }
         if !is_tried {
             self.confirm(current, sent, schema, &managers, &mut found.changes);
         }
         let changes_owners = found.ownership_changed.is_some();
-        let difference = Difference::of_values(found.changes, origins, before.map(|before| &*before.origins));
-        Ok(Difference { changes_owners, ..difference })
+        let difference = ObjectDifference::from_values(found.changes, origins, before.map(|before| &*before.origins));
+        Ok(ObjectDifference { changes_owners, ..difference })
     }
 }
 
 impl Comparison<'_> {
-    /// Drops the changes that the defaults of a known schema undo: an API server completes what is applied before it compares.
+    /// Drops the changes that defaults of a known schema undo: an API server sets defaults before it compares.
     fn confirm(
         &self,
         current: &Object,
@@ -193,7 +197,7 @@ impl Comparison<'_> {
             return;
         }
         let stored = completed(current.clone(), Some(&definition));
-        // What cannot be merged is reported elsewhere.
+        // Merge errors are reported elsewhere.
         let Ok(result) = merged(Some(&stored.to_value()), managers, sent, schema) else { return };
         let result = completed(result, Some(&definition));
         let confirmed = ssa::changes(&stored.to_value(), &result.to_value(), schema, UNCOMPARED);
@@ -201,24 +205,24 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether the last applied values of an object equal those that are sent now, and the object still has them.
+/// Whether the values to apply equal the last applied ones, and the object still has them.
 fn is_as_applied(current: &Object, sent: &Object, managers: &[ManagedFields]) -> bool {
     let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
     let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
     own.is_some_and(|own| ssa::is_as_applied(&current.to_value(), &sent.to_value(), own, UNCOMPARED, atomic))
 }
 
-/// Whether a value differs because the desired value has changed. Where the same is asked for as before, what differs is what
-/// the server made of it: values that a provider normalises stay so (DEC-43).
+/// Whether a value differs because the desired value has changed. If the desired value is the same as before, the
+/// server has normalized it, and the stored value stays (DEC-43).
 fn is_edited(change: &ssa::FieldChange, edits: &[ssa::FieldChange]) -> bool {
     let path = change.path.as_str();
     change.to.is_none() && !edits.is_empty()
         || edits.iter().any(|edit| is_below(edit.path.as_str(), path) || is_below(path, edit.path.as_str()))
 }
 
-/// Paths that are asked for, and of which the record lists nothing as ours. One without labels, which all objects of a topology
-/// have, was not made by applying them: it stands for a record that was lost (SSA-22).
-fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<String> {
+/// Desired paths that `managedFields` does not list as ours. An entry without labels, which all objects of a topology
+/// have, was not created by applying them: it marks a lost record (SSA-22).
+fn taken_paths(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<String> {
     let is_applied = |own: &&ManagedFields| own.fields.has_prefix(&ElementPath::from_fields(&["metadata", "labels"]).0);
     let Some(OwnershipChange::Fields { gained, .. }) = change else { return Vec::new() };
     let Some(own) = own.filter(is_applied) else { return Vec::new() };
@@ -226,8 +230,8 @@ fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<S
     paths.map(|path| path.to_path().to_string()).collect()
 }
 
-/// Whether another field manager has set a desired field to another value: it is set back. A value that a
-/// provider normalises stays ours in `managedFields`.
+/// Whether another field manager has changed a desired field, so that it is set back. A value that a provider
+/// normalizes stays ours in `managedFields`.
 fn is_taken(change: &ssa::FieldChange, taken: &[String]) -> bool {
     let path = change.path.as_str();
     change.to.is_some() && taken.iter().any(|taken| is_below(taken, path) || is_below(path, taken))
@@ -238,11 +242,11 @@ pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
     ManagedFields::all_in(object.at("metadata.managedFields")).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-/// Who owns which fields of an object from a file: as `managedFields` say; without an entry of ours we own the fields that were set
-/// before; and when that is not known either, what is sent now (DEC-43).
+/// The field owners of an object from a file: those of `managedFields`; without an entry of ours, we own the fields
+/// that were applied before; if those are unknown as well, the fields that are applied now (DEC-43).
 pub(super) fn owners(
     current: &Object,
-    before: Option<&Sent>,
+    before: Option<&LastApplied>,
     sent: &Object,
     schema: &MergeSchema,
 ) -> Result<Vec<ManagedFields>, Failure> {
@@ -250,7 +254,7 @@ pub(super) fn owners(
     let is_own = |entry: &ManagedFields| entry.is_of_applier(MANAGER);
     if !managers.iter().any(|entry| is_own(entry) && entry.api_version == sent.api_version()) {
         managers.retain(|entry| !is_own(entry));
-        // The earlier object may be in another version, in which fields have other names.
+        // The earlier object may be in another version with other field names.
         let before = before.map(|before| &*before.object).filter(|asked| asked.api_version() == sent.api_version());
         let asked = before.unwrap_or(sent);
         managers.push(ssa::as_applied(MANAGER, &asked.to_value(), schema));
@@ -258,8 +262,8 @@ pub(super) fn owners(
     Ok(managers)
 }
 
-/// The entries of an object's field managers, where those of another version are read as entries of this one if the object has all
-/// their fields: then both versions have the same names for them. There is no server that converts the others.
+/// The entries of an object's field managers. Entries of another version count as entries of this one if the object has
+/// all their fields, because the field names are equal then. No server converts the other entries.
 fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Failure> {
     let mut managers = recorded(object)?;
     let is_other = |entry: &&mut ManagedFields| entry.api_version != version && entry.subresource.is_empty();
@@ -274,7 +278,7 @@ fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Fai
 /// The result of applying `sent` to an object, or to none.
 ///
 /// # Errors
-/// Why a server would refuse to do so.
+/// The reason for which a server would refuse to apply it.
 pub(super) fn merged(
     live: Option<&Value>,
     managers: &[ManagedFields],
@@ -287,8 +291,8 @@ pub(super) fn merged(
     Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| format!("it is {found}"))
 }
 
-/// How an object is merged. Without a definition that is what the record of its owners shows, and other lists are replaced as a
-/// whole.
+/// The merge structure of an object. Without a definition, it is derived from the field owners, and other lists are
+/// atomic.
 pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -> Result<MergeSchema, Failure> {
     match world.definition(&definition_name(object.group(), object.kind())) {
         Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
@@ -305,18 +309,18 @@ pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -
     }
 }
 
-/// A change with what it comes from, and what the value before came from.
-fn change(value: ssa::FieldChange, origins: &Origins, old: Option<&Origins>) -> Change {
+/// A change with the origins of its new and its previous value.
+fn change(value: ssa::FieldChange, origins: &Origins, old: Option<&Origins>) -> ChangedField {
     let ssa::FieldChange { path, from, to, .. } = value;
     let path = path.to_string();
     let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
     let is_sensitive = origins.is_sensitive(&path) || old.is_some_and(|old| old.is_sensitive(&path));
     let was = old.and_then(|old| old.decisive(&path).cloned());
-    Change { path, from, to, because, was, is_sensitive }
+    ChangedField { path, from, to, because, was, is_sensitive }
 }
 
-/// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which
-/// infrastructure clusters and control planes have, nothing is sent (SSA-03).
+/// The applied form of a desired object of any kind (SSA-02 to SSA-05, SSA-17), without an empty endpoint of an
+/// infrastructure cluster or control plane (SSA-03).
 ///
 /// # Errors
 /// When the endpoint has a value of the wrong type.

@@ -2,28 +2,28 @@
 //!
 //! ```text
 //! current ─┐
-//!          ├─► steps.rs (what is created, applied, rotated, deleted, in order) ─► Plan ─► fold.rs ─► the world after it
+//!          ├─► steps.rs (what is created, applied, rotated, deleted, in order) ─► Plan ─► simulator.rs ─► the world after it
 //! desired ─┘        ├─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
-//!                   └─ immutable.rs (changes that a schema denies)
+//!                   └─ transition_rules.rs (changes that a schema denies)
 //! ```
 //!
-//! A field is removed if the previous desired object had it: `before.rs` records this for objects that exist, and a fold for the
-//! objects that it writes.
+//! A field is removed if the previous desired object had it: `last_applied.rs` records this for existing objects, and
+//! the simulator for the objects that it writes.
 //!
-//! A Plan is data: the reconciler executes it, `plan` prints it, and a fold applies it to its facts and plans again; `ahead.rs` makes one
-//! plan of many in which one worker after the other takes the same step.
+//! A Plan is data: the reconciler executes it, `plan` prints it, and the simulator applies it to its facts and plans
+//! again; `rounds.rs` combines the plans of workers that take the same step one after the other.
 
-mod ahead;
-mod before;
+mod rounds;
+mod last_applied;
 mod defaults;
 mod difference;
-mod fold;
-mod health;
-mod immutable;
-mod in_place;
-mod lost;
-mod outdated;
-mod postponed;
+mod simulator;
+mod health_checks;
+mod transition_rules;
+mod in_place_updates;
+mod lost_fields;
+mod outdated_machines;
+mod postponed_replacements;
 mod rolls;
 mod steps;
 mod writes;
@@ -35,13 +35,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use difference::{MANAGER, sent};
-pub use fold::{DryRunServer, ExtensionServer, Fold, Rollout, Round, uid};
-pub use in_place::{mark, updater, updates_in_place};
-pub use outdated::{outlasts_certificates, seconds};
-pub use rolls::{Machines, Roll};
+pub use in_place_updates::{mark, updater, updates_in_place};
+pub use outdated_machines::{outlasts_certificates, seconds};
+pub use rolls::{MachineCounts, Roll};
+pub use simulator::{DryRunServer, ExtensionServer, Rollout, Round, TopologySimulator, uid};
 
 use super::Failure;
-use super::held::Held;
+use super::holds::HeldPart;
 use super::origin::{Origin, Origins};
 use super::ownership::Claimant;
 use super::shim::Shim;
@@ -51,10 +51,10 @@ use model::hub::{Object, ObjectKey, ObjectRef};
 /// Ordered steps, and the objects that are held back (RS-12).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    pub steps: Vec<Step>,
-    pub held: Vec<Held>,
-    /// Why the plan stops after its steps (RS-12). The steps are still executed: the first parts of a topology do not wait for the
-    /// last ones.
+    pub steps: Vec<PlanStep>,
+    pub held: Vec<HeldPart>,
+    /// Why the plan stops after its steps (RS-12). The steps are still executed, so that the first objects of a
+    /// topology do not wait for the last ones.
     pub failure: Option<Failure>,
     /// Whether the shim is created, kept or deleted. It is not part of the topology, so it is not a step.
     pub shim: Shim,
@@ -62,9 +62,9 @@ pub struct Plan {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    pub action: Action,
-    pub part: Part,
+pub struct PlanStep {
+    pub action: StepAction,
+    pub part: TopologyPart,
     /// The object that is written. A rotation writes an object with a new name.
     pub object: ObjectRef,
     /// The uid of the existing object that is changed or deleted.
@@ -73,19 +73,19 @@ pub struct Step {
     pub current: Option<Arc<Object>>,
     /// The name of the template that a rotation replaces.
     pub replaces: Option<String>,
-    /// The object that is sent; none for a deletion. For the Cluster it has all desired labels, annotations and references, but only
-    /// the `changes` are written.
+    /// The applied object; none for a deletion. For the Cluster, it has all desired labels, annotations and references,
+    /// but only the `changes` are written.
     pub sent: Option<Arc<Object>>,
-    /// The origins of the fields in the sent object.
+    /// The origins of the fields in the applied object.
     pub origins: Arc<Origins>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<ChangedField>,
     pub reason: String,
     pub certainty: Certainty,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
+pub enum StepAction {
     Create,
     /// Changes an object in place.
     Apply,
@@ -94,19 +94,19 @@ pub enum Action {
     Delete,
 }
 
-/// How sure a statement is.
+/// The certainty of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
     Exact,
-    /// It follows from assumptions without a server or a definition (DEC-15, DEC-17).
+    /// Computed from assumptions, without a server or a definition (DEC-15, DEC-17).
     Assumed,
     /// The provider decides.
     Provider,
 }
 
-/// The part of a topology that an object is.
+/// The slot of an object in a topology.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum TopologyPart {
     Infrastructure,
     ControlPlane,
     ControlPlaneMachines,
@@ -120,22 +120,22 @@ pub enum Part {
 
 /// A field that a step changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// As Kubernetes writes paths: `spec.template.spec.replicas`.
+pub struct ChangedField {
+    /// A path in the form of Kubernetes: `spec.template.spec.replicas`.
     pub path: String,
     /// `None` for a field that is new.
     pub from: Option<Value>,
     /// `None` for a field that is removed.
     pub to: Option<Value>,
-    /// The origin of the new value; `None` when nothing sets the field any more.
+    /// The origin of the new value; `None` when nothing sets the field anymore.
     pub because: Option<Origin>,
     /// The origin of the previous desired value, if it is known.
     pub was: Option<Origin>,
-    /// Whether one of the values is made from a secret, so that neither is shown (DEC-34).
+    /// Whether one of the values contains a secret, so that neither is shown (DEC-34).
     pub is_sensitive: bool,
 }
 
-impl Change {
+impl ChangedField {
     /// Whether the Kubernetes version of a control plane or of workers changes.
     fn is_version(&self) -> bool {
         self.path.ends_with("spec.version")
@@ -145,27 +145,27 @@ impl Change {
 /// The previous desired state, by group, kind and key. For objects without `managedFields`, it distinguishes fields that a topology
 /// no longer sets from fields that others have set (DEC-43).
 #[derive(Clone, Debug, Default)]
-pub struct Applied(BTreeMap<Id, Sent>);
+pub struct AppliedState(BTreeMap<AppliedKey, LastApplied>);
 
 /// Group, kind and key.
-type Id = (String, String, ObjectKey);
+type AppliedKey = (String, String, ObjectKey);
 
 /// The previous desired state of one object.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
+pub(super) struct LastApplied {
     object: Arc<Object>,
     origins: Arc<Origins>,
-    /// Whether the object has reached the desired state, as far as its server let it.
+    /// Whether the object has reached the desired state, as far as its server allowed.
     is_rolled_out: bool,
 }
 
-impl Applied {
+impl AppliedState {
     /// The fields that were applied to an object the last time.
-    fn get(&self, object: &ObjectRef) -> Option<&Sent> {
+    fn get(&self, object: &ObjectRef) -> Option<&LastApplied> {
         self.0.get(&id(object))
     }
 
-    fn put(&mut self, object: &ObjectRef, sent: Sent) {
+    fn put(&mut self, object: &ObjectRef, sent: LastApplied) {
         self.0.insert(id(object), sent);
     }
 
@@ -174,39 +174,39 @@ impl Applied {
     }
 }
 
-fn id(object: &ObjectRef) -> Id {
+fn id(object: &ObjectRef) -> AppliedKey {
     (object.group().to_owned(), object.kind.clone(), object.key.clone())
 }
 
-impl Action {
+impl StepAction {
     /// `create`, `apply`, `rotate`, `delete`.
     pub const fn name(self) -> &'static str {
         match self {
-            Action::Create => "create",
-            Action::Apply => "apply",
-            Action::Rotate => "rotate",
-            Action::Delete => "delete",
+            StepAction::Create => "create",
+            StepAction::Apply => "apply",
+            StepAction::Rotate => "rotate",
+            StepAction::Delete => "delete",
         }
     }
 }
 
-impl Part {
-    /// The set of workers that the part is of, by its name in the topology.
+impl TopologyPart {
+    /// The worker set of the slot, by its name in the topology.
     pub fn worker(&self) -> Option<(WorkerKind, &str)> {
         match self {
-            Part::Worker(kind, name) | Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name) => {
-                Some((*kind, name))
-            }
-            Part::WorkerHealthCheck(name) => Some((WorkerKind::MachineDeployment, name)),
-            Part::Infrastructure
-            | Part::ControlPlane
-            | Part::ControlPlaneMachines
-            | Part::ControlPlaneHealthCheck
-            | Part::Cluster => None,
+            TopologyPart::Worker(kind, name)
+            | TopologyPart::Bootstrap(kind, name)
+            | TopologyPart::WorkerInfrastructure(kind, name) => Some((*kind, name)),
+            TopologyPart::WorkerHealthCheck(name) => Some((WorkerKind::MachineDeployment, name)),
+            TopologyPart::Infrastructure
+            | TopologyPart::ControlPlane
+            | TopologyPart::ControlPlaneMachines
+            | TopologyPart::ControlPlaneHealthCheck
+            | TopologyPart::Cluster => None,
         }
     }
 
-    /// The claimant of the objects of this part, in the topology of a Cluster.
+    /// The claimant of the objects of this slot, in the topology of a Cluster.
     pub fn claimant(&self, cluster: &str) -> Claimant {
         match self.worker() {
             Some((kind, name)) => Claimant::worker(cluster, kind, name),
@@ -226,19 +226,19 @@ impl Certainty {
     }
 }
 
-impl fmt::Display for Part {
-    /// A name for the slot that does not depend on the name of its object.
+impl fmt::Display for TopologyPart {
+    /// The name of the slot, which does not depend on the name of its object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Infrastructure => f.write_str("infrastructure"),
-            Part::ControlPlane => f.write_str("controlPlane"),
-            Part::ControlPlaneMachines => f.write_str("controlPlane/machines"),
-            Part::ControlPlaneHealthCheck => f.write_str("controlPlane/healthCheck"),
-            Part::Cluster => f.write_str("cluster"),
-            Part::Worker(kind, name) => write!(f, "{}/{name}", kind.name()),
-            Part::Bootstrap(kind, name) => write!(f, "{}/{name}/bootstrap", kind.name()),
-            Part::WorkerInfrastructure(kind, name) => write!(f, "{}/{name}/infrastructure", kind.name()),
-            Part::WorkerHealthCheck(name) => write!(f, "MachineDeployment/{name}/healthCheck"),
+            TopologyPart::Infrastructure => f.write_str("infrastructure"),
+            TopologyPart::ControlPlane => f.write_str("controlPlane"),
+            TopologyPart::ControlPlaneMachines => f.write_str("controlPlane/machines"),
+            TopologyPart::ControlPlaneHealthCheck => f.write_str("controlPlane/healthCheck"),
+            TopologyPart::Cluster => f.write_str("cluster"),
+            TopologyPart::Worker(kind, name) => write!(f, "{}/{name}", kind.name()),
+            TopologyPart::Bootstrap(kind, name) => write!(f, "{}/{name}/bootstrap", kind.name()),
+            TopologyPart::WorkerInfrastructure(kind, name) => write!(f, "{}/{name}/infrastructure", kind.name()),
+            TopologyPart::WorkerHealthCheck(name) => write!(f, "MachineDeployment/{name}/healthCheck"),
         }
     }
 }

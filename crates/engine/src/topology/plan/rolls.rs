@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::health::called_unhealthy;
-use super::outdated::{begins_to_replace, certificate_note, outdated_already, outlasts_certificates};
-use super::{Action, Certainty, Change, Part, Step};
+use super::health_checks::called_unhealthy;
+use super::outdated_machines::{begins_to_replace, certificate_note, outdated_already, outlasts_certificates};
+use super::{Certainty, ChangedField, PlanStep, StepAction, TopologyPart};
 use crate::topology::current::Current;
-use crate::topology::held::{Held, HeldReason, PausedBy};
+use crate::topology::holds::{HeldPart, HeldReason, PausedBy};
 use crate::topology::origin::is_below;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, replicas_within};
@@ -22,16 +22,16 @@ use model::rollouts::{
 };
 use model::world::{Found, Selection, World};
 
-/// What becomes of the machines of a control plane or of workers because of one step.
+/// The effect of one step on the machines of a control plane or worker set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roll {
-    pub part: Part,
+    pub part: TopologyPart,
     pub kind: String,
     pub name: String,
-    pub machines: Machines,
-    /// How many are replaced at a time, at the most; `None` when that is not known.
+    pub machines: MachineCounts,
+    /// Maximum number of machines that are replaced at a time; `None` if unknown.
     pub at_a_time: Option<i64>,
-    /// The time from which machines are replaced, if that is later.
+    /// The time at which the replacement starts, if it is later than the step.
     pub from: Option<Timestamp>,
     /// The ExtensionConfig whose extension may update the machines in place instead.
     pub in_place: Option<String>,
@@ -41,34 +41,39 @@ pub struct Roll {
     pub is_upgrade: bool,
 }
 
-/// Numbers of machines; `None` where they are not known. The reason of the [`Roll`] says why.
+/// Numbers of machines; `None` if unknown, with the cause in the reason of the [`Roll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Machines {
+pub struct MachineCounts {
     pub replaced: Option<i64>,
     pub removed: Option<i64>,
     pub added: Option<i64>,
     /// Machines that stay outdated until a user deletes them (ROLL-11).
     pub outdated_until_deleted: Option<i64>,
-    /// How many are replaced, or outdated until they are deleted, even if their number is not known: the minimum of an autoscaler.
+    /// Minimum number of replaced or outdated machines if their number is unknown: the minimum of an autoscaler.
     pub at_least: i64,
 }
 
-impl Machines {
+impl MachineCounts {
     /// No machine at all.
-    pub const NONE: Machines =
-        Machines { replaced: Some(0), removed: Some(0), added: Some(0), outdated_until_deleted: Some(0), at_least: 0 };
+    pub const NONE: MachineCounts = MachineCounts {
+        replaced: Some(0),
+        removed: Some(0),
+        added: Some(0),
+        outdated_until_deleted: Some(0),
+        at_least: 0,
+    };
 
-    /// Whether machines are replaced or go, or may be.
-    pub fn go(&self) -> bool {
+    /// Whether machines are or may be replaced or removed.
+    pub fn affects_machines(&self) -> bool {
         self.replaced != Some(0) || self.removed != Some(0)
     }
 }
 
-impl std::iter::Sum for Machines {
-    fn sum<I: Iterator<Item = Machines>>(all: I) -> Self {
+impl std::iter::Sum for MachineCounts {
+    fn sum<I: Iterator<Item = MachineCounts>>(all: I) -> Self {
         let add = |one: Option<i64>, other: Option<i64>| Some(one?.saturating_add(other?));
-        all.fold(Machines::NONE, |sum, one| Machines {
+        all.fold(MachineCounts::NONE, |sum, one| MachineCounts {
             replaced: add(sum.replaced, one.replaced),
             removed: add(sum.removed, one.removed),
             added: add(sum.added, one.added),
@@ -78,60 +83,63 @@ impl std::iter::Sum for Machines {
     }
 }
 
-/// What steps do to machines, what waits since it is paused (ROLL-18), and notes on certificates.
+/// The effects of steps on machines, the parts that wait because they are paused (ROLL-18), and notes on certificates.
 pub(super) fn rolls(
-    steps: &[Step],
+    steps: &[PlanStep],
     current: &Current,
     world: &World,
     now: Option<Timestamp>,
-) -> (Vec<Roll>, Vec<Held>, Vec<String>) {
-    let scene = Scene { steps, rotated: rotated(steps), current, world, now };
+) -> (Vec<Roll>, Vec<HeldPart>, Vec<String>) {
+    let scene = RollContext { steps, rotated: rotated(steps), current, world, now };
     let mut rolls: Vec<Roll> = steps.iter().filter_map(|step| scene.roll(step)).collect();
-    let mut parts: BTreeSet<Part> = rolls.iter().map(|roll| roll.part.clone()).collect();
+    let mut parts: BTreeSet<TopologyPart> = rolls.iter().map(|roll| roll.part.clone()).collect();
     for step in steps {
-        let roll = scene.of_pools_objects(step);
+        let roll = scene.pool_objects_roll(step);
         // Bootstrap and infrastructure of a pool replace its machines together.
         rolls.extend(roll.filter(|roll| parts.insert(roll.part.clone())));
     }
     for step in steps {
-        let roll = scene.of_health_check(step);
+        let roll = scene.health_check_roll(step);
         rolls.extend(roll.filter(|roll| rolls.iter().all(|other| other.part != roll.part)));
     }
     let mut held = Vec::new();
     for roll in rolls.iter_mut().filter(|roll| scene.object(&roll.part).is_some_and(|object| is_paused(object))) {
         held.extend(roll.hold(PausedBy::Owner));
     }
-    rolls.retain(|roll| roll.machines != Machines::NONE);
+    rolls.retain(|roll| roll.machines != MachineCounts::NONE);
     let notes = steps.iter().filter_map(|step| scene.certificate_note(step)).collect();
     (rolls, held, notes)
 }
 
 impl Roll {
-    /// Nothing of it happens for now (ROLL-18); returns what would happen, if machines would be replaced.
-    pub(super) fn hold(&mut self, paused: PausedBy) -> Option<Held> {
+    /// Removes the effect of a paused part (ROLL-18); returns the held part if machines would be replaced.
+    pub(super) fn hold(&mut self, paused: PausedBy) -> Option<HeldPart> {
         let replaced = self.machines.replaced.replace(0);
         if replaced == Some(0) {
             return None;
         }
         self.machines.at_least = 0;
         let reason = HeldReason::PausedMachines { paused, replaced, cause: self.reason.clone() };
-        Some(Held { kind: self.kind.clone(), name: self.name.clone(), reason })
+        Some(HeldPart { kind: self.kind.clone(), name: self.name.clone(), reason })
     }
 }
 
-/// What is no number of machines, and people should know all the same: an upgrade cannot be undone, and a health check that gets
-/// stricter may have machines remediated that are unhealthy by it (ROLL-17).
-pub(super) fn notes(steps: &[Step]) -> impl Iterator<Item = String> {
+/// Warnings that are no numbers of machines: an upgrade cannot be undone, and a stricter health check may remediate
+/// machines (ROLL-17).
+pub(super) fn notes(steps: &[PlanStep]) -> impl Iterator<Item = String> {
     let upgrades = steps.iter().filter_map(|step| {
-        let version = step.changes.iter().find(|change| step.part == Part::ControlPlane && change.is_version())?;
+        let version =
+            step.changes.iter().find(|change| step.part == TopologyPart::ControlPlane && change.is_version())?;
         let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
         let (from, to) = (text(&version.from)?, text(&version.to)?);
         Some(format!("going back is not possible: Kubernetes does not downgrade a control plane from {to} to {from}"))
     });
-    let is_check = |step: &&Step| matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
-    let gets_stricter = |step: &&Step| {
+    let is_check = |step: &&PlanStep| {
+        matches!(step.part, TopologyPart::ControlPlaneHealthCheck | TopologyPart::WorkerHealthCheck(_))
+    };
+    let gets_stricter = |step: &&PlanStep| {
         let mut changes = step.changes.iter();
-        step.action == Action::Apply
+        step.action == StepAction::Apply
             && changes.any(|change| is_stricter(&change.path, change.from.as_ref(), change.to.as_ref()))
     };
     let checks = steps.iter().filter(is_check).filter(gets_stricter).map(|step| {
@@ -143,8 +151,8 @@ pub(super) fn notes(steps: &[Step]) -> impl Iterator<Item = String> {
     upgrades.chain(checks)
 }
 
-/// Puts what admission sets in the place of numbers of replicas that go: what an autoscaler may have, else 1 (ROLL-13).
-pub(super) fn default_replicas(steps: &mut [Step]) {
+/// Replaces removed numbers of replicas by the default of admission: the bounds of an autoscaler, else 1 (ROLL-13).
+pub(super) fn default_replicas(steps: &mut [PlanStep]) {
     for step in steps {
         let (Some(sent), Some(owner)) = (&step.sent, owner(&step.part, &step.object.kind)) else { continue };
         for change in step.changes.iter_mut().filter(|change| change.path == REPLICAS && change.to.is_none()) {
@@ -154,7 +162,7 @@ pub(super) fn default_replicas(steps: &mut [Step]) {
     }
 }
 
-/// The number of replicas that admission gives an object that asks for none; `had` is what it had.
+/// The default of admission for the replicas of an object; `had` is the previous number.
 pub(super) fn defaulted(owner: RolloutOwner, sent: &Object, had: Option<i64>) -> Option<i64> {
     match owner {
         RolloutOwner::MachineDeployment | RolloutOwner::MachinePool => {
@@ -169,44 +177,44 @@ pub(super) fn defaulted(owner: RolloutOwner, sent: &Object, had: Option<i64>) ->
     }
 }
 
-/// Whose machines a part of a topology is about.
-pub(super) fn owner(part: &Part, kind: &str) -> Option<RolloutOwner> {
+/// The owner of the machines of a slot.
+pub(super) fn owner(part: &TopologyPart, kind: &str) -> Option<RolloutOwner> {
     match part {
-        Part::ControlPlane => Some(RolloutOwner::control_plane(kind)),
-        Part::Worker(WorkerKind::MachineDeployment, _) => Some(RolloutOwner::MachineDeployment),
-        Part::Worker(WorkerKind::MachinePool, _) => Some(RolloutOwner::MachinePool),
+        TopologyPart::ControlPlane => Some(RolloutOwner::control_plane(kind)),
+        TopologyPart::Worker(WorkerKind::MachineDeployment, _) => Some(RolloutOwner::MachineDeployment),
+        TopologyPart::Worker(WorkerKind::MachinePool, _) => Some(RolloutOwner::MachinePool),
         _ => None,
     }
 }
 
-struct Scene<'a> {
-    steps: &'a [Step],
-    /// The rotations of templates, by the worker whose machines are made from them; `None` for the control plane.
-    rotated: BTreeMap<Option<(WorkerKind, &'a str)>, Vec<&'a Step>>,
+struct RollContext<'a> {
+    steps: &'a [PlanStep],
+    /// The rotations of templates by worker set; `None` for the control plane.
+    rotated: BTreeMap<Option<(WorkerKind, &'a str)>, Vec<&'a PlanStep>>,
     current: &'a Current,
     world: &'a World,
     now: Option<Timestamp>,
 }
 
-fn rotated(steps: &[Step]) -> BTreeMap<Option<(WorkerKind, &str)>, Vec<&Step>> {
-    let mut rotated: BTreeMap<_, Vec<&Step>> = BTreeMap::new();
-    for step in steps.iter().filter(|step| step.action == Action::Rotate) {
+fn rotated(steps: &[PlanStep]) -> BTreeMap<Option<(WorkerKind, &str)>, Vec<&PlanStep>> {
+    let mut rotated: BTreeMap<_, Vec<&PlanStep>> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.action == StepAction::Rotate) {
         rotated.entry(step.part.worker()).or_default().push(step);
     }
     rotated
 }
 
-/// A leaf that differs, with what it does.
-type Decisive<'a> = (LeafDifference<'a>, &'static RolloutRule);
+/// A different leaf with its rollout rule.
+type DecisiveLeaf<'a> = (LeafDifference<'a>, &'static RolloutRule);
 
-impl Scene<'_> {
-    fn roll(&self, step: &Step) -> Option<Roll> {
+impl RollContext<'_> {
+    fn roll(&self, step: &PlanStep) -> Option<Roll> {
         let owner = owner(&step.part, &step.object.kind).filter(|_| self.has_machines(&step.part))?;
         let mut roll = match step.action {
-            Action::Create => added(step, owner),
-            Action::Apply => self.changed(step, owner, self.object(&step.part)?),
-            Action::Delete => removed(step, owner, self.object(&step.part)?),
-            Action::Rotate => return None,
+            StepAction::Create => added(step, owner),
+            StepAction::Apply => self.changed(step, owner, self.object(&step.part)?),
+            StepAction::Delete => removed(step, owner, self.object(&step.part)?),
+            StepAction::Rotate => return None,
         };
         if let Some(unknown) = why_unknown(&roll.machines, step, self.object(&step.part)) {
             roll.reason = format!("{}; {unknown}", roll.reason);
@@ -214,23 +222,26 @@ impl Scene<'_> {
         Some(roll)
     }
 
-    /// Whether a part has machines that the steps of a rollout count: a control plane without machine templates has none (ROLL-14).
-    fn has_machines(&self, part: &Part) -> bool {
-        let has_template =
-            || self.steps.iter().any(|step| step.part == Part::ControlPlaneMachines && step.action != Action::Delete);
-        *part != Part::ControlPlane || self.current.control_plane.machines.is_some() || has_template()
+    /// Whether a slot has machines to count: a control plane without machine templates has none (ROLL-14).
+    fn has_machines(&self, part: &TopologyPart) -> bool {
+        let has_template = || {
+            self.steps
+                .iter()
+                .any(|step| step.part == TopologyPart::ControlPlaneMachines && step.action != StepAction::Delete)
+        };
+        *part != TopologyPart::ControlPlane || self.current.control_plane.machines.is_some() || has_template()
     }
 
-    /// What a part is before the plan.
-    fn object(&self, part: &Part) -> Option<&Arc<Object>> {
+    /// The object of a slot before the plan.
+    fn object(&self, part: &TopologyPart) -> Option<&Arc<Object>> {
         match part {
-            Part::ControlPlane => self.current.control_plane.object.as_ref(),
-            Part::Worker(kind, name) => self.current.workers(*kind).get(name).map(|worker| &worker.object),
+            TopologyPart::ControlPlane => self.current.control_plane.object.as_ref(),
+            TopologyPart::Worker(kind, name) => self.current.workers(*kind).get(name).map(|worker| &worker.object),
             _ => None,
         }
     }
 
-    fn changed(&self, step: &Step, owner: RolloutOwner, before: &Object) -> Roll {
+    fn changed(&self, step: &PlanStep, owner: RolloutOwner, before: &Object) -> Roll {
         let (had, wanted) = scaling(step, owner, before);
         let mut machines = scaled(had, wanted);
         let mut roll = blank(step);
@@ -239,7 +250,7 @@ impl Scene<'_> {
         }
         let decisive = self.decisive(step, owner, before);
         if let Some((outdated, is_estimated)) = self.outdated(step, &decisive, before, had.or(wanted)) {
-            // Of machines that are too many, outdated ones are deleted first.
+            // Outdated machines are the first to be deleted when there are too many.
             let outdated = outdated.map(|outdated| (outdated - machines.removed.unwrap_or_default()).max(0));
             let at_least = outdated.unwrap_or_else(|| least(step, before));
             (machines.replaced, machines.at_least) = (outdated, at_least);
@@ -258,8 +269,8 @@ impl Scene<'_> {
         Roll { machines, ..roll }
     }
 
-    /// Machines that `OnDelete` has left outdated, and that another strategy replaces.
-    fn release(&self, step: &Step, before: &Object, machines: &mut Machines, roll: &mut Roll) {
+    /// Machines that `OnDelete` has kept outdated and that another strategy replaces.
+    fn release(&self, step: &PlanStep, before: &Object, machines: &mut MachineCounts, roll: &mut Roll) {
         let outdated = outdated_already(before, self.world);
         let outdated = outdated.saturating_sub(machines.removed.unwrap_or_default()).max(0);
         if outdated > 0 {
@@ -270,23 +281,23 @@ impl Scene<'_> {
         }
     }
 
-    /// The time from which machines are replaced, if nothing replaces some of them now.
+    /// The time at which machines are replaced, if no other change replaces some of them now.
     fn begins_at(
         &self,
-        step: &Step,
-        decisive: Vec<Decisive<'_>>,
+        step: &PlanStep,
+        decisive: Vec<DecisiveLeaf<'_>>,
         before: &Object,
         all: Option<i64>,
     ) -> Option<Timestamp> {
-        let is_timed = |(_, row): &Decisive<'_>| row.effect == RolloutEffect::ReplacesAfter;
+        let is_timed = |(_, row): &DecisiveLeaf<'_>| row.effect == RolloutEffect::ReplacesAfter;
         let (timed, at_once): (Vec<_>, Vec<_>) = decisive.into_iter().partition(is_timed);
         let latest = timed.iter().filter_map(|(leaf, _)| time(leaf.to)).max()?;
         let is_in_future = self.now.is_some_and(|now| latest > now);
         (is_in_future && self.outdated(step, &at_once, before, all).is_none()).then_some(latest)
     }
 
-    /// The leaves that make a controller replace machines.
-    fn decisive<'a>(&self, step: &'a Step, owner: RolloutOwner, before: &Object) -> Vec<Decisive<'a>> {
+    /// The differences that make a controller replace machines.
+    fn decisive<'a>(&self, step: &'a PlanStep, owner: RolloutOwner, before: &Object) -> Vec<DecisiveLeaf<'a>> {
         let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
         let leaves = step
             .changes
@@ -299,7 +310,7 @@ impl Scene<'_> {
             .collect()
     }
 
-    fn replaces(&self, (leaf, row): &Decisive<'_>) -> bool {
+    fn replaces(&self, (leaf, row): &DecisiveLeaf<'_>) -> bool {
         match row.effect {
             RolloutEffect::Replaces
             | RolloutEffect::ReplacesInitialized
@@ -315,11 +326,11 @@ impl Scene<'_> {
         }
     }
 
-    /// How many machines are not what they should be, and whether that is a guess; `None` when all are.
+    /// The number of machines that are not up to date, and whether it is an estimate; `None` if all are up to date.
     fn outdated(
         &self,
-        step: &Step,
-        decisive: &[Decisive<'_>],
+        step: &PlanStep,
+        decisive: &[DecisiveLeaf<'_>],
         before: &Object,
         all: Option<i64>,
     ) -> Option<(Option<i64>, bool)> {
@@ -345,9 +356,9 @@ impl Scene<'_> {
         (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
     }
 
-    /// How many machines ran `kubeadm init` (ROLL-3), and whether that is a guess.
+    /// The number of machines that ran `kubeadm init` (ROLL-3), and whether it is an estimate.
     fn ran_init(&self, before: &Object) -> (i64, bool) {
-        let configs = self.of_control_plane("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", before);
+        let configs = self.control_plane_machine_objects("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", before);
         if configs.is_empty() {
             return (1, true);
         }
@@ -356,10 +367,10 @@ impl Scene<'_> {
     }
 
     /// The known machines whose certificates expire within the configured days (ROLL-6).
-    fn expiring(&self, decisive: &[Decisive<'_>], before: &Object) -> i64 {
+    fn expiring(&self, decisive: &[DecisiveLeaf<'_>], before: &Object) -> i64 {
         let days = decisive.iter().find(|(_, row)| row.effect == RolloutEffect::ReplacesExpiring);
         let (Some(days), Some(now)) = (days.and_then(|(leaf, _)| leaf.to?.as_i64()), self.now) else { return 0 };
-        let machines = self.of_control_plane(API_VERSION, "Machine", before);
+        let machines = self.control_plane_machine_objects(API_VERSION, "Machine", before);
         let expires = |machine: &Arc<Object>| {
             let date = machine.at("status.certificatesExpiryDate")?.as_str()?.parse::<Timestamp>().ok()?;
             Some(date.as_second().saturating_sub(now.as_second()) <= days.saturating_mul(24 * 60 * 60))
@@ -368,8 +379,8 @@ impl Scene<'_> {
         i64::try_from(number).unwrap_or(i64::MAX)
     }
 
-    /// Objects of the machines of a control plane, where there are any among the facts.
-    fn of_control_plane(&self, api_version: &str, kind: &str, control_plane: &Object) -> Vec<Arc<Object>> {
+    /// Provider objects of the machines of a control plane among the facts.
+    fn control_plane_machine_objects(&self, api_version: &str, kind: &str, control_plane: &Object) -> Vec<Arc<Object>> {
         let cluster = control_plane.label(label::CLUSTER_NAME).unwrap_or_default();
         let labels = [(label::CLUSTER_NAME, cluster), (label::CONTROL_PLANE, "")];
         let selection = Selection {
@@ -384,15 +395,16 @@ impl Scene<'_> {
         }
     }
 
-    fn certificate_note(&self, step: &Step) -> Option<String> {
-        let before = self.object(&step.part).filter(|_| step.part == Part::ControlPlane);
-        let machines = before.map(|before| self.of_control_plane(API_VERSION, "Machine", before)).unwrap_or_default();
+    fn certificate_note(&self, step: &PlanStep) -> Option<String> {
+        let before = self.object(&step.part).filter(|_| step.part == TopologyPart::ControlPlane);
+        let machines =
+            before.map(|before| self.control_plane_machine_objects(API_VERSION, "Machine", before)).unwrap_or_default();
         certificate_note(step, before.map(Arc::as_ref), &machines, self.now)
     }
 
-    /// Why machines are replaced: the version first, since it is what people look for; a new name in a reference explains nothing,
-    /// what gave the template a new name does.
-    fn reason(&self, step: &Step, decisive: &[Decisive<'_>]) -> String {
+    /// The reason for replacing machines: the version first, since users look for it; for a new name in a reference,
+    /// the reason of the rotation.
+    fn reason(&self, step: &PlanStep, decisive: &[DecisiveLeaf<'_>]) -> String {
         let version = decisive.iter().find(|(leaf, _)| is_version(&leaf.path));
         if let Some((from, to)) = version.and_then(|(leaf, _)| Some((leaf.from?.as_str()?, leaf.to?.as_str()?))) {
             return format!("its version goes from {from} to {to}");
@@ -404,32 +416,35 @@ impl Scene<'_> {
         explained(step, &paths).unwrap_or_default()
     }
 
-    /// Why a template of the machines of a part is rotated in this plan, if one is.
-    fn rotation(&self, part: &Part) -> Option<String> {
+    /// The reason for which this plan rotates a template of the machines of a slot, if it does.
+    fn rotation(&self, part: &TopologyPart) -> Option<String> {
         let mut rotated = self.rotated.get(&part.worker()).into_iter().flatten();
-        // The successor of a template that is gone differs in no field.
-        let of_lost = |step: &Step| step.changes.is_empty().then(|| format!("{} {}", step.object.kind, step.reason));
-        rotated.find_map(|step| of_object(step).or_else(|| of_lost(step)))
+        // The successor of a deleted template differs in no field.
+        let of_lost =
+            |step: &PlanStep| step.changes.is_empty().then(|| format!("{} {}", step.object.kind, step.reason));
+        rotated.find_map(|step| object_change_reason(step).or_else(|| of_lost(step)))
     }
 
-    /// The machines of a part whose health check remediates healthy machines (ROLL-17).
-    fn of_health_check(&self, step: &Step) -> Option<Roll> {
+    /// The effect of a health check that remediates healthy machines (ROLL-17).
+    fn health_check_roll(&self, step: &PlanStep) -> Option<Roll> {
         let (part, reason) = called_unhealthy(step)?;
         let object = self.object(&part)?;
         let replaced = replicas(owner(&part, object.kind())?, object);
-        let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
+        let machines = MachineCounts { replaced, at_least: replaced.unwrap_or_default(), ..MachineCounts::NONE };
         Some(Roll { part, machines, certainty: Certainty::Assumed, reason, ..blank(step) })
     }
 
-    /// A machine pool whose objects change in place, after which its provider may replace machines (ROLL-15).
-    fn of_pools_objects(&self, step: &Step) -> Option<Roll> {
-        let (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name)) = &step.part else { return None };
-        let is_pool = *kind == WorkerKind::MachinePool && step.action == Action::Apply;
-        let reason = of_object(step).filter(|_| is_pool)?;
-        let part = Part::Worker(*kind, name.clone());
+    /// The effect on a machine pool whose objects change in place: its provider may replace machines (ROLL-15).
+    fn pool_objects_roll(&self, step: &PlanStep) -> Option<Roll> {
+        let (TopologyPart::Bootstrap(kind, name) | TopologyPart::WorkerInfrastructure(kind, name)) = &step.part else {
+            return None;
+        };
+        let is_pool = *kind == WorkerKind::MachinePool && step.action == StepAction::Apply;
+        let reason = object_change_reason(step).filter(|_| is_pool)?;
+        let part = TopologyPart::Worker(*kind, name.clone());
         let pool = self.object(&part)?;
         let replaced = replicas(RolloutOwner::MachinePool, pool);
-        let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
+        let machines = MachineCounts { replaced, at_least: replaced.unwrap_or_default(), ..MachineCounts::NONE };
         let (kind, name) = (pool.kind().to_owned(), pool.name().to_owned());
         Some(Roll {
             part,
@@ -446,16 +461,15 @@ impl Scene<'_> {
     }
 }
 
-/// Whether a machine that ran `kubeadm init` is what a machine would be that joins now (ROLL-3).
-fn stays_initialized(step: &Step, before: &Object) -> bool {
+/// Whether a machine that ran `kubeadm init` equals a machine that would join now (ROLL-3).
+fn stays_initialized(step: &PlanStep, before: &Object) -> bool {
     let config = |object: &Object, name: &str| object.at(&format!("spec.kubeadmConfigSpec.{name}")).cloned();
     let join = step.sent.as_deref().and_then(|sent| config(sent, "joinConfiguration"));
     initialized_as_joined(config(before, "initConfiguration").as_ref(), join.as_ref())
 }
 
-/// Whether the object is older than the time of `rollout.after` (ROLL-6, ROLL-10); one from a file may be
-/// of any age.
-fn was_made_before(decisive: &[Decisive<'_>], before: &Object) -> bool {
+/// Whether the object is older than `rollout.after` (ROLL-6, ROLL-10); the age of an object from a file is unknown.
+fn was_made_before(decisive: &[DecisiveLeaf<'_>], before: &Object) -> bool {
     let made = time(before.at("metadata.creationTimestamp"));
     let after = decisive
         .iter()
@@ -471,12 +485,12 @@ fn time(value: Option<&Value>) -> Option<Timestamp> {
 
 const REPLICAS: &str = "spec.replicas";
 
-fn blank(step: &Step) -> Roll {
+fn blank(step: &PlanStep) -> Roll {
     Roll {
         part: step.part.clone(),
         kind: step.object.kind.clone(),
         name: step.object.key.name.clone(),
-        machines: Machines::NONE,
+        machines: MachineCounts::NONE,
         at_a_time: None,
         from: None,
         in_place: None,
@@ -486,17 +500,17 @@ fn blank(step: &Step) -> Roll {
     }
 }
 
-fn added(step: &Step, owner: RolloutOwner) -> Roll {
+fn added(step: &PlanStep, owner: RolloutOwner) -> Roll {
     let sent = step.sent.as_deref();
     let added = sent.and_then(|sent| replicas(owner, sent).or_else(|| defaulted(owner, sent, None)));
-    Roll { machines: Machines { added, ..Machines::NONE }, ..blank(step) }
+    Roll { machines: MachineCounts { added, ..MachineCounts::NONE }, ..blank(step) }
 }
 
-fn removed(step: &Step, owner: RolloutOwner, before: &Object) -> Roll {
-    Roll { machines: Machines { removed: replicas(owner, before), ..Machines::NONE }, ..blank(step) }
+fn removed(step: &PlanStep, owner: RolloutOwner, before: &Object) -> Roll {
+    Roll { machines: MachineCounts { removed: replicas(owner, before), ..MachineCounts::NONE }, ..blank(step) }
 }
 
-/// How many machines an object has: what its spec asks for, else what its status counts, else the default of admission. The number
+/// The number of machines of an object: from its spec, else from its status, else the default of admission. The number
 /// that an autoscaler sets is known only if the object has it.
 fn replicas(owner: RolloutOwner, object: &Object) -> Option<i64> {
     let number = |path: &str| object.at(path).and_then(Value::as_i64);
@@ -510,9 +524,9 @@ fn is_autoscaled(object: &Object) -> bool {
         .all(|name| object.annotation(name).is_some())
 }
 
-/// Why numbers of machines are not known, if some are not.
-fn why_unknown(machines: &Machines, step: &Step, before: Option<&Arc<Object>>) -> Option<String> {
-    let Machines { replaced, removed, added, outdated_until_deleted, at_least: _ } = machines;
+/// The reason for unknown numbers of machines, if any.
+fn why_unknown(machines: &MachineCounts, step: &PlanStep, before: Option<&Arc<Object>>) -> Option<String> {
+    let MachineCounts { replaced, removed, added, outdated_until_deleted, at_least: _ } = machines;
     if [replaced, removed, added, outdated_until_deleted].iter().all(|number| number.is_some()) {
         return None;
     }
@@ -524,8 +538,8 @@ fn why_unknown(machines: &Machines, step: &Step, before: Option<&Arc<Object>>) -
     })
 }
 
-/// The old and the new number of machines. A number that is not sent does not change.
-fn scaling(step: &Step, owner: RolloutOwner, before: &Object) -> (Option<i64>, Option<i64>) {
+/// The old and the new number of machines. A number that is not applied does not change.
+fn scaling(step: &PlanStep, owner: RolloutOwner, before: &Object) -> (Option<i64>, Option<i64>) {
     let had = replicas(owner, before);
     let change = step.changes.iter().find(|change| change.path == REPLICAS);
     match change {
@@ -534,28 +548,28 @@ fn scaling(step: &Step, owner: RolloutOwner, before: &Object) -> (Option<i64>, O
     }
 }
 
-/// Machines that are made or deleted when a number changes (ROLL-12).
-fn scaled(had: Option<i64>, wanted: Option<i64>) -> Machines {
+/// Machines that are created or deleted when the number changes (ROLL-12).
+fn scaled(had: Option<i64>, wanted: Option<i64>) -> MachineCounts {
     let more = |from: Option<i64>, to: Option<i64>| match (from, to) {
         (from, to) if from == to => Some(0),
         (Some(from), Some(to)) => Some(to.saturating_sub(from).max(0)),
         _ => None,
     };
-    Machines { added: more(had, wanted), removed: more(wanted, had), ..Machines::NONE }
+    MachineCounts { added: more(had, wanted), removed: more(wanted, had), ..MachineCounts::NONE }
 }
 
-/// The minimum of an autoscaler, for a set whose number of machines is not known.
-fn least(step: &Step, before: &Object) -> i64 {
+/// The minimum of an autoscaler, for a set with an unknown number of machines.
+fn least(step: &PlanStep, before: &Object) -> i64 {
     let least = |object: &Object| object.annotation(annotation::AUTOSCALER_MIN_SIZE)?.parse::<i64>().ok();
     step.sent.as_deref().and_then(least).or_else(|| least(before)).unwrap_or_default().max(0)
 }
 
-/// A version is what it is; of other values a server may see that they are the same (DEC-15).
-fn certainty(step: &Step, decisive: &[Decisive<'_>], is_estimated: bool) -> Certainty {
+/// A changed version is exact; a server may find other values to be equal (DEC-15).
+fn certainty(step: &PlanStep, decisive: &[DecisiveLeaf<'_>], is_estimated: bool) -> Certainty {
     if decisive.iter().all(|(_, row)| row.decider == Decider::Provider) {
         return Certainty::Provider;
     }
-    let is_sure = |(leaf, row): &Decisive<'_>| row.decider == Decider::Rule && is_version(&leaf.path);
+    let is_sure = |(leaf, row): &DecisiveLeaf<'_>| row.decider == Decider::Rule && is_version(&leaf.path);
     match decisive.iter().any(is_sure) {
         true => Certainty::Exact,
         false if is_estimated => Certainty::Assumed,
@@ -563,8 +577,8 @@ fn certainty(step: &Step, decisive: &[Decisive<'_>], is_estimated: bool) -> Cert
     }
 }
 
-/// How many machines are replaced at a time, at the most (ROLL-8).
-fn at_a_time(step: &Step, owner: RolloutOwner, machines: Option<i64>) -> Option<i64> {
+/// The maximum number of machines that are replaced at a time (ROLL-8).
+fn at_a_time(step: &PlanStep, owner: RolloutOwner, machines: Option<i64>) -> Option<i64> {
     match owner {
         RolloutOwner::KubeadmControlPlane | RolloutOwner::EmbeddedControlPlane | RolloutOwner::Rke2ControlPlane => {
             Some(1)
@@ -579,15 +593,15 @@ fn at_a_time(step: &Step, owner: RolloutOwner, machines: Option<i64>) -> Option<
     }
 }
 
-fn is_on_delete(step: &Step) -> bool {
+fn is_on_delete(step: &PlanStep) -> bool {
     strategy(step, "type").and_then(Value::as_str) == Some("OnDelete")
 }
 
-fn strategy<'a>(step: &'a Step, field: &str) -> Option<&'a Value> {
+fn strategy<'a>(step: &'a PlanStep, field: &str) -> Option<&'a Value> {
     step.sent.as_ref()?.at(&format!("spec.rollout.strategy.{field}"))
 }
 
-/// Whether the controller of an object leaves it alone (ROLL-18).
+/// Whether an object is paused (ROLL-18).
 fn is_paused(object: &Object) -> bool {
     object.annotation(annotation::PAUSED).is_some() || object.at("spec.paused") == Some(&Value::Bool(true))
 }
@@ -596,27 +610,27 @@ fn is_version(path: &str) -> bool {
     path.ends_with("spec.version")
 }
 
-/// Why what an object is made from changes: its kind, and the first of its fields that does.
-fn of_object(step: &Step) -> Option<String> {
+/// The reason for the change of a template: its kind, and its first changed field.
+fn object_change_reason(step: &PlanStep) -> Option<String> {
     let changes = step.changes.iter().filter(|change| !change.path.starts_with("metadata"));
     let paths: Vec<&str> = changes.map(|change| &*change.path).collect();
     Some(format!("{}: {}", step.object.kind, explained(step, &paths)?))
 }
 
-/// The first of some fields that change, what gave it its value, and how many more there are.
-fn explained(step: &Step, paths: &[&str]) -> Option<String> {
+/// The first of the changed fields, its origin, and the number of others.
+fn explained(step: &PlanStep, paths: &[&str]) -> Option<String> {
     let first = paths.first()?;
     let rest = match paths.len() {
         1 => String::new(),
         more => format!(" and {} more", more - 1),
     };
     let change = step.changes.iter().find(|change| is_below(first, &change.path));
-    let because = change.and_then(|change: &Change| change.because.as_ref());
+    let because = change.and_then(|change: &ChangedField| change.because.as_ref());
     let because = because.map(|origin| format!(" ({origin})")).unwrap_or_default();
     Some(format!("{first} changes{because}{rest}"))
 }
 
-/// A number, or a share of `all` as Kubernetes rounds it.
+/// A number, or a percentage of `all`, rounded as Kubernetes does.
 fn share(value: Option<&Value>, default: i64, all: i64, rounds_up: bool) -> i64 {
     let percent = |text: &str| text.strip_suffix('%')?.parse::<i64>().ok();
     match value {

@@ -1,4 +1,4 @@
-//! The steps of a plan, in the order in which they are taken (RS-12).
+//! The steps of a plan in the order of their execution (RS-12).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,49 +6,49 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::difference::{Comparison, Difference, sent};
-use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
+use super::difference::{Comparison, ObjectDifference, sent};
+use super::{AppliedState, Certainty, ChangedField, Plan, PlanStep, StepAction, TopologyPart};
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
 use crate::topology::failure::DeniedChange;
 use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
-use crate::topology::held::{Held, HeldReason};
+use crate::topology::holds::{HeldPart, HeldReason};
 use crate::topology::hooks::HookTracker;
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::ownership::Unavailable;
 use crate::topology::shim;
 use crate::topology::upgrade::Tracker;
 use crate::topology::worker::{API_VERSION, WorkerKind};
-use crate::topology::{Computation, Failure, Observed};
+use crate::topology::{Computation, Failure, ObservedState};
 use model::hub::contract::Contract;
 use model::hub::names::{Names, prefixed};
 use model::hub::{Cluster, Object, ObjectRef, annotation, label};
 use model::world::{Found, Selection, World};
 
 impl Plan {
-    /// The steps from the current to the desired state. An object that cannot reach its desired state ends the plan, which says
-    /// so; what comes before it stays.
+    /// The steps from the current to the desired state. An object that cannot reach its desired state ends the plan
+    /// with a failure; earlier steps stay.
     ///
     /// # Errors
     /// [`Failure::NotAsked`] when `world` has needs that must be gathered first.
-    pub fn of(
+    pub fn from_computation(
         computation: &Computation,
         world: &World,
-        applied: &Applied,
+        applied: &AppliedState,
         names: &mut dyn Names,
     ) -> Result<Plan, Failure> {
         let Computation { observed, desired, tracker, contract, unavailable, .. } = computation;
-        let Observed { blueprint, current } = &**observed;
+        let ObservedState { blueprint, current } = &**observed;
         let cluster = &blueprint.cluster;
         let comparison = Comparison { world, applied };
         let (steps, held) = (Vec::new(), tracker.held(&cluster.metadata.name));
         let mut planner = Planner { cluster, current, tracker, comparison, names, unavailable, steps, held };
-        let failure = planner.everything(desired, *contract).err();
+        let failure = planner.plan_all(desired, *contract).err();
         let Planner { steps, held, .. } = planner;
         if world.has_needs() {
             return Err(Failure::NotAsked);
         }
-        Ok(Plan { steps, held, failure, shim: shim::of(cluster, current) })
+        Ok(Plan { steps, held, failure, shim: shim::decide(cluster, current) })
     }
 }
 
@@ -60,23 +60,23 @@ struct Planner<'a> {
     names: &'a mut dyn Names,
     /// Why objects cannot be created.
     unavailable: &'a [Unavailable],
-    steps: Vec<Step>,
-    held: Vec<Held>,
+    steps: Vec<PlanStep>,
+    held: Vec<HeldPart>,
 }
 
-/// Where a control plane refers to the template of its machines, by contract.
+/// The paths at which a control plane refers to the template of its machines, by contract.
 const MACHINES_REFS: [&str; 2] = [INFRASTRUCTURE_REF.at(Contract::V1Beta2), INFRASTRUCTURE_REF.at(Contract::V1Beta1)];
 
 impl Planner<'_> {
-    /// All of it, in the order in which it is written (RS-12).
-    fn everything(&mut self, desired: &Desired, contract: Contract) -> Result<(), Failure> {
+    /// Plans all objects in the order in which they are written (RS-12).
+    fn plan_all(&mut self, desired: &Desired, contract: Contract) -> Result<(), Failure> {
         let Desired { infrastructure, control_plane, cluster, machine_deployments, machine_pools } = desired;
         let mut cluster = Cow::Borrowed(cluster);
         let marked = self.mark_hooks();
-        self.object(Part::Infrastructure, infrastructure, self.current.infrastructure.as_ref())?;
+        self.object(TopologyPart::Infrastructure, infrastructure, self.current.infrastructure.as_ref())?;
         let of_control_plane = self.control_plane(control_plane, contract);
         if of_control_plane.is_err() {
-            // A new infrastructure cluster must be noted all the same (RS-18).
+            // The Cluster must refer to a new infrastructure cluster nevertheless (RS-18).
             if self.current.infrastructure.is_some() {
                 return of_control_plane;
             }
@@ -88,8 +88,8 @@ impl Planner<'_> {
         self.workers(WorkerKind::MachinePool, machine_pools)
     }
 
-    /// What only makes sense as a whole: templates are not made for an owner that cannot refer to them (RS-21, RS-29, RS-32).
-    fn whole(&mut self, steps: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Runs `steps` all or nothing: no template is created for an owner that cannot refer to it (RS-21, RS-29, RS-32).
+    fn all_or_nothing(&mut self, steps: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
         let before = self.steps.len();
         let outcome = steps(self);
         if outcome.is_err() {
@@ -98,38 +98,43 @@ impl Planner<'_> {
         outcome
     }
 
-    /// An object that is changed in place for life (RS-24, ROT-10), such as the infrastructure cluster (RS-17); it never changes its
-    /// name or kind (RS-25). Without a difference there is no step (RS-39).
-    fn object(&mut self, part: Part, desired: &DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
+    /// Plans an object that is always changed in place (RS-24, ROT-10), such as the infrastructure cluster (RS-17); its
+    /// name and kind never change (RS-25). Without a difference there is no step (RS-39).
+    fn object(
+        &mut self,
+        part: TopologyPart,
+        desired: &DesiredObject,
+        current: Option<&Arc<Object>>,
+    ) -> Result<(), Failure> {
         let DesiredObject { object, origins } = desired;
         let mut sent = sent(object)?;
         let Some(current) = current else {
             return self.create(part, sent, origins);
         };
-        keeps_its_identity(current, &sent)?;
+        check_identity(current, &sent)?;
         keep_uid(&mut sent, current)?;
-        let difference = self.comparison.of(current, &sent, origins)?;
+        let difference = self.comparison.compare(current, &sent, origins)?;
         if !difference.is_empty() {
             self.comparison.is_allowed(current, &sent, &difference, DeniedChange::Update)?;
-            let reason = in_place(&difference);
+            let reason = update_reason(&difference);
             self.update(part, sent, origins, difference, reason, current);
         }
         Ok(())
     }
 
-    /// A template of machines (ROT-01): what changes its spec gives it a new name, which is returned (ROT-02 to ROT-05, ROT-07,
-    /// ROT-08). The new one is always created; no other is looked for (ROT-12). So is one in the place of a template that is gone
-    /// although an owner refers to it (ROT-13).
+    /// Plans a template of machines (ROT-01). A changed spec rotates it to a new name, which is returned (ROT-02 to
+    /// ROT-05, ROT-07, ROT-08). The new template is always created; no existing one is reused (ROT-12). A deleted
+    /// template that an owner still refers to is replaced as well (ROT-13).
     fn template(
         &mut self,
-        part: Part,
+        part: TopologyPart,
         desired: &DesiredObject,
         current: Option<&Arc<Object>>,
     ) -> Result<Option<String>, Failure> {
         let DesiredObject { object, origins } = desired;
         let mut sent = sent(object)?;
         let Some(current) = current else {
-            let Some(lost) = self.lost(&part) else {
+            let Some(lost) = self.lost_template(&part) else {
                 self.create(part, sent, origins)?;
                 return Ok(None);
             };
@@ -139,17 +144,17 @@ impl Planner<'_> {
             return Ok(Some(name));
         };
         let is_of_another_kind = (current.group(), current.kind()) != (sent.group(), sent.kind());
-        if is_of_another_kind && !matches!(part, Part::Bootstrap(..)) {
+        if is_of_another_kind && !matches!(part, TopologyPart::Bootstrap(..)) {
             return Err(Failure::Incompatible {
                 current: current.reference().into(),
                 desired: sent.reference().into(),
             });
         }
         let mut difference = if is_of_another_kind {
-            Difference::of_kinds(current, &sent, origins)
+            ObjectDifference::between_kinds(current, &sent, origins)
         } else {
             keep_uid(&mut sent, current)?;
-            self.comparison.of(current, &sent, origins)?
+            self.comparison.compare(current, &sent, origins)?
         };
         if !difference.is_in_spec {
             if !difference.is_empty() {
@@ -167,41 +172,41 @@ impl Planner<'_> {
         sent.set("metadata.name", json!(name))?;
         sent.remove("metadata.uid");
         let reason = "its spec changes; templates are replaced, not updated".to_owned();
-        self.write(Action::Rotate, part, sent, origins, difference, reason);
+        self.write(StepAction::Rotate, part, sent, origins, difference, reason);
         if let Some(step) = self.steps.last_mut() {
             step.replaces = Some(old);
         }
         Ok(Some(name))
     }
 
-    /// The name of the template that takes the place of another.
-    fn successor(&mut self, part: &Part, old: &str) -> String {
+    /// The name of the template that replaces another one.
+    fn successor(&mut self, part: &TopologyPart, old: &str) -> String {
         let end = self.names.suffix(&self.cluster.metadata.key(), &format!("{part}/{old}"));
-        prefixed(&prefix(&self.cluster.metadata.name, part), &end)
+        prefixed(&template_prefix(&self.cluster.metadata.name, part), &end)
     }
 
-    /// A new template in the place of one that is gone (ROT-13).
-    fn replace_lost(&mut self, part: Part, sent: Object, origins: &Origins, lost: String) {
+    /// Creates a template that replaces a deleted one (ROT-13).
+    fn replace_lost(&mut self, part: TopologyPart, sent: Object, origins: &Origins, lost: String) {
         let reason = format!("{lost:?} is referenced and does not exist");
-        self.write(Action::Rotate, part, sent, origins, Difference::none(), reason);
+        self.write(StepAction::Rotate, part, sent, origins, ObjectDifference::none(), reason);
         if let Some(step) = self.steps.last_mut() {
             step.replaces = Some(lost);
         }
     }
 
-    /// The name of a template that the owner of a part refers to and that is gone.
-    fn lost(&self, part: &Part) -> Option<String> {
+    /// The name of a deleted template that the owner of a slot still refers to.
+    fn lost_template(&self, part: &TopologyPart) -> Option<String> {
         let worker = |kind: &WorkerKind, name: &String| self.current.workers(*kind).get(name);
         let (owner, paths, current): (_, &[&str], _) = match part {
-            Part::ControlPlaneMachines => {
+            TopologyPart::ControlPlaneMachines => {
                 let CurrentControlPlane { object, machines, .. } = &self.current.control_plane;
                 (object.as_ref()?, &MACHINES_REFS, machines)
             }
-            Part::Bootstrap(kind, name) => {
+            TopologyPart::Bootstrap(kind, name) => {
                 let CurrentWorker { object, bootstrap, .. } = worker(kind, name)?;
                 (object, &[WORKER_BOOTSTRAP_REF], bootstrap)
             }
-            Part::WorkerInfrastructure(kind, name) => {
+            TopologyPart::WorkerInfrastructure(kind, name) => {
                 let CurrentWorker { object, infrastructure, .. } = worker(kind, name)?;
                 (object, &[WORKER_INFRASTRUCTURE_REF], infrastructure)
             }
@@ -211,21 +216,26 @@ impl Planner<'_> {
         if current.is_none() { paths.iter().find_map(name) } else { None }
     }
 
-    /// The control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
-    /// The replaced template is deleted at once (ROT-06).
+    /// Plans the control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30,
+    /// ROT-09). The replaced template is deleted immediately (ROT-06).
     fn control_plane(&mut self, desired: &DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
         let current = &self.current.control_plane;
-        self.health_check(Part::ControlPlaneHealthCheck, desired.health_check.as_ref(), current.health_check.as_ref())?;
-        // What holds it may wait for machines, which cannot come without their template.
-        let has_lost = desired.machines.is_some() && self.lost(&Part::ControlPlaneMachines).is_some();
+        self.health_check(
+            TopologyPart::ControlPlaneHealthCheck,
+            desired.health_check.as_ref(),
+            current.health_check.as_ref(),
+        )?;
+        // The hold may wait for machines, which cannot be created without their template.
+        let has_lost = desired.machines.is_some() && self.lost_template(&TopologyPart::ControlPlaneMachines).is_some();
         if self.tracker.is_control_plane_frozen() && !has_lost {
             return Ok(());
         }
         let mut control_plane = Cow::Borrowed(&desired.control_plane);
-        self.whole(|planner| {
+        self.all_or_nothing(|planner| {
             let mut replaced = None;
             if let Some(machines) = &desired.machines {
-                let renamed = planner.template(Part::ControlPlaneMachines, machines, current.machines.as_ref())?;
+                let renamed =
+                    planner.template(TopologyPart::ControlPlaneMachines, machines, current.machines.as_ref())?;
                 if let Some(name) = renamed {
                     control_plane
                         .to_mut()
@@ -234,17 +244,17 @@ impl Planner<'_> {
                     replaced = current.machines.as_ref();
                 }
             }
-            planner.object(Part::ControlPlane, &control_plane, current.object.as_ref())?;
+            planner.object(TopologyPart::ControlPlane, &control_plane, current.object.as_ref())?;
             if let Some(old) = replaced {
-                planner.delete(Part::ControlPlaneMachines, old, "another template replaces it");
+                planner.delete(TopologyPart::ControlPlaneMachines, old, "another template replaces it");
             }
-            planner.forgotten_machines()
+            planner.delete_orphaned_templates()
         })
     }
 
-    /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06, DEL-13). Nothing
-    /// refers to them, and otherwise they would stay until the Cluster is deleted.
-    fn forgotten_machines(&mut self) -> Result<(), Failure> {
+    /// Deletes templates of control plane machines that an earlier, interrupted run replaced without deleting them
+    /// (ROT-06, DEL-13). No object refers to them, and they would stay until the Cluster is deleted.
+    fn delete_orphaned_templates(&mut self) -> Result<(), Failure> {
         let metadata = &self.cluster.metadata;
         let Some(current) = &self.current.control_plane.machines else { return Ok(()) };
         let labels = [(label::CLUSTER_NAME, &*metadata.name), (label::OWNED, "")];
@@ -256,7 +266,7 @@ impl Planner<'_> {
         };
         let found = match self.comparison.world.list(&selection) {
             Found::Yes(found) => found,
-            // The world has a need then, so that the plan is void.
+            // The world has a need, so that the plan is discarded.
             Found::Absent | Found::NotAsked => return Ok(()),
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
         };
@@ -277,13 +287,14 @@ impl Planner<'_> {
             .iter()
             .filter(|one| !is_of_workers(one) && is_ours(one) && !is_in_use(one) && !one.is_being_deleted());
         for template in forgotten.cloned().collect::<Vec<_>>() {
-            self.delete(Part::ControlPlaneMachines, &template, "another template replaced it before");
+            self.delete(TopologyPart::ControlPlaneMachines, &template, "another template replaced it before");
         }
         Ok(())
     }
 
-    /// Marks the hooks that a step of the control plane brings with it before the step is taken: a crash in between would lose
-    /// them (HK-03). Where nothing is there yet, they come with the references. Returns the Cluster as it is then.
+    /// Marks the hooks of a control plane step as pending before the step is executed: a crash in between would lose
+    /// them (HK-03). Hooks of a new Cluster are marked together with its references. Returns the Cluster with the
+    /// marks.
     fn mark_hooks(&mut self) -> DesiredCluster {
         let Cluster { metadata, spec, .. } = self.cluster;
         let is = DesiredCluster {
@@ -293,7 +304,7 @@ impl Planner<'_> {
             control_plane_ref: spec.control_plane_ref.clone(),
         };
         let hooks = &self.tracker.hooks;
-        let is_marked = hooks.pending().is_subset(HookTracker::of(self.cluster).pending());
+        let is_marked = hooks.pending().is_subset(HookTracker::for_cluster(self.cluster).pending());
         if is_marked || self.current.control_plane.object.is_none() {
             return is;
         }
@@ -304,7 +315,7 @@ impl Planner<'_> {
         marked
     }
 
-    /// Labels, annotations and references of the Cluster (RS-22, RS-23).
+    /// Plans labels, annotations and references of the Cluster (RS-22, RS-23).
     fn cluster(&mut self, is: &DesiredCluster, desired: &DesiredCluster, reason: &str) {
         let cluster = self.cluster;
         let mut changes = Vec::new();
@@ -316,7 +327,7 @@ impl Planner<'_> {
                 let (from, to) = (before.get(name), after.get(name));
                 if from != to {
                     let text = |value: Option<&String>| value.map(|value| json!(value));
-                    changes.push(of_topology(format!("metadata.{field}[{name}]"), text(from), text(to)));
+                    changes.push(engine_change(format!("metadata.{field}[{name}]"), text(from), text(to)));
                 }
             }
         }
@@ -327,7 +338,7 @@ impl Planner<'_> {
         for (path, from, to) in references {
             if from != to {
                 let from = from.is_defined().then(|| Value::from(from));
-                changes.push(of_topology(path.to_owned(), from, Some(to.into())));
+                changes.push(engine_change(path.to_owned(), from, Some(to.into())));
             }
         }
         if changes.is_empty() {
@@ -339,12 +350,12 @@ impl Planner<'_> {
             ("spec.infrastructureRef", Value::from(&desired.infrastructure_ref)),
             ("spec.controlPlaneRef", Value::from(&desired.control_plane_ref)),
         ] {
-            // Nothing on the way can be anything but an object: the patch was empty.
+            // This cannot fail: the patch was empty, so all parents are objects.
             let _ = patch.set(path, value);
         }
-        self.steps.push(Step {
-            action: Action::Apply,
-            part: Part::Cluster,
+        self.steps.push(PlanStep {
+            action: StepAction::Apply,
+            part: TopologyPart::Cluster,
             object: ObjectRef::new(API_VERSION, "Cluster", cluster.metadata.key()),
             uid: Some(cluster.metadata.uid.clone()).filter(|uid| !uid.is_empty()),
             current: None,
@@ -357,12 +368,12 @@ impl Planner<'_> {
         });
     }
 
-    /// The workers of a kind: creates before updates before deletions (RS-26).
+    /// Plans the workers of a kind: creations before updates before deletions (RS-26).
     fn workers(&mut self, kind: WorkerKind, desired: &[DesiredWorker]) -> Result<(), Failure> {
         let current = self.current.workers(kind);
         let wanted: BTreeSet<&str> = desired.iter().map(|worker| &*worker.topology_name).collect();
         let gone: Vec<_> = current.iter().filter(|(name, _)| !wanted.contains(name.as_str())).collect();
-        // By their generated names, the first one of each.
+        // The first worker of each generated name.
         let names: BTreeMap<&str, &str> =
             gone.iter().rev().map(|&(name, worker)| (worker.object.name(), name.as_str())).collect();
         let (existing, new): (Vec<_>, Vec<_>) =
@@ -371,7 +382,7 @@ impl Planner<'_> {
             if !self.tracker.is_pending_create(kind, &worker.topology_name)
                 && !self.waits_for_name(kind, worker, &names)
             {
-                self.whole(|planner| planner.create_worker(kind, worker))?;
+                self.all_or_nothing(|planner| planner.create_worker(kind, worker))?;
             }
         }
         for worker in existing {
@@ -387,31 +398,31 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Whether a worker that left the topology still has the generated name of a new one, which is created when the other is gone
-    /// (DEC-36). `gone` has the workers that left, by their generated names.
+    /// Whether a removed worker still has the generated name of a new one, which is then created after the deletion
+    /// (DEC-36). `gone` contains the removed workers by generated name.
     fn waits_for_name(&mut self, kind: WorkerKind, worker: &DesiredWorker, gone: &BTreeMap<&str, &str>) -> bool {
         let Some(holder) = gone.get(worker.worker.object.name()) else { return false };
         let reason = HeldReason::NameInUse { kind, holder: (*holder).to_owned() };
         let (kind, name) = (kind.name().to_owned(), worker.topology_name.clone());
-        self.held.push(Held { kind, name, reason });
+        self.held.push(HeldPart { kind, name, reason });
         true
     }
 
-    /// Infrastructure, bootstrap, the worker, its health check (RS-28, RS-34).
+    /// Creates infrastructure, bootstrap, the worker and its health check (RS-28, RS-34).
     fn create_worker(&mut self, kind: WorkerKind, worker: &DesiredWorker) -> Result<(), Failure> {
         let name = &worker.topology_name;
-        self.object(Part::WorkerInfrastructure(kind, name.clone()), &worker.infrastructure, None)?;
-        self.object(Part::Bootstrap(kind, name.clone()), &worker.bootstrap, None)?;
-        self.object(Part::Worker(kind, name.clone()), &worker.worker, None)?;
+        self.object(TopologyPart::WorkerInfrastructure(kind, name.clone()), &worker.infrastructure, None)?;
+        self.object(TopologyPart::Bootstrap(kind, name.clone()), &worker.bootstrap, None)?;
+        self.object(TopologyPart::Worker(kind, name.clone()), &worker.worker, None)?;
         match &worker.health_check {
-            Some(check) => self.object(Part::WorkerHealthCheck(name.clone()), check, None),
+            Some(check) => self.object(TopologyPart::WorkerHealthCheck(name.clone()), check, None),
             None => Ok(()),
         }
     }
 
-    /// The health check always; then, unless the worker is being deleted or an upgrade holds it, what it refers
-    /// to and the worker itself, all that has changed in one write (RS-30, RS-31, RS-34, UP-39, UP-40, ROT-09). Templates that were
-    /// replaced stay for the machine sets that use them (ROT-06).
+    /// Updates the health check always; its templates and the worker itself unless the worker is being deleted or an
+    /// upgrade holds it, with all changes of the worker in one write (RS-30, RS-31, RS-34, UP-39, UP-40, ROT-09).
+    /// Replaced templates stay for the machine sets that use them (ROT-06).
     fn update_worker(
         &mut self,
         kind: WorkerKind,
@@ -421,7 +432,7 @@ impl Planner<'_> {
         let name = &desired.topology_name;
         let is_deployment = kind == WorkerKind::MachineDeployment;
         if is_deployment {
-            let part = Part::WorkerHealthCheck(name.clone());
+            let part = TopologyPart::WorkerHealthCheck(name.clone());
             self.health_check(part, desired.health_check.as_ref(), current.health_check.as_ref())?;
         }
         let is_leaving = is_deployment && current.object.is_being_deleted();
@@ -431,9 +442,9 @@ impl Planner<'_> {
         }
         let (infrastructure, bootstrap) = (&desired.infrastructure, &desired.bootstrap);
         let mut worker = Cow::Borrowed(&desired.worker);
-        self.whole(|planner| {
-            let of_infrastructure = Part::WorkerInfrastructure(kind, name.clone());
-            let of_bootstrap = Part::Bootstrap(kind, name.clone());
+        self.all_or_nothing(|planner| {
+            let of_infrastructure = TopologyPart::WorkerInfrastructure(kind, name.clone());
+            let of_bootstrap = TopologyPart::Bootstrap(kind, name.clone());
             let (was_infrastructure, was_bootstrap) = (current.infrastructure.as_ref(), current.bootstrap.as_ref());
             if is_deployment {
                 if let Some(new) = planner.template(of_infrastructure, infrastructure, was_infrastructure)? {
@@ -446,25 +457,25 @@ impl Planner<'_> {
                 planner.object(of_infrastructure, infrastructure, was_infrastructure)?;
                 planner.object(of_bootstrap, bootstrap, was_bootstrap)?;
             }
-            planner.object(Part::Worker(kind, name.clone()), &worker, Some(&current.object))
+            planner.object(TopologyPart::Worker(kind, name.clone()), &worker, Some(&current.object))
         })
     }
 
-    /// A worker that the topology does not name any more, its health check first (RS-33, RS-34, DEL-03, DEL-04).
+    /// Deletes a worker that is no longer in the topology, its health check first (RS-33, RS-34, DEL-03, DEL-04).
     fn delete_worker(&mut self, kind: WorkerKind, name: &str, worker: &CurrentWorker) {
         let reason = "the topology no longer defines it";
         if let Some(health_check) = &worker.health_check {
-            self.delete(Part::WorkerHealthCheck(name.to_owned()), health_check, reason);
+            self.delete(TopologyPart::WorkerHealthCheck(name.to_owned()), health_check, reason);
         }
         if !worker.object.is_being_deleted() {
-            self.delete(Part::Worker(kind, name.to_owned()), &worker.object, reason);
+            self.delete(TopologyPart::Worker(kind, name.to_owned()), &worker.object, reason);
         }
     }
 
-    /// A health check is created, updated and deleted with its definition (RS-35).
+    /// Creates, updates or deletes a health check according to its definition (RS-35).
     fn health_check(
         &mut self,
-        part: Part,
+        part: TopologyPart,
         desired: Option<&DesiredObject>,
         current: Option<&Arc<Object>>,
     ) -> Result<(), Failure> {
@@ -478,31 +489,31 @@ impl Planner<'_> {
         }
     }
 
-    /// A new object, which adopts an existing object of its name unless that has another owner (RS-13, DEC-36).
-    fn create(&mut self, part: Part, sent: Object, origins: &Origins) -> Result<(), Failure> {
+    /// Creates an object, or adopts an existing object of the same name without another owner (RS-13, DEC-36).
+    fn create(&mut self, part: TopologyPart, sent: Object, origins: &Origins) -> Result<(), Failure> {
         let object = sent.reference();
         let is_same =
             |other: &ObjectRef| (other.group(), &other.kind, &other.key) == (object.group(), &object.kind, &object.key);
         if let Some(unavailable) = self.unavailable.iter().find(|one| is_same(one.object())) {
             return Err(unavailable.clone().into());
         }
-        let difference = Difference::none();
+        let difference = ObjectDifference::none();
         let reason = "the topology defines it and it does not exist".to_owned();
-        self.write(Action::Create, part, sent, origins, difference, reason);
+        self.write(StepAction::Create, part, sent, origins, difference, reason);
         Ok(())
     }
 
-    /// A change in place. The API server refuses it once `current` has changed (SSA-24).
+    /// Changes an object in place. The API server rejects the write if `current` has changed meanwhile (SSA-24).
     fn update(
         &mut self,
-        part: Part,
+        part: TopologyPart,
         sent: Object,
         origins: &Origins,
-        difference: Difference,
+        difference: ObjectDifference,
         reason: String,
         current: &Arc<Object>,
     ) {
-        self.write(Action::Apply, part, sent, origins, difference, reason);
+        self.write(StepAction::Apply, part, sent, origins, difference, reason);
         if let Some(step) = self.steps.last_mut() {
             step.current = (!self.comparison.world.is_offline()).then(|| current.clone());
         }
@@ -510,14 +521,14 @@ impl Planner<'_> {
 
     fn write(
         &mut self,
-        action: Action,
-        part: Part,
+        action: StepAction,
+        part: TopologyPart,
         sent: Object,
         origins: &Origins,
-        difference: Difference,
+        difference: ObjectDifference,
         reason: String,
     ) {
-        self.steps.push(Step {
+        self.steps.push(PlanStep {
             action,
             part,
             object: sent.reference(),
@@ -532,9 +543,9 @@ impl Planner<'_> {
         });
     }
 
-    fn delete(&mut self, part: Part, object: &Object, reason: &str) {
-        self.steps.push(Step {
-            action: Action::Delete,
+    fn delete(&mut self, part: TopologyPart, object: &Object, reason: &str) {
+        self.steps.push(PlanStep {
+            action: StepAction::Delete,
             part,
             object: object.reference(),
             uid: uid_of(object),
@@ -549,13 +560,13 @@ impl Planner<'_> {
     }
 }
 
-/// A change that only the engine makes.
-fn of_topology(path: String, from: Option<Value>, to: Option<Value>) -> Change {
-    Change { path, from, to, because: Some(Origin::Topology), was: None, is_sensitive: false }
+/// A change that the engine makes by itself.
+fn engine_change(path: String, from: Option<Value>, to: Option<Value>) -> ChangedField {
+    ChangedField { path, from, to, because: Some(Origin::Topology), was: None, is_sensitive: false }
 }
 
 /// Name, group, kind and namespace of an object never change (RS-25).
-fn keeps_its_identity(current: &Object, desired: &Object) -> Result<(), Failure> {
+fn check_identity(current: &Object, desired: &Object) -> Result<(), Failure> {
     let identity = |object: &Object| (object.group().to_owned(), object.kind().to_owned(), object.key());
     match identity(current) == identity(desired) {
         true => Ok(()),
@@ -565,7 +576,7 @@ fn keeps_its_identity(current: &Object, desired: &Object) -> Result<(), Failure>
     }
 }
 
-/// What is updated is named by its uid, so that it is not made again when it went meanwhile (SSA-05).
+/// Sets the uid of an updated object, so that a deleted object is not created again (SSA-05).
 fn keep_uid(sent: &mut Object, current: &Object) -> Result<(), Failure> {
     if !current.uid().is_empty() {
         sent.set("metadata.uid", json!(current.uid()))?;
@@ -577,15 +588,15 @@ fn uid_of(object: &Object) -> Option<String> {
     Some(object.uid().to_owned()).filter(|uid| !uid.is_empty())
 }
 
-/// The beginning of the names of templates (NAM-06).
-fn prefix(cluster: &str, part: &Part) -> String {
+/// The prefix of the names of templates (NAM-06).
+fn template_prefix(cluster: &str, part: &TopologyPart) -> String {
     match part {
-        Part::Bootstrap(_, name) | Part::WorkerInfrastructure(_, name) => format!("{cluster}-{name}-"),
+        TopologyPart::Bootstrap(_, name) | TopologyPart::WorkerInfrastructure(_, name) => format!("{cluster}-{name}-"),
         _ => format!("{cluster}-"),
     }
 }
 
-fn in_place(difference: &Difference) -> String {
+fn update_reason(difference: &ObjectDifference) -> String {
     match difference.changes.len() {
         0 => "its managedFields need repair".to_owned(),
         1 => "a field changes".to_owned(),

@@ -29,15 +29,15 @@ fn steps(outcome: &Rollout) -> Vec<String> {
     outcome.rounds.iter().flat_map(|round| &round.steps).map(said).collect()
 }
 
-fn said(step: &Step) -> String {
+fn said(step: &PlanStep) -> String {
     format!("{} {}", step.action.name(), step.part)
 }
 
-/// What becomes of `before`, once it is rolled out, on the way to `after`.
+/// The rollout from `before`, once it is rolled out, to `after`.
 fn change(before: &Scene, after: &Scene) -> Rollout {
-    let mut old = before.fold();
+    let mut old = before.simulator();
     assert_eq!(old.roll_out(&blade()).failure, None);
-    let mut new = after.fold();
+    let mut new = after.simulator();
     new.take_over(&blade(), &old);
     new.roll_out(&blade())
 }
@@ -76,14 +76,14 @@ fn everything_is_created_in_the_order_in_which_it_is_referred_to() {
         "create MachinePool/mp/bootstrap",
         "create MachinePool/mp",
     ];
-    assert_eq!(steps(&scene.fold().roll_out(&blade())), want);
+    assert_eq!(steps(&scene.simulator().roll_out(&blade())), want);
 }
 
 #[test]
 fn a_topology_that_is_rolled_out_needs_no_step() {
     // RS-39
-    for scene in [Scene::new(), Scene::without_workers(), Scene::of_the_older_contract()] {
-        let mut fold = scene.fold();
+    for scene in [Scene::new(), Scene::without_workers(), Scene::with_v1beta1_contract()] {
+        let mut fold = scene.simulator();
         assert!(!fold.roll_out(&blade()).rounds.is_empty());
         assert_eq!(steps(&fold.roll_out(&blade())), [""; 0]);
         assert_eq!(steps(&change(&scene, &scene)), [""; 0]);
@@ -275,13 +275,13 @@ fn workers_are_created_then_updated_then_deleted() {
 #[test]
 fn a_worker_that_is_being_deleted_is_left_alone() {
     // RS-31, CS-10
-    let mut fold = Scene::new().fold();
+    let mut fold = Scene::new().simulator();
     fold.roll_out(&blade());
     let deployment = fold.objects_of(&blade()).into_iter().find(|object| object.kind() == "MachineDeployment").unwrap();
     let mut leaving = Object::clone(&deployment);
     leaving.set("metadata.deletionTimestamp", json!("2026-01-01T00:00:00Z")).unwrap();
     fold.facts_mut().objects_mut().unwrap().put(Arc::new(leaving));
-    let mut changed = Scene::new().at(SMITH, SIZE, json!("large")).fold();
+    let mut changed = Scene::new().at(SMITH, SIZE, json!("large")).simulator();
     changed.take_over(&blade(), &fold);
     assert_eq!(steps(&changed.roll_out(&blade())), [""; 0]);
 }
@@ -311,7 +311,7 @@ fn an_endpoint_that_is_not_known_yet_is_not_sent() {
         Scene::new().at(ground, "/spec/template/spec/controlPlaneEndpoint", json!({"host": host, "port": port}))
     };
     let sent = |scene: &Scene| {
-        let outcome = scene.fold().roll_out(&blade());
+        let outcome = scene.simulator().roll_out(&blade());
         outcome.rounds[0].steps[0].sent.as_ref().unwrap().at("spec.controlPlaneEndpoint").cloned()
     };
     assert_eq!(sent(&endpoint("", 0)), None);
@@ -323,8 +323,8 @@ fn an_endpoint_that_is_not_known_yet_is_not_sent() {
 fn only_fields_of_the_cluster_that_the_engine_sets_are_written() {
     // RS-22, RS-23
     let scene = Scene::new().at("Cluster", "/metadata/labels", json!({"mine": "yes"}));
-    let outcome = scene.fold().roll_out(&blade());
-    let cluster = outcome.rounds[0].steps.iter().find(|step| step.part == Part::Cluster).unwrap();
+    let outcome = scene.simulator().roll_out(&blade());
+    let cluster = outcome.rounds[0].steps.iter().find(|step| step.part == TopologyPart::Cluster).unwrap();
     let paths: Vec<_> = cluster.changes.iter().map(|change| &*change.path).collect();
     let want = [
         "metadata.labels[cluster.x-k8s.io/cluster-name]",
@@ -338,12 +338,12 @@ fn only_fields_of_the_cluster_that_the_engine_sets_are_written() {
 #[test]
 fn a_paused_cluster_is_left_alone() {
     // RS-05
-    let outcome = Scene::new().at("Cluster", "/spec/paused", json!(true)).fold().roll_out(&blade());
+    let outcome = Scene::new().at("Cluster", "/spec/paused", json!(true)).simulator().roll_out(&blade());
     assert!(outcome.rounds.is_empty());
     assert_eq!(outcome.held[0].reason.to_string(), "spec.paused is true");
     let annotated = |value: &str| {
         let annotations = json!({"cluster.x-k8s.io/paused": value});
-        Scene::new().at("Cluster", "/metadata/annotations", annotations).fold().roll_out(&blade())
+        Scene::new().at("Cluster", "/metadata/annotations", annotations).simulator().roll_out(&blade())
     };
     assert_eq!(annotated("").held[0].reason.to_string(), "it has the annotation cluster.x-k8s.io/paused");
     // DEC-56
@@ -354,7 +354,7 @@ fn a_paused_cluster_is_left_alone() {
 #[test]
 fn fields_of_others_that_are_not_sent_are_no_difference() {
     // DEC-15, SSA-01: what others set on fields that are not sent stays theirs.
-    let mut fold = Scene::new().fold();
+    let mut fold = Scene::new().simulator();
     fold.roll_out(&blade());
     for object in fold.objects_of(&blade()) {
         let mut touched = Object::clone(&object);
@@ -368,7 +368,7 @@ fn fields_of_others_that_are_not_sent_are_no_difference() {
 fn objects_outside_the_topology_are_not_changed() {
     let other = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "ns", "name": "other"}, "a": 1});
     let before = Scene::new().with(other.clone());
-    let mut fold = before.at(SMITH, SIZE, json!("large")).fold();
+    let mut fold = before.at(SMITH, SIZE, json!("large")).simulator();
     fold.roll_out(&blade());
     let key = model::hub::ObjectRef::new("v1", "Secret", ObjectKey::new("ns", "other"));
     let Found::Yes(kept) = fold.facts().objects().unwrap().object(&key) else { panic!("it is there") };
@@ -416,9 +416,9 @@ proptest! {
         let (once, twice) = (change(&before, &after), change(&before, &after));
         prop_assert_eq!(&once.failure, &None);
         prop_assert_eq!(&once.rounds, &twice.rounds);
-        let mut old = before.fold();
+        let mut old = before.simulator();
         old.roll_out(&blade());
-        let mut new = after.fold();
+        let mut new = after.simulator();
         new.take_over(&blade(), &old);
         new.roll_out(&blade());
         prop_assert!(new.roll_out(&blade()).rounds.is_empty());
@@ -427,11 +427,11 @@ proptest! {
     #[test]
     fn a_plan_changes_only_the_objects_that_it_names(before in edits(), after in edits()) {
         let (before, after) = (edited(&before), edited(&after));
-        let mut old = before.fold();
+        let mut old = before.simulator();
         old.roll_out(&blade());
-        let mut new = after.fold();
+        let mut new = after.simulator();
         new.take_over(&blade(), &old);
-        let objects = |fold: &Fold| {
+        let objects = |fold: &TopologySimulator| {
             let all = fold.facts().objects().unwrap().iter();
             all.map(|object| ((object.kind().to_owned(), object.key()), object.clone())).collect::<BTreeMap<_, _>>()
         };

@@ -1,4 +1,4 @@
-//! Writes steps into the facts of a fold, and does the work of providers and machine controllers that follows.
+//! Writes steps into the facts of the simulator, followed by the effects of providers and machine controllers.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::difference::{merged, owners, schema};
 use super::rolls::{defaulted, owner};
-use super::{Fold, Part, Sent, Step, uid};
+use super::{LastApplied, PlanStep, TopologyPart, TopologySimulator, uid};
 use crate::topology::Failure;
 use crate::topology::refusals::{completed_in, definition_of};
 use crate::topology::worker::{API_VERSION, WorkerKind};
@@ -17,30 +17,30 @@ use model::rollouts::RolloutOwner;
 use model::world::{Found, Record, Selection, World};
 use schema::ssa;
 
-impl Fold {
-    pub(super) fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+impl TopologySimulator {
+    pub(super) fn carry_out(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), Failure> {
         self.write(cluster, step)?;
         self.answer(step);
         Ok(())
     }
 
-    /// Writes the object of a step, as a server would: an existing object of the name is taken over, fields of other managers stay,
-    /// and `managedFields` are updated (RS-13, DEC-36, DEC-43).
+    /// Writes the object of a step like a server: adopts an existing object of the name, keeps fields of other
+    /// managers, and updates `managedFields` (RS-13, DEC-36, DEC-43).
     ///
     /// # Errors
     /// When the object cannot be applied.
-    pub fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+    pub fn write(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), Failure> {
         let Some(sent) = &step.sent else {
             self.delete(step);
             return Ok(());
         };
-        if step.part == Part::Cluster {
+        if step.part == TopologyPart::Cluster {
             self.apply_to_cluster(cluster, sent);
             return Ok(());
         }
         let world = World::new(Arc::new(self.facts.clone()));
         let mut object = completed_in(&world, self.applied_to(&step.object, sent)?);
-        // A server would set a new one. Earlier dry runs of the object are not valid any more.
+        // A server would set a new one. Earlier dry runs of the object are no longer valid.
         object.remove("metadata.resourceVersion");
         if object.uid().is_empty() {
             object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
@@ -48,15 +48,15 @@ impl Fold {
         object.share(&mut self.shared);
         let (stored, origins) = (Arc::new(object), step.origins.clone());
         let sent = if has_only(&stored, sent) { &stored } else { sent };
-        self.applied.put(&step.object, Sent { object: sent.clone(), origins, is_rolled_out: true });
+        self.applied.put(&step.object, LastApplied { object: sent.clone(), origins, is_rolled_out: true });
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(stored);
         }
         Ok(())
     }
 
-    /// The result of applying `sent` to the object of that name, if it exists. What a schema refuses has been said, and is applied
-    /// all the same: machines are counted as if it were corrected.
+    /// The result of applying `sent` to the existing object of that name, if any. Values that a schema rejects have
+    /// been reported and are applied nevertheless: machines are counted as if the values were corrected.
     fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let merged = self.merged(reference, sent);
@@ -91,8 +91,8 @@ impl Fold {
             .map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
     }
 
-    /// Does at once the work of the provider and the machine controllers that follows a step.
-    pub(super) fn answer(&mut self, step: &Step) {
+    /// Applies the effects of the provider and the machine controllers after a step.
+    pub(super) fn answer(&mut self, step: &PlanStep) {
         let Some(owner) = owner(&step.part, &step.object.kind) else { return };
         let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
             return;
@@ -109,8 +109,8 @@ impl Fold {
         }
     }
 
-    /// Adds what admission adds to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
-    pub fn admit(&mut self, step: &Step) {
+    /// Adds the defaults of admission to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
+    pub fn admit(&mut self, step: &PlanStep) {
         let owner = owner(&step.part, &step.object.kind);
         let Some(owner) =
             owner.filter(|owner| matches!(owner, RolloutOwner::MachineDeployment | RolloutOwner::MachinePool))
@@ -135,14 +135,14 @@ impl Fold {
         }
     }
 
-    fn delete(&mut self, step: &Step) {
+    fn delete(&mut self, step: &PlanStep) {
         self.applied.remove(&step.object);
         if let Some(objects) = self.facts.objects_mut() {
             objects.remove(&step.object);
         }
     }
 
-    /// The Cluster with the labels, annotations and references that the engine decided on.
+    /// The Cluster with its desired labels, annotations and references.
     fn apply_to_cluster(&mut self, key: &ObjectKey, patch: &Object) {
         let Found::Yes(found) = self.facts.cluster(key) else { return };
         let mut cluster = Cluster::clone(&found);
@@ -155,7 +155,7 @@ impl Fold {
         self.facts.put_cluster(key.clone(), Record::readable(cluster));
     }
 
-    /// Replaces the machines of a machine deployment, so that they match it.
+    /// Replaces the machines of a machine deployment by up-to-date ones.
     fn replace_machines(&mut self, deployment: &Object) {
         let version = deployment.at("spec.template.spec.version").cloned();
         let (Some(version), Ok(labels)) = (version, deployment.texts("spec.selector.matchLabels")) else { return };
@@ -182,8 +182,8 @@ impl Fold {
     }
 }
 
-/// Whether an object consists of the sent fields, its uid and the record of its field managers. Then it takes the place of the sent
-/// object, so that there is one copy.
+/// Whether an object consists of the applied fields, its uid and `managedFields`. Such an object replaces the applied
+/// one, so that only one copy is kept.
 fn has_only(stored: &Object, sent: &Object) -> bool {
     let is_of_server = |name: &str| matches!(name, "uid" | "managedFields");
     let (stored, sent) = (stored.to_value(), sent.to_value());
@@ -200,13 +200,13 @@ fn has_only(stored: &Object, sent: &Object) -> bool {
 }
 
 /// The number of replicas that a step changes.
-fn had_replicas(step: &Step) -> Option<i64> {
+fn had_replicas(step: &PlanStep) -> Option<i64> {
     let change = step.changes.iter().find(|change| change.path == "spec.replicas")?;
     change.from.as_ref()?.as_i64()
 }
 
 /// Sets the default of admission for replicas that were removed (ROLL-13).
-fn keep_replicas(object: &mut Object, owner: RolloutOwner, step: &Step) {
+fn keep_replicas(object: &mut Object, owner: RolloutOwner, step: &PlanStep) {
     let Some(had) = had_replicas(step) else { return };
     if object.at("spec.replicas").is_none()
         && let Some(replicas) = defaulted(owner, object, Some(had))
@@ -222,7 +222,7 @@ fn complete_strategy(object: &mut Object) {
     let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or(ROLLING_UPDATE).to_owned();
     let mut fill = |path: &str, value: Value| {
         if object.at(path).is_none() {
-            // `spec` holds other fields, and those on the way are objects where they are at all.
+            // `spec` exists because it has other fields, and the parents are objects if they exist.
             let _ = object.set(path, value);
         }
     };
@@ -233,17 +233,17 @@ fn complete_strategy(object: &mut Object) {
     }
 }
 
-/// Sets the status fields that a provider sets when it is done.
-fn provide(object: &mut Object, step: &Step) {
+/// Sets the status fields of a provider that has finished.
+fn provide(object: &mut Object, step: &PlanStep) {
     match &step.part {
-        Part::ControlPlane => {
+        TopologyPart::ControlPlane => {
             let version = object.at("spec.version").cloned();
             object.remove("status.versions");
             if let Some(version) = version {
                 let _ = object.set("status.version", version);
             }
         }
-        Part::Worker(WorkerKind::MachinePool, _) => {
+        TopologyPart::Worker(WorkerKind::MachinePool, _) => {
             object.remove("status.nodeRefs");
         }
         _ => {}

@@ -23,7 +23,7 @@ fn with_text(scene: Scene, bytes: usize) -> Scene {
 }
 
 fn size(scene: &Scene) -> TopologySize {
-    Blueprint::of(&scene.cluster(), &scene.world()).unwrap().size()
+    Blueprint::read(&scene.cluster(), &scene.world()).unwrap().size()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn what_each_worker_set_gets_besides_its_templates_counts() {
             let class =
                 ClusterClass::decode(WireVersion::V1Beta2, &scene.document("ClusterClass").to_string()).unwrap();
             let cluster = scene.cluster();
-            ClassSize::of_edited(&class, |_| Weight::default()).topology(&cluster)
+            ClassSize::from_edited(&class, |_| Weight::default()).topology(&cluster)
         });
         let of_each = (sizes[1].weight.text - sizes[0].weight.text) / 100;
         let least = if copies == 0 { 30_000 } else { 50_000 * copies };
@@ -81,9 +81,9 @@ fn what_each_worker_set_gets_besides_its_templates_counts() {
 fn nothing_is_computed_of_a_topology_that_is_too_large() {
     // DEC-58
     let scene = with_text(scene(20), 60_000);
-    let limit = SizeLimit::of_text(1 << 20);
+    let limit = SizeLimit::for_text(1 << 20);
     let said = |limit| {
-        let mut fold = scene.fold_within(limit);
+        let mut fold = scene.simulator_within(limit);
         match fold.roll_out(&scene.cluster().metadata.key()).failure {
             Some(failure @ Failure::TooLarge(_)) => failure.to_string(),
             other => panic!("{other:?}"),
@@ -94,10 +94,10 @@ fn nothing_is_computed_of_a_topology_that_is_too_large() {
         "the 66 objects of the topology and their variables come to 2 MiB, more than the limit of 1 MiB; use fewer worker sets, or \
          smaller templates and variables, or raise the limit (--computation-limit), see spec.topology.workers"
     );
-    let text = said(SizeLimit::NONE.of_memory(4 << 20));
+    let text = said(SizeLimit::NONE.with_memory(4 << 20));
     assert!(text.contains(" MiB of memory to compute, more than the limit of 4 MiB; use fewer"), "{text}");
     assert!(text.ends_with("or raise the memory limit of topologist, see spec.topology.workers"), "{text}");
-    let fold = scene.fold_within(SizeLimit::of_text(2 << 20));
+    let fold = scene.simulator_within(SizeLimit::for_text(2 << 20));
     assert!(fold.compute(&scene.cluster().metadata.key()).is_ok());
 }
 
@@ -111,7 +111,7 @@ fn patches_may_not_enlarge_objects_beyond_the_limit() {
         "jsonPatches": [{"op": "add", "path": "/spec/template/spec/large", "value": value}],
     }]}]);
     let scene = scene(20).at("ClusterClass", "/spec/patches", patch);
-    let compute = |limit| scene.fold_within(SizeLimit::of_text(limit)).compute(&scene.cluster().metadata.key());
+    let compute = |limit| scene.simulator_within(SizeLimit::for_text(limit)).compute(&scene.cluster().metadata.key());
     assert!(compute(3 << 20).is_ok());
     let failure = compute(1 << 20).unwrap_err().to_string();
     assert!(failure.starts_with("the objects of the topology, enlarged by patches, come to 2 MiB"), "{failure}");
@@ -121,7 +121,7 @@ fn patches_may_not_enlarge_objects_beyond_the_limit() {
         {"op": "replace", "path": "/spec/template/spec/large", "value": "small"},
     ]);
     let scene = scene.at("ClusterClass", "/spec/patches/0/definitions/0/jsonPatches", replaced);
-    let fold = scene.fold_within(SizeLimit::of_text(1 << 20));
+    let fold = scene.simulator_within(SizeLimit::for_text(1 << 20));
     assert!(fold.compute(&scene.cluster().metadata.key()).is_ok());
 }
 
@@ -138,12 +138,12 @@ fn a_computation_ends_when_it_has_to_stop_or_its_memory_is_used_by_others() {
     for last in [0, 1, 5, 20] {
         let looks = AtomicUsize::new(0);
         let stop = Stop::when(move || looks.fetch_add(1, Ordering::Relaxed) == last);
-        let failure = scene.fold_within(SizeLimit::NONE).until(stop).compute(&key).unwrap_err();
+        let failure = scene.simulator_within(SizeLimit::NONE).until(stop).compute(&key).unwrap_err();
         assert_eq!(failure, Failure::Interrupted(Interrupted::Stopped), "{last}");
     }
     let compute = |bytes| {
         let lease = Arc::new(MemoryPool::new(bytes)).request(0).try_take().unwrap();
-        scene.fold_within(SizeLimit::NONE).leasing(SharedLease::new(lease)).compute(&key)
+        scene.simulator_within(SizeLimit::NONE).leasing(SharedLease::new(lease)).compute(&key)
     };
     assert_eq!(compute(100_000).unwrap_err(), Failure::Interrupted(Interrupted::NoMemory));
     assert!(compute(10 << 20).is_ok());
@@ -153,12 +153,12 @@ fn a_computation_ends_when_it_has_to_stop_or_its_memory_is_used_by_others() {
 fn a_rollout_may_not_write_objects_again_and_again() {
     // DEC-58: every plan of a chained upgrade writes the sets.
     let scene = scene(3);
-    let limit = SizeLimit::of_text(1_000);
+    let limit = SizeLimit::for_text(1_000);
     assert!(limit.check_written(Weight { text: 4_000, memory: 0 }).is_ok());
     let text = limit.check_written(Weight { text: 4_001, memory: 0 }).unwrap_err().to_string();
     assert!(text.starts_with("the objects that the rollout writes come to 4 KiB"), "{text}");
     let mut fold = scene
-        .fold_within(SizeLimit::NONE)
+        .simulator_within(SizeLimit::NONE)
         .leasing(SharedLease::new(Arc::new(MemoryPool::new(1)).request(0).try_take().unwrap()));
     assert_eq!(
         fold.roll_out(&scene.cluster().metadata.key()).failure,

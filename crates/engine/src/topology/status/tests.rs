@@ -1,5 +1,5 @@
 use super::*;
-use crate::topology::hooks::Hooks;
+use crate::topology::hooks::HookCaller;
 use crate::topology::upgrade::testing::Fleet;
 use crate::topology::upgrade::{ControlPlaneTracker, Tracker};
 use model::world::HookAnswer;
@@ -15,7 +15,7 @@ fn cluster(members: Value) -> Cluster {
 }
 
 fn condition_of(cluster: &Cluster, tracker: &Tracker, error: Option<&str>) -> TopologyReconciled {
-    topology_reconciled(&Run {
+    topology_reconciled(&ReconcileOutcome {
         cluster,
         class: None,
         tracker,
@@ -39,7 +39,7 @@ fn blocked(hook: Hook) -> Tracker {
     fleet.cluster["spec"].as_object_mut().unwrap().retain(|name, _| name == "topology");
     fleet.extensions.insert(hook, HookAnswer::Retry { after_seconds: 1, message: "wait".to_owned() });
     let (_, hooks) = fleet
-        .ask(|hooks: &Hooks<'_>, tracker| {
+        .ask(|hooks: &HookCaller<'_>, tracker| {
             hooks.before_cluster_create(tracker)?;
             hooks.before_cluster_delete(tracker)
         })
@@ -110,8 +110,15 @@ fn a_hold_is_no_pause_and_a_deletion_without_one_says_so() {
     assert_eq!(condition_of(&held, &Tracker::default(), None).reason, "ReconcileSucceeded");
     let leaving = cluster(json!({"metadata": {"deletionTimestamp": NOW}}));
     let message = |guard, tracker: &Tracker| {
-        topology_reconciled(&Run { cluster: &leaving, class: None, tracker, error: None, is_too_large: false, guard })
-            .message
+        topology_reconciled(&ReconcileOutcome {
+            cluster: &leaving,
+            class: None,
+            tracker,
+            error: None,
+            is_too_large: false,
+            guard,
+        })
+        .message
     };
     let blocked = blocked(Hook::BeforeClusterDelete);
     let waits = "Cluster is deleting. Following hooks are blocking delete: BeforeClusterDelete: wait";
@@ -127,11 +134,11 @@ fn a_topology_that_is_too_large_has_a_reason_of_its_own() {
     // DEC-58
     let (cluster, tracker) = (cluster(json!({})), Tracker::default());
     let (error, guard) = (Some("too large"), DeletionGuard::default());
-    let run = Run { cluster: &cluster, class: None, tracker: &tracker, error, is_too_large: true, guard };
+    let run = ReconcileOutcome { cluster: &cluster, class: None, tracker: &tracker, error, is_too_large: true, guard };
     let said = topology_reconciled(&run);
     assert_eq!((said.is_true, said.reason, &*said.message), (false, "TopologyTooLarge", "too large"));
     assert_eq!(said.v1beta1, Some(("TopologyTooLarge", "Error")));
-    let other = topology_reconciled(&Run { is_too_large: false, ..run });
+    let other = topology_reconciled(&ReconcileOutcome { is_too_large: false, ..run });
     assert_eq!((other.reason, other.v1beta1), ("ReconcileFailed", Some(("TopologyReconcileFailed", "Error"))));
 }
 
@@ -141,7 +148,7 @@ fn a_class_that_is_not_reconciled_is_reported_before_upgrades() {
     let class: ClusterClass =
         serde_json::from_value(json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2}})).unwrap();
     let (cluster, tracker) = (cluster(json!({})), Tracker::default());
-    let said = topology_reconciled(&Run {
+    let said = topology_reconciled(&ReconcileOutcome {
         cluster: &cluster,
         class: Some(&class),
         tracker: &tracker,
@@ -270,7 +277,7 @@ fn the_status_has_the_remaining_steps_and_the_condition_in_both_forms() {
     let run = |tracker: &Tracker, error: Option<&str>, stored: &Value| {
         reconciled(
             stored,
-            &Run {
+            &ReconcileOutcome {
                 cluster: &cluster,
                 class: None,
                 tracker,

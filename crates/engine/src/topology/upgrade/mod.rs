@@ -1,14 +1,15 @@
-//! Which versions the parts of a topology take now: the control plane first, step by step, then the workers.
+//! The next versions of the parts of a topology: first those of the control plane, step by step, then those of the
+//! workers.
 //!
 //! ```text
-//! plan.rs: which versions there are to go through ─┐
-//! workers.rs: whose machines are behind ───────────┼─► Planned ─► ControlPlaneDecided ─► Decided ─► tracker.rs
-//! hooks: what is pending, and who blocks ──────────┘     control plane      workers, in their order    hooks that are due
+//! plan.rs: versions of the upgrade ────────────────┐
+//! workers.rs: workers with outdated machines ──────┼─► PlannedUpgrade ─► ControlPlaneDecided ─► DecidedUpgrade ─► tracker.rs
+//! hooks: pending and blocking hooks ───────────────┘         control plane        workers, in their order     hooks at the end
 //! ```
 //!
-//! All of it follows from the current objects (UP-20), regardless of who wrote them (UP-47): steps that are finished vanish from the
-//! plans, and the next computation continues where the last one stopped, also for another target (UP-46). What a step waits
-//! for is seen in objects, so their changes are what triggers the next one (UP-50).
+//! Everything is computed from the current objects (UP-20), regardless of their writer (UP-47): plans do not contain
+//! finished steps, and the next computation continues the upgrade, also to another target (UP-46). Steps wait for
+//! states of objects, so changes of objects trigger the next computation (UP-50).
 
 mod plan;
 mod sequence;
@@ -19,16 +20,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-pub use plan::{Part, PlanError, check as check_plan};
+pub use plan::{PlanError, UpgradePart, check as check_plan};
 pub use tracker::{ControlPlaneTracker, Tracker, WorkerTracker};
 pub(in crate::topology) use workers::is_deployment_upgrading;
 
-use self::plan::{UpgradePlan, Way};
+use self::plan::{UpgradePlan, UpgradeRange};
 use self::sequence::Sequence;
 use super::blueprint::Blueprint;
 use super::current::{Current, CurrentWorker};
-use super::held::Hold;
-use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
+use super::holds::Hold;
+use super::hooks::{self, Gate, HookCaller, HookTracker, RemainingPlans, after_step_members, before_step_members};
 use super::worker::WorkerKind;
 use super::{Failure, Options, field_path};
 use golang::version::{BuildOrder, VersionText};
@@ -36,65 +37,65 @@ use model::hub::control_plane::{is_upgrading, running_versions, version_text_at}
 use model::hub::{Cluster, Hook, Object, Topology, annotation};
 use model::world::{Found, PlanCall, World};
 
-/// Versions to go through, and who is upgrading; nothing is decided yet.
+/// The planned versions and the parts that are upgrading; no version is decided yet.
 #[derive(Debug)]
-pub struct Planned<'a>(State<'a>);
+pub struct PlannedUpgrade<'a>(UpgradeState<'a>);
 
-/// The control plane has its version, and workers have none yet.
+/// The version of the control plane is decided; those of workers are not.
 #[derive(Debug)]
-pub(crate) struct ControlPlaneDecided<'a>(State<'a>);
+pub(crate) struct ControlPlaneDecided<'a>(UpgradeState<'a>);
 
-/// Control plane and workers have their versions; hooks that are due in the end have not been called.
+/// All versions are decided; the hooks at the end have not been called.
 #[derive(Debug)]
-pub struct Decided<'a> {
-    state: State<'a>,
+pub struct DecidedUpgrade<'a> {
+    state: UpgradeState<'a>,
     /// By kind and position in the topology.
     workers: BTreeMap<(WorkerKind, usize), VersionText>,
 }
 
-/// What all stages look at, and what they have noted.
+/// The inputs and the results of all stages.
 #[derive(Debug)]
-struct State<'a> {
+struct UpgradeState<'a> {
     blueprint: &'a Blueprint,
     current: &'a Current,
     versions: Versions<'a>,
-    hooks: Hooks<'a>,
+    hooks: HookCaller<'a>,
     tracker: Tracker,
-    /// See [`Planned::ahead`].
+    /// See [`PlannedUpgrade::ahead`].
     is_ahead: bool,
 }
 
-/// The versions that there are, each of them read once.
+/// The current versions, each parsed once.
 #[derive(Debug, Default)]
 struct Versions<'a> {
-    /// Of the topology.
+    /// The version of the topology.
     target: VersionText,
     /// `None` while there is no control plane.
     control_plane: Option<VersionText>,
-    /// By kind and name in the topology, of the workers that have one.
+    /// By kind and name in the topology; workers without a version are missing.
     workers: BTreeMap<(WorkerKind, &'a str), VersionText>,
 }
 
-impl<'a> Planned<'a> {
-    /// Plans the upgrade and finds out who is upgrading (UP-05, UP-09 to UP-23).
+impl<'a> PlannedUpgrade<'a> {
+    /// Plans the upgrade and finds the parts that are upgrading (UP-05, UP-09 to UP-23).
     ///
     /// # Errors
     /// No plan leads to the version of the topology, or something cannot be read.
-    pub fn of(
+    pub fn new(
         blueprint: &'a Blueprint,
         current: &'a Current,
         world: &'a World,
         options: &Options,
     ) -> Result<Self, Failure> {
         let cluster = &blueprint.cluster;
-        // Facts of each are asked for before any of them gives up, so that one round gathers them.
+        // All needs are recorded before the first error is returned, so that one round gathers all facts.
         let planned = planned(blueprint, current, world, *options);
         let deployments = workers::upgrading_deployments(&current.machine_deployments, world);
         let pools = workers::upgrading_pools(&current.machine_pools, &cluster.metadata.key(), world);
         let (plan, minimum, mut versions) = planned?;
         let limit = max_concurrency(cluster);
         let of = |kind: WorkerKind, upgrading: BTreeSet<String>| WorkerTracker {
-            // A kind that has no workers has no plan (UP-19).
+            // A kind without workers has no plan (UP-19).
             plan: if current.workers(kind).is_empty() { Vec::new() } else { plan.workers.clone() },
             upgrading,
             max_concurrency: limit,
@@ -103,7 +104,7 @@ impl<'a> Planned<'a> {
         let (deployments, pools) =
             (of(WorkerKind::MachineDeployment, deployments?), of(WorkerKind::MachinePool, pools?));
         if versions.control_plane.is_none() {
-            // There is nothing to plan, so they may be no versions.
+            // Nothing is planned, so invalid versions are accepted.
             versions.workers = workers::versions(current, |_, text| Ok(VersionText::lenient(text)))?;
         }
         let object = current.control_plane.object.as_ref();
@@ -118,24 +119,23 @@ impl<'a> Planned<'a> {
             machine_pools: pools,
             minimum_workers_version: minimum,
             is_planned: true,
-            hooks: HookTracker::of(cluster),
+            hooks: HookTracker::for_cluster(cluster),
         };
-        Ok(Planned(State {
+        Ok(PlannedUpgrade(UpgradeState {
             blueprint,
             current,
             versions,
-            hooks: Hooks::new(cluster, world, options),
+            hooks: HookCaller::new(cluster, world, options),
             tracker,
             is_ahead: false,
         }))
     }
 
-    /// The same plan for all workers at once that take their next step one after the other, since the number of workers that upgrade
-    /// at a time is limited: those that have the lowest version, up to the first of which it is not certain. They are in
-    /// [`WorkerTracker::ahead`]. The plan does not change until the last of them has taken its step, because it follows from the
-    /// lowest version.
+    /// Plans the next step of all workers that take it one after the other because of the upgrade concurrency: those
+    /// with the lowest version, up to the first uncertain one. They are in [`WorkerTracker::ahead`]. The plan stays the
+    /// same until the last of them has taken its step, because it depends on the lowest version.
     pub(super) fn ahead(mut self) -> Self {
-        let State { versions, tracker, .. } = &mut self.0;
+        let UpgradeState { versions, tracker, .. } = &mut self.0;
         let lowest = tracker.minimum_workers_version.clone();
         for kind in WorkerKind::ALL {
             let tracker = tracker.workers_mut(kind);
@@ -154,7 +154,7 @@ impl<'a> Planned<'a> {
     /// Decides the version of the control plane (UP-24).
     ///
     /// # Errors
-    /// When there is no version that it may take, or a hook fails.
+    /// When no plan leads to the target, or a hook fails.
     pub(super) fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
         let state = &mut self.0;
         let version = match &state.current.control_plane.object {
@@ -167,14 +167,14 @@ impl<'a> Planned<'a> {
 }
 
 impl<'a> ControlPlaneDecided<'a> {
-    /// The version that the control plane takes or keeps.
+    /// The next or kept version of the control plane.
     pub(crate) fn version(&self) -> &VersionText {
         &self.0.tracker.control_plane.version
     }
 
-    /// Whether the annotation of DS-23 is on the Cluster now.
+    /// Whether the Cluster has the annotation of DS-23.
     pub(super) fn marks_a_step(&self) -> bool {
-        let State { hooks, tracker, .. } = &self.0;
+        let UpgradeState { hooks, tracker, .. } = &self.0;
         if hooks.is_enabled() {
             return tracker.hooks.is_pending(Hook::AfterClusterUpgrade);
         }
@@ -182,48 +182,48 @@ impl<'a> ControlPlaneDecided<'a> {
         [&control_plane.plan, &machine_deployments.plan, &machine_pools.plan].iter().any(|plan| !plan.is_empty())
     }
 
-    /// The hooks that are pending on the Cluster now, with those that a step of the control plane marks or unmarks (HK-02).
+    /// The pending hooks of the Cluster, after those that a step of the control plane marks or unmarks (HK-02).
     pub(super) fn pending_hooks(&self) -> &BTreeSet<String> {
         self.0.tracker.hooks.pending()
     }
 
-    /// Decides the versions of workers, in the order of the topology's lists, machine deployments first: each may use up what
-    /// the next would need (UP-32, UP-41, UP-43). Entries have no version of their own (UP-48).
+    /// Decides the versions of workers, in the order of the topology's lists, machine deployments first: each may use
+    /// up the concurrency of the next (UP-32, UP-41, UP-43). Entries have no version field (UP-48).
     ///
     /// # Errors
-    /// When there is no version that a worker may take.
-    pub(super) fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
+    /// When a worker cannot take a version.
+    pub(super) fn decide_workers(mut self) -> Result<DecidedUpgrade<'a>, Failure> {
         let mut workers = BTreeMap::new();
         for kind in WorkerKind::ALL {
-            let sequence = Sequence::of(kind, self.0.blueprint.topology());
+            let sequence = Sequence::new(kind, self.0.blueprint.topology());
             for position in 0..sequence.entries.len() {
                 workers.insert((kind, position), self.0.worker_version(&sequence, position)?);
             }
         }
-        Ok(Decided { state: self.0, workers })
+        Ok(DecidedUpgrade { state: self.0, workers })
     }
 }
 
-impl Decided<'_> {
+impl DecidedUpgrade<'_> {
     /// The version of the worker at `position` of the topology's list.
     pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &VersionText {
         self.workers.get(&(kind, position)).unwrap_or(&self.state.versions.target)
     }
 
-    /// Calls the hooks that are due once everything else is known (HK-12, HK-21); returns the findings and decisions.
+    /// Calls the hooks at the end of the computation (HK-12, HK-21); returns the decisions.
     ///
     /// # Errors
     /// When a hook fails.
     pub(super) fn call_due_hooks(self) -> Result<Tracker, Failure> {
-        let State { hooks, mut tracker, .. } = self.state;
+        let UpgradeState { hooks, mut tracker, .. } = self.state;
         hooks.after_control_plane_initialized(&mut tracker.hooks)?;
         hooks.after_cluster_upgrade(tracker.is_complete(), &mut tracker.hooks)?;
         Ok(tracker)
     }
 }
 
-impl State<'_> {
-    /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
+impl UpgradeState<'_> {
+    /// The version of the existing or new worker at `position`.
     fn worker_version(&mut self, sequence: &Sequence<'_>, position: usize) -> Result<VersionText, Failure> {
         let (kind, target) = (sequence.kind, self.versions.target.clone());
         let Some(entry) = sequence.entries.get(position) else { return Ok(target) };
@@ -254,7 +254,7 @@ impl State<'_> {
         Ok(tracker.plan.first().cloned().unwrap_or(version))
     }
 
-    /// The version of a control plane that exists; notes what the later decisions go by (UP-24 to UP-31).
+    /// The version of an existing control plane; records the state that later decisions depend on (UP-24 to UP-31).
     fn version_of_existing(&mut self, object: &Object) -> Result<VersionText, Failure> {
         let version = self.versions.control_plane.clone().unwrap_or_default();
         self.tracker.control_plane.is_pending = version != self.versions.target;
@@ -269,8 +269,8 @@ impl State<'_> {
         }
     }
 
-    /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25). Without workers there
-    /// are no workers to wait for (UP-49). Hooks come in the order of HK-23.
+    /// The reason for which a control plane keeps its version, which may be that of the topology (UP-24, rows 3 to 9,
+    /// and UP-25). Without workers, it does not wait for any (UP-49). Hooks are called in the order of HK-23.
     fn hold_of_control_plane(&mut self, object: &Object, version: &VersionText) -> Result<Option<Hold>, Failure> {
         if is_provisioning(object)? {
             self.tracker.control_plane.is_provisioning = true;
@@ -280,12 +280,14 @@ impl State<'_> {
             self.tracker.control_plane.is_upgrading = true;
             return Ok(Some(Hold::StillUpgrading { version: version.clone() }));
         }
-        if let Some(hold) = self.hook_holds(Hook::AfterControlPlaneUpgrade, |plans| at(version, plans))? {
+        if let Some(hold) =
+            self.hook_holds(Hook::AfterControlPlaneUpgrade, |plans| after_step_members(version, plans))?
+        {
             return Ok(Some(hold));
         }
         let minimum = self.tracker.minimum_workers_version.clone();
         if let Some(hold) =
-            self.hook_holds(Hook::BeforeWorkersUpgrade, |plans| from_to(minimum.as_ref(), version, plans))?
+            self.hook_holds(Hook::BeforeWorkersUpgrade, |plans| before_step_members(minimum.as_ref(), version, plans))?
         {
             return Ok(Some(hold));
         }
@@ -301,7 +303,7 @@ impl State<'_> {
         if !upgrading.is_empty() {
             return Ok(Some(Hold::WorkersUpgrading { names: upgrading }));
         }
-        if let Some(hold) = self.hook_holds(Hook::AfterWorkersUpgrade, |plans| at(version, plans))? {
+        if let Some(hold) = self.hook_holds(Hook::AfterWorkersUpgrade, |plans| after_step_members(version, plans))? {
             return Ok(Some(hold));
         }
         Ok(None)
@@ -334,14 +336,14 @@ impl State<'_> {
         if hooks.is_enabled() {
             self.mark_step(&next);
         }
-        // Were it still pending, the write that begins the step would not be made (UP-28).
+        // A pending control plane is not written, so the step would not start (UP-28).
         self.tracker.control_plane.is_pending = false;
         self.tracker.control_plane.is_starting = true;
         Ok(next)
     }
 
-    /// Marks the hooks that a step of the control plane to `next` brings with it (HK-20); workers that catch up without one bring
-    /// none (HK-24).
+    /// Marks the hooks of a control plane step to `next` as pending (HK-20); workers that catch up without such a step
+    /// mark none (HK-24).
     fn mark_step(&mut self, next: &VersionText) {
         let is_step_of_workers = WorkerKind::ALL
             .iter()
@@ -353,19 +355,22 @@ impl State<'_> {
         }
     }
 
-    /// Asks a hook, which gets to see the plans (HK-19).
-    fn ask(&mut self, ask: impl FnOnce(Plans<'_>, &mut HookTracker) -> Result<Gate, Failure>) -> Result<Gate, Failure> {
+    /// Calls a hook with the plans (HK-19).
+    fn ask(
+        &mut self,
+        ask: impl FnOnce(RemainingPlans<'_>, &mut HookTracker) -> Result<Gate, Failure>,
+    ) -> Result<Gate, Failure> {
         let Tracker { control_plane, machine_deployments, machine_pools, hooks, .. } = &mut self.tracker;
         let of_deployments = !machine_deployments.plan.is_empty();
         let workers = if of_deployments { &machine_deployments.plan } else { &machine_pools.plan };
-        ask(Plans { control_plane: &control_plane.plan, workers }, hooks)
+        ask(RemainingPlans { control_plane: &control_plane.plan, workers }, hooks)
     }
 
-    /// Calls a hook if it is pending; what holds the step if the hook blocks.
+    /// Calls a hook if it is pending; returns the hold if the hook blocks.
     fn hook_holds<const N: usize>(
         &mut self,
         hook: Hook,
-        members: impl FnOnce(Plans<'_>) -> [(&'static str, Value); N],
+        members: impl FnOnce(RemainingPlans<'_>) -> [(&'static str, Value); N],
     ) -> Result<Option<Hold>, Failure> {
         let hooks = self.hooks;
         let gate = self.ask(|plans, tracker| hooks.call_pending(hook, members(plans), tracker))?;
@@ -377,7 +382,7 @@ impl State<'_> {
         Hold::Hook { hook: wanted, message: block.map(|(_, block)| block.message.clone()).unwrap_or_default() }
     }
 
-    /// The workers that are to reach a version and have not, of the kinds whose next step it is.
+    /// The workers that have not reached a version, of the kinds whose next step it is.
     fn workers_not_at(&self, version: &VersionText) -> Vec<String> {
         let mut names = Vec::new();
         for kind in WorkerKind::ALL {
@@ -394,7 +399,7 @@ impl State<'_> {
         names
     }
 
-    /// Notes whether a worker that does not exist has to wait (UP-33).
+    /// Records whether the creation of a worker has to wait (UP-33).
     fn note_new_worker(&mut self, kind: WorkerKind, topology_name: &str) {
         let hold = match self.worker_hook_hold() {
             Some(hold) => hold,
@@ -406,8 +411,9 @@ impl State<'_> {
         tracker.holds.insert(topology_name.to_owned(), hold);
     }
 
-    /// Why a worker that has another version than the topology keeps it (UP-32, rows 3 to 9): it is deferred, a hook or its own
-    /// kind's budget holds it, which its own machines use up as well (UP-36, UP-42), or the control plane moves (UP-37).
+    /// The reason for which a worker keeps a version other than the topology's (UP-32, rows 3 to 9): it is deferred, a
+    /// hook blocks it, the upgrade concurrency of its kind is used up, also by its own machines (UP-36, UP-42), or the
+    /// control plane upgrades first (UP-37).
     fn hold_of_worker(
         &mut self,
         sequence: &Sequence<'_>,
@@ -440,7 +446,7 @@ impl State<'_> {
                 version: version.to_string(),
                 target: self.versions.target.to_string(),
             }),
-            // It has finished a step that others have not (UP-38).
+            // It has finished a step that other workers have not (UP-38).
             Some(head) if head == version => {
                 Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(head), version: head.clone() }))
             }
@@ -453,7 +459,7 @@ impl State<'_> {
         }
     }
 
-    /// Whether a worker certainly takes the same step as those before it, once they are through (see [`Planned::ahead`]).
+    /// Whether a worker certainly takes the same step as those before it, after them (see [`PlannedUpgrade::ahead`]).
     fn goes_along(&self, kind: WorkerKind, worker: &CurrentWorker, version: &VersionText) -> bool {
         let tracker = self.tracker.workers(kind);
         let is_whole = worker.bootstrap.is_some() && worker.infrastructure.is_some();
@@ -465,7 +471,7 @@ impl State<'_> {
             && !tracker.upgrading.contains(worker.object.name())
     }
 
-    /// What a worker waits for that waits for the control plane.
+    /// The hold of a worker that waits for the control plane.
     fn control_plane_first(&self, version: &VersionText) -> Hold {
         match self.tracker.control_plane.is_provisioning {
             true => Hold::StillProvisioning,
@@ -480,7 +486,7 @@ impl State<'_> {
     }
 }
 
-/// What is to come, the lowest version of workers, those that go included, and the versions that there are (UP-09 to UP-18,
+/// The upgrade plan, the lowest version of workers including removed ones, and the current versions (UP-09 to UP-18,
 /// UP-44).
 fn planned<'a>(
     blueprint: &Blueprint,
@@ -493,39 +499,46 @@ fn planned<'a>(
         let versions = Versions { target: VersionText::lenient(target), ..Versions::default() };
         return Ok((UpgradePlan::default(), None, versions));
     };
-    // A value of another type is no unclear version.
+    // A value of another type is an error, not an unknown version.
     object.text(field_path::VERSION)?;
     let control_plane = version_text_at(object, field_path::VERSION)?;
-    let target = plan::written("spec.topology.version", target)?;
+    let target = plan::parse_version("spec.topology.version", target)?;
     let workers = workers::versions(current, |worker, _| Ok(version_text_at(worker, workers::VERSION)?))?;
     let lowest = plan::lowest(workers.values().map(VersionText::version).cloned(), control_plane.version());
     let lowest = lowest.map(VersionText::from);
-    let way = Way { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
-    let plan = plan_of(&way, blueprint, world, options)?;
+    let range = UpgradeRange { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
+    let plan = plan_of(&range, blueprint, world, options)?;
     Ok((plan, lowest, Versions { target, control_plane: Some(control_plane), workers }))
 }
 
-/// The plan of an extension, else through the versions of the class, else of one minor version.
-fn plan_of(way: &Way, blueprint: &Blueprint, world: &World, options: Options) -> Result<UpgradePlan, Failure> {
-    if way.is_at_its_end() {
+/// The plan of an extension, else one through the versions of the class, else one of a single minor version.
+fn plan_of(
+    range: &UpgradeRange,
+    blueprint: &Blueprint,
+    world: &World,
+    options: Options,
+) -> Result<UpgradePlan, Failure> {
+    if range.is_at_its_end() {
         return Ok(UpgradePlan::default());
     }
     let spec = &blueprint.class.spec;
     let extension = &spec.upgrade.external.generate_upgrade_plan_extension;
     Ok(match () {
         () if !extension.is_empty() => {
-            let (of_control_plane, of_workers) = ask_extension(extension, way, &blueprint.cluster, world, options)?;
-            way.plan(of_control_plane, of_workers)?
+            let (of_control_plane, of_workers) = ask_extension(extension, range, &blueprint.cluster, world, options)?;
+            range.plan(of_control_plane, of_workers)?
         }
-        () if !spec.kubernetes_versions.is_empty() => way.plan(way.through(&spec.kubernetes_versions)?, Vec::new())?,
-        () => way.plan(way.one_minor()?, Vec::new())?,
+        () if !spec.kubernetes_versions.is_empty() => {
+            range.plan(range.through(&spec.kubernetes_versions)?, Vec::new())?
+        }
+        () => range.plan(range.one_minor()?, Vec::new())?,
     })
 }
 
 /// The plans of an extension (UP-15).
 fn ask_extension(
     extension: &str,
-    way: &Way,
+    range: &UpgradeRange,
     cluster: &Cluster,
     world: &World,
     options: Options,
@@ -534,12 +547,13 @@ fn ask_extension(
     if !options.runtime_sdk {
         return Err(failed("the feature gate RuntimeSDK is off".to_owned()));
     }
-    let request = if world.calls_extensions() { plan_request(way, cluster, world)? } else { String::new() };
+    let request = if world.calls_extensions() { plan_request(range, cluster, world)? } else { String::new() };
     let call = PlanCall { extension: extension.to_owned(), cluster: cluster.metadata.key(), request };
     match world.upgrade_plan(&call) {
-        Found::Yes(plan) => {
-            Ok((way.given(Part::ControlPlane, &plan.control_plane)?, way.given(Part::Workers, &plan.workers)?))
-        }
+        Found::Yes(plan) => Ok((
+            range.extension_plan(UpgradePart::ControlPlane, &plan.control_plane)?,
+            range.extension_plan(UpgradePart::Workers, &plan.workers)?,
+        )),
         Found::Absent | Found::Unreadable(_) if !world.calls_extensions() => {
             Err(Failure::PlanNotAsked { extension: extension.to_owned() })
         }
@@ -549,14 +563,14 @@ fn ask_extension(
     }
 }
 
-fn plan_request(way: &Way, cluster: &Cluster, world: &World) -> Result<String, Failure> {
-    let workers = way.workers.as_ref().map(VersionText::as_str).unwrap_or_default();
+fn plan_request(range: &UpgradeRange, cluster: &Cluster, world: &World) -> Result<String, Failure> {
+    let workers = range.workers.as_ref().map(VersionText::as_str).unwrap_or_default();
     let members: [(&str, Value); 3] = [
-        ("fromControlPlaneKubernetesVersion", json!(way.control_plane.as_str())),
+        ("fromControlPlaneKubernetesVersion", json!(range.control_plane.as_str())),
         ("fromWorkersKubernetesVersion", json!(workers)),
-        ("toKubernetesVersion", json!(way.target.as_str())),
+        ("toKubernetesVersion", json!(range.target.as_str())),
     ];
-    let sent = hooks::cluster(cluster, &HookTracker::of(cluster), world)?;
+    let sent = hooks::cluster(cluster, &HookTracker::for_cluster(cluster), world)?;
     Ok(hooks::request("GenerateUpgradePlanRequest", sent, members))
 }
 
@@ -572,12 +586,12 @@ fn is_provisioning(object: &Object) -> Result<bool, Failure> {
 
 /// The workers of a topology whose upgrade is deferred by annotations (UP-34), by name.
 pub fn deferred(kind: WorkerKind, topology: &Topology) -> BTreeSet<&str> {
-    let sequence = Sequence::of(kind, topology);
+    let sequence = Sequence::new(kind, topology);
     let entries = sequence.entries.iter().enumerate();
     entries.filter(|(position, _)| sequence.deferral(*position).is_some()).map(|(_, entry)| entry.name).collect()
 }
 
-/// How many workers of a kind may upgrade at once (UP-05).
+/// The number of workers of a kind that may upgrade concurrently (UP-05).
 fn max_concurrency(cluster: &Cluster) -> usize {
     let written = cluster.annotation(annotation::UPGRADE_CONCURRENCY).and_then(|text| text.parse().ok());
     written.filter(|limit| *limit > 0).unwrap_or(1)

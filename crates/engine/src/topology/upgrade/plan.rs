@@ -1,4 +1,4 @@
-//! The versions that an upgrade goes through: where they come from, and what a plan must be like.
+//! The versions of an upgrade: their sources, and the checks of plans.
 //!
 //! ```text
 //! extension │ kubernetesVersions │ one minor ─► plan of the control plane ─► valid?
@@ -11,13 +11,13 @@ use golang::version::{BuildOrder, KubeVersion, VersionError, VersionText};
 use model::world;
 use schema::field::shortened;
 
-/// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are
-/// those of minor versions, regardless of major ones (UP-02).
+/// The number of minor versions that workers may be behind their control plane, and may upgrade in one step (UP-17,
+/// UP-18). Distances ignore major versions (UP-02).
 const WORKER_SKEW: u64 = 3;
 
-/// Reads a version; `what` says in an error whose it is.
-pub(super) fn written(what: &str, text: &str) -> Result<VersionText, PlanError> {
-    // An extension may send anything.
+/// Parses a version; `what` names its owner in errors.
+pub(super) fn parse_version(what: &str, text: &str) -> Result<VersionText, PlanError> {
+    // Extensions may send arbitrary texts.
     let text = shortened(text);
     VersionText::parse(&text).map_err(|reason| PlanError::NoVersion {
         what: what.to_owned(),
@@ -26,10 +26,10 @@ pub(super) fn written(what: &str, text: &str) -> Result<VersionText, PlanError> 
     })
 }
 
-/// From where to where an upgrade goes.
+/// The current versions and the target of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
-    /// The version that the control plane is to have now.
+pub(super) struct UpgradeRange {
+    /// The current desired version of the control plane.
     pub(super) control_plane: VersionText,
     /// The lowest version of current workers; `None` without any (UP-10).
     pub(super) workers: Option<VersionText>,
@@ -44,7 +44,7 @@ pub(super) struct UpgradePlan {
     pub(super) workers: Vec<VersionText>,
 }
 
-/// Why no plan leads to the version of the topology.
+/// The reason for which no plan leads to the version of the topology.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// UP-03.
@@ -57,19 +57,19 @@ pub enum PlanError {
     MoreThanOneMinor { from: String, target: String },
     /// UP-16, UP-18.
     #[error("the upgrade plan of the {part} has to be empty, as it is at {target} already, and is {plan}")]
-    NothingToDo { part: Part, target: String, plan: String },
+    NothingToDo { part: UpgradePart, target: String, plan: String },
     /// UP-18.
     #[error("the upgrade plan of the workers has to be empty, as there are no workers, and is {plan}")]
     NoWorkers { plan: String },
     /// UP-16, UP-18.
     #[error("item {index} of the upgrade plan of the {part}, {version}, is not above {before} before it")]
-    NotAbove { part: Part, index: usize, version: String, before: String },
+    NotAbove { part: UpgradePart, index: usize, version: String, before: String },
     /// UP-16, UP-18.
     #[error("item {index} of the upgrade plan of the {part}, {version}, skips minor versions after {before}")]
-    SkipsMinors { part: Part, index: usize, version: String, before: String },
+    SkipsMinors { part: UpgradePart, index: usize, version: String, before: String },
     /// UP-16, UP-18.
     #[error("the upgrade plan of the {part} has to end with {target}, and {ends}")]
-    OtherEnd { part: Part, target: String, ends: String },
+    OtherEnd { part: UpgradePart, target: String, ends: String },
     /// UP-18.
     #[error(
         "item {index} of the upgrade plan of the workers, {version}, is not a version that the control plane has or goes through"
@@ -85,37 +85,38 @@ pub enum PlanError {
     UnknownMinor { from: String, target: String, minor: u64 },
 }
 
-/// What a plan is of.
+/// The part that a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum UpgradePart {
     ControlPlane,
     Workers,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for UpgradePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Part::ControlPlane => "control plane",
-            Part::Workers => "workers",
+            UpgradePart::ControlPlane => "control plane",
+            UpgradePart::Workers => "workers",
         })
     }
 }
 
-/// Checks the plan that an extension gives for an upgrade of a control plane and workers that have the same version (UP-15 to UP-18).
+/// Checks the plan of an extension for an upgrade of a control plane and workers of the same version (UP-15 to UP-18).
 ///
 /// # Errors
-/// Why it is not a plan.
+/// When the plan is invalid.
 pub fn check(from: &str, to: &str, plan: &world::PlannedVersions) -> Result<(), PlanError> {
-    let [start, target] = [from, to].map(|text| written("the version", text));
+    let [start, target] = [from, to].map(|text| parse_version("the version", text));
     let control_plane = start?;
-    let way = Way { workers: Some(control_plane.clone()), control_plane, target: target? };
-    let [of_control_plane, of_workers] = [(Part::ControlPlane, &plan.control_plane), (Part::Workers, &plan.workers)]
-        .map(|(part, plan)| way.given(part, plan));
-    way.plan(of_control_plane?, of_workers?).map(drop)
+    let range = UpgradeRange { workers: Some(control_plane.clone()), control_plane, target: target? };
+    let [of_control_plane, of_workers] =
+        [(UpgradePart::ControlPlane, &plan.control_plane), (UpgradePart::Workers, &plan.workers)]
+            .map(|(part, plan)| range.extension_plan(part, plan));
+    range.plan(of_control_plane?, of_workers?).map(drop)
 }
 
-impl Way {
-    /// Whether control plane and workers are where they should be (UP-11).
+impl UpgradeRange {
+    /// Whether control plane and workers have the target version (UP-11).
     pub(super) fn is_at_its_end(&self) -> bool {
         self.is_control_plane_there() && self.workers.as_ref().is_none_or(|workers| self.is_target(workers))
     }
@@ -128,7 +129,7 @@ impl Way {
         one.version() == self.target.version()
     }
 
-    /// The plan that goes up one minor version at most (UP-13).
+    /// The plan of at most one minor version (UP-13).
     pub(super) fn one_minor(&self) -> Result<Vec<VersionText>, PlanError> {
         match (&self.control_plane, &self.target) {
             _ if self.is_control_plane_there() => Ok(Vec::new()),
@@ -147,7 +148,7 @@ impl Way {
         }
         let is_one_minor = self.control_plane.minor() == self.target.minor();
         for text in listed {
-            let one = written("in kubernetesVersions of the ClusterClass,", text)?;
+            let one = parse_version("in kubernetesVersions of the ClusterClass,", text)?;
             if one.version().precedence(self.control_plane.version()).is_le() {
                 continue;
             }
@@ -155,9 +156,10 @@ impl Way {
                 break;
             }
             let is_last = self.is_target(&one);
-            // Its minor versions between here and the target's are of no use, if there is more than one.
+            // Other versions of the current minor version are skipped, unless it is also the target's.
             if is_one_minor || one.minor() != self.control_plane.minor() {
-                // The last one is written as the topology writes it: the control plane is there when the texts are equal.
+                // The last version uses the text of the topology: the control plane reaches the target when the texts
+                // are equal.
                 let one = if is_last { self.target.clone() } else { one };
                 match plan.last_mut().filter(|last| is_one_minor || last.minor() == one.minor()) {
                     Some(last) => *last = one,
@@ -171,16 +173,16 @@ impl Way {
         Ok(plan)
     }
 
-    /// The plan that an extension gives (UP-15).
-    pub(super) fn given(&self, part: Part, versions: &[String]) -> Result<Vec<VersionText>, PlanError> {
+    /// The plan of an extension (UP-15).
+    pub(super) fn extension_plan(&self, part: UpgradePart, versions: &[String]) -> Result<Vec<VersionText>, PlanError> {
         let as_written = |(index, text): (usize, &String)| {
-            let one = written(&format!("item {index} of the upgrade plan of the {part}"), text)?;
+            let one = parse_version(&format!("item {index} of the upgrade plan of the {part}"), text)?;
             Ok(if self.is_target(&one) { self.target.clone() } else { one })
         };
         versions.iter().enumerate().map(as_written).collect()
     }
 
-    /// Completes a plan of the control plane, and a plan of the workers if there is one, into a plan that is valid.
+    /// Checks a plan of the control plane and of the workers, and adds the default plan of workers.
     pub(super) fn plan(
         &self,
         control_plane: Vec<VersionText>,
@@ -196,9 +198,9 @@ impl Way {
         Ok(UpgradePlan { control_plane, workers })
     }
 
-    /// What a plan of the control plane must be like (UP-16).
+    /// Checks a plan of the control plane (UP-16).
     fn check_control_plane(&self, plan: &[VersionText]) -> Result<(), PlanError> {
-        let part = Part::ControlPlane;
+        let part = UpgradePart::ControlPlane;
         if self.is_control_plane_there() {
             let (target, plan_is) = (self.target.to_string(), texts(plan));
             return plan.is_empty().then_some(()).ok_or(PlanError::NothingToDo { part, target, plan: plan_is });
@@ -217,7 +219,7 @@ impl Way {
         self.check_end(part, plan)
     }
 
-    fn check_end(&self, part: Part, plan: &[VersionText]) -> Result<(), PlanError> {
+    fn check_end(&self, part: UpgradePart, plan: &[VersionText]) -> Result<(), PlanError> {
         let ends = match plan.last() {
             Some(last) if self.is_target(last) => return Ok(()),
             Some(last) => format!("ends with {last}"),
@@ -226,7 +228,7 @@ impl Way {
         Err(PlanError::OtherEnd { part, target: self.target.to_string(), ends })
     }
 
-    /// The plan of workers without an extension: as few steps as their distance from the control plane allows (UP-17).
+    /// The plan of workers without an extension: the fewest steps that the version skew allows (UP-17).
     fn default_of_workers(
         &self,
         from: &VersionText,
@@ -258,9 +260,9 @@ impl Way {
         Ok(plan)
     }
 
-    /// What a plan of the workers must be like (UP-18).
+    /// Checks a plan of the workers (UP-18).
     fn check_workers(&self, plan: &[VersionText], control_plane: &[VersionText]) -> Result<(), PlanError> {
-        let part = Part::Workers;
+        let part = UpgradePart::Workers;
         let from = match &self.workers {
             Some(from) if !self.is_target(from) => from,
             _ if plan.is_empty() => return Ok(()),
@@ -280,7 +282,7 @@ impl Way {
             }
             let is_above = match one.version().build_order(before.version()) {
                 BuildOrder::Higher => true,
-                // The control plane goes through both, and so tells their order.
+                // The plan of the control plane contains both versions, which determines their order.
                 BuildOrder::Different => stands(before).zip(stands(one)).is_some_and(|(before, one)| before <= one),
                 BuildOrder::Lower | BuildOrder::Same => false,
             };
@@ -296,8 +298,8 @@ impl Way {
     }
 }
 
-/// The lowest of the versions of workers (UP-10). Of two that have no order, the one that is not the control plane's is
-/// the lower.
+/// The lowest version of workers (UP-10). Of two versions without an order, the one that differs from the control
+/// plane's is the lower one.
 pub(super) fn lowest(
     versions: impl IntoIterator<Item = KubeVersion>,
     control_plane: &KubeVersion,
@@ -309,7 +311,7 @@ pub(super) fn lowest(
     })
 }
 
-/// Whether a version is greater, or has no order with the other one (UP-01).
+/// Whether a version is greater than the other one, or differs only in its build (UP-01).
 fn is_above(one: &VersionText, other: &VersionText) -> bool {
     matches!(one.version().build_order(other.version()), BuildOrder::Higher | BuildOrder::Different)
 }

@@ -1,6 +1,6 @@
 //! The workers of a topology in the order in which they upgrade.
 
-use crate::topology::held::Hold;
+use crate::topology::holds::Hold;
 use crate::topology::worker::{WorkerEntry, WorkerKind};
 use model::hub::{Topology, annotation};
 
@@ -8,20 +8,20 @@ use model::hub::{Topology, annotation};
 pub(super) struct Sequence<'a> {
     pub(super) kind: WorkerKind,
     pub(super) entries: Vec<WorkerEntry<'a>>,
-    /// The position of the first that holds those that follow.
+    /// The position of the first worker that holds the following ones.
     holding: Option<usize>,
 }
 
 impl<'a> Sequence<'a> {
-    pub(super) fn of(kind: WorkerKind, topology: &'a Topology) -> Self {
+    pub(super) fn new(kind: WorkerKind, topology: &'a Topology) -> Self {
         let entries = kind.entries(topology);
         let holds =
             |entry: &WorkerEntry<'_>| entry.metadata.annotations.contains_key(annotation::HOLD_UPGRADE_SEQUENCE);
         Sequence { kind, holding: entries.iter().position(holds), entries }
     }
 
-    /// Why a worker is deferred: its own annotations, or that a worker before it holds those that follow (UP-34). Its version
-    /// stays in the plan, so the control plane does not leave it behind (UP-45).
+    /// The reason for which a worker is deferred: its annotations, or an earlier worker that holds the following ones
+    /// (UP-34). Its version stays in the plan, so the control plane waits for it (UP-45).
     pub(super) fn deferral(&self, position: usize) -> Option<Hold> {
         let hold =
             |annotation: &'static str, on: &WorkerEntry<'_>| Hold::Deferred { annotation, on: on.name.to_owned() };

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Planned, Tracker};
+use super::{PlannedUpgrade, Tracker};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
-use crate::topology::hooks::{DeletionGuard, HookTracker, Hooks};
-use crate::topology::status::{Run, TopologyReconciled, topology_reconciled};
+use crate::topology::hooks::{DeletionGuard, HookCaller, HookTracker};
+use crate::topology::status::{ReconcileOutcome, TopologyReconciled, topology_reconciled};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Failure, Options};
 use model::hub::{Cluster, ClusterClass, Hook, Object, ObjectKey, annotation, label};
@@ -18,7 +18,7 @@ use model::world::{Answer, Facts, Found, HookAnswer, Need, NodesOf, ObjectSet, P
 pub(in crate::topology) const MD: WorkerKind = WorkerKind::MachineDeployment;
 pub(in crate::topology) const MP: WorkerKind = WorkerKind::MachinePool;
 
-/// A topology and what there is of it.
+/// A topology and its current objects.
 #[derive(Clone, Debug)]
 pub(in crate::topology) struct Fleet {
     pub(in crate::topology) class: Value,
@@ -28,7 +28,7 @@ pub(in crate::topology) struct Fleet {
     pub(in crate::topology) has_hooks: bool,
     /// Files instead of an API server.
     pub(in crate::topology) is_offline: bool,
-    /// What extensions answer; there are none for the others.
+    /// The answers of extensions; other hooks have none.
     pub(in crate::topology) extensions: BTreeMap<Hook, HookAnswer>,
     pub(in crate::topology) planner: Option<PlannedVersions>,
     pub(in crate::topology) failing: Option<Hook>,
@@ -186,16 +186,16 @@ impl Fleet {
         self.gather(facts, |world| compute(&blueprint, &current, world, options))
     }
 
-    /// Asks hooks alone, for the Cluster as it is; answers with what became of the tracker.
+    /// Calls hooks for the current Cluster; returns the tracker.
     pub(in crate::topology) fn ask<T>(
         &mut self,
-        ask: impl Fn(&Hooks<'_>, &mut HookTracker) -> Result<T, Failure>,
+        ask: impl Fn(&HookCaller<'_>, &mut HookTracker) -> Result<T, Failure>,
     ) -> Result<(T, HookTracker), Failure> {
         let cluster: Cluster = serde_json::from_value(self.cluster.clone()).unwrap();
         let options = Options::new(self.has_hooks);
         self.gather(Facts::default(), |world| {
-            let mut tracker = HookTracker::of(&cluster);
-            let answer = ask(&Hooks::new(&cluster, world, &options), &mut tracker)?;
+            let mut tracker = HookTracker::for_cluster(&cluster);
+            let answer = ask(&HookCaller::new(&cluster, world, &options), &mut tracker)?;
             Ok((answer, tracker))
         })
     }
@@ -378,7 +378,7 @@ fn machine(kind: WorkerKind, worker: &str, index: usize, version: &str) -> Value
 }
 
 fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Options) -> Result<Round, Failure> {
-    let of_control_plane = Planned::of(blueprint, current, world, &options)?.decide_control_plane()?;
+    let of_control_plane = PlannedUpgrade::new(blueprint, current, world, &options)?.decide_control_plane()?;
     let control_plane = of_control_plane.version().to_string();
     let marks_a_step = of_control_plane.marks_a_step();
     let pending = of_control_plane.pending_hooks().clone();
@@ -391,7 +391,7 @@ fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Opt
         }
     }
     let tracker = decided.call_due_hooks()?;
-    let run = Run {
+    let run = ReconcileOutcome {
         cluster: &blueprint.cluster,
         class: None,
         tracker: &tracker,

@@ -524,13 +524,13 @@ fn an_extension_may_plan_the_upgrade() {
 fn a_lower_version_is_never_taken() {
     // UP-31, UP-47
     let failure = Fleet::at(V33, &LISTED, &["md-a"]).to(V32).decide().unwrap_err();
-    assert!(matches!(failure, Failure::Plan(PlanError::OtherEnd { part: Part::ControlPlane, .. })));
+    assert!(matches!(failure, Failure::Plan(PlanError::OtherEnd { part: UpgradePart::ControlPlane, .. })));
     let mut fleet = Fleet::at(V32, &LISTED, &[]).with_worker(MD, "md-a", V33);
     let failure = fleet.decide().unwrap_err();
     assert!(matches!(failure, Failure::Plan(PlanError::WorkersAhead { .. })), "{failure}");
     let mut fleet = Fleet::at(V32, &LISTED, &[]).with_worker(MD, "md-a", "v1.32.1");
     let failure = fleet.decide().unwrap_err();
-    assert!(matches!(failure, Failure::Plan(PlanError::NotAbove { part: Part::Workers, .. })), "{failure}");
+    assert!(matches!(failure, Failure::Plan(PlanError::NotAbove { part: UpgradePart::Workers, .. })), "{failure}");
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! What is known and decided of an upgrade during one computation.
+//! The state of an upgrade during one computation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::topology::held::{Held, HeldReason, Hold};
+use crate::topology::holds::{HeldPart, HeldReason, Hold};
 use crate::topology::hooks::HookTracker;
 use crate::topology::worker::WorkerKind;
 use golang::version::VersionText;
 use model::hub::Hook;
 
-/// What is known and decided of an upgrade during one computation (UP-04).
+/// The state and the decisions of an upgrade during one computation (UP-04).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tracker {
     pub control_plane: ControlPlaneTracker,
@@ -18,12 +18,12 @@ pub struct Tracker {
     pub minimum_workers_version: Option<VersionText>,
     /// Whether the plans were computed; "nothing to do" counts.
     pub is_planned: bool,
-    /// Which hooks are pending on the Cluster after all, and which answers block.
+    /// The pending hooks of the Cluster, and the blocking answers.
     pub hooks: HookTracker,
 }
 
 impl Tracker {
-    /// Whether parts still go to another version, apart from workers whose upgrade is deferred.
+    /// Whether parts still upgrade, apart from deferred workers.
     pub fn is_upgrading(&self) -> bool {
         let ControlPlaneTracker { is_pending, is_waiting_for_workers, is_upgrading, .. } = &self.control_plane;
         let workers = [&self.machine_deployments, &self.machine_pools];
@@ -68,17 +68,17 @@ pub struct WorkerTracker {
     pub ahead: Vec<String>,
     /// Whether no further worker can be planned ahead.
     pub is_ahead_over: bool,
-    /// Why workers are pending, by the names of objects, or in the topology for those that are still to be created.
+    /// The holds of workers, by names of objects, or by names in the topology for new workers.
     pub holds: BTreeMap<String, Hold>,
 }
 
 impl ControlPlaneTracker {
-    /// Whether no upgrade of it is needed or under way (UP-08).
+    /// Whether it needs no upgrade and none is in progress (UP-08).
     pub(super) fn is_stable(&self) -> bool {
         self.is_at_rest() && !self.is_pending
     }
 
-    /// Whether it is stable, or would be but for workers that it waits for (UP-08).
+    /// Whether it is stable, or only waits for workers (UP-08).
     pub(super) fn is_stable_or_waiting(&self) -> bool {
         self.is_at_rest() && (!self.is_pending || self.is_waiting_for_workers)
     }
@@ -89,7 +89,7 @@ impl ControlPlaneTracker {
 }
 
 impl WorkerTracker {
-    /// Whether every worker that should be there is, and has the version that it should have.
+    /// Whether all desired workers exist and have their desired version.
     fn is_at_rest(&self) -> bool {
         let sets = [&self.upgrading, &self.pending, &self.deferred, &self.pending_create];
         sets.into_iter().all(BTreeSet::is_empty)
@@ -105,7 +105,7 @@ impl Tracker {
         }
     }
 
-    /// The workers of a kind, to note what is decided of them.
+    /// The workers of a kind, to record decisions.
     pub(super) fn workers_mut(&mut self, kind: WorkerKind) -> &mut WorkerTracker {
         match kind {
             WorkerKind::MachineDeployment => &mut self.machine_deployments,
@@ -113,12 +113,12 @@ impl Tracker {
         }
     }
 
-    /// Whether nothing of the control plane but its health check may be written (UP-30).
+    /// Whether only the health check of the control plane may be written (UP-30).
     pub(in crate::topology) fn is_control_plane_frozen(&self) -> bool {
         self.control_plane.is_pending
     }
 
-    /// Whether nothing of a worker but its health check may be written (UP-40).
+    /// Whether only the health check of a worker may be written (UP-40).
     pub(in crate::topology) fn is_worker_frozen(&self, kind: WorkerKind, object_name: &str) -> bool {
         self.workers(kind).pending.contains(object_name)
     }
@@ -128,7 +128,7 @@ impl Tracker {
         self.workers(kind).pending_create.contains(topology_name)
     }
 
-    /// Whether workers wait only for others of their kind, since no more may upgrade at once.
+    /// Whether workers wait for the upgrade concurrency of their kind.
     pub(in crate::topology) fn has_queue(&self) -> bool {
         let of_kind = |kind: WorkerKind| self.workers(kind).holds.values();
         WorkerKind::ALL.into_iter().flat_map(of_kind).any(|hold| matches!(hold, Hold::Concurrency { .. }))
@@ -139,10 +139,10 @@ impl Tracker {
         self.control_plane.is_stable() && WorkerKind::ALL.iter().all(|kind| self.workers(*kind).is_at_rest())
     }
 
-    /// What stays where it is, and why: the control plane, then workers by name, then the Cluster called `cluster` for
-    /// hooks that hold none of them.
-    pub fn held(&self, cluster: &str) -> Vec<Held> {
-        let held = |kind: &str, name: &str, reason: &Hold| Held {
+    /// The held parts: the control plane, then workers by name, then the Cluster called `cluster` for hooks that hold
+    /// no part.
+    pub fn held(&self, cluster: &str) -> Vec<HeldPart> {
+        let held = |kind: &str, name: &str, reason: &Hold| HeldPart {
             kind: kind.to_owned(),
             name: name.to_owned(),
             reason: HeldReason::Upgrade(reason.clone()),
@@ -158,7 +158,7 @@ impl Tracker {
         let rest = self.hooks.blocking().filter(|(hook, _)| !holds(*hook));
         let rest =
             rest.map(|(hook, block)| held("Cluster", cluster, &Hold::Hook { hook, message: block.message.clone() }));
-        let rest: Vec<Held> = rest.collect();
+        let rest: Vec<HeldPart> = rest.collect();
         all.into_iter().map(|(kind, name, hold)| held(kind, name, hold)).chain(rest).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Which workers have machines that do not have the version of their worker yet.
+//! Workers with machines that do not have the version of their worker yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use golang::version::VersionText;
 use model::hub::{Object, ObjectKey};
 use model::world::{Found, NodesOf, Selection, World};
 
-/// Where the version of a worker stands.
+/// The path of a worker's version.
 pub(super) const VERSION: &str = "spec.template.spec.version";
-/// Where the version of what runs on a Machine or a Node stands.
+/// The path of the kubelet version of a Machine or Node.
 const KUBELET_VERSION: &str = "status.nodeInfo.kubeletVersion";
 
 /// The version of a worker; `None` when it has none.
@@ -37,12 +37,12 @@ pub(super) fn versions(
     Ok(versions)
 }
 
-/// The names of the machine deployments that are upgrading, also of those that are to go (UP-21, UP-44).
+/// The names of the machine deployments that are upgrading, including removed ones (UP-21, UP-44).
 pub(super) fn upgrading_deployments(
     deployments: &BTreeMap<String, CurrentWorker>,
     world: &World,
 ) -> Result<BTreeSet<String>, Failure> {
-    // All of them, so that one round asks for all machines.
+    // All machine deployments are checked, so that one round gathers all machines.
     let asked: Vec<_> =
         deployments.values().map(|one| (&one.object, is_deployment_upgrading(&one.object, world))).collect();
     let mut upgrading = BTreeSet::new();
@@ -82,7 +82,7 @@ pub(in crate::topology) fn is_deployment_upgrading(deployment: &Object, world: &
     Ok(is_upgrading)
 }
 
-/// The labels that a selector asks for: those that it names, and expressions that allow one value.
+/// The labels that a selector requires, including expressions with a single value.
 fn selected_labels(deployment: &Object) -> Result<BTreeMap<String, String>, Failure> {
     let mut labels = deployment.texts("spec.selector.matchLabels")?;
     for expression in deployment.list("spec.selector.matchExpressions")?.into_iter().flatten() {
@@ -90,7 +90,7 @@ fn selected_labels(deployment: &Object) -> Result<BTreeMap<String, String>, Fail
         let values = expression.get("values").and_then(Value::as_array).map(Vec::as_slice);
         match (text("key"), text("operator"), values) {
             (Some(key), Some("In"), Some([Value::String(value)])) => {
-                // Two different values for one label are no plain labels either.
+                // Two different values for one label match nothing.
                 if labels.insert(key.to_owned(), value.clone()).is_some_and(|other| other != *value) {
                     return Err(Failure::Selector { object: deployment.reference() });
                 }
@@ -101,9 +101,9 @@ fn selected_labels(deployment: &Object) -> Result<BTreeMap<String, String>, Fail
     Ok(labels)
 }
 
-/// The names of the machine pools that are upgrading (UP-22). Nodes are looked at only where a pool has some, so that
-/// creation does not depend on access to the workload cluster. Without them pools do not count as upgrading: in files that
-/// hold none (DEC-18), and without permission to read kubeconfigs (DEC-47).
+/// The names of the machine pools that are upgrading (UP-22). Nodes are read only if a pool has some, so that creation
+/// does not depend on access to the workload cluster. Without Nodes, pools do not count as upgrading: in files without
+/// Nodes (DEC-18), and without permission to read kubeconfigs (DEC-47).
 pub(super) fn upgrading_pools(
     pools: &BTreeMap<String, CurrentWorker>,
     cluster: &ObjectKey,

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 use super::cluster::{self, ClusterField};
 use super::{ApplyError, Made, VERSION, Work, Written};
 use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
-use engine::topology::plan::{Action, Part, Step};
+use engine::topology::plan::{PlanStep, StepAction, TopologyPart};
 use engine::topology::worker::API_VERSION;
 use model::hub::{Hook, ObjectRef};
 
@@ -20,12 +20,12 @@ impl Work<'_> {
     ///
     /// What failed may have been written all the same, when the API server said nothing or that it does not know, or by an attempt
     /// before one that met a conflict; then a template is kept as long as it may be referred to. It is deleted with the Cluster at the latest (ROT-11).
-    pub(super) async fn clean_up_after(&mut self, failed: &Step, error: &ApplyError) {
+    pub(super) async fn clean_up_after(&mut self, failed: &PlanStep, error: &ApplyError) {
         let made = self.made_for(failed);
         if made.is_empty() {
             return;
         }
-        let is_owner = matches!(failed.part, Part::ControlPlane | Part::Worker(..));
+        let is_owner = matches!(failed.part, TopologyPart::ControlPlane | TopologyPart::Worker(..));
         let failure = match error {
             // An earlier attempt may be what has changed the owner.
             _ if error.is_conflict() => WriteFailure::ServerError,
@@ -52,11 +52,12 @@ impl Work<'_> {
 
     /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the step: the next run would
     /// call them before the control plane is upgraded (HK-20). The mark of the hook at the end of the upgrade stays.
-    pub(super) async fn unmark_hooks_after(&mut self, failed: &Step) {
-        let is_step = failed.part == Part::ControlPlane && failed.changes.iter().any(|change| change.path == VERSION);
+    pub(super) async fn unmark_hooks_after(&mut self, failed: &PlanStep) {
+        let is_step =
+            failed.part == TopologyPart::ControlPlane && failed.changes.iter().any(|change| change.path == VERSION);
         let (Some(current), true) = (&failed.current, is_step) else { return };
         let done = self.run.plan.steps.iter().take_while(|step| !std::ptr::eq(*step, failed));
-        let changes = done.filter(|step| step.part == Part::Cluster).flat_map(|step| &step.changes);
+        let changes = done.filter(|step| step.part == TopologyPart::Cluster).flat_map(|step| &step.changes);
         let Some(marked) = changes.map(ClusterField::of).find(ClusterField::is_of_hooks) else { return };
         let stored = untyped::get(self.client, &failed.object).await;
         // A write without an answer may have begun the step.
@@ -82,13 +83,17 @@ impl Work<'_> {
 
     /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
     /// deletion of an old template, reverts nothing.
-    fn made_for(&mut self, failed: &Step) -> Vec<Made> {
-        if failed.action == Action::Delete || matches!(failed.part, Part::WorkerHealthCheck(_)) {
+    fn made_for(&mut self, failed: &PlanStep) -> Vec<Made> {
+        if failed.action == StepAction::Delete || matches!(failed.part, TopologyPart::WorkerHealthCheck(_)) {
             return Vec::new();
         }
         let belongs = |made: &mut Made| match (&failed.part, &made.part) {
-            (Part::ControlPlane | Part::ControlPlaneMachines, Part::ControlPlaneMachines) => true,
-            (failed, Part::Bootstrap(..) | Part::WorkerInfrastructure(..)) => failed.worker() == made.part.worker(),
+            (TopologyPart::ControlPlane | TopologyPart::ControlPlaneMachines, TopologyPart::ControlPlaneMachines) => {
+                true
+            }
+            (failed, TopologyPart::Bootstrap(..) | TopologyPart::WorkerInfrastructure(..)) => {
+                failed.worker() == made.part.worker()
+            }
             _ => false,
         };
         self.made.extract_if(.., belongs).collect()

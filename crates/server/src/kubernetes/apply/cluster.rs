@@ -6,7 +6,7 @@ use tracing::debug;
 
 use super::ApplyError;
 use crate::kubernetes::untyped;
-use engine::topology::plan::Change;
+use engine::topology::plan::ChangedField;
 use model::hub::{Object, ObjectRef, annotation};
 
 /// How often the Cluster is read again after a write conflict.
@@ -23,8 +23,8 @@ pub(super) struct ClusterField<'a> {
 
 impl<'a> ClusterField<'a> {
     /// The place of a change of a plan: a label, an annotation or a reference.
-    pub(super) fn of(change: &'a Change) -> Self {
-        let Change { path, from, to, .. } = change;
+    pub(super) fn of(change: &'a ChangedField) -> Self {
+        let ChangedField { path, from, to, .. } = change;
         let path = match path.split_once('[') {
             Some((parents, name)) => parents.split('.').chain([name.strip_suffix(']').unwrap_or(name)]).collect(),
             None => path.split('.').collect(),

@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::{ApplyError, Work};
 use crate::kubernetes::untyped;
-use engine::topology::plan::Step;
+use engine::topology::plan::PlanStep;
 use model::hub::Object;
 
 /// A resourceVersion that no stored object has: the first write of an etcd gets 2, and other stores count on from there. An API server
@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 5;
 impl Work<'_> {
     /// Creates the object of a step. It never writes over an object with another owner, not even over one that was created a
     /// moment ago.
-    pub(super) async fn create(&self, step: &Step, sent: &Object) -> Result<Object, ApplyError> {
+    pub(super) async fn create(&self, step: &PlanStep, sent: &Object) -> Result<Object, ApplyError> {
         let mut new = sent.clone();
         new.set("metadata.resourceVersion", json!(OF_NO_OBJECT))?;
         match untyped::apply(self.client, &new, false).await {
@@ -32,7 +32,7 @@ impl Work<'_> {
         }
     }
 
-    async fn adopt(&self, step: &Step, sent: &Object) -> Result<Object, ApplyError> {
+    async fn adopt(&self, step: &PlanStep, sent: &Object) -> Result<Object, ApplyError> {
         let claimant = step.part.claimant(&self.run.cluster.name);
         for _ in 0..ATTEMPTS {
             let found = untyped::get(self.client, &step.object).await;

@@ -30,7 +30,7 @@ use self::cluster::ClusterField;
 pub use self::errors::ApplyError;
 use super::events::{QueuedEvent, Reason, Recorder};
 use super::untyped;
-use engine::topology::plan::{Action, Part, Plan, Step};
+use engine::topology::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use engine::topology::shim::Shim;
 use engine::topology::worker::{API_VERSION, WorkerKind};
 use model::hub::{Object, ObjectKey, ObjectRef, label};
@@ -83,7 +83,7 @@ pub struct AppliedPlan {
     /// In the order in which it was written (RS-11).
     pub written: Vec<Written>,
     /// The slots that have templates of new names (DEC-35).
-    pub rotated: Vec<Part>,
+    pub rotated: Vec<TopologyPart>,
     /// The Cluster as the last write left it; `None` when it was not written.
     pub cluster: Option<Object>,
     /// The uid of the shim, when it was created or found (RS-14).
@@ -156,7 +156,7 @@ struct Work<'a> {
 
 /// An object that was not there before.
 struct Made {
-    part: Part,
+    part: TopologyPart,
     object: ObjectRef,
     uid: String,
 }
@@ -183,18 +183,18 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn take(&mut self, step: &Step) -> Result<(), ApplyError> {
-        if step.action == Action::Create && !(self.goes_on)(self.run.cluster, self.run.cluster_uid) {
+    async fn take(&mut self, step: &PlanStep) -> Result<(), ApplyError> {
+        if step.action == StepAction::Create && !(self.goes_on)(self.run.cluster, self.run.cluster_uid) {
             let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
             return Err(ApplyError::Changed { object: Box::new(cluster) });
         }
-        if step.action == Action::Create && self.is_there_already(&step.part).await? {
+        if step.action == StepAction::Create && self.is_there_already(&step.part).await? {
             info!(part = %step.part, "Skipped a worker that already exists");
             return Ok(());
         }
         match (&step.sent, &step.part) {
             (None, _) => self.delete(step).await,
-            (Some(_), Part::Cluster) => {
+            (Some(_), TopologyPart::Cluster) => {
                 self.write_cluster(step, step.changes.iter().map(ClusterField::of).collect()).await
             }
             (Some(sent), _) => self.write(step, sent).await,
@@ -203,10 +203,10 @@ impl Work<'_> {
 
     /// Creates or applies an object. What went meanwhile is not made again, since the uid of what is updated is sent (SSA-05), and what
     /// another write has changed is not overwritten (SSA-24).
-    async fn write(&mut self, step: &Step, sent: &Object) -> Result<(), ApplyError> {
-        let is_new = matches!(step.action, Action::Create | Action::Rotate);
+    async fn write(&mut self, step: &PlanStep, sent: &Object) -> Result<(), ApplyError> {
+        let is_new = matches!(step.action, StepAction::Create | StepAction::Rotate);
         let mut sent = sent.clone();
-        if let (Action::Create, Part::Infrastructure | Part::ControlPlane, Some(uid)) =
+        if let (StepAction::Create, TopologyPart::Infrastructure | TopologyPart::ControlPlane, Some(uid)) =
             (step.action, &step.part, &self.outcome.shim)
         {
             sent.set("metadata.ownerReferences", json!([shim::owner(self.run.cluster, uid)]))?;
@@ -228,7 +228,7 @@ impl Work<'_> {
             let (part, object) = (step.part.clone(), step.object.clone());
             self.made.push(Made { part, object, uid: written.uid().to_owned() });
         }
-        if step.action == Action::Rotate {
+        if step.action == StepAction::Rotate {
             self.outcome.rotated.push(step.part.clone());
         }
         self.tell(step, written.uid());
@@ -236,7 +236,7 @@ impl Work<'_> {
     }
 
     /// Writes places of the Cluster (RS-22, RS-23). That hooks are pending is nothing to tell (EV-07, EV-09).
-    async fn write_cluster(&mut self, step: &Step, places: Vec<ClusterField<'_>>) -> Result<(), ApplyError> {
+    async fn write_cluster(&mut self, step: &PlanStep, places: Vec<ClusterField<'_>>) -> Result<(), ApplyError> {
         if places.is_empty() {
             return Ok(());
         }
@@ -252,7 +252,7 @@ impl Work<'_> {
     }
 
     /// Deletes an object, unless another has taken its name; that it is gone already is fine.
-    async fn delete(&mut self, step: &Step) -> Result<(), ApplyError> {
+    async fn delete(&mut self, step: &PlanStep) -> Result<(), ApplyError> {
         let deleted = untyped::delete(self.client, &step.object, step.uid.as_deref()).await;
         if deleted.map_err(|error| ApplyError::delete(&step.object, error))? {
             info!(object = %step.object, reason = step.reason, "Deleted an object");
@@ -263,15 +263,17 @@ impl Work<'_> {
 
     /// When the control plane fails and the infrastructure cluster is new, its reference is written all the same: it must not be
     /// lost. That of a control plane which is not there is left out (RS-18).
-    async fn note_infrastructure(&mut self, failed: &Step, left: &[Step], error: ApplyError) -> ApplyError {
-        let is_of_control_plane =
-            matches!(failed.part, Part::ControlPlane | Part::ControlPlaneMachines | Part::ControlPlaneHealthCheck);
-        let is_made = |part: &Part| self.made.iter().any(|made| made.part == *part);
-        let Some(step) = left.iter().find(|step| step.part == Part::Cluster) else { return error };
-        if !is_of_control_plane || !is_made(&Part::Infrastructure) {
+    async fn note_infrastructure(&mut self, failed: &PlanStep, left: &[PlanStep], error: ApplyError) -> ApplyError {
+        let is_of_control_plane = matches!(
+            failed.part,
+            TopologyPart::ControlPlane | TopologyPart::ControlPlaneMachines | TopologyPart::ControlPlaneHealthCheck
+        );
+        let is_made = |part: &TopologyPart| self.made.iter().any(|made| made.part == *part);
+        let Some(step) = left.iter().find(|step| step.part == TopologyPart::Cluster) else { return error };
+        if !is_of_control_plane || !is_made(&TopologyPart::Infrastructure) {
             return error;
         }
-        let has_control_plane = is_made(&Part::ControlPlane);
+        let has_control_plane = is_made(&TopologyPart::ControlPlane);
         let places = step.changes.iter().map(ClusterField::of);
         let places = places.filter(|place| has_control_plane || !place.is_control_plane()).collect();
         match self.write_cluster(step, places).await {
@@ -282,11 +284,11 @@ impl Work<'_> {
 
     /// Whether a worker to create exists already, with all its parts, although the list that the plan was made
     /// of does not know it yet (RS-27).
-    async fn is_there_already(&mut self, part: &Part) -> Result<bool, ApplyError> {
+    async fn is_there_already(&mut self, part: &TopologyPart) -> Result<bool, ApplyError> {
         let Some((kind, name)) = part.worker() else { return Ok(false) };
-        let is_new = |step: &Step| {
-            step.action == Action::Create
-                && matches!(&step.part, Part::Worker(of, one) if (*of, &**one) == (kind, name))
+        let is_new = |step: &PlanStep| {
+            step.action == StepAction::Create
+                && matches!(&step.part, TopologyPart::Worker(of, one) if (*of, &**one) == (kind, name))
         };
         if !self.run.plan.steps.iter().any(is_new) {
             return Ok(false);
@@ -314,7 +316,7 @@ impl Work<'_> {
     }
 
     /// Notes that an object was written (RS-11).
-    fn note(&mut self, step: &Step, written: &Object) {
+    fn note(&mut self, step: &PlanStep, written: &Object) {
         let (action, reason, changes) = (step.action.name(), &step.reason, step.changes.len());
         info!(object = %step.object, action, reason, changes, "Wrote an object");
         let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default();
@@ -322,9 +324,9 @@ impl Work<'_> {
     }
 
     /// Records the events of a step.
-    fn tell(&mut self, step: &Step, uid: &str) {
+    fn tell(&mut self, step: &PlanStep, uid: &str) {
         let Some((reason, message)) = message(step) else { return };
-        let of_itself = matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
+        let of_itself = matches!(step.part, TopologyPart::ControlPlaneHealthCheck | TopologyPart::WorkerHealthCheck(_));
         let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
         let events = match of_itself {
             true => QueuedEvent::now(&step.object, uid, reason, message),
@@ -335,34 +337,34 @@ impl Work<'_> {
 }
 
 /// The events of a step (EV-01 to EV-09). A control plane template that is deleted has none.
-fn message(step: &Step) -> Option<(Reason, String)> {
-    let Step { action, part, object, replaces, .. } = step;
+fn message(step: &PlanStep) -> Option<(Reason, String)> {
+    let PlanStep { action, part, object, replaces, .. } = step;
     let what = format!("{} \"{}\"", object.kind, object.key);
     let is_template = matches!(
         part,
-        Part::ControlPlaneMachines
-            | Part::Bootstrap(WorkerKind::MachineDeployment, _)
-            | Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _)
+        TopologyPart::ControlPlaneMachines
+            | TopologyPart::Bootstrap(WorkerKind::MachineDeployment, _)
+            | TopologyPart::WorkerInfrastructure(WorkerKind::MachineDeployment, _)
     );
     Some(match action {
-        Action::Create => (CREATED, format!("Created {what}")),
-        Action::Apply if is_template => (UPDATED, format!("Updated {what} (metadata changes)")),
-        Action::Apply => (UPDATED, format!("Updated {what}{}", version_change(step))),
-        Action::Rotate => {
+        StepAction::Create => (CREATED, format!("Created {what}")),
+        StepAction::Apply if is_template => (UPDATED, format!("Updated {what} (metadata changes)")),
+        StepAction::Apply => (UPDATED, format!("Updated {what}{}", version_change(step))),
+        StepAction::Rotate => {
             let old = replaces.as_deref().unwrap_or_default();
             let message = format!("Created {what} as a replacement for \"{old}\" (template rotation)");
             (CREATED, message)
         }
-        Action::Delete if is_template => return None,
-        Action::Delete => (DELETED, format!("Deleted {what}")),
+        StepAction::Delete if is_template => return None,
+        StepAction::Delete => (DELETED, format!("Deleted {what}")),
     })
 }
 
 /// The versions of a control plane or of workers, if they change (EV-03).
-fn version_change(step: &Step) -> String {
+fn version_change(step: &PlanStep) -> String {
     let path = match step.part {
-        Part::ControlPlane => VERSION,
-        Part::Worker(..) => "spec.template.spec.version",
+        TopologyPart::ControlPlane => VERSION,
+        TopologyPart::Worker(..) => "spec.template.spec.version",
         _ => return String::new(),
     };
     let change = step.changes.iter().find(|change| change.path == path);

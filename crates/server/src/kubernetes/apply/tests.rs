@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubernetes::scripted::{Answer, Script, status};
-use engine::topology::plan::{Certainty, Change};
+use engine::topology::plan::{Certainty, ChangedField};
 use model::hub::ObjectKey;
 
 const INFRASTRUCTURE: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/ns";
@@ -22,33 +22,33 @@ const MD: WorkerKind = WorkerKind::MachineDeployment;
 const MP: WorkerKind = WorkerKind::MachinePool;
 
 /// The step that does something to the object of a part, which is called `name`.
-fn step(action: Action, part: Part, name: &str) -> Step {
+fn step(action: StepAction, part: TopologyPart, name: &str) -> PlanStep {
     let (group, kind) = match &part {
-        Part::Infrastructure => ("infrastructure", "ForgeCluster"),
-        Part::ControlPlane => ("controlplane", "KubeadmControlPlane"),
-        Part::ControlPlaneMachines | Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _) => {
+        TopologyPart::Infrastructure => ("infrastructure", "ForgeCluster"),
+        TopologyPart::ControlPlane => ("controlplane", "KubeadmControlPlane"),
+        TopologyPart::ControlPlaneMachines | TopologyPart::WorkerInfrastructure(WorkerKind::MachineDeployment, _) => {
             ("infrastructure", "ForgeMachineTemplate")
         }
-        Part::WorkerInfrastructure(WorkerKind::MachinePool, _) => ("infrastructure", "ForgeMachinePool"),
-        Part::Bootstrap(WorkerKind::MachineDeployment, _) => ("bootstrap", "KubeadmConfigTemplate"),
-        Part::Bootstrap(WorkerKind::MachinePool, _) => ("bootstrap", "KubeadmConfig"),
-        Part::Worker(kind, _) => ("", kind.name()),
-        Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_) => ("", "MachineHealthCheck"),
-        Part::Cluster => ("", "Cluster"),
+        TopologyPart::WorkerInfrastructure(WorkerKind::MachinePool, _) => ("infrastructure", "ForgeMachinePool"),
+        TopologyPart::Bootstrap(WorkerKind::MachineDeployment, _) => ("bootstrap", "KubeadmConfigTemplate"),
+        TopologyPart::Bootstrap(WorkerKind::MachinePool, _) => ("bootstrap", "KubeadmConfig"),
+        TopologyPart::Worker(kind, _) => ("", kind.name()),
+        TopologyPart::ControlPlaneHealthCheck | TopologyPart::WorkerHealthCheck(_) => ("", "MachineHealthCheck"),
+        TopologyPart::Cluster => ("", "Cluster"),
     };
     let dot = if group.is_empty() { "" } else { "." };
     let api_version = format!("{group}{dot}cluster.x-k8s.io/v1beta2");
     let object = ObjectRef::new(api_version.clone(), kind, ObjectKey::new("ns", name));
     let sent = json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": "ns", "name": name}});
-    let is_there = matches!(action, Action::Apply | Action::Delete);
-    Step {
+    let is_there = matches!(action, StepAction::Apply | StepAction::Delete);
+    PlanStep {
         action,
         part,
         object,
         uid: is_there.then(|| format!("uid-of-{name}")),
         current: None,
-        replaces: (action == Action::Rotate).then(|| "old".to_owned()),
-        sent: (action != Action::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
+        replaces: (action == StepAction::Rotate).then(|| "old".to_owned()),
+        sent: (action != StepAction::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
         origins: Arc::default(),
         changes: Vec::new(),
         reason: "a test asks for it".to_owned(),
@@ -57,8 +57,8 @@ fn step(action: Action, part: Part, name: &str) -> Step {
 }
 
 /// The step that notes both references in the Cluster.
-fn references() -> Step {
-    let change = |field: &str| Change {
+fn references() -> PlanStep {
+    let change = |field: &str| ChangedField {
         path: format!("spec.{field}"),
         from: None,
         to: Some(json!({"apiGroup": "g", "kind": "K", "name": field})),
@@ -67,11 +67,11 @@ fn references() -> Step {
         is_sensitive: false,
     };
     let changes = vec![change("infrastructureRef"), change("controlPlaneRef")];
-    Step { changes, ..step(Action::Apply, Part::Cluster, "blade") }
+    PlanStep { changes, ..step(StepAction::Apply, TopologyPart::Cluster, "blade") }
 }
 
-fn create(part: Part, name: &str) -> Step {
-    step(Action::Create, part, name)
+fn create(part: TopologyPart, name: &str) -> PlanStep {
+    step(StepAction::Create, part, name)
 }
 
 /// An answer with an object that was written.
@@ -89,7 +89,7 @@ fn refused(code: u16) -> Answer {
 }
 
 /// Carries steps out. Events are let in.
-async fn carry_out(script: &Script, steps: Vec<Step>) -> AppliedPlan {
+async fn carry_out(script: &Script, steps: Vec<PlanStep>) -> AppliedPlan {
     let plan = Plan { steps, ..Plan::default() };
     carry_out_plan(script, &plan).await
 }
@@ -143,11 +143,11 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
     let words = ["\"infrastructureRef\":{", "\"resourceVersion\":\"7\"", "\"uid\":\"uid\""];
     script.expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &words, written("blade")).hears(3);
     let steps = vec![
-        create(Part::Infrastructure, "ground"),
-        create(Part::ControlPlaneMachines, "cells"),
-        create(Part::ControlPlane, "brain"),
+        create(TopologyPart::Infrastructure, "ground"),
+        create(TopologyPart::ControlPlaneMachines, "cells"),
+        create(TopologyPart::ControlPlane, "brain"),
         references(),
-        create(Part::WorkerInfrastructure(MD, "md".to_owned()), "smith"),
+        create(TopologyPart::WorkerInfrastructure(MD, "md".to_owned()), "smith"),
     ];
     let outcome = carry_out(&script, steps.clone()).await;
     let want = "failed to create KubeadmControlPlane.controlplane.cluster.x-k8s.io: FieldValueInvalid: spec.a: no";
@@ -170,8 +170,11 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
     let script = Script::default();
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground"));
     script.applies(&format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain"), refused(422)).hears(1);
-    let steps =
-        vec![step(Action::Apply, Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain"), references()];
+    let steps = vec![
+        step(StepAction::Apply, TopologyPart::Infrastructure, "ground"),
+        create(TopologyPart::ControlPlane, "brain"),
+        references(),
+    ];
     assert!(carry_out(&script, steps).await.cluster.is_none());
 }
 
@@ -185,7 +188,7 @@ async fn nothing_is_made_for_a_cluster_that_is_deleted_while_its_plan_is_execute
     };
     let script = Script::default();
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground")).hears(1);
-    let steps = vec![create(Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain")];
+    let steps = vec![create(TopologyPart::Infrastructure, "ground"), create(TopologyPart::ControlPlane, "brain")];
     let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
     let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None };
     let outcome = Applier::new(script.client()).only_while(goes_on).apply(run).await;
@@ -221,7 +224,8 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
         }
     });
     let applier = Applier::new(kube::Client::new(service, "default"));
-    let steps = vec![create(Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain"), references()];
+    let steps =
+        vec![create(TopologyPart::Infrastructure, "ground"), create(TopologyPart::ControlPlane, "brain"), references()];
     let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
     let outcome = applier
         .apply(Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None })
@@ -236,9 +240,9 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
 async fn the_old_template_of_a_control_plane_is_deleted_after_the_control_plane_was_updated() {
     // RS-21, ROT-06, EV-09: a rotated template is kept when only the end of the old one fails.
     let steps = vec![
-        step(Action::Rotate, Part::ControlPlaneMachines, "new"),
-        step(Action::Apply, Part::ControlPlane, "brain"),
-        step(Action::Delete, Part::ControlPlaneMachines, "old"),
+        step(StepAction::Rotate, TopologyPart::ControlPlaneMachines, "new"),
+        step(StepAction::Apply, TopologyPart::ControlPlane, "brain"),
+        step(StepAction::Delete, TopologyPart::ControlPlaneMachines, "old"),
     ];
     let templates = format!("{INFRASTRUCTURE}/forgemachinetemplates");
     let brain = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
@@ -252,18 +256,18 @@ async fn the_old_template_of_a_control_plane_is_deleted_after_the_control_plane_
         script.deletes(&format!("{templates}/old"), "uid-of-old", answer).hears(2);
         let outcome = carry_out(&script, steps.clone()).await;
         assert_eq!(outcome.error.is_none(), is_fine);
-        assert_eq!(outcome.rotated, [Part::ControlPlaneMachines]);
+        assert_eq!(outcome.rotated, [TopologyPart::ControlPlaneMachines]);
     }
 }
 
 /// What becomes of the templates of a machine deployment when it cannot be written.
-fn deployment(action: Action) -> Vec<Step> {
-    let of = |part: fn(WorkerKind, String) -> Part| part(MD, "md".to_owned());
-    let template = if action == Action::Create { Action::Create } else { Action::Rotate };
+fn deployment(action: StepAction) -> Vec<PlanStep> {
+    let of = |part: fn(WorkerKind, String) -> TopologyPart| part(MD, "md".to_owned());
+    let template = if action == StepAction::Create { StepAction::Create } else { StepAction::Rotate };
     vec![
-        step(template, of(Part::WorkerInfrastructure), "metal"),
-        step(template, of(Part::Bootstrap), "boot"),
-        step(action, of(Part::Worker), "md-object"),
+        step(template, of(TopologyPart::WorkerInfrastructure), "metal"),
+        step(template, of(TopologyPart::Bootstrap), "boot"),
+        step(action, of(TopologyPart::Worker), "md-object"),
     ]
 }
 
@@ -273,10 +277,10 @@ async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
     let (metal, boot) =
         (format!("{INFRASTRUCTURE}/forgemachinetemplates/metal"), format!("{BOOTSTRAP}/kubeadmconfigtemplates/boot"));
     let md = format!("{CORE}/machinedeployments/md-object");
-    for action in [Action::Create, Action::Apply] {
+    for action in [StepAction::Create, StepAction::Apply] {
         let begun = || {
             let script = Script::default();
-            if action == Action::Create {
+            if action == StepAction::Create {
                 script.get(
                     &format!("{CORE}/machinedeployments"),
                     &["labelSelector"],
@@ -302,7 +306,7 @@ async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
         script.applies(&boot, written("boot")).applies(&md, refused(422));
         both_go(&script);
         let error = carry_out(&script, deployment(action)).await.error.unwrap().to_string();
-        let what = if action == Action::Create { "create MachineDeployment.cluster.x-k8s.io: " } else { "update " };
+        let what = if action == StepAction::Create { "create MachineDeployment.cluster.x-k8s.io: " } else { "update " };
         assert!(error.starts_with(&format!("failed to {what}")), "{error}");
 
         // The API server does not know: it is looked at what there is.
@@ -329,12 +333,12 @@ async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
 #[tokio::test]
 async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
     // RS-29, RS-34, RS-37
-    let of = |part: fn(WorkerKind, String) -> Part| part(MP, "mp".to_owned());
-    let pool = |action: Action| {
+    let of = |part: fn(WorkerKind, String) -> TopologyPart| part(MP, "mp".to_owned());
+    let pool = |action: StepAction| {
         vec![
-            step(action, of(Part::WorkerInfrastructure), "metal"),
-            step(action, of(Part::Bootstrap), "boot"),
-            step(action, of(Part::Worker), "mp-object"),
+            step(action, of(TopologyPart::WorkerInfrastructure), "metal"),
+            step(action, of(TopologyPart::Bootstrap), "boot"),
+            step(action, of(TopologyPart::Worker), "mp-object"),
         ]
     };
     let (metal, boot) =
@@ -345,14 +349,16 @@ async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
     script.applies(&metal, written("metal")).applies(&boot, written("boot")).applies(&mp, refused(422));
     script.deletes(&metal, "uid-of-metal", Answer::ok(json!({}))).deletes(&boot, "uid-of-boot", Answer::ok(json!({})));
     script.hears(2);
-    carry_out(&script, pool(Action::Create)).await.error.unwrap();
+    carry_out(&script, pool(StepAction::Create)).await.error.unwrap();
     let script = Script::default();
     script.applies(&metal, written("metal")).applies(&boot, written("boot")).applies(&mp, refused(422)).hears(2);
-    carry_out(&script, pool(Action::Apply)).await.error.unwrap();
+    carry_out(&script, pool(StepAction::Apply)).await.error.unwrap();
 
     let script = Script::default();
     script.get(&format!("{CORE}/machinedeployments"), &[], Answer::ok(json!({"items": []})));
-    let steps = [deployment(Action::Create), vec![create(Part::WorkerHealthCheck("md".to_owned()), "check")]].concat();
+    let steps =
+        [deployment(StepAction::Create), vec![create(TopologyPart::WorkerHealthCheck("md".to_owned()), "check")]]
+            .concat();
     for path in [
         format!("{INFRASTRUCTURE}/forgemachinetemplates/metal"),
         format!("{BOOTSTRAP}/kubeadmconfigtemplates/boot"),
@@ -369,7 +375,7 @@ async fn without_the_live_list_no_worker_is_created() {
     // RS-27
     let script = Script::default();
     script.get(&format!("{CORE}/machinedeployments"), &[], Answer::error(403, "Forbidden"));
-    let error = carry_out(&script, deployment(Action::Create)).await.error.unwrap().to_string();
+    let error = carry_out(&script, deployment(StepAction::Create)).await.error.unwrap().to_string();
     assert_eq!(error, "failed to list existing MachineDeployments: scripted Forbidden");
 }
 
@@ -399,7 +405,7 @@ fn foreign() -> [Value; 5] {
     ]
 }
 
-fn with_shim(steps: Vec<Step>, shim: Shim) -> Plan {
+fn with_shim(steps: Vec<PlanStep>, shim: Shim) -> Plan {
     Plan { steps, shim, ..Plan::default() }
 }
 
@@ -408,7 +414,7 @@ async fn an_existing_shim_of_the_cluster_is_used_and_another_object_is_not() {
     // RS-14, DEC-47
     let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
     let map = format!("{CONFIG_MAPS}/blade-shim");
-    let made = with_shim(vec![create(Part::Infrastructure, "ground")], Shim::Create);
+    let made = with_shim(vec![create(TopologyPart::Infrastructure, "ground")], Shim::Create);
     let owner = "\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":\"blade-shim\",\"uid\":\"uid-of-shim\"}]";
     let script = Script::default();
     let words = ["\"uid\":\"uid\"", "\"name\":\"blade-shim\"", label::OWNED];
@@ -471,7 +477,7 @@ async fn only_the_shim_of_the_cluster_is_deleted_and_by_its_uid() {
 #[tokio::test]
 async fn hooks_are_marked_first_and_without_an_event() {
     // RS-23, EV-07, EV-09, HK-03: and the next write of the Cluster names the version that this one has made.
-    let change = Change {
+    let change = ChangedField {
         path: "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]".to_owned(),
         from: Some(json!("A")),
         to: Some(json!("A,B")),
@@ -479,7 +485,7 @@ async fn hooks_are_marked_first_and_without_an_event() {
         was: None,
         is_sensitive: false,
     };
-    let mark = Step { changes: vec![change], ..step(Action::Apply, Part::Cluster, "blade") };
+    let mark = PlanStep { changes: vec![change], ..step(StepAction::Apply, TopologyPart::Cluster, "blade") };
     let cluster = format!("{CORE}/clusters/blade");
     let script = Script::default();
     let words = ["\"runtime.cluster.x-k8s.io/pending-hooks\":\"A,B\"", "\"resourceVersion\":\"7\""];
@@ -500,7 +506,7 @@ async fn hooks_are_marked_first_and_without_an_event() {
 #[tokio::test]
 async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
     // HK-20: the next run would call AfterControlPlaneUpgrade before the control plane is upgraded.
-    let change = |path: &str, from: &str, to: &str| Change {
+    let change = |path: &str, from: &str, to: &str| ChangedField {
         path: path.to_owned(),
         from: Some(json!(from)),
         to: Some(json!(to)),
@@ -510,15 +516,18 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
     };
     let hooks = "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]";
     let marked = "A,AfterClusterUpgrade,AfterControlPlaneUpgrade,BeforeWorkersUpgrade";
-    let mark = Step { changes: vec![change(hooks, "A", marked)], ..step(Action::Apply, Part::Cluster, "blade") };
+    let mark = PlanStep {
+        changes: vec![change(hooks, "A", marked)],
+        ..step(StepAction::Apply, TopologyPart::Cluster, "blade")
+    };
     let at = |version: &str, spec: &str| {
         json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "metadata": {"namespace": "ns", "name": "brain",
             "uid": "uid-of-brain", "resourceVersion": version}, "spec": {"version": spec}})
     };
-    let upgrade = Step {
+    let upgrade = PlanStep {
         current: Some(Object::try_from(at("3", "v1.32.0")).unwrap().into()),
         changes: vec![change("spec.version", "v1.32.0", "v1.33.0")],
-        ..step(Action::Apply, Part::ControlPlane, "brain")
+        ..step(StepAction::Apply, TopologyPart::ControlPlane, "brain")
     };
     let cluster = format!("{CORE}/clusters/blade");
     let control_plane = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
@@ -574,7 +583,7 @@ async fn events_that_cannot_be_written_do_not_stop_a_run() {
     let script = Script::default();
     script.applies(&ground, written("ground"));
     script.expect(&Method::POST, EVENTS, &[], Answer::error(403, "Forbidden"));
-    let update = || vec![step(Action::Apply, Part::Infrastructure, "ground")];
+    let update = || vec![step(StepAction::Apply, TopologyPart::Infrastructure, "ground")];
     assert!(carry_out(&script, update()).await.error.is_none());
     let script = Script::default();
     script.applies(&ground, written("ground")).expect(&Method::POST, EVENTS, &[], Answer::Silence);
@@ -586,39 +595,54 @@ fn messages_are_those_of_the_specification() {
     // EV-01 to EV-06, EV-09
     let versions = |path: &str| {
         let (from, to) = (Some(json!("v1.33.0")), Some(json!("v1.34.0")));
-        vec![Change { path: path.to_owned(), from, to, because: None, was: None, is_sensitive: false }]
+        vec![ChangedField { path: path.to_owned(), from, to, because: None, was: None, is_sensitive: false }]
     };
-    let worker = |kind| Part::Worker(kind, "w".to_owned());
-    let smith = || Part::WorkerInfrastructure(MD, "w".to_owned());
-    let cases: BTreeMap<&str, (Reason, Step)> = [
-        ("Created ForgeCluster \"ns/n\"", (CREATED, create(Part::Infrastructure, "n"))),
-        ("Updated ForgeCluster \"ns/n\"", (UPDATED, step(Action::Apply, Part::Infrastructure, "n"))),
-        ("Updated ForgeMachineTemplate \"ns/n\" (metadata changes)", (UPDATED, step(Action::Apply, smith(), "n"))),
+    let worker = |kind| TopologyPart::Worker(kind, "w".to_owned());
+    let smith = || TopologyPart::WorkerInfrastructure(MD, "w".to_owned());
+    let cases: BTreeMap<&str, (Reason, PlanStep)> = [
+        ("Created ForgeCluster \"ns/n\"", (CREATED, create(TopologyPart::Infrastructure, "n"))),
+        ("Updated ForgeCluster \"ns/n\"", (UPDATED, step(StepAction::Apply, TopologyPart::Infrastructure, "n"))),
+        ("Updated ForgeMachineTemplate \"ns/n\" (metadata changes)", (UPDATED, step(StepAction::Apply, smith(), "n"))),
         (
             "Created ForgeMachineTemplate \"ns/n\" as a replacement for \"old\" (template rotation)",
-            (CREATED, step(Action::Rotate, smith(), "n")),
+            (CREATED, step(StepAction::Rotate, smith(), "n")),
         ),
         (
             "Updated KubeadmControlPlane \"ns/n\" with version change from v1.33.0 to v1.34.0",
-            (UPDATED, Step { changes: versions("spec.version"), ..step(Action::Apply, Part::ControlPlane, "n") }),
+            (
+                UPDATED,
+                PlanStep {
+                    changes: versions("spec.version"),
+                    ..step(StepAction::Apply, TopologyPart::ControlPlane, "n")
+                },
+            ),
         ),
         (
             "Updated MachinePool \"ns/n\" with version change from v1.33.0 to v1.34.0",
-            (UPDATED, Step { changes: versions("spec.template.spec.version"), ..step(Action::Apply, worker(MP), "n") }),
+            (
+                UPDATED,
+                PlanStep {
+                    changes: versions("spec.template.spec.version"),
+                    ..step(StepAction::Apply, worker(MP), "n")
+                },
+            ),
         ),
         (
             "Updated MachineDeployment \"ns/n\"",
-            (UPDATED, Step { changes: versions("spec.version"), ..step(Action::Apply, worker(MD), "n") }),
+            (UPDATED, PlanStep { changes: versions("spec.version"), ..step(StepAction::Apply, worker(MD), "n") }),
         ),
-        ("Deleted MachinePool \"ns/n\"", (DELETED, step(Action::Delete, worker(MP), "n"))),
-        ("Deleted MachineHealthCheck \"ns/n\"", (DELETED, step(Action::Delete, Part::ControlPlaneHealthCheck, "n"))),
+        ("Deleted MachinePool \"ns/n\"", (DELETED, step(StepAction::Delete, worker(MP), "n"))),
+        (
+            "Deleted MachineHealthCheck \"ns/n\"",
+            (DELETED, step(StepAction::Delete, TopologyPart::ControlPlaneHealthCheck, "n")),
+        ),
         ("Updated KubeadmConfig \"ns/n\"", {
-            (UPDATED, step(Action::Apply, Part::Bootstrap(MP, "w".to_owned()), "n"))
+            (UPDATED, step(StepAction::Apply, TopologyPart::Bootstrap(MP, "w".to_owned()), "n"))
         }),
     ]
     .into();
     for (want, (reason, step)) in cases {
         assert_eq!(message(&step), Some((reason, want.to_owned())));
     }
-    assert_eq!(message(&step(Action::Delete, Part::ControlPlaneMachines, "n")), None);
+    assert_eq!(message(&step(StepAction::Delete, TopologyPart::ControlPlaneMachines, "n")), None);
 }

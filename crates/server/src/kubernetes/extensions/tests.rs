@@ -41,14 +41,15 @@ fn extensions(port: u16) -> Extensions {
 /// Registers an extension with these handlers.
 fn register(extensions: &Extensions, port: u16, ca: &str, handlers: &[Value]) {
     let answer = json!({"status": "Success", "handlers": handlers}).to_string();
-    let registration = Registration::of("ext", &RawValue::from_string(answer).unwrap(), BTreeMap::new()).unwrap();
+    let registration =
+        Registration::from_discovery("ext", &RawValue::from_string(answer).unwrap(), BTreeMap::new()).unwrap();
     extensions.change(|registry| {
         registry.register(
             "ext",
-            Registered {
+            RegisteredConfig {
                 registration,
                 version: "1".to_owned(),
-                address: Address::parse(&format!("https://127.0.0.1:{port}")).unwrap(),
+                address: BaseUrl::parse(&format!("https://127.0.0.1:{port}")).unwrap(),
                 ca: ca.as_bytes().to_vec(),
                 selector: Selector::Everything,
             },

@@ -51,7 +51,7 @@ impl RawConfig {
 
     /// What it selects; nothing if it cannot be read, since then it cannot be registered either.
     pub(super) fn selector(&self) -> Selector {
-        ExtensionConfig::of(&self.object).map_or(Selector::Nothing, |config| config.selector)
+        ExtensionConfig::from_object(&self.object).map_or(Selector::Nothing, |config| config.selector)
     }
 
     /// What a registration depends on, besides what the extension answers: a status that changes is no reason to ask again.

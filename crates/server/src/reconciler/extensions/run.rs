@@ -23,7 +23,7 @@ use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::{RunOutcome, resync};
 use crate::reconciler::{add, in_our_name, now};
 use engine::extensions::config::{is_paused, paused_status, status};
-use engine::extensions::{ConfigError, ExtensionConfig, Registered, Registration};
+use engine::extensions::{ConfigError, ExtensionConfig, RegisteredConfig, Registration};
 use model::hub::ObjectKey;
 
 /// How long the handlers of an extension hold before it is asked again, if its CA comes from a Secret, which is not watched (RH-2.7).
@@ -103,7 +103,7 @@ impl Reconciler {
     }
 
     async fn discover(&self, config: &RawConfig) -> Result<(ExtensionConfig, Registration), DiscoveryFailure> {
-        let mut read = ExtensionConfig::of(&config.object)?;
+        let mut read = ExtensionConfig::from_object(&config.object)?;
         if let Some(secret) = &read.ca_secret {
             let ca = self.ca(secret).await?;
             if ca != read.ca {
@@ -144,7 +144,7 @@ impl Reconciler {
         let outcome = if version.is_some() { RunOutcome::Changed } else { RunOutcome::Unchanged };
         let version = version.unwrap_or_else(|| config.version().to_owned());
         let ExtensionConfig { name, address, ca, selector, .. } = read;
-        let registered = Registered { registration, version, address, ca, selector };
+        let registered = RegisteredConfig { registration, version, address, ca, selector };
         self.extensions.change(|registry| registry.register(&name, registered));
         let entry = (config.revision(), Instant::now());
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(name, entry);

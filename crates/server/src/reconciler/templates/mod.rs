@@ -33,7 +33,7 @@ use crate::kubernetes::events::Recorder;
 use crate::kubernetes::follow::{StoreChange, key_of};
 use crate::kubernetes::metadata::{Metadata, Objects};
 use crate::telemetry::metrics::Metrics;
-use engine::topology::templates_in_use::Maker;
+use engine::topology::templates_in_use::MachineOwner;
 use model::hub::{GROUP, ObjectKey};
 use model::world::{Facts, Found};
 
@@ -45,14 +45,14 @@ const REPORTER: &str = "topologist-templates";
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
 /// The name of the controller of a kind in metrics.
-const fn controller_of(maker: Maker) -> &'static str {
+const fn controller_of(maker: MachineOwner) -> &'static str {
     match maker {
-        Maker::Deployment => "topology/machinedeployment",
-        Maker::Set => "topology/machineset",
+        MachineOwner::Deployment => "topology/machinedeployment",
+        MachineOwner::Set => "topology/machineset",
     }
 }
 
-fn served(maker: Maker) -> Resource {
+fn served(maker: MachineOwner) -> Resource {
     Resource::known(GROUP, "v1beta2", maker.kind())
 }
 
@@ -66,7 +66,7 @@ impl TemplatesController {
         let Setup { client, leadership, cache, .. } = &self.0;
         // A Cluster is not reported as missing until Clusters are listed.
         cache.listed().await;
-        let reconciler = |maker: Maker| {
+        let reconciler = |maker: MachineOwner| {
             Arc::new(Reconciler {
                 maker,
                 resource: served(maker).as_api().clone(),
@@ -80,8 +80,8 @@ impl TemplatesController {
             })
         };
         tokio::select! {
-            () = Box::pin(self.reconcile(reconciler(Maker::Deployment))) => {}
-            () = Box::pin(self.reconcile(reconciler(Maker::Set))) => {}
+            () = Box::pin(self.reconcile(reconciler(MachineOwner::Deployment))) => {}
+            () = Box::pin(self.reconcile(reconciler(MachineOwner::Set))) => {}
         }
     }
 
@@ -107,7 +107,7 @@ impl TemplatesController {
     /// The objects of one kind that belong to topologies, and what keeps them current.
     fn follow(
         &self,
-        maker: Maker,
+        maker: MachineOwner,
         wake: mpsc::UnboundedSender<Wake>,
     ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
         let resource = served(maker).as_api().clone();

@@ -21,7 +21,7 @@ use crate::kubernetes::metadata::cluster_of;
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::RunOutcome;
-use engine::topology::templates_in_use::{Maker, deployment_of, unused};
+use engine::topology::templates_in_use::{MachineOwner, deployment_of, unused};
 use model::hub::{self, ContractRef, Object, ObjectKey, ObjectRef, WrongType, annotation, contract, label};
 use model::world::{Found, Selection};
 
@@ -62,7 +62,7 @@ pub(super) enum RunError {
 
 /// What runs need.
 pub(super) struct Reconciler {
-    pub maker: Maker,
+    pub maker: MachineOwner,
     /// How the API server names the kind.
     pub resource: ApiResource,
     pub client: kube::Client,
@@ -171,18 +171,18 @@ impl Reconciler {
             return Err(RunError::Conflict);
         }
         let unused = match self.maker {
-            Maker::Deployment => unused(&leaving, &self.sets(key).await?, None)?,
-            Maker::Set => {
+            MachineOwner::Deployment => unused(&leaving, &self.sets(key).await?, None)?,
+            MachineOwner::Set => {
                 let owner = ObjectKey::new(&key.namespace, deployment_of(&leaving).ok_or(RunError::NoDeployment)?);
                 let sets = self.sets(&owner).await?;
-                let deployment = ObjectRef::new(API_VERSION, Maker::Deployment.kind(), owner);
+                let deployment = ObjectRef::new(API_VERSION, MachineOwner::Deployment.kind(), owner);
                 unused(&leaving, &sets, self.get(&deployment).await?.as_ref())?
             }
         };
         for template in unused {
             self.delete_template(&template, &key.namespace).await?;
         }
-        if self.maker == Maker::Deployment {
+        if self.maker == MachineOwner::Deployment {
             // DEL-04: the health check has the name of its deployment.
             let check = ObjectRef::new(API_VERSION, "MachineHealthCheck", key.clone());
             self.delete(&check, "Deleted the MachineHealthCheck of a MachineDeployment").await?;
@@ -195,7 +195,7 @@ impl Reconciler {
     async fn sets(&self, deployment: &ObjectKey) -> Result<Vec<Object>, RunError> {
         let selection = Selection {
             api_version: API_VERSION.to_owned(),
-            kind: Maker::Set.kind().to_owned(),
+            kind: MachineOwner::Set.kind().to_owned(),
             namespace: deployment.namespace.clone(),
             labels: BTreeMap::from([(label::MACHINE_DEPLOYMENT_NAME.to_owned(), deployment.name.clone())]),
         };

@@ -102,7 +102,7 @@ impl Process {
         Process { cache, metrics, tasks }
     }
 
-    fn outcomes(&self, maker: Maker, outcome: &'static str) -> u64 {
+    fn outcomes(&self, maker: MachineOwner, outcome: &'static str) -> u64 {
         self.metrics.reconciles.get_or_create(&metrics::Reconcile { controller: controller_of(maker), outcome }).get()
     }
 
@@ -147,7 +147,10 @@ async fn only_objects_of_topologies_get_finalizers() {
     server.edit(&other, |set| set["metadata"]["labels"] = json!({"a": "b"}));
     sleep(MINUTE).await;
     assert_eq!(finalizers(&server, &other), Value::Null);
-    assert_eq!((process.outcomes(Maker::Set, "failed"), process.outcomes(Maker::Deployment, "failed")), (0, 0));
+    assert_eq!(
+        (process.outcomes(MachineOwner::Set, "failed"), process.outcomes(MachineOwner::Deployment, "failed")),
+        (0, 0)
+    );
     server.take_requests();
     sleep(MINUTE * 60).await;
     assert!(writes(&server.take_requests()).is_empty(), "there are only watches");
@@ -164,7 +167,7 @@ async fn objects_out_of_scope_are_not_reconciled() {
     sleep(MINUTE).await;
     assert_ne!(finalizers(&server, &set("ours")), Value::Null);
     assert_eq!(finalizers(&server, DEPLOYMENT), Value::Null);
-    assert_eq!(process.outcomes(Maker::Deployment, "left-alone"), 1);
+    assert_eq!(process.outcomes(MachineOwner::Deployment, "left-alone"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +217,7 @@ async fn a_deleted_set_deletes_templates_that_no_other_set_uses() {
     for path in [set("new"), bootstrap("b1"), infrastructure("i1")] {
         assert_eq!(server.object(&path), None, "{path}");
     }
-    assert_eq!(process.outcomes(Maker::Set, "failed"), 0);
+    assert_eq!(process.outcomes(MachineOwner::Set, "failed"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,7 +230,7 @@ async fn objects_of_a_paused_cluster_wait_until_it_is_unpaused() {
     server.delete(DEPLOYMENT);
     sleep(MINUTE * 60).await;
     assert!(server.object(DEPLOYMENT).is_some() && server.object(&bootstrap("b1")).is_some());
-    let runs = process.outcomes(Maker::Deployment, "left-alone");
+    let runs = process.outcomes(MachineOwner::Deployment, "left-alone");
     assert!((5..=7).contains(&runs), "the deletion and a resync every ten minutes, and no other event: {runs}");
     process.put(cluster(false));
     sleep(Duration::from_secs(1)).await;
@@ -243,7 +246,7 @@ async fn objects_of_a_paused_cluster_are_cleaned_up_once_it_is_deleted() {
     sleep(MINUTE).await;
     server.delete(DEPLOYMENT);
     sleep(MINUTE).await;
-    assert_eq!(process.outcomes(Maker::Deployment, "left-alone"), 1);
+    assert_eq!(process.outcomes(MachineOwner::Deployment, "left-alone"), 1);
     server.delete(CLUSTER);
     process.cache.update(|facts| facts.remove_cluster(&ObjectKey::new("ns", "one")));
     sleep(Duration::from_secs(1)).await;
@@ -270,7 +273,10 @@ async fn without_its_cluster_an_object_fails_unless_it_is_being_deleted() {
     let server = server();
     let process = Process::start(&server, []);
     sleep(Duration::from_millis(500)).await;
-    assert_eq!((finalizers(&server, DEPLOYMENT), process.outcomes(Maker::Deployment, "failed")), (Value::Null, 1));
+    assert_eq!(
+        (finalizers(&server, DEPLOYMENT), process.outcomes(MachineOwner::Deployment, "failed")),
+        (Value::Null, 1)
+    );
     // It is looked at as soon as the Cluster is known.
     process.put(cluster(false));
     sleep(Duration::from_millis(100)).await;
@@ -305,7 +311,7 @@ async fn any_error_keeps_the_finalizer() {
     server.refuse(&Method::DELETE, &infrastructure("i1"), 500);
     server.delete(DEPLOYMENT);
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(process.outcomes(Maker::Deployment, "failed"), 1);
+    assert_eq!(process.outcomes(MachineOwner::Deployment, "failed"), 1);
     assert_ne!(finalizers(&server, DEPLOYMENT), Value::Null);
     assert!(server.object(CHECK).is_some(), "nothing goes on after a failure");
     sleep(Duration::from_secs(2)).await;
@@ -315,7 +321,7 @@ async fn any_error_keeps_the_finalizer() {
         server.delete(&set(name));
     }
     sleep(MINUTE).await;
-    assert!(process.outcomes(Maker::Set, "failed") >= 4);
+    assert!(process.outcomes(MachineOwner::Set, "failed") >= 4);
     for name in ["orphan", "unknown"] {
         assert_ne!(finalizers(&server, &set(name)), Value::Null, "{name}");
     }
@@ -357,7 +363,7 @@ async fn removing_a_finalizer_is_tried_three_times_at_most() {
             assert!(pause >= Duration::from_millis(50) && pause < Duration::from_millis(60), "{pause:?}");
         }
         assert_eq!(server.object(&set("old")).is_none(), goes);
-        assert_eq!(process.outcomes(Maker::Set, "failed"), u64::from(!goes));
+        assert_eq!(process.outcomes(MachineOwner::Set, "failed"), u64::from(!goes));
         sleep(Duration::from_secs(2)).await;
         assert_eq!(server.object(&set("old")), None, "the next run does it");
     }

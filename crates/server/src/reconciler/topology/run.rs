@@ -35,14 +35,14 @@ use crate::reconciler::now;
 use crate::reconciler::postponed::Postponed;
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::blueprint::Blueprint;
-use engine::topology::hooks::{Deletion, HookTracker, Hooks};
-use engine::topology::plan::{Applied, Plan};
-use engine::topology::rolled_out;
+use engine::topology::hooks::{Deletion, HookCaller, HookTracker};
+use engine::topology::plan::{AppliedState, Plan};
+use engine::topology::rollout_record;
 use engine::topology::rotations::{Generations, Rotations};
 use engine::topology::shim::Shim;
 use engine::topology::upgrade::Tracker;
 use engine::topology::worker::API_VERSION;
-use engine::topology::{Computation, Failure, Interrupted, Observed, Options, status};
+use engine::topology::{Computation, Failure, Interrupted, ObservedState, Options, status};
 use machines::lifecycle::CLUSTER_FINALIZER;
 use model::hub::{Cluster, Object, ObjectKey, ObjectRef};
 use model::wire::{Decode, WireVersion};
@@ -160,7 +160,7 @@ struct Findings {
     class: Option<Arc<Class>>,
     tracker: Tracker,
     /// The inputs of the computation. Their Cluster has the defaults of its variables.
-    observed: Option<Arc<Observed>>,
+    observed: Option<Arc<ObservedState>>,
     error: Option<String>,
     /// Whether this is a write conflict.
     conflict: bool,
@@ -227,8 +227,8 @@ impl Reconciler {
     async fn ask_to_delete(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
         let (asked_for, options) = (cluster.clone(), self.options);
         let asked = self.gathered(World::new(self.cache.facts()), move |world| {
-            let mut tracker = HookTracker::of(&asked_for);
-            let deletion = Hooks::new(&asked_for, world, &options).before_cluster_delete(&mut tracker)?;
+            let mut tracker = HookTracker::for_cluster(&asked_for);
+            let deletion = HookCaller::new(&asked_for, world, &options).before_cluster_delete(&mut tracker)?;
             Ok((deletion, tracker))
         });
         let findings =
@@ -268,11 +268,11 @@ impl Reconciler {
             Err(interruption) => return findings.interrupted(interruption),
         };
         lease.shrink_to(memory / WRITING);
-        let generations = Generations::of(&observed.blueprint);
+        let generations = Generations::from_blueprint(&observed.blueprint);
         plan.shim = self.history.shim(&cluster.metadata.key(), plan.shim);
         let held = self.hold_endless_rotations(cluster, &mut plan, &generations).await;
         let is_settled = plan.steps.is_empty() && plan.failure.is_none() && held.is_none() && !tracker.is_upgrading();
-        let rolled_out = is_settled.then(|| rolled_out::record(&observed.blueprint));
+        let rolled_out = is_settled.then(|| rollout_record::record(&observed.blueprint));
         let written = self.write(cluster, &plan, &generations).await;
         let findings = Findings {
             again: retry(&tracker.hooks),
@@ -318,7 +318,7 @@ impl Reconciler {
         let ends = std::time::Instant::now() + RUN_LIMIT;
         let stop = Stop::when(move || std::time::Instant::now() >= ends);
         let (world, cluster) = (World::new(self.cache.facts()).until(stop), cluster.clone());
-        let (blueprint, world) = self.gathered(world, move |world| Blueprint::of(&cluster, world)).await?;
+        let (blueprint, world) = self.gathered(world, move |world| Blueprint::read(&cluster, world)).await?;
         let size = blueprint.size();
         self.options.limit.check(size).map_err(Failure::from)?;
         let lease = SharedLease::new(self.lease(size.memory()).await?);
@@ -326,10 +326,10 @@ impl Reconciler {
         let blueprint = Arc::new(blueprint);
         let current = {
             let blueprint = blueprint.clone();
-            move |world: &World| Observed::current(&blueprint, world)
+            move |world: &World| ObservedState::current(&blueprint, world)
         };
         let (current, world) = self.gathered(world, current).await?;
-        let observed = Arc::new(Observed { blueprint: Arc::unwrap_or_clone(blueprint), current });
+        let observed = Arc::new(ObservedState { blueprint: Arc::unwrap_or_clone(blueprint), current });
         Ok(Inputs { observed, world, lease, memory: size.memory() })
     }
 
@@ -349,13 +349,13 @@ impl Reconciler {
     }
 
     /// The desired state and the plan. The desired state is computed once, also if dry runs need several rounds.
-    async fn planned(&self, world: World, observed: &Arc<Observed>) -> Result<Planned, Interruption> {
+    async fn planned(&self, world: World, observed: &Arc<ObservedState>) -> Result<Planned, Interruption> {
         let Blueprint { cluster, class, .. } = &observed.blueprint;
         let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::of(cluster, class));
         let mut computed: Option<Computation> = None;
         let plan = move |world: &World| {
-            let computation = Computation::kept(&mut computed, &observed, world, &mut names, &options)?;
-            let plan = Plan::of(computation, world, &Applied::default(), &mut names)?;
+            let computation = Computation::get_or_compute(&mut computed, &observed, world, &mut names, &options)?;
+            let plan = Plan::from_computation(computation, world, &AppliedState::default(), &mut names)?;
             Ok(Planned { plan, tracker: computation.tracker.clone() })
         };
         self.gathered(world, plan).await.map(|(planned, _)| planned)
@@ -458,8 +458,14 @@ impl Reconciler {
         if !is_silent {
             let class = class.as_deref().map(|class| &**class);
             let error = error.as_deref();
-            let run =
-                status::Run { cluster, class, tracker: &tracker, error, is_too_large, guard: self.deletions.guard };
+            let run = status::ReconcileOutcome {
+                cluster,
+                class,
+                tracker: &tracker,
+                error,
+                is_too_large,
+                guard: self.deletions.guard,
+            };
             let status = status::reconciled(Object::as_ref(&raw), &run, &now());
             if raw.at("status") != Some(&status) {
                 self.patch(key, &raw, write::of_status(status), true).await?;
@@ -520,7 +526,7 @@ impl Reconciler {
 
 /// The inputs of a computation.
 struct Inputs {
-    observed: Arc<Observed>,
+    observed: Arc<ObservedState>,
     world: World,
     /// The memory of the run.
     lease: SharedLease,
@@ -549,7 +555,7 @@ impl Findings {
         Findings {
             raw,
             class: None,
-            tracker: Tracker { hooks: HookTracker::of(cluster), ..Tracker::default() },
+            tracker: Tracker { hooks: HookTracker::for_cluster(cluster), ..Tracker::default() },
             observed: None,
             error: None,
             conflict: false,

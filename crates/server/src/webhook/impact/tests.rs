@@ -44,8 +44,8 @@ fn with_other_workers(scene: &Scene) -> Scene {
 }
 
 fn handler(scene: &Scene, limits: Limits) -> Arc<Handler> {
-    let cache = Arc::new(Cache::new(scene.fold().facts().clone()));
-    Arc::new(Handler::new(Gatherer::new(cache), Settings::default(), limits, Arc::new(Metrics::default())))
+    let cache = Arc::new(Cache::new(scene.simulator().facts().clone()));
+    Arc::new(Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default())))
 }
 
 async fn review(handler: &Arc<Handler>, path: &str, old: &Value, new: &Value) -> Value {
@@ -107,9 +107,9 @@ async fn a_template_of_a_class_with_the_label_of_copies_is_warned_of() {
 async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
     // DEC-42
     let (before, after) = (scene(), with_other_workers(&scene()));
-    let cache = Arc::new(Cache::new(before.fold().facts().clone()));
+    let cache = Arc::new(Cache::new(before.simulator().facts().clone()));
     let client = Embedded::new(apiserver::ApiOptions::default()).client();
-    let handler = Handler::new(Gatherer::new(cache.clone()), Settings::default(), patient(), Arc::default());
+    let handler = Handler::new(Gatherer::new(cache.clone()), AdmissionSettings::default(), patient(), Arc::default());
     let handler = Arc::new(handler.with_events(client.clone()));
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some("ns".to_owned());
@@ -118,7 +118,7 @@ async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
     let listed = async || events.list(&kube::api::ListParams::default()).await.unwrap().items;
     assert_eq!(of_class(&handler, &before, &after).await["allowed"], true);
     // The class of the cache changes in another way: another caller was faster.
-    let class = |scene: &Scene| scene.fold().facts().class(&ObjectKey::new("ns", "forge"));
+    let class = |scene: &Scene| scene.simulator().facts().class(&ObjectKey::new("ns", "forge"));
     let put = |scene: &Scene| {
         let Found::Yes(class) = class(scene) else { panic!("there is no class") };
         cache.update(|facts| {

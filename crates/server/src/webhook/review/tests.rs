@@ -18,7 +18,7 @@ const PATH: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=1s";
 
 fn handler(limits: Limits) -> Handler {
     let cache = Arc::new(Cache::new(Facts::complete([], [])));
-    Handler::new(Gatherer::new(cache), Settings::default(), limits, Arc::new(Metrics::default()))
+    Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()))
 }
 
 async fn post(handler: Handler, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
@@ -86,7 +86,7 @@ async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent(
     script.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controls.g.io", &[], Said::Silence);
     let metrics = Arc::new(Metrics::default());
     let gatherer = Gatherer::of_cluster(Arc::new(Cache::new(facts)), script.client(), metrics.clone());
-    let handler = Handler::new(gatherer, Settings::default(), Limits::default(), metrics);
+    let handler = Handler::new(gatherer, AdmissionSettings::default(), Limits::default(), metrics);
     let mut update = create(object("v1.30.1"));
     update["operation"] = json!("UPDATE");
     update["oldObject"] = object("v1.30.0");
@@ -104,7 +104,7 @@ async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent(
 #[tokio::test(start_paused = true)]
 async fn a_review_that_needs_more_facts_in_every_round_is_denied_with_the_missing_facts() {
     // ADM-009
-    fn endless(question: &Question, world: &World, settings: &Settings) -> Verdict {
+    fn endless(question: &DecodedRequest, world: &World, settings: &AdmissionSettings) -> Verdict {
         let known = |number: &usize| world.class(&ObjectKey::new("ns", format!("c{number}"))) == Found::Absent;
         (0..100).find(|number| !known(number));
         allow(question, world, settings)
@@ -124,7 +124,7 @@ async fn a_review_that_needs_more_facts_in_every_round_is_denied_with_the_missin
 async fn with_enforce_warn_denials_are_allowed_and_counted() {
     // DEC-38
     let handler = Handler {
-        settings: Arc::new(Settings { enforce: Enforce::Warn, ..Settings::default() }),
+        settings: Arc::new(AdmissionSettings { enforce: Enforce::Warn, ..AdmissionSettings::default() }),
         ..handler(Limits::default())
     };
     let metrics = handler.metrics.clone();
@@ -167,7 +167,8 @@ async fn objects_out_of_scope_are_allowed_without_decoding() {
         let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
         let scope = Scope::new(&namespaces, filter.map(str::to_owned)).unwrap();
         let cache = Arc::new(Cache::new(Facts::complete([], []).within(scope)));
-        let (settings, limits, metrics) = (Settings::default(), Limits::default(), Arc::new(Metrics::default()));
+        let (settings, limits, metrics) =
+            (AdmissionSettings::default(), Limits::default(), Arc::new(Metrics::default()));
         let handler = Handler::new(Gatherer::new(cache), settings, limits, metrics);
         let (_, body) = post(handler, PATH, review(request.clone())).await;
         let answer: Value = serde_json::from_str(&body).unwrap();
@@ -199,7 +200,8 @@ async fn the_watch_filter_is_no_boundary_because_users_can_change_the_label() {
         ("changed after it lost the label", update(&none, &none), false),
         ("changed after it got another value", update(&theirs, &theirs), false),
     ] {
-        let (settings, limits, metrics) = (Settings::default(), Limits::default(), Arc::new(Metrics::default()));
+        let (settings, limits, metrics) =
+            (AdmissionSettings::default(), Limits::default(), Arc::new(Metrics::default()));
         let handler = Handler::new(Gatherer::new(cache.clone()), settings, limits, metrics);
         let (_, body) = post(handler, PATH, review(request)).await;
         let answer: Value = serde_json::from_str(&body).unwrap();
@@ -247,7 +249,8 @@ async fn a_panic_ends_one_request_with_code_500_and_is_counted() {
     // ADM-009
     let metrics = Arc::new(Metrics::default());
     let cache = Arc::new(Cache::new(Facts::complete([], [])));
-    let mut broken = Handler::new(Gatherer::new(cache), Settings::default(), Limits::default(), metrics.clone());
+    let mut broken =
+        Handler::new(Gatherer::new(cache), AdmissionSettings::default(), Limits::default(), metrics.clone());
     broken.evaluate = |_, _, _| panic!("on purpose");
     let (code, body) = post(broken, PATH, review(create(json!({"metadata": {"name": "c"}})))).await;
     assert_eq!(code, StatusCode::OK);
@@ -268,7 +271,7 @@ async fn a_body_that_does_not_arrive_times_out() {
 fn evaluating(limits: Limits, evaluate: Evaluate) -> (Router, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::default());
     let cache = Arc::new(Cache::new(Facts::complete([], [])));
-    let mut handler = Handler::new(Gatherer::new(cache), Settings::default(), limits, metrics.clone());
+    let mut handler = Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, metrics.clone());
     handler.evaluate = evaluate;
     (router(Arc::new(handler)), metrics)
 }
@@ -286,11 +289,15 @@ async fn ask(router: Router, kind: &str) -> (Value, Duration) {
     (serde_json::from_slice::<Value>(&body).unwrap()["response"].clone(), started.elapsed())
 }
 
-fn allow(question: &Question, _: &World, _: &Settings) -> Verdict {
-    Verdict::plain(question.kind(), question.name(), Outcome::Allowed)
+fn allow(question: &DecodedRequest, _: &World, _: &AdmissionSettings) -> Verdict {
+    Verdict::plain(question.kind(), question.name(), AdmissionOutcome::Allowed)
 }
 
-fn allow_after<const MILLISECONDS: u64>(question: &Question, world: &World, settings: &Settings) -> Verdict {
+fn allow_after<const MILLISECONDS: u64>(
+    question: &DecodedRequest,
+    world: &World,
+    settings: &AdmissionSettings,
+) -> Verdict {
     std::thread::sleep(Duration::from_millis(MILLISECONDS));
     allow(question, world, settings)
 }
@@ -344,7 +351,7 @@ async fn reviews_beyond_the_queue_are_rejected_at_once_under_their_uid() {
 async fn with_enforce_warn_an_overload_is_allowed_too() {
     // DEC-38
     let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
-    let settings = Settings { enforce: Enforce::Warn, ..Settings::default() };
+    let settings = AdmissionSettings { enforce: Enforce::Warn, ..AdmissionSettings::default() };
     let handler = Handler { settings: Arc::new(settings), ..handler(limits) };
     let (answer, _) = ask(router(Arc::new(handler)), "Cluster").await;
     let warning = "would be denied: topologist is overloaded: too many reviews are waiting; try again";
@@ -371,7 +378,7 @@ async fn a_review_is_answered_before_its_caller_gives_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn cluster_reviews_do_not_wait_for_class_reviews() {
-    fn slow_for_classes(question: &Question, world: &World, settings: &Settings) -> Verdict {
+    fn slow_for_classes(question: &DecodedRequest, world: &World, settings: &AdmissionSettings) -> Verdict {
         match question.kind() {
             Kind::ClusterClass => allow_after::<100>(question, world, settings),
             _ => allow(question, world, settings),

@@ -8,7 +8,7 @@ use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::Metrics;
 use crate::webhook::limits::Limits;
 use crate::webhook::routes::router;
-use engine::admission::Settings;
+use engine::admission::AdmissionSettings;
 use engine::topology::testing::Scene;
 
 const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge (1 Cluster); \
@@ -16,8 +16,8 @@ const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it
 
 async fn answer(enforce: Enforce, operation: &str) -> (Value, String) {
     let metrics = Arc::new(Metrics::default());
-    let settings = Settings { enforce, ..Settings::default() };
-    let gatherer = Gatherer::new(Arc::new(Cache::new(Scene::new().fold().facts().clone())));
+    let settings = AdmissionSettings { enforce, ..AdmissionSettings::default() };
+    let gatherer = Gatherer::new(Arc::new(Cache::new(Scene::new().simulator().facts().clone())));
     let handler = Arc::new(Handler::new(gatherer, settings, Limits::default(), metrics.clone()));
     let request = json!({
         "uid": "u", "operation": operation, "namespace": "ns", "name": "smith",

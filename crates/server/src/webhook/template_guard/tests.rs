@@ -19,7 +19,7 @@ fn review_of(kind: &str, name: &str, metadata: &Value) -> Value {
 }
 
 fn cache(scene: &Scene) -> Cache {
-    Cache::new(scene.fold().facts().clone())
+    Cache::new(scene.simulator().facts().clone())
 }
 
 async fn denial_by(guard: &TemplateGuard, cache: &Cache, review: &Value) -> Option<String> {
@@ -149,7 +149,7 @@ async fn templates_outside_the_scope_are_left_alone() {
     // DEC-37, DEC-110
     let review = review_of("ForgeMachineTemplate", "smith", &json!({}));
     for (namespace, want) in [("ns", Some(DENIED)), ("other", None)] {
-        let facts = Scene::new().fold().facts().clone().within(Scope::new(&[namespace.to_owned()], None).unwrap());
+        let facts = Scene::new().simulator().facts().clone().within(Scope::new(&[namespace.to_owned()], None).unwrap());
         let denied = denial_by(&TemplateGuard::new(None), &Cache::new(facts), &review).await;
         assert_eq!(denied.as_deref(), want, "{namespace}");
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::topology::field_path as paths;
-use crate::topology::patches::Reason;
+use crate::topology::patches::SkipReason;
 use crate::topology::patches::testing::{Patched, case, control_plane, infrastructure, machines, patch, pool_configs};
 use model::hub::contract::Contract;
 use model::hub::{Object, annotation, label};
@@ -164,7 +164,7 @@ fn the_trace_names_patches_of_what_is_kept() {
         .trace
         .skipped
         .iter()
-        .filter(|skipped| matches!(skipped.reason, Reason::Kept { .. }))
+        .filter(|skipped| matches!(skipped.reason, SkipReason::Kept { .. }))
         .map(ToString::to_string)
         .collect();
     assert_eq!(

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::topology::patches::testing::{Case, case, infrastructure, patch};
-use crate::topology::patches::{Reason, Trace};
+use crate::topology::patches::{SkipReason, Trace};
 use model::hub::contract::Contract;
 use model::hub::{annotation, label};
 use model::world::{Found, ItemPatch, PatchAnswer, PatchHook};
@@ -416,7 +416,7 @@ fn a_topology_is_validated_after_all_patches() {
     assert_eq!(request["items"][0]["object"]["spec"]["template"]["spec"]["inline"], 1);
     let names: Vec<_> = request["variables"].as_array().unwrap().iter().map(|variable| &variable["name"]).collect();
     assert_eq!(names, ["mine", "builtin"], "its own, and not those of the last patch");
-    assert!(outcome.trace.skipped.iter().any(|skipped| skipped.reason == Reason::OnlyValidates), "PE-11, RH-14.6");
+    assert!(outcome.trace.skipped.iter().any(|skipped| skipped.reason == SkipReason::OnlyValidates), "PE-11, RH-14.6");
     assert_eq!(outcome.changed(), ["one-cluster"]);
 
     let refusal = Found::Yes(PatchAnswer::Failure("too small".to_owned()));
@@ -489,5 +489,5 @@ fn an_extension_that_cannot_be_called_is_skipped_and_reported() {
     ];
     assert_eq!(told, want);
     assert!(!outcome.trace.not_asked.is_empty());
-    assert!(skipped.iter().any(|skipped| skipped.reason == Reason::NotAsked));
+    assert!(skipped.iter().any(|skipped| skipped.reason == SkipReason::NotAsked));
 }

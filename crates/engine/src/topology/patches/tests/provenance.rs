@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::topology::desired::DesiredObject;
 use crate::topology::origin::{Origin, PatchOrigin};
-use crate::topology::patches::Reason;
+use crate::topology::patches::SkipReason;
 use crate::topology::patches::testing::{case, control_plane, infrastructure, machines, patch};
 use model::hub::label;
 use model::world::{Found, ItemPatch, PatchAnswer};
@@ -152,7 +152,7 @@ fn neither_errors_nor_traces_show_a_secret() {
     patch["enabledIf"] = json!("{{ .password }}");
     let trace = case.patches(json!([patch])).run().unwrap().trace;
     assert!(!format!("{trace:?}").contains("hunter2"));
-    let rendered = Reason::Disabled { rendered: "(sensitive)".into() };
+    let rendered = SkipReason::Disabled { rendered: "(sensitive)".into() };
     assert!(trace.skipped.iter().any(|skipped| skipped.reason == rendered));
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::topology::patches::testing::{
     BOOTSTRAP, CONTROL_PLANE, Case, INFRASTRUCTURE, case, control_plane, infrastructure, machines, patch, selector,
 };
-use crate::topology::patches::{Reason, Trace};
+use crate::topology::patches::{SkipReason, Trace};
 
 /// Sets a field of each selected template.
 fn touch(selector: Value) -> Case {
@@ -102,7 +102,7 @@ fn enabled_if_is_not_rendered_for_unselected_items() {
     let mut nowhere = patch(selector("g/v1", "Other", json!({"controlPlane": true})), json!([]));
     nowhere["enabledIf"] = json!("{{ fail \"evaluated\" }}");
     let outcome = case().patches(json!([nowhere])).run().unwrap();
-    assert!(outcome.trace.skipped.iter().any(|skipped| skipped.reason == Reason::SelectsNothing));
+    assert!(outcome.trace.skipped.iter().any(|skipped| skipped.reason == SkipReason::SelectsNothing));
     let mut somewhere = patch(infrastructure(), json!([]));
     somewhere["enabledIf"] = json!("{{ fail \"evaluated\" }}");
     let failure = case().patches(json!([somewhere])).failure();
@@ -140,8 +140,12 @@ fn a_patch_is_enabled_by_exactly_true() {
         let case = case().with("on", json!(true)).with("off", json!(false)).with("name", json!("x"));
         let outcome = case.patches(json!([patch])).run().unwrap();
         assert_eq!(outcome.changed().len(), usize::from(is_enabled), "{condition}");
-        let disabled =
-            outcome.trace.skipped.iter().filter(|skipped| matches!(skipped.reason, Reason::Disabled { .. })).count();
+        let disabled = outcome
+            .trace
+            .skipped
+            .iter()
+            .filter(|skipped| matches!(skipped.reason, SkipReason::Disabled { .. }))
+            .count();
         assert_eq!(disabled, usize::from(!is_enabled), "{condition}");
     }
 }
@@ -153,7 +157,7 @@ fn a_patch_may_be_enabled_for_some_items_only() {
     patch["enabledIf"] = json!("{{ eq .builtin.machineDeployment.topologyName \"md-2\" }}");
     let outcome = case().patches(json!([patch])).run().unwrap();
     assert_eq!(outcome.changed(), ["one-md-2-machine"]);
-    let disabled = outcome.trace.skipped.iter().find(|skipped| matches!(skipped.reason, Reason::Disabled { .. }));
+    let disabled = outcome.trace.skipped.iter().find(|skipped| matches!(skipped.reason, SkipReason::Disabled { .. }));
     assert_eq!(
         disabled.unwrap().to_string(),
         "patch \"p\" definitions[0] did not change FooMachineTemplate worker-machine of MachineDeployment \"md-1\": \
@@ -190,7 +194,7 @@ fn every_skipped_definition_says_why() {
     let not_selected: Vec<String> = trace
         .skipped
         .iter()
-        .filter(|skipped| skipped.reason == Reason::NotSelected)
+        .filter(|skipped| skipped.reason == SkipReason::NotSelected)
         .map(|skipped| skipped.item.as_ref().unwrap().to_string())
         .collect();
     assert_eq!(

@@ -57,7 +57,7 @@ fn patched(scene: Scene, operations: Value) -> Desired {
     let patches = of_all(&scene, &operations);
     let scene = scene.at("ClusterClass", "/spec/patches", patches);
     let options = Options::new(false);
-    Computation::of(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap().desired
+    Computation::from_world(&scene.cluster(), &scene.world(), &mut DeterministicNames, &options).unwrap().desired
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_patch_that_reverts_its_change_changes_nothing() {
         {"op": "add", "path": "/spec/template/spec/new", "value": 1},
         {"op": "remove", "path": "/spec/template/spec/new"},
     ]);
-    for scene in [Scene::new(), Scene::of_the_older_contract()] {
+    for scene in [Scene::new(), Scene::with_v1beta1_contract()] {
         let scene = furnished(scene);
         let want = scene.desired();
         let desired = patched(scene, nothing.clone());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SIZE, SMITH, blade, said};
-use crate::topology::plan::{Applied, Certainty, DryRunServer, Fold, Plan, Step};
+use crate::topology::plan::{AppliedState, Certainty, DryRunServer, Plan, PlanStep, TopologySimulator};
 use crate::topology::shim::Shim;
 use crate::topology::testing::Scene;
 use crate::topology::{Computation, Failure, Options};
@@ -16,24 +16,27 @@ const GROUND: &str = "ForgeClusterTemplate ground";
 const SITE: &str = "/spec/template/spec/site";
 
 /// A world that was rolled out before its edits.
-fn edited(edits: &[(&str, &str, Value)]) -> Fold {
+fn edited(edits: &[(&str, &str, Value)]) -> TopologySimulator {
     let before = Scene::new();
     let after = edits.iter().fold(before.clone(), |scene, (which, at, value)| scene.at(which, at, value.clone()));
-    let mut old = before.fold();
+    let mut old = before.simulator();
     old.roll_out(&blade());
-    let mut fold = after.fold();
+    let mut fold = after.simulator();
     fold.take_over(&blade(), &old);
     fold
 }
 
 /// What is planned with an API server that answers dry runs like this, and the kinds that it is asked about in each round.
-fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
+fn planned(
+    fold: &TopologySimulator,
+    answer: impl Fn(&DryRunCall) -> Found<DryRun>,
+) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
     planned_with(fold, &mut DeterministicNames, answer)
 }
 
 /// The same, with ends of names from somewhere else.
 pub(super) fn planned_with(
-    fold: &Fold,
+    fold: &TopologySimulator,
     names: &mut dyn Names,
     answer: impl Fn(&DryRunCall) -> Found<DryRun>,
 ) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
@@ -49,8 +52,8 @@ pub(super) fn planned_with(
     let definition = ResourceDefinition { labels, ..ResourceDefinition::default() };
     let mut asked = Vec::new();
     for _ in 0..16 {
-        let computation = Computation::of(&cluster, &world, names, &Options::new(false));
-        let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), names));
+        let computation = Computation::from_world(&cluster, &world, names, &Options::new(false));
+        let plan = computation.and_then(|one| Plan::from_computation(&one, &world, &AppliedState::default(), names));
         let needs = world.take_needs();
         if needs.is_empty() {
             return (plan, asked);
@@ -106,7 +109,7 @@ fn only_differences_that_the_api_server_would_store_are_written() {
     let (plan, asked) = planned(&fold, |call| differs(call, same));
     let plan = plan.unwrap();
     assert_eq!(steps(&plan), ["rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"]);
-    let Step { changes, certainty, .. } = &plan.steps[0];
+    let PlanStep { changes, certainty, .. } = &plan.steps[0];
     let to: Vec<_> = changes.iter().map(|change| (&*change.path, change.to.clone())).collect();
     assert_eq!((to, *certainty), (vec![("spec.template.spec.size", Some(json!("large")))], Certainty::Exact));
     // The machine deployment has to refer to the new template, which it is asked about then.
@@ -176,7 +179,7 @@ fn a_new_infrastructure_cluster_is_noted_although_there_can_be_no_control_plane(
     // RS-18
     let endpoint = json!({"host": 5});
     let scene = Scene::new().at("KubeadmControlPlaneTemplate", "/spec/template/spec/controlPlaneEndpoint", endpoint);
-    let plan = planned(&scene.fold(), |_| panic!("nothing is compared")).0.unwrap();
+    let plan = planned(&scene.simulator(), |_| panic!("nothing is compared")).0.unwrap();
     assert_eq!(steps(&plan), ["create infrastructure", "apply cluster"]);
     let paths: Vec<_> = plan.steps[1].changes.iter().map(|change| &*change.path).collect();
     assert!(paths.contains(&"spec.infrastructureRef") && !paths.contains(&"spec.controlPlaneRef"), "{paths:?}");
@@ -209,9 +212,9 @@ fn a_bootstrap_of_another_kind_is_not_tried() {
         "metadata": {"namespace": "ns", "name": "smith"}, "spec": {"template": {"spec": {"a": 1}}}});
     let reference = json!({"apiVersion": other, "kind": "OtherConfigTemplate", "name": "smith"});
     let path = "/spec/workers/machineDeployments/0/bootstrap/templateRef";
-    let mut old = Scene::new().fold();
+    let mut old = Scene::new().simulator();
     old.roll_out(&blade());
-    let mut fold = Scene::new().with(document).at("ClusterClass", path, reference).fold();
+    let mut fold = Scene::new().with(document).at("ClusterClass", path, reference).simulator();
     fold.take_over(&blade(), &old);
     let (plan, asked) = planned(&fold, |call| differs(call, |_, _| ()));
     assert_eq!(steps(&plan.unwrap()), ["rotate MachineDeployment/md/bootstrap", "apply MachineDeployment/md"]);
@@ -225,12 +228,12 @@ fn the_shim_is_created_first_and_deleted_when_the_cluster_owns_both() {
     let (cluster, shim) = (owner("Cluster", "blade"), owner("ConfigMap", "blade-shim"));
     let (other, former) = (owner("Cluster", "other"), owner("Secret", "blade-shim"));
     let rolled_out = |scene: Scene| {
-        let mut fold = scene.fold();
+        let mut fold = scene.simulator();
         fold.roll_out(&blade());
         fold
     };
-    let plan = |fold: &Fold| planned(fold, |_| Found::Yes(DryRun::Same)).0.unwrap().shim;
-    assert_eq!(plan(&Scene::new().fold()), Shim::Create);
+    let plan = |fold: &TopologySimulator| planned(fold, |_| Found::Yes(DryRun::Same)).0.unwrap().shim;
+    assert_eq!(plan(&Scene::new().simulator()), Shim::Create);
     for (ground, brain, want) in [
         (json!([]), json!([]), Shim::Keep),
         (json!([shim]), json!([shim]), Shim::Keep),
@@ -268,8 +271,8 @@ impl DryRunServer for Alike {
     }
 }
 
-/// What becomes of the edits of a rollout whose objects are on a server, but for the health checks of machines.
-fn tried(server: &Arc<Alike>) -> Vec<Vec<Step>> {
+/// The rollout of edits with objects on a server, except for machine health checks.
+fn tried(server: &Arc<Alike>) -> Vec<Vec<PlanStep>> {
     let mut fold = edited(&[(SMITH, SIZE, json!("SMALL")), (GROUND, SITE, json!("NORTH"))]);
     for (version, object) in fold.objects_of(&blade()).into_iter().enumerate() {
         let mut object = Object::clone(&object);

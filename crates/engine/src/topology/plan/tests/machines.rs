@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SIZE, SMITH, blade};
-use crate::topology::plan::{Machines, Rollout};
+use crate::topology::plan::{MachineCounts, Rollout};
 use crate::topology::testing::Scene;
 
 const WORKER: &str = "/spec/topology/workers/machineDeployments/0";
@@ -12,11 +12,11 @@ const KUBEADM: &str = "KubeadmControlPlaneTemplate";
 const CONFIG: &str = "/spec/template/spec/kubeadmConfigSpec";
 const NOW: &str = "2030-06-01T00:00:00Z";
 
-/// What becomes of `before`, once it is rolled out, on the way to `after`, at one moment.
+/// The rollout from `before`, once it is rolled out, to `after`, at a point in time.
 fn change(before: &Scene, after: &Scene) -> Rollout {
-    let mut old = before.fold();
+    let mut old = before.simulator();
     assert_eq!(old.roll_out(&blade()).failure, None);
-    let mut new = after.fold().at(NOW.parse().unwrap());
+    let mut new = after.simulator().at(NOW.parse().unwrap());
     new.take_over(&blade(), &old);
     let outcome = new.roll_out(&blade());
     assert_eq!(outcome.failure, None);
@@ -28,7 +28,7 @@ fn of_cluster(before: &Scene, path: &str, value: Value) -> Rollout {
     change(before, &before.clone().at("Cluster", path, value))
 }
 
-fn machines(outcome: &Rollout) -> Vec<(String, Machines)> {
+fn machines(outcome: &Rollout) -> Vec<(String, MachineCounts)> {
     let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls);
     rolls.map(|roll| (roll.part.to_string(), roll.machines)).collect()
 }
@@ -45,29 +45,29 @@ fn sized() -> Scene {
     )
 }
 
-fn worker(machines: Machines) -> Vec<(String, Machines)> {
+fn worker(machines: MachineCounts) -> Vec<(String, MachineCounts)> {
     vec![("MachineDeployment/md".to_owned(), machines)]
 }
 
-fn control_plane(machines: Machines) -> Vec<(String, Machines)> {
+fn control_plane(machines: MachineCounts) -> Vec<(String, MachineCounts)> {
     vec![("controlPlane".to_owned(), machines)]
 }
 
-fn replaced(number: i64) -> Machines {
-    Machines { replaced: Some(number), at_least: number, ..Machines::NONE }
+fn replaced(number: i64) -> MachineCounts {
+    MachineCounts { replaced: Some(number), at_least: number, ..MachineCounts::NONE }
 }
 
 #[test]
 fn scaling_makes_and_deletes_machines() {
     // ROLL-12
     let outcome = |path: &str, to: i64| machines(&of_cluster(&sized(), &format!("{path}/replicas"), json!(to)));
-    assert_eq!(outcome(WORKER, 1), worker(Machines { removed: Some(3), ..Machines::NONE }));
-    assert_eq!(outcome(WORKER, 7), worker(Machines { added: Some(3), ..Machines::NONE }));
-    assert_eq!(outcome(CONTROL_PLANE, 1), control_plane(Machines { removed: Some(2), ..Machines::NONE }));
+    assert_eq!(outcome(WORKER, 1), worker(MachineCounts { removed: Some(3), ..MachineCounts::NONE }));
+    assert_eq!(outcome(WORKER, 7), worker(MachineCounts { added: Some(3), ..MachineCounts::NONE }));
+    assert_eq!(outcome(CONTROL_PLANE, 1), control_plane(MachineCounts { removed: Some(2), ..MachineCounts::NONE }));
     // Machines that go are not replaced.
     let after = sized().at("Cluster", &format!("{WORKER}/replicas"), json!(1)).at(SMITH, SIZE, json!("large"));
     let found = machines(&change(&sized(), &after));
-    assert_eq!(found, worker(Machines { removed: Some(3), ..replaced(1) }));
+    assert_eq!(found, worker(MachineCounts { removed: Some(3), ..replaced(1) }));
 }
 
 #[test]
@@ -81,9 +81,17 @@ fn replicas_that_are_removed_get_the_default_of_admission() {
     };
     let metadata = format!("{WORKER}/metadata");
     for (scene, to, want) in [
-        (sized(), 1, Machines { removed: Some(3), ..Machines::NONE }),
-        (sized().at("Cluster", &metadata, bounds("2", "3")), 3, Machines { removed: Some(1), ..Machines::NONE }),
-        (sized().at("Cluster", &metadata, bounds("6", "9")), 6, Machines { added: Some(2), ..Machines::NONE }),
+        (sized(), 1, MachineCounts { removed: Some(3), ..MachineCounts::NONE }),
+        (
+            sized().at("Cluster", &metadata, bounds("2", "3")),
+            3,
+            MachineCounts { removed: Some(1), ..MachineCounts::NONE },
+        ),
+        (
+            sized().at("Cluster", &metadata, bounds("6", "9")),
+            6,
+            MachineCounts { added: Some(2), ..MachineCounts::NONE },
+        ),
     ] {
         let outcome = of_cluster(&scene, &format!("{WORKER}/replicas"), Value::Null);
         assert_eq!(machines(&outcome), worker(want));
@@ -94,7 +102,7 @@ fn replicas_that_are_removed_get_the_default_of_admission() {
     let scaled =
         sized().at("Cluster", &metadata, bounds("2", "9")).at("Cluster", &format!("{WORKER}/replicas"), Value::Null);
     let found = machines(&change(&scaled, &scaled.clone().at(SMITH, SIZE, json!("large"))));
-    assert_eq!(found, worker(Machines { replaced: None, at_least: 2, ..Machines::NONE }));
+    assert_eq!(found, worker(MachineCounts { replaced: None, at_least: 2, ..MachineCounts::NONE }));
 }
 
 #[test]
@@ -121,13 +129,16 @@ fn a_strategy_that_is_removed_gets_the_default_of_admission() {
 fn new_workers_add_machines_and_deleted_workers_remove_them() {
     // ROLL-16
     let gone = of_cluster(&sized(), "/spec/topology/workers/machineDeployments", Value::Null);
-    assert_eq!(machines(&gone), worker(Machines { removed: Some(4), ..Machines::NONE }));
+    assert_eq!(machines(&gone), worker(MachineCounts { removed: Some(4), ..MachineCounts::NONE }));
     let mut more =
         json!([{"class": "smith", "name": "md", "replicas": 4}, {"class": "smith", "name": "more", "replicas": 2}]);
     more[0]["class"] = sized().cluster().spec.topology.workers.machine_deployments[0].class.clone().into();
     more[1]["class"] = more[0]["class"].clone();
     let new = of_cluster(&sized(), "/spec/topology/workers/machineDeployments", more);
-    assert_eq!(machines(&new), [("MachineDeployment/more".to_owned(), Machines { added: Some(2), ..Machines::NONE })]);
+    assert_eq!(
+        machines(&new),
+        [("MachineDeployment/more".to_owned(), MachineCounts { added: Some(2), ..MachineCounts::NONE })]
+    );
 }
 
 #[test]
@@ -135,7 +146,7 @@ fn machines_that_are_replaced_on_deletion_are_outdated_until_then() {
     // ROLL-11
     let before = sized().at("Cluster", &format!("{WORKER}/rollout"), json!({"strategy": {"type": "OnDelete"}}));
     let outcome = change(&before, &before.clone().at(SMITH, SIZE, json!("large")));
-    let want = Machines { outdated_until_deleted: Some(4), at_least: 4, ..Machines::NONE };
+    let want = MachineCounts { outdated_until_deleted: Some(4), at_least: 4, ..MachineCounts::NONE };
     assert_eq!(machines(&outcome), worker(want));
     let reason = &outcome.rounds[0].rolls[0].reason;
     assert!(reason.ends_with("; its strategy is OnDelete"), "{reason}");

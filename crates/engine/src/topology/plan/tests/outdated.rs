@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{blade, rolled};
-use crate::topology::plan::{Fold, Rollout};
+use crate::topology::plan::{Rollout, TopologySimulator};
 use crate::topology::testing::Scene;
 use model::hub::{Object, annotation};
 use model::world::ObjectSet;
@@ -24,33 +24,33 @@ fn with_strategy(strategy: &str) -> Scene {
     )
 }
 
-fn objects(fold: &mut Fold) -> &mut ObjectSet {
+fn objects(fold: &mut TopologySimulator) -> &mut ObjectSet {
     fold.facts_mut().objects_mut().unwrap()
 }
 
 /// The plan from `before`, rolled out and with its objects changed by `edit`, to `after`.
-fn change(before: &Scene, edit: impl FnOnce(&mut Fold), after: &Scene) -> Rollout {
-    let mut old = before.fold();
+fn change(before: &Scene, edit: impl FnOnce(&mut TopologySimulator), after: &Scene) -> Rollout {
+    let mut old = before.simulator();
     assert_eq!(old.roll_out(&blade()).failure, None);
     edit(&mut old);
-    let mut new = after.fold().at(NOW.parse().unwrap());
+    let mut new = after.simulator().at(NOW.parse().unwrap());
     new.take_over(&blade(), &old);
     new.roll_out(&blade())
 }
 
-fn deployment(fold: &mut Fold) -> Object {
+fn deployment(fold: &mut TopologySimulator) -> Object {
     let found = objects(fold).of_cluster(&blade()).find(|object| object.kind() == "MachineDeployment").cloned();
     Object::clone(&found.unwrap())
 }
 
-fn with_status(fold: &mut Fold, status: Value) {
+fn with_status(fold: &mut TopologySimulator, status: Value) {
     let mut deployment = deployment(fold);
     deployment.set("status", status).unwrap();
     objects(fold).put(Arc::new(deployment));
 }
 
 /// A Machine of the worker set, of a MachineSet if it has one.
-fn machine(fold: &mut Fold, name: &str, version: &str, conditions: Value, set: &str) {
+fn machine(fold: &mut TopologySimulator, name: &str, version: &str, conditions: Value, set: &str) {
     let deployment = deployment(fold);
     let mut labels = json!(deployment.texts("spec.selector.matchLabels").unwrap());
     labels["cluster.x-k8s.io/set-name"] = json!(set);
@@ -70,7 +70,7 @@ fn up_to_date(status: &str) -> Value {
 #[test]
 fn machines_that_on_delete_has_left_outdated_go_with_another_strategy() {
     // ROLL-11
-    type Edit = fn(&mut Fold);
+    type Edit = fn(&mut TopologySimulator);
     let set: Edit = |fold| {
         let template = deployment(fold).at("spec.template").cloned().unwrap();
         for (name, version) in [("new", "v1.33.0"), ("old", "v1.32.0")] {
@@ -130,10 +130,10 @@ fn machines_that_a_deferred_upgrade_has_left_outdated_go_with_its_annotation() {
     let upgraded = scene.clone().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
     let annotations = json!({"annotations": {annotation::DEFER_UPGRADE: ""}});
     let deferred = upgraded.clone().at("Cluster", &format!("{SET}/metadata"), annotations);
-    let mut fold = scene.fold();
+    let mut fold = scene.simulator();
     assert_eq!(fold.roll_out(&blade()).failure, None);
-    let workers = |fold: &mut Fold, scene: &Scene| {
-        let mut new = scene.fold();
+    let workers = |fold: &mut TopologySimulator, scene: &Scene| {
+        let mut new = scene.simulator();
         new.take_over(&blade(), fold);
         let all = rolled(&new.roll_out(&blade()));
         *fold = new;
@@ -170,7 +170,7 @@ fn expiring_certificates_say_when_machines_are_due() {
         let at = "/spec/template/spec/rollout/before/certificatesExpiryDays";
         Scene::new().at("KubeadmControlPlaneTemplate", at, json!(days))
     };
-    let machines = |fold: &mut Fold| {
+    let machines = |fold: &mut TopologySimulator| {
         for (name, expires) in
             [("a", "2030-02-11T00:00:00Z"), ("b", "2030-06-01T00:00:00Z"), ("c", "2030-05-01T00:00:00Z")]
         {

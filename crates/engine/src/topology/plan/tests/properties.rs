@@ -39,7 +39,7 @@ fn template(text: &str) -> Value {
     json!({"valueFrom": {"template": text}})
 }
 
-/// Patches that authors write: of versions, variables and names, none of a name into what bears it.
+/// Typical patches of versions, variables and names; none inserts a name into the object with this name.
 fn patches() -> impl Strategy<Value = Vec<Value>> {
     let (workers, control_plane) =
         (json!({"machineDeploymentClass": {"names": ["sm*"]}}), json!({"controlPlane": true}));
@@ -202,9 +202,9 @@ proptest! {
         prop_assert_eq!(&outcome.rounds, &again.rounds);
         let shuffled = change(&before.0.clone().shuffled(7), &after.0.clone().shuffled(11));
         prop_assert_eq!(&outcome.rounds, &shuffled.rounds);
-        let mut old = before.0.fold();
+        let mut old = before.0.simulator();
         old.roll_out(&blade());
-        let mut new = after.0.fold();
+        let mut new = after.0.simulator();
         new.take_over(&blade(), &old);
         new.roll_out(&blade());
         let last = new.roll_out(&blade());
@@ -242,7 +242,7 @@ proptest! {
     #[test]
     fn objects_that_admission_would_deny_cause_no_panic(wrong in subsequence(nonsense(), 1..=4), is_new in any::<bool>()) {
         let scene = wrong.into_iter().fold(Scene::new(), |scene, (which, at, value)| scene.at(which, at, value));
-        let outcome = if is_new { scene.fold().roll_out(&blade()) } else { change(&Scene::new(), &scene) };
+        let outcome = if is_new { scene.simulator().roll_out(&blade()) } else { change(&Scene::new(), &scene) };
         if let Some(failure) = outcome.failure {
             prop_assert!(!failure.to_string().is_empty());
         }
@@ -251,7 +251,8 @@ proptest! {
 
 /// The rollout from one scene to the other, and the objects after it.
 fn upgraded(before: &Scene, after: &Scene, hooks: bool, is_one_by_one: bool) -> (Rollout, Vec<Arc<Object>>) {
-    let [mut old, mut new] = [before, after].map(|scene| if hooks { scene.fold_with_hooks() } else { scene.fold() });
+    let [mut old, mut new] =
+        [before, after].map(|scene| if hooks { scene.simulator_with_hooks() } else { scene.simulator() });
     old.roll_out(&blade());
     new.is_one_by_one = is_one_by_one;
     new.take_over(&blade(), &old);

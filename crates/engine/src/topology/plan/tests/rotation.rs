@@ -44,7 +44,7 @@ fn templates_of_machines_are_replaced_and_objects_change_in_place() {
         let names: Vec<_> = objects(&before.desired()).iter().map(|one| one.object.name().to_owned()).collect();
         for step in &outcome.rounds[0].steps {
             let is_old = names.contains(&step.object.key.name);
-            assert_eq!(is_old, step.action != Action::Rotate, "{template}: {}", said(step));
+            assert_eq!(is_old, step.action != StepAction::Rotate, "{template}: {}", said(step));
         }
     }
 }
@@ -97,14 +97,14 @@ fn a_template_that_contains_its_own_name_rotates_in_every_run() {
         (BOOTSTRAP, "KubeadmConfigTemplate", "builtin.machineDeployment.bootstrap.configRef.name"),
     ] {
         let scene = patched(noting(api_version, kind, variable));
-        let mut fold = scene.fold();
+        let mut fold = scene.simulator();
         assert_eq!(fold.roll_out(&blade()).failure, None, "nothing has been rotated yet");
         let template = format!("{kind} smith");
         let outcome = change(&scene, &scene.clone().at(&template, SIZE, json!("huge")));
         let Some(Failure::Fighting { object, path }) = outcome.failure else { panic!("{:?}", outcome.failure) };
         assert_eq!((&*object.kind, &*path), (kind, "spec.template.spec.note"));
         let rotations =
-            outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| step.action == Action::Rotate);
+            outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| step.action == StepAction::Rotate);
         assert_eq!(rotations.count(), 3);
         // The same patch may write a name that stays.
         let stays = patched(noting(api_version, kind, "builtin.machineDeployment.name"));
@@ -126,11 +126,11 @@ fn an_object_that_has_the_generated_name_is_taken_over_and_no_other() {
     for one in own.iter().filter(|one| one.object.kind().starts_with("Forge")) {
         let object = &one.object;
         let world = scene.clone().with(like(object, object.name())).with(like(object, "orphan"));
-        let mut fold = world.fold();
+        let mut fold = world.simulator();
         let outcome = fold.roll_out(&blade());
-        assert_eq!(steps(&outcome), steps(&scene.fold().roll_out(&blade())));
+        assert_eq!(steps(&outcome), steps(&scene.simulator().roll_out(&blade())));
         let create = outcome.rounds[0].steps.iter().find(|step| step.object == object.reference()).unwrap();
-        assert_eq!(create.action, Action::Create);
+        assert_eq!(create.action, StepAction::Create);
         assert_eq!(create.sent.as_ref().unwrap().uid(), "", "SSA-05: whatever is there is taken over");
         let is = |name: &str| {
             let reference = ObjectRef { key: ObjectKey::new("ns", name), ..object.reference() };
@@ -155,11 +155,11 @@ fn an_object_that_has_the_generated_name_is_taken_over_and_no_other() {
 fn a_replaced_template_is_not_used_again() {
     // ROT-12, ROT-06
     let (small, large) = (Scene::new(), Scene::new().at(SMITH, SIZE, json!("large")));
-    let mut fold = small.fold();
+    let mut fold = small.simulator();
     fold.roll_out(&blade());
     let mut names = vec![small.desired().machine_deployments[0].infrastructure.object.name().to_owned()];
     for scene in [&large, &small, &large] {
-        let mut next = scene.fold();
+        let mut next = scene.simulator();
         next.take_over(&blade(), &fold);
         let outcome = next.roll_out(&blade());
         let [rotation, _] = &outcome.rounds[0].steps[..] else { panic!("{:?}", steps(&outcome)) };
@@ -176,13 +176,13 @@ fn a_replaced_template_is_not_used_again() {
 fn a_computation_does_not_change_its_inputs() {
     // DS-02: patches change copies of the templates
     let scene = patched(noting(INFRASTRUCTURE, "ForgeMachineTemplate", "builtin.machineDeployment.version"));
-    let fold = scene.fold();
+    let fold = scene.simulator();
     let computed = fold.compute(&blade()).unwrap();
     let template = &computed.desired.machine_deployments[0].infrastructure.object;
     assert_eq!(template.at("spec.template.spec.note"), Some(&json!("v1.33.0")));
     assert_eq!(Ok(computed.observed.blueprint.clone()), scene.blueprint());
-    let there = |fold: &Fold| fold.facts().objects().unwrap().iter().cloned().collect::<Vec<_>>();
-    assert_eq!(there(&fold), there(&scene.fold()));
+    let there = |fold: &TopologySimulator| fold.facts().objects().unwrap().iter().cloned().collect::<Vec<_>>();
+    assert_eq!(there(&fold), there(&scene.simulator()));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn desired_objects_have_no_empty_and_no_undecided_fields() {
     }
     let check = json!({"checks": {"nodeStartupTimeoutSeconds": 1}});
     let scene = Scene::new().at("Cluster", "/spec/topology/workers/machineDeployments/0/healthCheck", check);
-    for step in &scene.fold().roll_out(&blade()).rounds[0].steps {
+    for step in &scene.simulator().roll_out(&blade()).rounds[0].steps {
         let sent = Value::from(Object::clone(step.sent.as_ref().unwrap()));
         assert!(no_nulls(&sent), "{sent}");
         let members: Vec<_> = sent.as_object().unwrap().keys().map(String::as_str).collect();

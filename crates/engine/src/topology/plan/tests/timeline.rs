@@ -110,7 +110,7 @@ fn the_documented_upgrade_is_planned_step_by_step() {
 
 /// The paths that a plan changes of a part.
 fn changed(row: &super::walk::Row, part: &str) -> Vec<String> {
-    let of = |step: &&Step| step.part.to_string() == part && step.action == Action::Apply;
+    let of = |step: &&PlanStep| step.part.to_string() == part && step.action == StepAction::Apply;
     let changes = row.steps.iter().filter(of).flat_map(|step| &step.changes);
     changes.map(|change| change.path.clone()).collect()
 }
@@ -127,7 +127,7 @@ fn hooks_are_marked_before_the_step_and_unmarked_in_a_write_of_their_own() {
     );
     let row = walk.plan();
     let [first, .., last] = &row.steps[..] else { panic!("several steps") };
-    let paths = |step: &Step| step.changes.iter().map(|change| change.path.clone()).collect::<Vec<_>>();
+    let paths = |step: &PlanStep| step.changes.iter().map(|change| change.path.clone()).collect::<Vec<_>>();
     assert_eq!((said(first), paths(first)), ("apply cluster".to_owned(), vec![hooks.to_owned()]));
     assert_eq!((said(last), paths(last)), ("apply cluster".to_owned(), vec![step.to_owned()]));
     // Were nothing written after it, the marks would still be there.
@@ -166,7 +166,7 @@ fn a_version_and_whatever_else_has_waited_are_one_write() {
     let frozen = ["apply controlPlane/healthCheck", "apply MachineDeployment/md-c/healthCheck"];
     assert_eq!(of(&walk.plan()), frozen);
     assert_eq!(of(&walk.plan()), [""; 0]);
-    // R3: the control plane with all of its own.
+    // R3: the control plane with all of its objects.
     walk.finish_control_plane();
     let row = walk.plan();
     assert_eq!(of(&row), CONTROL_PLANE);

@@ -6,7 +6,7 @@ use super::confirmed::{differs, planned_with};
 use super::{blade, said};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::current::Current;
-use crate::topology::plan::{Fold, Plan};
+use crate::topology::plan::{Plan, TopologySimulator};
 use crate::topology::testing::Scene;
 use crate::topology::{Failure, worker::WorkerKind};
 use model::hub::names::Names;
@@ -22,20 +22,20 @@ impl Names for Fresh {
 }
 
 /// A Cluster that was rolled out before one of its objects was deleted.
-fn without(reference: &ObjectRef, scene: &Scene) -> Fold {
-    let mut fold = scene.fold();
+fn without(reference: &ObjectRef, scene: &Scene) -> TopologySimulator {
+    let mut fold = scene.simulator();
     fold.roll_out(&blade());
     fold.facts_mut().objects_mut().unwrap().remove(reference);
     fold
 }
 
-fn planned(fold: &Fold) -> Result<Plan, Failure> {
+fn planned(fold: &TopologySimulator) -> Result<Plan, Failure> {
     planned_with(fold, &mut Fresh, |call| differs(call, |_, _| ())).0
 }
 
 /// The templates of a scene, each with its part and the part of its owner.
 fn templates(scene: &Scene) -> Vec<(ObjectRef, &'static str, &'static str)> {
-    let mut fold = scene.fold();
+    let mut fold = scene.simulator();
     fold.roll_out(&blade());
     let current = fold.compute(&blade()).unwrap().observed.current.clone();
     let md = &current.workers(WorkerKind::MachineDeployment)["md"];
@@ -91,7 +91,7 @@ fn a_template_that_is_gone_is_replaced_even_while_an_upgrade_holds_its_owner() {
     // ROT-13, UP-30: the upgrade waits for machines, which cannot come without their template.
     let scene = Scene::new().at("Cluster", "/spec/topology/controlPlane/replicas", json!(3));
     let (reference, part, _) = templates(&scene).remove(0);
-    let upgrading = |fold: &mut Fold| {
+    let upgrading = |fold: &mut TopologySimulator| {
         let current = fold.compute(&blade()).unwrap().observed.current.clone();
         let mut control_plane = Object::clone(current.control_plane.object.as_ref().unwrap());
         // Not all machines have the version of the control plane yet.
@@ -99,12 +99,12 @@ fn a_template_that_is_gone_is_replaced_even_while_an_upgrade_holds_its_owner() {
         fold.facts_mut().objects_mut().unwrap().put(control_plane.into());
     };
     let scene = scene.at("Cluster", "/spec/topology/version", json!("v1.33.0"));
-    let mut fold = scene.fold();
+    let mut fold = scene.simulator();
     fold.roll_out(&blade());
     upgrading(&mut fold);
     fold.facts_mut().objects_mut().unwrap().remove(&reference);
     let next = scene.at("Cluster", "/spec/topology/version", json!("v1.34.0"));
-    let mut held = next.fold();
+    let mut held = next.simulator();
     held.take_over(&blade(), &fold);
     let plan = planned(&held).unwrap();
     assert!(!plan.held.is_empty(), "the upgrade is held");
@@ -127,7 +127,7 @@ fn other_objects_are_not_replaced_and_files_may_lack_templates() {
         let reference = object.as_ref().unwrap().reference();
         let gone = made.clone().without(&format!("{} {}", reference.kind, reference.key.name));
         let cluster = gone.cluster();
-        let (found, _) = gone.gathered(|world| Current::of(&Blueprint::of(&cluster, world)?, world));
+        let (found, _) = gone.gathered(|world| Current::read(&Blueprint::read(&cluster, world)?, world));
         assert_eq!(found, Err(Failure::NotFound { what: "the referenced object", object: reference }));
     }
     // Files may lack what a cluster has.

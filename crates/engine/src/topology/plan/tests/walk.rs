@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::*;
 use super::blade;
 use crate::topology::hooks::DeletionGuard;
-use crate::topology::status::{Run, topology_reconciled};
+use crate::topology::status::{ReconcileOutcome, topology_reconciled};
 use crate::topology::testing::Scene;
 use golang::version::VersionText;
 use model::hub::{Cluster, annotation, label};
@@ -19,13 +19,13 @@ pub(super) const V33: &str = "v1.33.0";
 /// rest. Images follow the version of their part.
 pub(super) struct Walk {
     scene: Scene,
-    pub(super) fold: Fold,
+    pub(super) fold: TopologySimulator,
 }
 
 /// What a plan goes by, what it does, and what is there once it is written.
 #[derive(Debug)]
 pub(super) struct Row {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PlanStep>,
     /// Versions without what they share: `32`.
     pub(super) control_plane: String,
     /// `31 31 31`.
@@ -62,7 +62,7 @@ impl Walk {
                 }));
             }
         }
-        let mut fold = scene.fold_with_hooks();
+        let mut fold = scene.simulator_with_hooks();
         assert_eq!(fold.roll_out(&blade()).failure, None);
         Walk { scene, fold }
     }
@@ -70,7 +70,7 @@ impl Walk {
     /// Changes a document as a user would; everything else is as it has become.
     pub(super) fn edit(&mut self, which: &str, pointer: &str, value: Value) {
         self.scene = self.scene.clone().at(which, pointer, value);
-        let mut fold = self.scene.fold_with_hooks();
+        let mut fold = self.scene.simulator_with_hooks();
         fold.take_over(&blade(), &self.fold);
         let mut cluster = Cluster::clone(&cluster(&fold));
         cluster.metadata.annotations = self.cluster().metadata.annotations.clone();
@@ -85,7 +85,7 @@ impl Walk {
     pub(super) fn plan(&mut self) -> Row {
         let computed = self.fold.compute(&blade()).unwrap();
         let tracker = &computed.tracker;
-        let run = Run {
+        let run = ReconcileOutcome {
             cluster: &computed.observed.blueprint.cluster,
             class: None,
             tracker,
@@ -170,7 +170,7 @@ impl Walk {
     }
 }
 
-fn cluster(fold: &Fold) -> Arc<Cluster> {
+fn cluster(fold: &TopologySimulator) -> Arc<Cluster> {
     let Found::Yes(cluster) = fold.facts().cluster(&blade()) else { panic!("the Cluster is there") };
     cluster
 }

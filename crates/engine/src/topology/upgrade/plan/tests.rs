@@ -8,9 +8,9 @@ fn all(list: &[&str]) -> Vec<VersionText> {
     list.iter().map(|text| written(text)).collect()
 }
 
-fn way(control_plane: &str, workers: &str, target: &str) -> Way {
+fn range(control_plane: &str, workers: &str, target: &str) -> UpgradeRange {
     let workers = (!workers.is_empty()).then(|| written(workers));
-    Way { control_plane: written(control_plane), workers, target: written(target) }
+    UpgradeRange { control_plane: written(control_plane), workers, target: written(target) }
 }
 
 fn shown(plan: Result<Vec<VersionText>, PlanError>) -> String {
@@ -23,7 +23,7 @@ fn a_class_lists_what_a_control_plane_goes_through() {
     let list = ["v1.31.0", "v1.31.2", "v1.32.1", "v1.32.4", "v1.33.0", "v1.33.7", "v1.34.0"];
     let through = |from: &str, to: &str, list: &[&str]| {
         let list: Vec<String> = list.iter().map(|text| (*text).to_owned()).collect();
-        shown(way(from, "", to).through(&list))
+        shown(range(from, "", to).through(&list))
     };
     for (from, to, want) in [
         ("v1.31.0", "v1.33.0", "v1.32.4, v1.33.0"),
@@ -59,9 +59,9 @@ fn without_a_list_one_minor_version_is_one_step() {
         ("v1.31.0", "v2.32.0", "v2.32.0"),
         ("v1.31.0+a", "v1.31.0+b", "v1.31.0+b"),
     ] {
-        assert_eq!(shown(way(from, "", to).one_minor()), want, "{from} {to}");
+        assert_eq!(shown(range(from, "", to).one_minor()), want, "{from} {to}");
     }
-    assert!(matches!(way("v1.31.0", "", "v1.33.0").one_minor(), Err(PlanError::MoreThanOneMinor { .. })));
+    assert!(matches!(range("v1.31.0", "", "v1.33.0").one_minor(), Err(PlanError::MoreThanOneMinor { .. })));
 }
 
 #[test]
@@ -78,23 +78,23 @@ fn workers_take_up_to_three_minor_versions_at_once() {
         (28, 35, "v1.31.0, v1.34.0, v1.35.0"),
     ] {
         let from = format!("v1.{lowest}.0");
-        let way = way(&from, &from, &format!("v1.{target}.0"));
-        let plan = way.plan(minors(lowest + 1, target), Vec::new()).unwrap();
+        let range = range(&from, &from, &format!("v1.{target}.0"));
+        let plan = range.plan(minors(lowest + 1, target), Vec::new()).unwrap();
         assert_eq!(texts(&plan.workers), want, "{lowest} {target}");
     }
     // The control plane's own version counts where it is past them, and the last of a minor counts.
     assert_eq!(
-        texts(&way("v1.34.2", "v1.31.0", "v1.35.0").plan(all(&["v1.35.0"]), Vec::new()).unwrap().workers),
+        texts(&range("v1.34.2", "v1.31.0", "v1.35.0").plan(all(&["v1.35.0"]), Vec::new()).unwrap().workers),
         "v1.34.2, v1.35.0"
     );
     let steps = all(&["v1.34.2", "v1.34.5", "v1.35.0"]);
     assert_eq!(
-        texts(&way("v1.33.0", "v1.31.0", "v1.35.0").plan(steps, Vec::new()).unwrap().workers),
+        texts(&range("v1.33.0", "v1.31.0", "v1.35.0").plan(steps, Vec::new()).unwrap().workers),
         "v1.34.5, v1.35.0"
     );
-    let unknown = way("v1.35.0", "v1.30.0", "v1.36.0").plan(all(&["v1.36.0"]), Vec::new());
+    let unknown = range("v1.35.0", "v1.30.0", "v1.36.0").plan(all(&["v1.36.0"]), Vec::new());
     assert!(matches!(unknown, Err(PlanError::UnknownMinor { minor: 33, .. })), "{unknown:?}");
-    let ahead = way("v1.31.0", "v1.33.0", "v1.32.0").plan(all(&["v1.32.0"]), Vec::new());
+    let ahead = range("v1.31.0", "v1.33.0", "v1.32.0").plan(all(&["v1.32.0"]), Vec::new());
     assert!(matches!(ahead, Err(PlanError::WorkersAhead { .. })));
 }
 
@@ -102,7 +102,7 @@ fn workers_take_up_to_three_minor_versions_at_once() {
 fn a_plan_of_the_control_plane_rises_without_gaps_to_its_target() {
     // UP-01, UP-16
     let check = |from: &str, to: &str, plan: &[&str]| {
-        way(from, "", to)
+        range(from, "", to)
             .check_control_plane(&all(plan))
             .map_or_else(|error| error.to_string(), |()| "valid".to_owned())
     };
@@ -153,7 +153,7 @@ fn a_plan_of_the_control_plane_rises_without_gaps_to_its_target() {
 fn a_plan_of_the_workers_follows_the_control_plane() {
     // UP-18
     let check = |cp: &str, workers: &str, to: &str, cp_plan: &[&str], plan: &[&str]| {
-        way(cp, workers, to)
+        range(cp, workers, to)
             .check_workers(&all(plan), &all(cp_plan))
             .map_or_else(|error| error.to_string(), |()| "valid".to_owned())
     };
@@ -229,6 +229,6 @@ fn there_is_nothing_to_do_where_everything_is_at_its_end() {
         ("v1.30.0", "v1.31.0", "v1.31.0", false),
         ("v1.31.0+a", "", "v1.31.0+b", false),
     ] {
-        assert_eq!(way(control_plane, workers, target).is_at_its_end(), want);
+        assert_eq!(range(control_plane, workers, target).is_at_its_end(), want);
     }
 }

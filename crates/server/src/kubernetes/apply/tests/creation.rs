@@ -15,7 +15,7 @@ fn existing(version: &str, labels: Value) -> Answer {
 }
 
 fn create_brain(script: &Script) -> impl Future<Output = AppliedPlan> {
-    carry_out(script, vec![create(Part::ControlPlane, "brain")])
+    carry_out(script, vec![create(TopologyPart::ControlPlane, "brain")])
 }
 
 /// A script that expects the creation of an object that exists.
@@ -73,7 +73,7 @@ async fn templates_for_what_cannot_be_created_are_deleted_again() {
     script.expect(&Method::PATCH, &brain(), &[], Answer::error(409, "Conflict"));
     script.get(&brain(), &[], existing("20", json!({label::CLUSTER_NAME: "other"})));
     script.deletes(&cells, "uid-of-cells", Answer::ok(json!({}))).hears(1);
-    let steps = vec![create(Part::ControlPlaneMachines, "cells"), create(Part::ControlPlane, "brain")];
+    let steps = vec![create(TopologyPart::ControlPlaneMachines, "cells"), create(TopologyPart::ControlPlane, "brain")];
     assert!(carry_out(&script, steps).await.error.is_some());
 }
 
@@ -100,7 +100,7 @@ async fn a_replacement_of_a_template_is_a_new_object_as_well() {
     let other_set = json!({label::CLUSTER_NAME: "blade", label::DEPLOYMENT_NAME: "md"});
     let found = json!({"metadata": {"namespace": "ns", "name": "cells", "uid": "u", "resourceVersion": "3", "labels": other_set}});
     script.get(&cells, &[], Answer::ok(found));
-    let outcome = carry_out(&script, vec![step(Action::Rotate, Part::ControlPlaneMachines, "cells")]).await;
+    let outcome = carry_out(&script, vec![step(StepAction::Rotate, TopologyPart::ControlPlaneMachines, "cells")]).await;
     assert!(outcome.error.unwrap().to_string().contains("belongs to MachineDeployment \"md\" of the same topology"));
     assert!(outcome.rotated.is_empty());
 }

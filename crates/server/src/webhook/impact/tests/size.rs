@@ -6,14 +6,15 @@ use schema::budget::Lease;
 const CLUSTER: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster";
 
 fn limited_to(scene: &Scene, computation_limit: usize) -> Arc<Handler> {
-    let cache = Arc::new(Cache::new(scene.fold().facts().clone()));
-    let settings = Settings { computation_limit, ..Settings::default() };
+    let cache = Arc::new(Cache::new(scene.simulator().facts().clone()));
+    let settings = AdmissionSettings { computation_limit, ..AdmissionSettings::default() };
     Arc::new(Handler::new(Gatherer::new(cache), settings, patient(), Arc::new(Metrics::default())))
 }
 
 fn with_memory(scene: &Scene, limits: Limits, memory: &Arc<MemoryPool>) -> Arc<Handler> {
-    let cache = Arc::new(Cache::new(scene.fold().facts().clone()));
-    let handler = Handler::new(Gatherer::new(cache), Settings::default(), limits, Arc::new(Metrics::default()));
+    let cache = Arc::new(Cache::new(scene.simulator().facts().clone()));
+    let handler =
+        Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()));
     Arc::new(handler.with_memory(memory.clone()))
 }
 

@@ -1,11 +1,12 @@
-//! Machines that are outdated before an edit: those that it releases, and those that go without it (DEC-59).
+//! Machines that are outdated before an edit: those that the edit releases for replacement, and those that are replaced
+//! without it (DEC-59).
 
 use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::topology::plan::{Certainty, Fold, Machines, Part, Roll};
-use crate::topology::rolled_out::{is_comparable, record};
+use crate::topology::plan::{Certainty, MachineCounts, Roll, TopologyPart, TopologySimulator};
+use crate::topology::rollout_record::{is_comparable, record};
 use crate::topology::upgrade::deferred;
 use crate::topology::worker::WorkerKind;
 use model::hub::{Cluster, Object, ObjectKey, annotation, label};
@@ -15,9 +16,10 @@ const REPLICAS: &str = "spec.replicas";
 const STRATEGY: &str = "spec.rollout.strategy.type";
 const KIND: &str = "MachineDeployment";
 
-/// Gives the MachineDeployments of a settled Cluster what is known of the running ones: the number of machines where the topology does
-/// not say it (DEC-53), and how many of them `OnDelete` has left outdated, which another strategy replaces (ROLL-11).
-pub(super) fn put_states(settled: &mut Fold, cluster: &ObjectKey) {
+/// Copies the watched state of MachineDeployments to those of a simulated Cluster: the number of machines if the
+/// topology does not set it (DEC-53), and the number of machines that `OnDelete` has kept outdated and another strategy
+/// replaces (ROLL-11).
+pub(super) fn put_states(settled: &mut TopologySimulator, cluster: &ObjectKey) {
     let facts = settled.facts().clone();
     let Some(objects) = settled.facts_mut().objects_mut() else { return };
     let deployments: Vec<_> = objects.of_cluster(cluster).filter(|object| object.kind() == KIND).cloned().collect();
@@ -37,7 +39,7 @@ pub(super) fn put_states(settled: &mut Fold, cluster: &ObjectKey) {
     }
 }
 
-/// What is watched of the MachineDeployment that an object stands for.
+/// The watched state of a MachineDeployment.
 fn state<'f>(facts: &'f Facts, cluster: &ObjectKey, deployment: &Object) -> Option<&'f WorkerState> {
     let name = deployment.label(label::DEPLOYMENT_NAME)?.to_owned();
     facts.worker_state(&WorkerSet { cluster: cluster.clone(), name })
@@ -47,8 +49,8 @@ fn is_on_delete(deployment: &Object) -> bool {
     deployment.at(STRATEGY).and_then(|strategy| strategy.as_str()) == Some("OnDelete")
 }
 
-/// Does not count machines that are replaced without the edit, since they are outdated already.
-pub(super) fn discount(rolls: &mut [Roll], settled: &Fold, cluster: &Cluster) {
+/// Subtracts machines that are replaced without the edit, because they are outdated already.
+pub(super) fn discount(rolls: &mut [Roll], settled: &TopologySimulator, cluster: &Cluster) {
     let key = cluster.metadata.key();
     let counts = &cluster.status.control_plane;
     let outdated = |all: i64, current: i64| all.saturating_sub(current).max(0);
@@ -58,8 +60,8 @@ pub(super) fn discount(rolls: &mut [Roll], settled: &Fold, cluster: &Cluster) {
         .map_or(0, |(all, current)| outdated(all.into(), current.into()));
     for roll in rolls {
         match &roll.part {
-            Part::ControlPlane => of_control_plane -= without(roll, of_control_plane),
-            Part::Worker(WorkerKind::MachineDeployment, name) => {
+            TopologyPart::ControlPlane => of_control_plane -= without(roll, of_control_plane),
+            TopologyPart::Worker(WorkerKind::MachineDeployment, name) => {
                 let set = WorkerSet { cluster: key.clone(), name: name.clone() };
                 let outdated = settled.facts().worker_state(&set).and_then(|state| state.outdated).unwrap_or_default();
                 if outdated > 0 && !waits_for_deletions(settled, &key, name) {
@@ -71,7 +73,7 @@ pub(super) fn discount(rolls: &mut [Roll], settled: &Fold, cluster: &Cluster) {
     }
 }
 
-/// Takes machines that go anyway from those that a roll replaces; returns how many these are.
+/// Subtracts outdated machines from those that a roll replaces; returns the subtracted number.
 fn without(roll: &mut Roll, outdated: i64) -> i64 {
     let Some(replaced) = &mut roll.machines.replaced else { return 0 };
     let fewer = outdated.min(*replaced);
@@ -81,13 +83,13 @@ fn without(roll: &mut Roll, outdated: i64) -> i64 {
 }
 
 /// Whether outdated machines of a set stay until they are deleted.
-fn waits_for_deletions(settled: &Fold, cluster: &ObjectKey, set: &str) -> bool {
+fn waits_for_deletions(settled: &TopologySimulator, cluster: &ObjectKey, set: &str) -> bool {
     let Some(objects) = settled.facts().objects() else { return false };
     let mut of_set = objects.of_cluster(cluster).filter(|object| object.label(label::DEPLOYMENT_NAME) == Some(set));
     of_set.any(|object| object.kind() == KIND && is_on_delete(object))
 }
 
-/// Machines of worker sets whose upgrade is deferred before an edit, and not after it.
+/// Machines of worker sets whose upgrade is deferred before an edit but not after it.
 pub(super) fn upgrades(old: &Cluster, new: &Cluster, facts: &Facts) -> Vec<Roll> {
     let kind = WorkerKind::MachineDeployment;
     let [before, after] = [old, new].map(|cluster| deferred(kind, &cluster.spec.topology));
@@ -98,9 +100,10 @@ pub(super) fn upgrades(old: &Cluster, new: &Cluster, facts: &Facts) -> Vec<Roll>
         let set = WorkerSet { cluster: new.metadata.key(), name: entry.name.to_owned() };
         let state =
             facts.worker_state(&set).filter(|state| !state.version.is_empty() && *state.version != **version)?;
-        let machines = Machines { replaced: Some(state.replicas), at_least: state.replicas, ..Machines::NONE };
+        let machines =
+            MachineCounts { replaced: Some(state.replicas), at_least: state.replicas, ..MachineCounts::NONE };
         Some(Roll {
-            part: Part::Worker(kind, entry.name.to_owned()),
+            part: TopologyPart::Worker(kind, entry.name.to_owned()),
             kind: KIND.to_owned(),
             name: entry.name.to_owned(),
             machines,
@@ -115,7 +118,7 @@ pub(super) fn upgrades(old: &Cluster, new: &Cluster, facts: &Facts) -> Vec<Roll>
     rolls.collect()
 }
 
-/// Adds rolls of parts that are not among others that replace machines.
+/// Adds rolls of slots without another roll that replaces machines.
 pub(super) fn add(rolls: &mut Vec<Roll>, more: Vec<Roll>) {
     for roll in more {
         if !rolls.iter().any(|other| other.part == roll.part && other.is_upgrade) {
@@ -130,29 +133,29 @@ fn recorded(cluster: &Cluster) -> Option<&str> {
     cluster.annotation(annotation::ROLLED_OUT).filter(|record| is_comparable(record))
 }
 
-/// The record of what the objects of a Cluster would be made from now; `None` if they cannot be computed.
-fn made_from(fold: &Fold, key: &ObjectKey) -> Option<String> {
+/// The record for the current inputs of a Cluster's objects; `None` if they cannot be computed.
+fn made_from(fold: &TopologySimulator, key: &ObjectKey) -> Option<String> {
     fold.compute(key).ok().map(|computation| record(&computation.observed.blueprint))
 }
 
-/// Whether the objects of a Cluster would be made from the same as when they were rolled out.
-pub(super) fn is_as_rolled_out(fold: &Fold, key: &ObjectKey) -> bool {
+/// Whether the inputs of a Cluster's objects are the same as at their rollout.
+pub(super) fn is_as_rolled_out(fold: &TopologySimulator, key: &ObjectKey) -> bool {
     let Found::Yes(cluster) = fold.facts().cluster(key) else { return false };
     recorded(&cluster).is_some_and(|recorded| made_from(fold, key).is_some_and(|now| now == recorded))
 }
 
-/// Whether an edit resumes a Cluster, and its record of what its objects were made from (DEC-59).
+/// Whether an edit resumes a Cluster, with the record of its objects' inputs (DEC-59).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resumed {
     No,
-    /// There is no record that can be compared.
+    /// The Cluster has no comparable record.
     Unrecorded,
     Recorded(String),
 }
 
 impl Resumed {
-    /// The resumption between two worlds. In the old one the Cluster is resumed as well, so that the other changes of the edit count.
-    pub(super) fn of(old: &mut Fold, new: &Fold, key: &ObjectKey) -> Self {
+    /// Compares two worlds. The Cluster is also resumed in the old one, so that the other changes of the edit count.
+    pub(super) fn between(old: &mut TopologySimulator, new: &TopologySimulator, key: &ObjectKey) -> Self {
         let (Found::Yes(was), Found::Yes(is)) = (old.facts().cluster(key), new.facts().cluster(key)) else {
             return Resumed::No;
         };
@@ -168,14 +171,14 @@ impl Resumed {
         recorded(&was).map_or(Resumed::Unrecorded, |record| Resumed::Recorded(record.to_owned()))
     }
 
-    /// Whether the objects would be made from something else now than when they were rolled out. A topology that cannot be computed
-    /// replaces nothing.
-    pub(super) fn was_edited(&self, new: &Fold, key: &ObjectKey) -> bool {
+    /// Whether the inputs of the objects have changed since their rollout. A topology that cannot be computed replaces
+    /// nothing.
+    pub(super) fn was_edited(&self, new: &TopologySimulator, key: &ObjectKey) -> bool {
         let Resumed::Recorded(recorded) = self else { return false };
         made_from(new, key).is_some_and(|now| now != *recorded)
     }
 
-    /// Why the number of machines is not complete.
+    /// The reason for an incomplete number of machines.
     pub(super) fn unknown(&self) -> Option<String> {
         (*self == Resumed::Unrecorded)
             .then(|| "the Cluster was paused, and edits in the meantime are not known".to_owned())

@@ -1,4 +1,4 @@
-//! What a topology holds back, and why.
+//! Parts that a topology holds back, with reasons.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use model::hub::{Hook, ObjectRef, annotation};
 
 /// A part of a topology, or a whole Cluster, that is held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldPart {
     pub kind: String,
-    /// Of the object, or in the topology for a worker that is still to be created.
+    /// The name of the object, or the name in the topology for a new worker.
     pub name: String,
     pub reason: HeldReason,
 }
@@ -25,14 +25,14 @@ pub enum HeldReason {
     PauseAnnotation,
     /// The Cluster is being deleted (RS-05).
     ClusterDeletion,
-    /// An upgrade has an order.
+    /// The part waits for its turn in an upgrade.
     Upgrade(Hold),
     /// A worker that is being deleted still has the generated name of a new one (DEC-36).
     NameInUse { kind: WorkerKind, holder: String },
     /// The machines of a paused object would be replaced (ROLL-18).
     PausedMachines { paused: PausedBy, replaced: Option<i64>, cause: String },
     /// The template is replaced again and again (DEC-35).
-    Rotation(Fighting),
+    Rotation(FightingTemplate),
     /// Hooks block the deletion of the Cluster, with the message of its condition (DEL-01).
     DeletionHooks { message: String },
     /// The message of a condition of the object, which is about other objects.
@@ -47,7 +47,7 @@ pub enum PausedBy {
     Owner,
 }
 
-/// Why an upgrade does not change a part yet.
+/// The reason for which an upgrade does not change a part yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The control plane has no version yet.
@@ -56,7 +56,7 @@ pub enum Hold {
     StillUpgrading {
         version: VersionText,
     },
-    /// Another version must not be taken before these workers have this one.
+    /// These workers have to reach this version before the next step.
     WorkersFirst {
         names: Vec<String>,
         version: VersionText,
@@ -69,7 +69,7 @@ pub enum Hold {
     ControlPlaneFirst {
         version: VersionText,
     },
-    /// As many workers as may upgrade at once do.
+    /// The upgrade concurrency is used up by these workers.
     Concurrency {
         limit: usize,
         names: Vec<String>,
@@ -89,19 +89,19 @@ pub enum Hold {
     },
 }
 
-/// A template that is not replaced any more.
+/// A template that is no longer replaced, because it was replaced repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fighting {
-    /// The template as it is now.
+pub struct FightingTemplate {
+    /// The current template.
     pub object: ObjectRef,
-    /// The first field that differs each time; empty if the template is gone each time.
+    /// The first field that differs each time; empty if the template is deleted each time.
     pub path: String,
-    /// Whether this is the first plan in which it is held, so that it is time to say so.
+    /// Whether this is the first plan that holds it, so that it is logged.
     pub is_new: bool,
 }
 
 impl HeldReason {
-    /// What a user can do about it, where that is known.
+    /// The known remediation for users.
     pub fn remediation(&self) -> Option<&'static str> {
         match self {
             HeldReason::SpecPaused => Some("remove spec.paused from the Cluster"),
@@ -167,8 +167,8 @@ impl fmt::Display for Hold {
     }
 }
 
-impl Fighting {
-    /// Why the topology has not reached its desired state.
+impl FightingTemplate {
+    /// The failure of the topology to reach its desired state.
     pub fn failure(&self) -> Failure {
         let object = Box::new(self.object.clone());
         match self.path.is_empty() {
@@ -178,7 +178,7 @@ impl Fighting {
     }
 }
 
-impl fmt::Display for Fighting {
+impl fmt::Display for FightingTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.failure().fmt(f)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::difference::sent;
-use super::{Applied, Sent};
+use super::{AppliedState, LastApplied};
 use crate::topology::current::Current;
 use crate::topology::desired::{Desired, DesiredObject, DesiredWorker};
 use crate::topology::status::TOPOLOGY_RECONCILED;
@@ -11,9 +11,9 @@ use crate::topology::{Computation, Failure};
 use model::hub::{Cluster, Object};
 
 /// A current object with its desired state.
-type Pair = (Option<Arc<Object>>, Option<DesiredObject>);
+type CurrentAndDesired = (Option<Arc<Object>>, Option<DesiredObject>);
 
-impl Applied {
+impl AppliedState {
     /// Records the desired state of every existing object, except of objects whose slot gets another kind.
     ///
     /// # Errors
@@ -25,23 +25,23 @@ impl Applied {
             let (Some(is), Some(DesiredObject { object, origins })) = (is, wanted) else { continue };
             if (is.group(), is.kind()) == (object.group(), object.kind()) {
                 let (object, origins) = (Arc::new(sent(&object)?), Arc::new(origins));
-                self.put(&is.reference(), Sent { object, origins, is_rolled_out });
+                self.put(&is.reference(), LastApplied { object, origins, is_rolled_out });
             }
         }
         Ok(())
     }
 }
 
-/// Whether the objects of a Cluster are what it asks for: it is not paused, and does not say that they are not. A Cluster
-/// without status, as in files that people write, is taken as rolled out.
+/// Whether the objects of a Cluster match its topology: it is not paused, and its condition does not report otherwise.
+/// A Cluster without status, as in handwritten files, counts as rolled out.
 fn is_rolled_out(cluster: &Cluster) -> bool {
     let mut conditions = cluster.status.conditions.iter();
     let waits = conditions.any(|condition| condition.r#type == TOPOLOGY_RECONCILED && condition.status != "True");
     !cluster.is_paused() && !waits
 }
 
-/// Every slot of a topology.
-fn pairs(current: &Current, desired: Desired) -> Vec<Pair> {
+/// All slots of a topology.
+fn pairs(current: &Current, desired: Desired) -> Vec<CurrentAndDesired> {
     let Desired { infrastructure, control_plane, machine_deployments, machine_pools, .. } = desired;
     let is = current.control_plane.clone();
     let mut all = vec![

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::topology_change::TopologyChange;
 use crate::admission::lists::{Values, lists};
-use crate::admission::{Deprecated, Listed};
+use crate::admission::{Deprecated, ListedRule};
 use golang::json;
 use model::hub::{Cluster, Kind, Topology, VariableValue};
 use model::variables::CompiledVariables;
@@ -14,15 +14,15 @@ use schema::openapi::{DeprecatedPart, Schema, ValidationEffort};
 
 const RULE: RuleId = "VAR-V-040";
 
-/// How many warnings a review gets; the others are counted.
+/// Maximum number of warnings in a review; the others are counted.
 const MOST_WARNINGS: usize = 20;
 
 /// The rules of this file.
-pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
-    [Listed { id: RULE, name: "deprecated_parts_are_not_set", kind: Some(Kind::Cluster) }].into_iter()
+pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
+    [ListedRule { id: RULE, name: "deprecated_parts_are_not_set", kind: Some(Kind::Cluster) }].into_iter()
 }
 
-/// What a class deprecates is not set; a class that deprecates nothing takes no time.
+/// Validates that deprecated variables are not set; skipped for a class without deprecations.
 pub(super) fn validate(change: &TopologyChange<'_>, class: &Class, found: &mut Findings) {
     if !class.deprecates() {
         return;
@@ -34,8 +34,8 @@ pub(super) fn validate(change: &TopologyChange<'_>, class: &Class, found: &mut F
 
 /// A Cluster sets no deprecated variable and no deprecated part of one (VAR-V-040).
 ///
-/// Values are looked at as they are stored, after defaulting, so a part that is its default counts as not set. Where new uses
-/// are denied, each use of the old Cluster permits one at the same place.
+/// Values are checked after defaulting, as they are stored, so a part that equals its default counts as not set. If new
+/// uses are denied, each use of the old Cluster permits one at the same path.
 fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &CompiledVariables, found: &mut Findings) {
     let effort = ValidationEffort::for_object(change.world.stop());
     let is_denied = change.settings.deprecated == Deprecated::Deny;
@@ -44,7 +44,7 @@ fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &Compile
     let mut warned = 0;
     each_use(change.topology, variables, &effort, &mut |value, part| {
         if is_denied && !take_one(&mut permitted, part.identity) {
-            // Errors that are not kept are counted, and need no path.
+            // Errors beyond the limit are only counted, and need no path.
             let path = if found.is_full() { Path::ROOT } else { path(value, &part) };
             found.forbidden(path, message(&part));
             return;
@@ -59,10 +59,10 @@ fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &Compile
     }
 }
 
-/// How many deprecated parts a topology sets at each place.
+/// The number of deprecated parts that a topology sets at each path.
 fn uses(topology: &Topology, variables: &CompiledVariables, change: &TopologyChange<'_>) -> HashMap<u64, usize> {
     let mut uses = HashMap::new();
-    // What an object set before is not held against it, however much it is.
+    // The effort for the old object is unlimited, because its values are allowed.
     let effort = ValidationEffort::unlimited(change.world.stop());
     each_use(topology, variables, &effort, &mut |_, part| *uses.entry(part.identity).or_default() += 1);
     uses
@@ -73,8 +73,8 @@ fn take_one(uses: &mut HashMap<u64, usize>, identity: u64) -> bool {
     left.map(|left| *left -= 1).is_some()
 }
 
-/// A value, and the list in which it stands.
-struct Place<'a> {
+/// A value with its list.
+struct VariableUse<'a> {
     list: &'a Values<'a>,
     value: &'a VariableValue,
 }
@@ -84,15 +84,15 @@ fn each_use(
     topology: &Topology,
     variables: &CompiledVariables,
     effort: &ValidationEffort,
-    report: &mut dyn FnMut(&Place<'_>, DeprecatedPart<'_>),
+    report: &mut dyn FnMut(&VariableUse<'_>, DeprecatedPart<'_>),
 ) {
     for list in lists(topology) {
         for value in list.values {
             let Some(schema) = deprecating(&value.name, variables) else { continue };
-            // A value that cannot be read is an error elsewhere (VAR-V-010).
+            // Unreadable values are reported elsewhere (VAR-V-010).
             let Some(Ok(mut read)) = value.value.as_ref().map(|raw| json::value(raw.get())) else { continue };
             json::with_integers(&mut read);
-            let place = Place { list: &list, value };
+            let place = VariableUse { list: &list, value };
             let name = format!("{}[{}]", list.path, value.name);
             schema.deprecated_parts(&name, &read, effort, &mut |part| report(&place, part));
         }
@@ -104,7 +104,7 @@ fn deprecating<'a>(name: &str, variables: &'a CompiledVariables) -> Option<&'a S
     variables.get(name)?.schema.as_ref().ok().filter(|schema| schema.has_deprecated())
 }
 
-fn path(place: &Place<'_>, part: &DeprecatedPart<'_>) -> Path {
+fn path(place: &VariableUse<'_>, part: &DeprecatedPart<'_>) -> Path {
     place.list.path.key(&place.value.name).child("value").place(&part.place())
 }
 

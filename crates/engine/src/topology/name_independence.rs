@@ -1,14 +1,16 @@
-//! What does not depend on the names of Clusters: the plan for one Cluster then holds for others with the same topology.
+//! Checks for plans that do not depend on names: the plan of one Cluster is then valid for others with the same
+//! topology.
 
 use golang::template::{FieldChain, Functions, Template};
 use model::hub::{ClassUpgrade, Cluster, ClusterClass, ClusterClassSpec, Naming, Patch};
 use model::world::Class;
 
-/// The longest name of a Cluster and of a worker set together: those of templates have 58 characters before their end.
+/// Maximum length of the names of a Cluster and of a worker set together: names of templates have 58 characters before
+/// their random suffix.
 const LONGEST: usize = 48;
-/// The builtin variable that patches may write as it is.
+/// The builtin variable that patches may insert unchanged.
 const NAME: &str = "builtin.cluster.name";
-/// Builtin variables without names, and all below them.
+/// Builtin variables without names, including their members.
 const NAMELESS: [&[&str]; 14] = [
     &["builtin", "cluster", "namespace"],
     &["builtin", "cluster", "topology"],
@@ -32,12 +34,12 @@ const TEMPLATE_NAMES: [&[&str]; 4] = [
     &["builtin", "machinePool", "bootstrap", "configRef", "name"],
     &["builtin", "machinePool", "infrastructureRef", "name"],
 ];
-/// Words that YAML does not read as texts.
+/// Words that YAML does not read as strings.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "inf", "nan", "y"];
-/// Letters that numbers and times in YAML may have.
+/// Letters that numbers and times in YAML may contain.
 const OF_NUMBERS: &str = "abcdefotxz";
 
-/// Whether no name that is made of the name of the Cluster is cut.
+/// Whether no name that is generated from the name of the Cluster is truncated.
 pub fn has_short_names(cluster: &Cluster) -> bool {
     let workers = &cluster.spec.topology.workers;
     let deployments = workers.machine_deployments.iter().map(|set| set.name.len());
@@ -45,19 +47,19 @@ pub fn has_short_names(cluster: &Cluster) -> bool {
     cluster.metadata.name.len() + longest.unwrap_or_default() <= LONGEST
 }
 
-/// Whether YAML reads a value as a text if this name is in it.
+/// Whether YAML reads a value that contains this name as a string.
 pub fn is_read_as_text(name: &str) -> bool {
     let has_letter = name.chars().any(|c| c.is_ascii_lowercase() && !OF_NUMBERS.contains(c));
     let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     is_plain && has_letter && !WORDS.iter().any(|word| word.contains(name))
 }
 
-/// Whether nothing in a class depends on names of Clusters and of their objects; templates are read for it once.
-pub fn has_no_names(class: &Class) -> bool {
-    class.is_nameless(looks_at_no_names)
+/// Whether a class does not depend on names of Clusters and of their objects; its templates are parsed once.
+pub fn is_name_independent(class: &Class) -> bool {
+    class.is_nameless(class_ignores_names)
 }
 
-fn looks_at_no_names(class: &ClusterClass) -> bool {
+fn class_ignores_names(class: &ClusterClass) -> bool {
     let ClusterClassSpec { infrastructure, control_plane, workers, upgrade, patches, .. } = &class.spec;
     let is_named = |naming: &Naming| *naming != Naming::default();
     let workers_are_named = workers.machine_deployments.iter().any(|one| is_named(&one.naming))
@@ -66,7 +68,7 @@ fn looks_at_no_names(class: &ClusterClass) -> bool {
         && !is_named(&control_plane.naming)
         && !workers_are_named
         && *upgrade == ClassUpgrade::default()
-        && patches.iter().all(writes_no_names)
+        && patches.iter().all(patch_ignores_names)
 }
 
 /// Whether inline patches may read the name of a worker's template, so that its rotation changes what they write.
@@ -87,22 +89,22 @@ pub(super) fn reads_template_names(patches: &[Patch]) -> bool {
     })
 }
 
-/// Whether a patch does not look at names, and writes that of the Cluster as it is, if at all.
-fn writes_no_names(patch: &Patch) -> bool {
+/// Whether a patch reads no name, except for inserting the unchanged name of the Cluster.
+fn patch_ignores_names(patch: &Patch) -> bool {
     let mut values =
         patch.definitions.iter().flat_map(|one| &*one.json_patches).filter_map(|one| one.value_from.as_ref());
     patch.external.is_none()
-        && reads_no_names(&patch.enabled_if)
+        && template_ignores_names(&patch.enabled_if)
         && values.all(|from| {
             let variable = &*from.variable;
             let is_nameless = variable == NAME || is_nameless(&variable.split(['.', '[']).collect::<Vec<_>>());
-            is_nameless && without_name(&from.template).is_some_and(|rest| reads_no_names(&rest))
+            is_nameless && without_name(&from.template).is_some_and(|rest| template_ignores_names(&rest))
         })
 }
 
-/// A template without the places that write the name of the Cluster as it is; `None` where one may be the key of a map.
+/// A template without the actions that insert the unchanged name of the Cluster; `None` if one may be the key of a map.
 fn without_name(template: &str) -> Option<String> {
-    // What a template of its own writes may become a key elsewhere.
+    // The output of a nested template may become a key elsewhere.
     if ["define", "block"].iter().any(|word| template.contains(word)) {
         return None;
     }
@@ -121,7 +123,7 @@ fn without_name(template: &str) -> Option<String> {
     Some(rest)
 }
 
-/// Where `{{ .builtin.cluster.name }}` begins and ends.
+/// The range of `{{ .builtin.cluster.name }}`.
 fn place_of_name(line: &str) -> Option<(usize, usize)> {
     let path = format!(".{NAME}");
     line.match_indices("{{").find_map(|(start, _)| {
@@ -130,8 +132,8 @@ fn place_of_name(line: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// Whether a template reads no name; one that does not tell what it reads may.
-fn reads_no_names(template: &str) -> bool {
+/// Whether a template reads no name; a template whose variables are unknown may read one.
+fn template_ignores_names(template: &str) -> bool {
     if template.is_empty() {
         return true;
     }
@@ -147,7 +149,7 @@ fn segments(path: &FieldChain) -> Vec<&str> {
     path.iter().map(String::as_str).collect()
 }
 
-/// Whether a variable is one that users set, or a builtin one without a name in it.
+/// Whether a variable is set by users, or is a builtin variable without a name.
 fn is_nameless(path: &[&str]) -> bool {
     path.first().is_some_and(|first| *first != "builtin") || NAMELESS.iter().any(|known| path.starts_with(known))
 }
@@ -184,7 +186,7 @@ mod tests {
             ("? {{ .builtin.cluster.name }}", false),
             ("{{ wrong", false),
         ] {
-            let rest = without_name(template).filter(|rest| reads_no_names(rest));
+            let rest = without_name(template).filter(|rest| template_ignores_names(rest));
             assert_eq!(rest.is_some(), is_nameless, "{template:?}");
         }
         for (variable, want) in

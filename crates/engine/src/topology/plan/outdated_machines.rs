@@ -5,27 +5,28 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Action, Part, Step};
+use super::{PlanStep, StepAction, TopologyPart};
+use crate::topology::conditions::with_type;
 use crate::topology::worker::API_VERSION;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 use model::rollouts::RolloutOwner;
 use model::world::{Found, Selection, World};
 
-/// How long certificates are valid that kubeadm makes, unless its configuration says otherwise.
+/// Default validity of kubeadm's certificates in days.
 const VALID_DAYS: i64 = 365;
 const DAYS: [&str; 2] = ["spec.rollout.before.certificatesExpiryDays", "spec.rolloutBefore.certificatesExpiryDays"];
 const VALIDITY: &str = "spec.kubeadmConfigSpec.clusterConfiguration.certificateValidityPeriodDays";
 const ON_DELETE: &str = "OnDelete";
 const STRATEGY: &str = "spec.rollout.strategy.type";
 
-/// Whether a strategy begins to replace outdated machines, which `OnDelete` leaves alone (ROLL-11).
-pub(super) fn begins_to_replace(step: &Step, before: &Object) -> bool {
+/// Whether a new strategy replaces outdated machines, which `OnDelete` keeps (ROLL-11).
+pub(super) fn begins_to_replace(step: &PlanStep, before: &Object) -> bool {
     let is_on_delete = |object: &Object| object.at(STRATEGY).and_then(Value::as_str) == Some(ON_DELETE);
     is_on_delete(before) && step.sent.as_deref().is_some_and(|sent| !is_on_delete(sent))
 }
 
-/// How many machines of a MachineDeployment are outdated already: by their conditions, else by comparing them, where they are among
-/// the facts; else as the MachineDeployment counts them.
+/// The number of outdated machines of a MachineDeployment: by their conditions or by comparison if they are among the
+/// facts, else by the counts in the status of the MachineDeployment.
 pub(super) fn outdated_already(deployment: &Object, world: &World) -> i64 {
     let machines = machines_of(deployment, world);
     if machines.is_empty() {
@@ -53,11 +54,11 @@ fn machines_of(deployment: &Object, world: &World) -> Vec<Arc<Object>> {
     machines
 }
 
-/// What its condition says; without one, whether its MachineSet has another template than the MachineDeployment.
+/// Whether a machine is outdated by its condition; without one, whether its MachineSet has another template than the
+/// MachineDeployment.
 fn is_outdated(machine: &Object, deployment: &Object, world: &World) -> bool {
-    let conditions = machine.at("status.conditions").and_then(Value::as_array).into_iter().flatten();
-    let mut of_type = conditions.filter(|one| one["type"] == "UpToDate");
-    if let Some(condition) = of_type.next().filter(|one| one["status"] != "Unknown") {
+    let up_to_date = with_type(machine.at("status.conditions"), "UpToDate").next();
+    if let Some(condition) = up_to_date.filter(|one| one["status"] != "Unknown") {
         return condition["status"] == "False";
     }
     let set = machine
@@ -85,23 +86,26 @@ fn renews_certificates(control_plane: &Object) -> bool {
     )
 }
 
-/// The `certificatesExpiryDays` of a control plane whose new certificates are valid for no longer than that, and for how many days they
-/// are: all its machines are replaced again and again (ROLL-6).
+/// The `certificatesExpiryDays` of a control plane and the validity of new certificates in days, if the validity does
+/// not exceed it: all machines are replaced again and again (ROLL-6).
 pub fn outlasts_certificates(control_plane: &Object) -> Option<(i64, i64)> {
     let validity = control_plane.at(VALIDITY).and_then(Value::as_i64).unwrap_or(VALID_DAYS);
     let days = days_of(control_plane).filter(|_| renews_certificates(control_plane))?;
     (days >= validity).then_some((days, validity))
 }
 
-/// A note on machines that a number of days before the end of their certificates replaces: when they are due, or that no
-/// certificate is valid for as long (ROLL-6). `machines` are those of a control plane.
+/// A note on the machines of a control plane that are replaced before their certificates expire: when they are due, or
+/// that `certificatesExpiryDays` exceeds the validity of new certificates (ROLL-6).
 pub(super) fn certificate_note(
-    step: &Step,
+    step: &PlanStep,
     before: Option<&Object>,
     machines: &[Arc<Object>],
     now: Option<Timestamp>,
 ) -> Option<String> {
-    let sent = step.sent.as_deref().filter(|_| step.part == Part::ControlPlane && step.action != Action::Delete)?;
+    let sent = step
+        .sent
+        .as_deref()
+        .filter(|_| step.part == TopologyPart::ControlPlane && step.action != StepAction::Delete)?;
     let days = days_of(sent).filter(|days| renews_certificates(sent) && before.and_then(days_of) != Some(*days))?;
     let object = format!("{} {}", sent.kind(), sent.name());
     if let Some((days, validity)) = outlasts_certificates(sent) {
@@ -124,7 +128,7 @@ pub(super) fn certificate_note(
     ))
 }
 
-/// A time as Kubernetes writes it.
+/// Formats a time in the form of Kubernetes.
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

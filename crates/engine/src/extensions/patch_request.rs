@@ -1,4 +1,4 @@
-//! One call of the extension of a patch: its body, and what the answer says.
+//! One call of the extension of a patch: its body, and the interpretation of the answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,62 +9,62 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::answers::with_settings;
-use super::errors::{RequestError, TooLarge};
+use super::errors::{RequestBodyError, ResponseTooLarge};
 use super::wire::{PatchItem, PatchResponse};
-use super::{FailurePolicy, Handler, MAX_DECODED, check_size, cut, told};
+use super::{ExtensionHandler, FailurePolicy, MAX_DECODED, check_size, cut, sanitize};
 use crate::topology::plan::uid;
 use golang::json::decode;
 use model::hub::ObjectKey;
 use model::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
 
-/// Why an answer to the extension of a patch cannot be used.
+/// An error of the answer to a patch request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PatchAnswerError {
-    /// There is none, or it cannot be decoded.
+    /// The call failed, or its answer cannot be decoded.
     #[error("{0}")]
     NoAnswer(String),
     #[error("items[{at}].patch is not base64: {source}")]
     Base64 { at: usize, source: DecodeError },
     #[error(transparent)]
-    TooLarge(#[from] TooLarge),
+    TooLarge(#[from] ResponseTooLarge),
     #[error("unknown status {0:?}; expected Success or Failure")]
     UnknownStatus(String),
     #[error("no item of the request has the uid {0:?}")]
     UnknownItem(String),
 }
 
-/// A request that is complete.
+/// A complete request.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct PreparedPatchRequest {
     hook: PatchHook,
     body: String,
     /// The positions of the items by their `uid`.
     items: HashMap<String, usize>,
 }
 
-impl std::fmt::Debug for Question {
-    // The body has values of variables, which are shown nowhere (DEC-34).
+impl std::fmt::Debug for PreparedPatchRequest {
+    // The body contains values of variables, which are never shown (DEC-34).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {} bytes", self.hook.name(), self.body.len())
     }
 }
 
-impl Question {
-    /// Completes a request: every item to patch gets its `uid` (none to validate has one), and the settings of the
-    /// ExtensionConfig are added, of which those of the patch replace some (RH-5.6, RH-10.2, RH-15.1).
+impl PreparedPatchRequest {
+    /// Completes a request: every item to patch gets its `uid` (items to validate have none), and the settings of the
+    /// ExtensionConfig are added; those of the patch override them (RH-5.6, RH-10.2, RH-15.1).
     ///
     /// # Errors
     /// When the request is not a JSON object.
-    pub fn of(call: &PatchCall, settings: &BTreeMap<String, String>) -> Result<Self, RequestError> {
+    pub fn new(call: &PatchCall, settings: &BTreeMap<String, String>) -> Result<Self, RequestBodyError> {
         let mut request = with_settings(&call.request, settings)?;
-        let items = request.get_mut("items").and_then(Value::as_array_mut).ok_or(RequestError::NoItems)?;
+        let items = request.get_mut("items").and_then(Value::as_array_mut).ok_or(RequestBodyError::NoItems)?;
         let items = match call.hook {
             PatchHook::GeneratePatches => {
                 items.iter_mut().enumerate().map(|(at, item)| (identify(at, item), at)).collect()
             }
             PatchHook::ValidateTopology => HashMap::new(),
         };
-        Ok(Question { hook: call.hook, body: request.to_string(), items })
+        Ok(PreparedPatchRequest { hook: call.hook, body: request.to_string(), items })
     }
 
     /// The body of the request.
@@ -74,51 +74,50 @@ impl Question {
 
     /// The same request with another body, whose items have the same `uid`s.
     pub(super) fn with_body(&self, body: String) -> Self {
-        Question { body, ..self.clone() }
+        PreparedPatchRequest { body, ..self.clone() }
     }
 
-    /// What an answer says, without a failure policy.
+    /// Interprets an answer without a failure policy.
     pub(super) fn read(&self, outcome: Result<&RawValue, &str>) -> Result<PatchAnswer, PatchAnswerError> {
         let answer = outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned()))?;
         check_size(answer, MAX_DECODED)?;
-        self.judge(Decoded::of(answer)?)
+        self.interpret(DecodedPatches::decode(answer)?)
     }
 
-    /// What an answer says, or why there is none. The failure policy decides about calls that failed, and about nothing
-    /// else (RH-7.3, RH-7.4).
-    pub fn answer(&self, handler: &Handler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {
+    /// Interprets an answer or a failed call. The failure policy only applies to failed calls (RH-7.3, RH-7.4).
+    pub fn answer(&self, handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {
         let name = handler.name();
         let invalid = |problem: PatchAnswerError| {
-            Found::Unreadable(format!("the answer of handler {name:?} is invalid: {}", told(&problem.to_string())))
+            Found::Unreadable(format!("the answer of handler {name:?} is invalid: {}", sanitize(&problem.to_string())))
         };
         if let Some(problem) = outcome.ok().and_then(|answer| check_size(answer, MAX_DECODED).err()) {
             return invalid(problem.into());
         }
-        match outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned())).and_then(Decoded::of) {
-            Ok(decoded) => self.judge(decoded).map_or_else(invalid, Found::Yes),
-            Err(_) if handler.failure_policy() == FailurePolicy::Ignore => Found::Yes(self.nothing()),
+        match outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned())).and_then(DecodedPatches::decode) {
+            Ok(decoded) => self.interpret(decoded).map_or_else(invalid, Found::Yes),
+            Err(_) if handler.failure_policy() == FailurePolicy::Ignore => Found::Yes(self.empty_answer()),
             Err(problem) => {
-                Found::Unreadable(format!("the call of handler {name:?} failed: {}", told(&problem.to_string())))
+                Found::Unreadable(format!("the call of handler {name:?} failed: {}", sanitize(&problem.to_string())))
             }
         }
     }
 
-    /// The answer that asks for nothing (RH-7.5).
-    fn nothing(&self) -> PatchAnswer {
+    /// An answer without patches (RH-7.5).
+    fn empty_answer(&self) -> PatchAnswer {
         match self.hook {
             PatchHook::GeneratePatches => PatchAnswer::Patches(Arc::default()),
             PatchHook::ValidateTopology => PatchAnswer::Valid,
         }
     }
 
-    fn judge(&self, decoded: Decoded) -> Result<PatchAnswer, PatchAnswerError> {
+    fn interpret(&self, decoded: DecodedPatches) -> Result<PatchAnswer, PatchAnswerError> {
         match (&*decoded.status, self.hook) {
             ("Success", PatchHook::ValidateTopology) => Ok(PatchAnswer::Valid),
             ("Success", PatchHook::GeneratePatches) => {
                 let patches = decoded.patches.into_iter().map(|(item, patch)| self.patch(item, patch));
                 Ok(PatchAnswer::Patches(patches.collect::<Result<_, _>>()?))
             }
-            ("Failure", _) => Ok(PatchAnswer::Failure(told(&decoded.message))),
+            ("Failure", _) => Ok(PatchAnswer::Failure(sanitize(&decoded.message))),
             (other, _) => Err(PatchAnswerError::UnknownStatus(cut(other, 64).to_owned())),
         }
     }
@@ -130,8 +129,8 @@ impl Question {
     }
 }
 
-/// Gives an item of a request its `uid`. It follows from the position and the holder, so that equal requests are equal bytes and
-/// an item has the same `uid` in the requests of all patches (RH-10.2).
+/// Sets the `uid` of an item. It is derived from the position and the holder, so that equal requests have equal bytes
+/// and an item has the same `uid` in the requests of all patches (RH-10.2).
 fn identify(at: usize, item: &mut Value) -> String {
     let holder = item["holderReference"].to_string();
     let uid = uid(super::GROUP, &holder, &ObjectKey::new("items", at.to_string()));
@@ -139,15 +138,15 @@ fn identify(at: usize, item: &mut Value) -> String {
     uid
 }
 
-/// An answer of which everything can be read.
-struct Decoded {
+/// A decoded answer.
+struct DecodedPatches {
     status: String,
     message: String,
     patches: Vec<(PatchItem, Vec<u8>)>,
 }
 
-impl Decoded {
-    fn of(answer: &RawValue) -> Result<Self, PatchAnswerError> {
+impl DecodedPatches {
+    fn decode(answer: &RawValue) -> Result<Self, PatchAnswerError> {
         let PatchResponse { status, message, items } = decode(answer.get()).map_err(PatchAnswerError::NoAnswer)?;
         let patches = items.into_vec().into_iter().enumerate().map(|(at, mut item)| {
             // Decoders of Go skip line breaks (RH-5.7).
@@ -155,7 +154,7 @@ impl Decoded {
             let patch = STANDARD.decode(std::mem::take(&mut item.patch));
             patch.map(|patch| (item, patch)).map_err(|source| PatchAnswerError::Base64 { at, source })
         });
-        Ok(Decoded { patches: patches.collect::<Result<_, _>>()?, status, message })
+        Ok(DecodedPatches { patches: patches.collect::<Result<_, _>>()?, status, message })
     }
 }
 
@@ -176,15 +175,19 @@ mod tests {
         PatchCall { hook, extension, cluster, request: request.to_string() }
     }
 
-    fn question(hook: PatchHook) -> Question {
-        Question::of(&call(hook, &Value::Null), &BTreeMap::new()).unwrap()
+    fn question(hook: PatchHook) -> PreparedPatchRequest {
+        PreparedPatchRequest::new(&call(hook, &Value::Null), &BTreeMap::new()).unwrap()
     }
 
-    fn handler(policy: &str) -> Handler {
+    fn handler(policy: &str) -> ExtensionHandler {
         let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "GeneratePatches"});
         let handlers = json!([{"name": "gen", "requestHook": hook, "failurePolicy": policy}]);
         let raw = RawValue::from_string(json!({"status": "Success", "handlers": handlers}).to_string()).unwrap();
-        Registration::of("ext", &raw, BTreeMap::new()).unwrap().handler("gen", "GeneratePatches").unwrap().clone()
+        Registration::from_discovery("ext", &raw, BTreeMap::new())
+            .unwrap()
+            .handler("gen", "GeneratePatches")
+            .unwrap()
+            .clone()
     }
 
     fn answered(hook: PatchHook, policy: &str, answer: &Value) -> Found<PatchAnswer> {
@@ -192,7 +195,7 @@ mod tests {
         question(hook).answer(&handler(policy), Ok(&raw))
     }
 
-    fn body(question: &Question) -> Value {
+    fn body(question: &PreparedPatchRequest) -> Value {
         serde_json::from_str(question.body()).unwrap()
     }
 
@@ -209,7 +212,7 @@ mod tests {
             (settings(&[("a", "1"), ("b", "1")]), json!({"a": "2", "c": "2"}), json!({"a": "2", "b": "1", "c": "2"})),
         ] {
             let call = call(PatchHook::GeneratePatches, &of_patch);
-            let question = Question::of(&call, &of_extension).unwrap();
+            let question = PreparedPatchRequest::new(&call, &of_extension).unwrap();
             assert_eq!(body(&question).get("settings").unwrap_or(&Value::Null), &want);
         }
     }
@@ -218,7 +221,7 @@ mod tests {
     fn items_have_different_uids_and_equal_requests_the_same() {
         // RH-10.2, RH-15.1
         let (generate, validate) = (question(PatchHook::GeneratePatches), question(PatchHook::ValidateTopology));
-        let uids = |question: &Question| [0, 1].map(|at| body(question)["items"][at]["uid"].clone());
+        let uids = |question: &PreparedPatchRequest| [0, 1].map(|at| body(question)["items"][at]["uid"].clone());
         assert_eq!(generate, question(PatchHook::GeneratePatches));
         assert_eq!(uids(&validate), [Value::Null, Value::Null], "there is nothing to answer about an item");
         let [a, b] = uids(&generate);
@@ -306,7 +309,7 @@ mod tests {
     fn values_of_a_request_are_not_shown() {
         // DEC-34
         let settings = BTreeMap::from([("token".to_owned(), "secret".to_owned())]);
-        let question = Question::of(&call(PatchHook::GeneratePatches, &Value::Null), &settings).unwrap();
+        let question = PreparedPatchRequest::new(&call(PatchHook::GeneratePatches, &Value::Null), &settings).unwrap();
         assert_eq!(format!("{question:?}"), "GeneratePatches of 281 bytes");
     }
 }

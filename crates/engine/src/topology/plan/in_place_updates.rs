@@ -1,10 +1,10 @@
-//! Runtime Extensions that may update machines in place, so that they are not replaced (RH-1.2). What they would answer is not known.
+//! Runtime Extensions that may update machines in place instead of replacing them (RH-1.2). Their answers are unknown.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Certainty, Part, Roll};
+use super::{Certainty, Roll, TopologyPart};
 use crate::topology::worker::WorkerKind;
 use model::world::{ObjectSet, Selection};
 
@@ -15,7 +15,7 @@ const KIND: &str = "ExtensionConfig";
 
 /// The first ExtensionConfig whose extension has registered a handler of these hooks.
 pub fn updater(objects: &ObjectSet) -> Option<String> {
-    // An object of a file is in a namespace, even if its kind is in none.
+    // Objects from files have a namespace, even if their kind is cluster-scoped.
     let configs = ["", "default"].map(|namespace| {
         objects.list(&Selection {
             api_version: API_VERSION.to_owned(),
@@ -28,7 +28,7 @@ pub fn updater(objects: &ObjectSet) -> Option<String> {
     configs.find(|config| updates_in_place(config.at("status.handlers"))).map(|config| config.name().to_owned())
 }
 
-/// Whether there is a handler of these hooks among the `status.handlers` of an ExtensionConfig.
+/// Whether `status.handlers` of an ExtensionConfig has a handler of these hooks.
 pub fn updates_in_place(handlers: Option<&Value>) -> bool {
     let mut handlers = handlers.and_then(Value::as_array).into_iter().flatten();
     handlers.any(|handler| {
@@ -37,11 +37,11 @@ pub fn updates_in_place(handlers: Option<&Value>) -> bool {
     })
 }
 
-/// Notes on replacements that the extension may update the machines in place instead.
+/// Records the extension that may update machines in place in all rolls that replace machines.
 pub fn mark(rolls: &mut [Roll], updater: &str) {
     let is_asked = |roll: &&mut Roll| {
-        let of_deployment = matches!(roll.part, Part::Worker(WorkerKind::MachineDeployment, _));
-        (of_deployment || roll.part == Part::ControlPlane) && roll.machines.replaced != Some(0)
+        let of_deployment = matches!(roll.part, TopologyPart::Worker(WorkerKind::MachineDeployment, _));
+        (of_deployment || roll.part == TopologyPart::ControlPlane) && roll.machines.replaced != Some(0)
     };
     for roll in rolls.iter_mut().filter(is_asked) {
         roll.certainty = Certainty::Provider;

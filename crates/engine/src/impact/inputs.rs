@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::bound::Extent;
-use super::edit::{Edit, made_by, refers_to};
+use super::bound::AffectedClusters;
+use super::edit::{Edit, created_kinds_of_class, refers_to};
 use crate::topology::class_references::{group_version, references};
 use model::hub::contract::definition_name;
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, ResourceDefinition};
@@ -12,12 +12,12 @@ use model::variables;
 use model::world::{Answer, DefinitionName, Facts, Found, Need, ObjectSet, Record};
 use schema::budget::MemoryPool;
 
-/// How many bytes of compiled variables an edit may keep beside those of the stored classes (DEC-44).
+/// Maximum bytes of compiled variables of an edit beside those of the stored classes (DEC-44).
 const COMPILED: usize = 32 << 20;
 
-/// An edit with the facts that its impact follows from.
+/// The inputs of an edit's impact: the facts before and after it.
 #[derive(Debug)]
-pub struct Case {
+pub struct ImpactInputs {
     pub(super) subject: String,
     pub(super) before: Facts,
     pub(super) after: Facts,
@@ -25,22 +25,22 @@ pub struct Case {
     pub(super) clusters: Vec<Arc<Cluster>>,
     /// The classes of these Clusters, on both sides.
     classes: BTreeSet<ObjectKey>,
-    /// Why the numbers may be wrong.
+    /// The reason for which numbers may be wrong.
     pub(super) incomplete: Option<String>,
-    /// What objects may hold, by the names of definitions: nothing else of them is known.
+    /// The schemas of objects, by the names of definitions.
     pub(super) schemas: BTreeMap<String, Arc<ResourceDefinition>>,
     /// The ExtensionConfig of an extension that may update machines in place.
     pub(super) updater: Option<String>,
-    /// Where computations take their memory from.
+    /// The pool from which computations lease their memory.
     pub(super) memory: Option<Arc<MemoryPool>>,
 }
 
-impl Case {
-    /// The case of an edit among the stored Clusters and classes; `None` for one that cannot do anything to machines.
+impl ImpactInputs {
+    /// The inputs of an edit among the stored Clusters and classes; `None` for an edit that cannot affect machines.
     ///
     /// It compiles the variables of an edited class, which can take a second.
-    pub fn of(edit: &Edit, stored: &Facts) -> Option<Self> {
-        let Extent { clusters, classes } = Extent::of(edit, stored)?;
+    pub fn for_edit(edit: &Edit, stored: &Facts) -> Option<Self> {
+        let AffectedClusters { clusters, classes } = AffectedClusters::for_edit(edit, stored)?;
         let (mut before, mut after) = (stored.clone(), stored.clone());
         match edit {
             Edit::Class { old, new } => {
@@ -61,7 +61,7 @@ impl Case {
             }
             Edit::Template { .. } | Edit::NewTemplate(_) => settle(&classes, [&mut before, &mut after]),
         }
-        Some(Case {
+        Some(ImpactInputs {
             subject: edit.subject(),
             before,
             after,
@@ -74,14 +74,14 @@ impl Case {
         })
     }
 
-    /// The templates of all classes, and the definitions of their kinds and of those that they become.
+    /// The templates of all classes, and the definitions of their kinds and of the kinds of their objects.
     pub fn needs(&self) -> BTreeSet<Need> {
         let mut needs = BTreeSet::new();
         for facts in [&self.before, &self.after] {
             for key in &self.classes {
                 let Found::Yes(class) = facts.class(key) else { continue };
                 for reference in references(&class.spec) {
-                    // A review of the class has said what is wrong with the others.
+                    // Other references have been rejected by the review of the class.
                     let Ok((group, _)) = group_version(reference) else { continue };
                     let key = ObjectKey::new(&key.namespace, &reference.name);
                     needs.insert(Need::Object(ObjectRef::new(&reference.api_version, &reference.kind, key)));
@@ -96,33 +96,33 @@ impl Case {
         needs
     }
 
-    /// The versions of kinds of which the edited Clusters get objects, by `apiVersion` and kind.
-    pub fn made_kinds(&self) -> BTreeSet<(String, String)> {
-        self.classes.iter().flat_map(|class| made_by(&self.after, class)).collect()
+    /// The kinds of objects that are created for the edited Clusters, by `apiVersion` and kind.
+    pub fn created_kinds(&self) -> BTreeSet<(String, String)> {
+        self.classes.iter().flat_map(|class| created_kinds_of_class(&self.after, class)).collect()
     }
 
-    /// The case with the schemas that were read for it, by the names of their definitions.
+    /// Adds schemas, by the names of their definitions.
     #[must_use]
     pub fn with_schemas(self, schemas: BTreeMap<String, Arc<ResourceDefinition>>) -> Self {
-        Case { schemas, ..self }
+        ImpactInputs { schemas, ..self }
     }
 
-    /// The case with the ExtensionConfig of an extension that may update machines in place.
+    /// Sets the ExtensionConfig of an extension that may update machines in place.
     #[must_use]
     pub fn with_updater(self, updater: Option<String>) -> Self {
-        Case { updater, ..self }
+        ImpactInputs { updater, ..self }
     }
 
-    /// The case whose computations take their memory from a pool, and wait for it.
+    /// Sets the pool from which computations lease their memory, waiting for it if necessary.
     #[must_use]
     pub fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
-        Case { memory: Some(memory), ..self }
+        ImpactInputs { memory: Some(memory), ..self }
     }
 
-    /// The case with all that was read for it: there is nothing else.
+    /// Adds all facts that were read; other objects are absent.
     ///
     /// # Errors
-    /// What could not be read.
+    /// When a fact could not be read.
     pub fn with(mut self, edit: &Edit, answers: Vec<(Need, Answer)>) -> Result<Self, String> {
         let mut objects = ObjectSet::default();
         for (need, answer) in answers {
@@ -178,7 +178,7 @@ impl Case {
     }
 }
 
-/// Puts stored classes whose last edit their controller has not seen yet as it will leave them: they may be edited together with
+/// Updates the status of stored classes that their controller has not reconciled yet: they may be edited together with
 /// their templates and Clusters.
 fn settle(classes: &BTreeSet<ObjectKey>, sides: [&mut Facts; 2]) {
     for facts in sides {
@@ -190,7 +190,8 @@ fn settle(classes: &BTreeSet<ObjectKey>, sides: [&mut Facts; 2]) {
     }
 }
 
-/// Puts a class as its controller will leave it. What is compiled of it is not kept with the stored classes.
+/// Stores a class with the status that its controller will write. Its compiled variables are not cached with those of
+/// the stored classes.
 fn put_class(facts: &mut Facts, class: &ClusterClass) {
     let key = class.metadata.key();
     let is_stored = |stored: &ClusterClass| {
@@ -207,8 +208,8 @@ fn put_class(facts: &mut Facts, class: &ClusterClass) {
     facts.put_class(key, Record::readable(class));
 }
 
-/// An object of another version of its kind. Fields have the names of the version that they were written in, since only the provider
-/// can convert them: the sides differ where they differed before.
+/// An object with another version of its kind. Its fields are not converted, which only the provider can do;
+/// differences between the sides stay the same.
 fn as_version(object: &Arc<Object>, version: &str) -> Arc<Object> {
     if object.api_version() == version {
         return object.clone();

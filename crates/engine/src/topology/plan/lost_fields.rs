@@ -1,15 +1,16 @@
 //! Fields that others have set on a template, and that the new template does not have.
 
 use super::difference::{Comparison, UNCOMPARED, recorded, schema};
-use super::{Change, MANAGER};
+use super::{ChangedField, MANAGER};
 use crate::topology::Failure;
 use crate::topology::origin::is_below;
 use model::hub::Object;
 use schema::ssa::{self, MergeSchema};
 
 impl Comparison<'_> {
-    /// What else an object of a new name lacks in the place of one. It is not computed for a server, because the object is written anyway.
-    pub(super) fn lost(&self, current: &Object, sent: &Object) -> Result<Vec<Change>, Failure> {
+    /// The other fields that a renamed object lacks. They are not computed for a server, because the object is written
+    /// anyway.
+    pub(super) fn lost(&self, current: &Object, sent: &Object) -> Result<Vec<ChangedField>, Failure> {
         match self.world.is_offline() {
             true => lost(current, sent, &schema(self.world, sent, Some(current))?),
             false => Ok(Vec::new()),
@@ -17,9 +18,9 @@ impl Comparison<'_> {
     }
 }
 
-/// Fields of a template that another field manager has set, and that `sent` lacks: an object of a new name starts without them
-/// (ROT-05). Fields without an owner are defaults, which the new one gets as well.
-fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<Change>, Failure> {
+/// Fields of a template that another field manager has set and that `sent` lacks: a renamed object starts without them
+/// (ROT-05). Fields without an owner are defaults, which the new object gets as well.
+fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<ChangedField>, Failure> {
     let is_other = |entry: &&ssa::ManagedFields| !entry.is_of_applier(MANAGER) && entry.subresource.is_empty();
     let entries = recorded(current)?;
     let theirs: Vec<String> = entries
@@ -32,7 +33,7 @@ fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<Cha
     let changes = ssa::changes(&current.to_value(), &sent.to_value(), schema, UNCOMPARED).into_iter();
     let gone = changes.filter(|change| change.to.is_none() && is_content(change.path.as_str()));
     let gone = gone.filter(|change| is_theirs(change.path.as_str()));
-    let change = |change: ssa::FieldChange| Change {
+    let change = |change: ssa::FieldChange| ChangedField {
         path: change.path.to_string(),
         from: change.from,
         to: None,
@@ -43,7 +44,7 @@ fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<Cha
     Ok(gone.map(change).collect())
 }
 
-/// Owners are set anew, and what a clone comes from is written by who clones.
+/// Owners are set again, and the cloning controller writes the origin of a clone.
 fn is_content(path: &str) -> bool {
     ["spec", "metadata.labels", "metadata.annotations"].into_iter().any(|above| is_below(path, above))
 }

@@ -1,4 +1,4 @@
-//! What becomes of the machines of one Cluster.
+//! The effect of an edit on the machines of one Cluster.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::bound::machines;
-use super::case::Case;
-use super::released::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
+use super::inputs::ImpactInputs;
+use super::released_machines::{Resumed, add, discount, is_as_rolled_out, put_states, upgrades};
 use super::size::ClassSizes;
-use super::tally::{Change, Tally};
-use crate::topology::inspection::Inspected;
-use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
-use crate::topology::plan::{Fold, Roll, mark, outlasts_certificates, uid};
+use super::tally::{ClusterImpact, Tally};
+use crate::topology::inspection::InspectedObjects;
+use crate::topology::name_independence::{has_short_names, is_name_independent, is_read_as_text};
+use crate::topology::plan::{Roll, TopologySimulator, mark, outlasts_certificates, uid};
 use crate::topology::refusals::Checks;
 use crate::topology::{Failure, Options};
 use golang::json::StringMap;
@@ -25,36 +25,37 @@ use model::world::{Facts, Found, Record, WorkerSet, WorkerState};
 use schema::budget::{SharedLease, Stop};
 use schema::field::{ErrorKind, enumerated};
 
-/// Clusters with equal inputs: the first stands for all.
-type Twins<'a> = Vec<&'a Arc<Cluster>>;
+/// Clusters with equal inputs: the first represents all.
+type EqualClusters<'a> = Vec<&'a Arc<Cluster>>;
 
-/// What is wrong with the objects of a Cluster.
+/// Problems of the objects of a Cluster.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// What the schemas of definitions refuse.
+    /// Fields that the schemas of definitions reject.
     pub checks: Checks,
-    /// The `certificatesExpiryDays` of the control plane that no certificate reaches, and for how many days certificates are valid.
+    /// The `certificatesExpiryDays` of the control plane that exceed the validity of certificates, and that validity in
+    /// days.
     pub endless: Option<(i64, i64)>,
 }
 
-/// What is watched of the machines of a Cluster: of its sets in their order, and of its control plane.
-type States = (Vec<Option<WorkerState>>, ReplicaCounts);
+/// The watched states of the machines of a Cluster: its worker sets in their order, and its control plane.
+type WatchedStates = (Vec<Option<WorkerState>>, ReplicaCounts);
 
-impl Case {
-    /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result at once, with the number of Clusters that it
-    /// stands for. Groups of equal Clusters come first, the largest of them before the others.
-    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, Change)) {
-        let [before, after] =
-            [&self.before, &self.after].map(|facts| Fold::new(facts.clone(), options).at(now).until(stop.clone()));
+impl ImpactInputs {
+    /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result immediately, with the number of
+    /// Clusters that it represents. Groups of equal Clusters are compared first, in descending order of size.
+    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, ClusterImpact)) {
+        let [before, after] = [&self.before, &self.after]
+            .map(|facts| TopologySimulator::new(facts.clone(), options).at(now).until(stop.clone()));
         let sizes = self.sizes();
-        for twins in self.twins() {
+        for twins in self.equal_clusters() {
             if stop.is_due() {
                 return;
             }
             let key = twins[0].metadata.key();
             let Some(lease) = self.lease(&sizes, &key, stop) else { return };
             let mut change = compare(&key, &before.clone().leasing(lease.clone()), &after.clone().leasing(lease));
-            // A computation that was cut short says nothing of the Cluster.
+            // An interrupted computation has no result.
             if stop.has_stopped() {
                 return;
             }
@@ -68,22 +69,22 @@ impl Case {
 
     /// The sizes of its classes before and after the edit.
     fn sizes(&self) -> [ClassSizes; 2] {
-        [&self.before, &self.after].map(|facts| ClassSizes::of(facts, self.classes()))
+        [&self.before, &self.after].map(|facts| ClassSizes::for_classes(facts, self.classes()))
     }
 
-    /// The memory to compute a Cluster, on both sides; `None` if `stop` is due before it is free. What is too large for it is not
-    /// computed and needs none.
+    /// Leases the memory to compute a Cluster on both sides; `None` if `stop` is due before it is free. A topology that
+    /// is too large is not computed and needs no memory.
     fn lease(&self, sizes: &[ClassSizes; 2], key: &ObjectKey, stop: &Stop) -> Option<SharedLease> {
         let Some(memory) = &self.memory else { return Some(SharedLease::default()) };
         let [before, after] = sizes;
         let bytes =
-            [before.of_cluster(&self.before, key), after.of_cluster(&self.after, key)].map(|size| size.memory());
+            [before.topology_size(&self.before, key), after.topology_size(&self.after, key)].map(|size| size.memory());
         let most = bytes.into_iter().filter(|bytes| *bytes <= memory.capacity()).max();
         memory.take(most.unwrap_or_default(), stop).map(SharedLease::new)
     }
 
-    /// What the schemas of definitions refuse of the objects of the edited Cluster; nothing if its topology cannot be computed, or
-    /// `stop` is due before.
+    /// Fields of the edited Cluster's objects that the schemas of definitions reject; none if its topology cannot be
+    /// computed, or `stop` is due before.
     pub fn checks(&self, options: Options, stop: &Stop) -> Checks {
         if self.schemas.is_empty() {
             return Checks::default();
@@ -91,11 +92,11 @@ impl Case {
         self.inspect(options, stop).unwrap_or_default().checks
     }
 
-    /// What is wrong with the objects of the edited Cluster; nothing if its topology cannot be computed, or `stop` is due before.
+    /// Problems of the edited Cluster's objects; `None` if its topology cannot be computed, or `stop` is due before.
     pub fn inspect(&self, options: Options, stop: &Stop) -> Option<Inspection> {
         let cluster = self.clusters.first()?;
         let lease = self.lease(&self.sizes(), &cluster.metadata.key(), stop)?;
-        let mut fold = Fold::new(self.after.clone(), options).until(stop.clone()).leasing(lease);
+        let mut fold = TopologySimulator::new(self.after.clone(), options).until(stop.clone()).leasing(lease);
         if let Some(objects) = fold.facts_mut().objects_mut() {
             for (name, schemas) in &self.schemas {
                 let mut definition = ResourceDefinition::clone(schemas);
@@ -109,17 +110,19 @@ impl Case {
         as_written(&mut fold, &key);
         let computation = fold.compute(&key).ok()?;
         let endless = outlasts_certificates(&computation.desired.control_plane.control_plane.object);
-        let checks = Inspected::of(computation, fold.facts()).map(|inspected| inspected.checks).unwrap_or_default();
+        let checks = InspectedObjects::from_computation(computation, fold.facts())
+            .map(|inspected| inspected.checks)
+            .unwrap_or_default();
         Some(Inspection { checks, endless })
     }
 
-    /// An empty tally of this case.
+    /// An empty tally for these inputs.
     pub fn tally(&self) -> Tally {
         let machines = self.clusters.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
-        Tally::of(self.subject.clone(), (self.clusters.len(), machines), self.incomplete.clone())
+        Tally::new(self.subject.clone(), (self.clusters.len(), machines), self.incomplete.clone())
     }
 
-    /// How many machines a Cluster has at the most.
+    /// The maximum number of machines of a Cluster.
     fn machines(&self, cluster: &Cluster) -> i64 {
         match self.before.cluster(&cluster.metadata.key()) {
             Found::Yes(old) => machines(&old, cluster, &self.before),
@@ -127,9 +130,10 @@ impl Case {
         }
     }
 
-    fn twins(&self) -> Vec<Twins<'_>> {
+    fn equal_clusters(&self) -> Vec<EqualClusters<'_>> {
         let nameless = self.nameless_classes();
-        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<(Cluster, States), usize>::new());
+        let (mut groups, mut known) =
+            (Vec::<EqualClusters<'_>>::new(), HashMap::<(Cluster, WatchedStates), usize>::new());
         for cluster in &self.clusters {
             let stands_for_others = is_read_as_text(&cluster.metadata.name)
                 && has_short_names(cluster)
@@ -144,18 +148,18 @@ impl Case {
                 None => groups.push(vec![cluster]),
             }
         }
-        // What is compared in time is a sample of all namespaces and names.
+        // The Clusters that are compared in time are a sample of all namespaces and names.
         groups.sort_by_cached_key(|twins| (Reverse(twins.len()), scattered(&twins[0].metadata.key())));
         groups
     }
 
-    /// What is known of the machines of a Cluster, apart from its topology.
-    fn states(&self, cluster: &Cluster) -> States {
+    /// The watched states of the machines of a Cluster.
+    fn states(&self, cluster: &Cluster) -> WatchedStates {
         let sets = cluster.topology().into_iter().flat_map(|topology| topology.workers.machine_deployments.iter());
         let key = cluster.metadata.key();
         let sets = sets.map(|set| {
             let state = self.before.worker_state(&WorkerSet { cluster: key.clone(), name: set.name.clone() })?;
-            // The topology says the number of replicas, and all machines are as it says.
+            // The topology sets the number of replicas, and all machines are up to date.
             let is_plain =
                 set.replicas.is_some() && state.outdated == Some(0) && *state.version == *cluster.spec.topology.version;
             (!is_plain).then(|| state.clone())
@@ -163,10 +167,10 @@ impl Case {
         (sets.collect(), cluster.status.control_plane.clone())
     }
 
-    /// The classes that look at no names on either side.
+    /// The classes that ignore names on both sides.
     fn nameless_classes(&self) -> BTreeSet<ObjectKey> {
         let is_nameless = |facts: &Facts, key: &ObjectKey| match facts.class(key) {
-            Found::Yes(class) => has_no_names(&class),
+            Found::Yes(class) => is_name_independent(&class),
             _ => false,
         };
         let keys: BTreeSet<ObjectKey> = self.clusters.iter().filter_map(|cluster| cluster.class_key()).collect();
@@ -174,20 +178,20 @@ impl Case {
     }
 }
 
-/// A number by which keys have no order that means anything, and always the same one.
+/// A hash that orders keys pseudorandomly and reproducibly.
 fn scattered(key: &ObjectKey) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish()
 }
 
-/// What both sides come to, as if the old one had been rolled out just now.
-fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
+/// Compares both sides as if the old one had just been rolled out.
+fn compare(key: &ObjectKey, before: &TopologySimulator, after: &TopologySimulator) -> ClusterImpact {
     let mut old = before.clone();
     let mut new = after.clone();
     as_written(&mut old, key);
     as_written(&mut new, key);
-    let resumed = Resumed::of(&mut old, &new, key);
+    let resumed = Resumed::between(&mut old, &new, key);
     let settled = old.settle(key);
     put_states(&mut old, key);
     new.take_over(key, &old);
@@ -198,11 +202,12 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
         }
         _ => None,
     };
-    // An edit that restores the last state that was rolled out.
+    // The edit restores the last rolled-out state.
     if settled.failure.is_some() && rollout.failure.is_none() && is_as_rolled_out(&new, key) {
-        return Change::none(key.clone());
+        return ClusterImpact::none(key.clone());
     }
-    // What cannot be computed on either side is no consequence of the edit, nor is an extension that was not asked.
+    // A topology that cannot be computed on either side is no consequence of the edit, nor is an extension that was not
+    // called.
     let is_interrupted =
         [&settled.failure, &rollout.failure].into_iter().flatten().any(|one| matches!(one, Failure::Interrupted(_)));
     let fails = rollout.failure.is_some() && settled.failure.is_none() && not_asked.is_none() && !is_interrupted;
@@ -210,7 +215,7 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
     let not_called = rollout.trace.not_asked.first().map(ToString::to_string);
     let incomplete = not_asked.or(not_called).or_else(|| resumed.unknown());
     let was_edited_in_pause = resumed.was_edited(&new, key);
-    // Of a Cluster that is resumed, only its record says that machines go: `clusterctl move` resumes all Clusters.
+    // For a resumed Cluster, only its record shows that machines are replaced: `clusterctl move` resumes all Clusters.
     let failure = settled.failure.or(rollout.failure).filter(|_| (fails || !is_known) && resumed == Resumed::No);
     let failure = failure.map(|failure| text(&failure));
     let endless = endless(&new, key).filter(|now| endless(&old, key).is_none_or(|before| before.0 != now.0));
@@ -221,16 +226,25 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
             add(&mut rolls, upgrades(&was, &is, before.facts()));
         }
     }
-    Change { rolls, fails, is_known, failure, was_edited_in_pause, endless, incomplete, ..Change::none(key.clone()) }
+    ClusterImpact {
+        rolls,
+        fails,
+        is_known,
+        failure,
+        was_edited_in_pause,
+        endless,
+        incomplete,
+        ..ClusterImpact::none(key.clone())
+    }
 }
 
-/// The `certificatesExpiryDays` of a control plane that no certificate reaches, and for how many days certificates are valid.
-fn endless(fold: &Fold, key: &ObjectKey) -> Option<(i64, i64)> {
+/// The `certificatesExpiryDays` of a control plane that exceed the validity of certificates, and that validity in days.
+fn endless(fold: &TopologySimulator, key: &ObjectKey) -> Option<(i64, i64)> {
     let mut objects = fold.facts().objects()?.of_cluster(key);
     objects.find_map(|object| outlasts_certificates(object))
 }
 
-/// Why a topology cannot be computed, without values of variables (DEC-34).
+/// The message of a failure, without values of variables (DEC-34).
 fn text(failure: &Failure) -> String {
     let Failure::InvalidCluster(errors) = failure else { return failure.to_string() };
     let texts = errors.iter().map(|error| match error.kind {
@@ -240,8 +254,8 @@ fn text(failure: &Failure) -> String {
     format!("the variables of the Cluster are not valid for its ClusterClass: {}", enumerated(texts))
 }
 
-/// The Cluster as its user wrote it: current objects play no part.
-fn as_written(fold: &mut Fold, key: &ObjectKey) {
+/// Resets the Cluster to the user's fields, so that current objects have no effect.
+fn as_written(fold: &mut TopologySimulator, key: &ObjectKey) {
     let Found::Yes(stored) = fold.facts().cluster(key) else { return };
     let mut cluster = Cluster::clone(&stored);
     cluster.spec.infrastructure_ref = ContractRef::default();
@@ -252,14 +266,14 @@ fn as_written(fold: &mut Fold, key: &ObjectKey) {
     fold.facts_mut().put_cluster(key.clone(), Record::readable(cluster));
 }
 
-/// What the computation looks at, apart from names.
+/// The inputs of a computation apart from names.
 fn without_name(cluster: &Cluster) -> Cluster {
     let mut cluster = cluster.clone();
     cluster.metadata.name.clear();
     cluster.metadata.uid.clear();
     cluster.metadata.resource_version.clear();
     cluster.metadata.generation = 0;
-    // A class that looks at no names looks at no labels and annotations either, but annotations of Cluster API steer rollouts.
+    // A class that ignores names also ignores labels and annotations, but annotations of Cluster API affect rollouts.
     cluster.metadata.labels = StringMap::default();
     let mut annotations = cluster.metadata.annotations.to_map();
     annotations.retain(|name, _| name.contains("cluster.x-k8s.io/"));

@@ -1,22 +1,22 @@
-//! The impact of an edit in words: warnings that kubectl prints, and the summary for the audit log (DEC-34: names, paths and
-//! counts, never values).
+//! Warnings about the impact of an edit, which kubectl prints, and the summary for the audit log (DEC-34: names, paths
+//! and counts, never values).
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::tally::{Count, Group, Impact, Uncounted};
+use super::tally::{Impact, ImpactCounts, ImpactGroup, Uncounted};
 use crate::topology::origin::Origin;
-use crate::topology::refusals::{Checks, Refusal};
+use crate::topology::refusals::{Checks, RefusedField};
 use schema::field::Warning;
 
-/// How many characters a warning has at most, as the API conventions of Kubernetes ask for.
+/// Maximum characters of a warning, according to the API conventions of Kubernetes.
 const MOST_CHARS: usize = 120;
-/// How many bytes all warnings have at most.
+/// Maximum bytes of all warnings.
 const MOST_TEXT: usize = 4_096;
-/// How many bytes the summary has at most.
+/// Maximum bytes of the summary.
 const MOST_SUMMARY: usize = 8 << 10;
-/// How many characters of the reason the summary has, why machines are not counted.
+/// Maximum characters of the reason for uncounted machines in the summary.
 const MOST_REASON: usize = 1_024;
 /// The rule that gives these warnings.
 const RULE: &str = "DEC-42";
@@ -24,7 +24,7 @@ const RULE: &str = "DEC-42";
 const RULE_OF_SCHEMAS: &str = "DEC-32";
 
 impl Impact {
-    /// The warnings, the most important first; none when no machine goes.
+    /// The warnings, the most important first; none if no machine is affected.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut texts = Vec::new();
         if self.compared == 0 {
@@ -52,9 +52,9 @@ impl Impact {
             texts.push(shortened_in_middle(&format!("Cluster {cluster}: {reason}"), MOST_CHARS));
         }
         match self.groups.as_slice() {
-            // The total has said how many.
+            // The total contains the number.
             [one] => texts.extend(one.reason("")),
-            groups => texts.extend(groups.iter().map(Group::text)),
+            groups => texts.extend(groups.iter().map(ImpactGroup::text)),
         }
         if let Some(reason) = &self.incomplete {
             texts.push(format!("the number of machines is incomplete: {reason}"));
@@ -69,12 +69,12 @@ impl Impact {
         within(texts.into_iter().map(shortened))
     }
 
-    /// The summary for the audit log, as JSON; `None` when no machine goes.
+    /// The summary for the audit log, as JSON; `None` if no machine is affected.
     pub fn summary(&self) -> Option<String> {
         if self.warnings().is_empty() {
             return None;
         }
-        let mut groups: Vec<Value> = self.groups.iter().map(Group::summary).collect();
+        let mut groups: Vec<Value> = self.groups.iter().map(ImpactGroup::summary).collect();
         loop {
             let left_out = self.groups.len() - groups.len();
             let text = json!({
@@ -101,8 +101,8 @@ impl Impact {
     }
 }
 
-impl Count {
-    /// What happens to machines, to how many, and whether these are the least.
+impl ImpactCounts {
+    /// The effects on machines, each with a number and whether it is a minimum.
     fn verbs(&self) -> impl Iterator<Item = (&'static str, i64, bool)> {
         let all = [
             ("replaces", self.replaced, self.is_least),
@@ -123,7 +123,7 @@ impl Count {
     }
 }
 
-impl Group {
+impl ImpactGroup {
     fn text(&self) -> String {
         let numbers: Vec<String> = self
             .machines
@@ -138,7 +138,7 @@ impl Group {
         self.reason(&format!("{text}: ")).unwrap_or(text)
     }
 
-    /// The kinds that replace machines, and the first reason; a path that is too long loses its beginning.
+    /// The kinds that replace machines, and the first reason; a path that is too long is truncated at its start.
     fn reason(&self, before: &str) -> Option<String> {
         let (_, reason) = self.reasons.first()?;
         let kinds: BTreeSet<&str> = self.reasons.iter().map(|(kind, _)| &**kind).collect();
@@ -162,7 +162,7 @@ impl Group {
     }
 }
 
-/// How many reasons of a group the summary has.
+/// Maximum reasons of a group in the summary.
 const MOST_REASONS: usize = 10;
 
 pub(super) fn machines(number: i64, is_least: bool) -> String {
@@ -185,10 +185,10 @@ pub(super) fn clusters_of(number: usize) -> String {
     format!("{} {}", grouped(number), if number == 1 { "Cluster" } else { "Clusters" })
 }
 
-/// How many fields that the API server would refuse are named.
+/// Maximum fields in warnings that the API server would reject.
 const MOST_REFUSALS: usize = 10;
 
-/// These warnings, and one for each field that the API server would refuse, as far as all of them fit.
+/// The warnings, followed by one for each field that the API server would reject, as far as they fit.
 pub fn with_refusals(mut warnings: Vec<Warning>, checks: &Checks) -> Vec<Warning> {
     let refusals = &checks.refusals;
     let mut texts: Vec<String> = refusals.iter().take(MOST_REFUSALS).map(refused).collect();
@@ -205,9 +205,9 @@ pub fn with_refusals(mut warnings: Vec<Warning>, checks: &Checks) -> Vec<Warning
     warnings
 }
 
-/// A field that the API server would refuse, with the patch that wrote it.
-fn refused(refusal: &Refusal) -> String {
-    let Refusal { kind, field, detail, because, .. } = refusal;
+/// A field that the API server would reject, with the patch that set it.
+fn refused(refusal: &RefusedField) -> String {
+    let RefusedField { kind, field, detail, because, .. } = refusal;
     let because = match because {
         Some(Origin::Patch(patch)) => format!(" (patch {:?})", patch.patch),
         Some(_) | None => String::new(),
@@ -215,7 +215,7 @@ fn refused(refusal: &Refusal) -> String {
     let detail = if refusal.may_be_completed() { "is required" } else { detail };
     let length = |text: &str| text.chars().count();
     let used = length(kind) + length(&because) + 4;
-    // A hint is worth less than a place.
+    // The path is more important than the hint.
     let without_hint = detail.split("; ").next().unwrap_or_default();
     let fits = used + length(detail) + length(field) <= MOST_CHARS;
     let detail = if fits { detail } else { without_hint };
@@ -237,7 +237,7 @@ pub(super) fn grouped(number: impl ToString) -> String {
     text
 }
 
-/// The text, without its middle if it is longer than the given number of characters: its end says what is wrong.
+/// The text, shortened in the middle to a number of characters: its end contains the problem.
 fn shortened_in_middle(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
@@ -250,7 +250,7 @@ fn shortened_in_middle(text: &str, most: usize) -> String {
     format!("{begin}…{end}")
 }
 
-/// A text of as many characters as a warning may have.
+/// A text, truncated to the length of a warning.
 fn shortened(text: String) -> String {
     shortened_in_middle(&text, MOST_CHARS)
 }
@@ -273,7 +273,7 @@ fn with_short_path(reason: &str, most: usize) -> String {
     reason.replacen(path, &format!("..{}", &path[cut..]), 1)
 }
 
-/// As many warnings as fit, with the number of those that do not.
+/// The warnings that fit, with the number of the others.
 fn within(texts: impl Iterator<Item = String>) -> Vec<Warning> {
     const LAST: usize = 40;
     let texts: Vec<String> = texts.collect();
@@ -296,7 +296,7 @@ mod tests {
     use model::hub::ObjectKey;
     use schema::field::ErrorKind;
 
-    fn refusal(field: &str, detail: &str, patch: Option<&str>) -> Refusal {
+    fn refusal(field: &str, detail: &str, patch: Option<&str>) -> RefusedField {
         let origin = |patch: &str| PatchOrigin {
             patch: patch.into(),
             definition: Some(0),
@@ -305,7 +305,7 @@ mod tests {
             is_sensitive: false,
         };
         let because = patch.map(|patch| Origin::Patch(origin(patch)));
-        Refusal::new(
+        RefusedField::new(
             ("KubeadmConfigTemplate", "md"),
             field,
             ErrorKind::Invalid,
@@ -315,7 +315,7 @@ mod tests {
         )
     }
 
-    fn texts(refusals: Vec<Refusal>, before: usize) -> Vec<String> {
+    fn texts(refusals: Vec<RefusedField>, before: usize) -> Vec<String> {
         let checks = Checks { refusals, ..Checks::default() };
         let before = (0..before).map(|_| Warning { rule: RULE, text: "w".repeat(100) }).collect();
         with_refusals(before, &checks).into_iter().map(|warning| warning.text).collect()

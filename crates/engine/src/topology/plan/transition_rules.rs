@@ -1,17 +1,17 @@
-//! Rules of a schema about the old value, which refuse changes of objects: also the dry run of a template, by which a controller finds
-//! out whether it has to replace the template (CT-9.2, CT-9.5, CT-13.3).
+//! Transition rules of a schema, which deny changes of objects and dry runs of templates. Controllers use such a dry
+//! run to find out whether they have to replace a template (CT-9.2, CT-9.5, CT-13.3).
 
 use serde_json::Value;
 
 use super::Certainty;
-use super::difference::{Comparison, Difference, merged, owners, schema};
+use super::difference::{Comparison, ObjectDifference, merged, owners, schema};
 use crate::topology::failure::{DeniedChange, Failure};
 use crate::topology::refusals::{completed, definition_of};
 use model::hub::{Object, version_of};
 use schema::openapi::ResourceSchema;
 
 impl Comparison<'_> {
-    /// Refuses a difference that rules of the schema about the old value deny, unless a server has confirmed it.
+    /// Rejects a difference that transition rules of the schema deny, unless a server has confirmed it.
     ///
     /// # Errors
     /// [`Failure::Immutable`].
@@ -19,7 +19,7 @@ impl Comparison<'_> {
         &self,
         current: &Object,
         sent: &Object,
-        difference: &Difference,
+        difference: &ObjectDifference,
         change: DeniedChange,
     ) -> Result<(), Failure> {
         if difference.certainty != Certainty::Assumed || current.api_version() != sent.api_version() {
@@ -30,7 +30,7 @@ impl Comparison<'_> {
         let structure = schema(self.world, sent, Some(current))?;
         let managers = owners(current, self.applied.get(&current.reference()), sent, &structure)?;
         let stored = completed(current.clone(), Some(&definition));
-        // What cannot be merged is reported elsewhere.
+        // Merge errors are reported elsewhere.
         let Ok(result) = merged(Some(&stored.to_value()), &managers, sent, &structure) else { return Ok(()) };
         let result = completed(result, Some(&definition));
         match denied(rules, &result.to_value(), &stored.to_value()) {
@@ -40,7 +40,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The first place with a rule that only the old value breaks; rules that the new value breaks by itself are reported elsewhere.
+/// The first field with a violated transition rule; rules that the new value violates by itself are reported elsewhere.
 fn denied(rules: &ResourceSchema, new: &Value, old: &Value) -> Option<String> {
     let by_itself = rules.rule_violations(new, None);
     let mut denied = rules.rule_violations(new, Some(old)).into_iter();

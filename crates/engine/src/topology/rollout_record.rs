@@ -1,14 +1,15 @@
-//! The record of what the objects of a Cluster were made from. It says after a pause whether edits wait that replace machines (DEC-59).
+//! The record of the inputs of a Cluster's objects. After a pause, it shows whether pending edits replace machines
+//! (DEC-59).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::blueprint::Blueprint;
 use model::hub::Object;
 
-/// A record of another version of topologist is not compared: it may be made from other fields.
+/// Records of other versions of topologist are not compared: they may contain other fields.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The value of the annotation [`ROLLED_OUT`](model::hub::annotation::ROLLED_OUT) for objects that are made from this blueprint.
+/// The value of the annotation [`ROLLED_OUT`](model::hub::annotation::ROLLED_OUT) for the objects of this blueprint.
 pub fn record(blueprint: &Blueprint) -> String {
     let mut hasher = DefaultHasher::new();
     let spec = &blueprint.cluster.spec;

@@ -22,7 +22,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings};
+    use crate::admission::{AdmissionOutcome, AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest};
     use model::hub::Kind;
     use model::wire::WireVersion;
     use model::world::Facts;
@@ -40,7 +40,7 @@ mod tests {
     /// Whether a request is allowed, or why it is not decoded.
     fn answer(phase: Phase, operation: Operation, old: Option<&str>, new: Option<&str>) -> Result<bool, String> {
         let version = WireVersion::V1Beta2;
-        let request = Request {
+        let request = RawRequest {
             phase,
             kind: Kind::Cluster,
             version,
@@ -50,10 +50,10 @@ mod tests {
             old_object: old,
             old_version: version,
         };
-        match Question::decode(&request) {
+        match DecodedRequest::decode(&request) {
             Ok(question) => {
-                let verdict = question.settle(&Arc::new(Facts::complete([], [])), &Settings::default());
-                Ok(matches!(verdict.outcome, Outcome::Allowed))
+                let verdict = question.settle(&Arc::new(Facts::complete([], [])), &AdmissionSettings::default());
+                Ok(matches!(verdict.outcome, AdmissionOutcome::Allowed))
             }
             Err(verdict) => Err(format!("{:?}", verdict.outcome)),
         }

@@ -1,15 +1,16 @@
-//! Workers whose machines are replaced later than the plan that changes them: with their version.
+//! Workers whose machines are replaced later than the plan that changes their templates: together with their version.
 //!
-//! While a control plane is upgraded, and until workers have its version, their MachineSets create no machines (MA-17.2, MA-17.5). A change
-//! of their templates that comes with an upgrade reaches their machines together with the version: they are replaced once.
+//! During the upgrade of a control plane, and until workers have its version, their MachineSets create no machines
+//! (MA-17.2, MA-17.5). A template change during an upgrade reaches the machines together with the version, so they are
+//! replaced once.
 
 use std::collections::BTreeMap;
 
-use super::rolls::{Machines, Roll};
-use super::{Part, Round};
+use super::rolls::{MachineCounts, Roll};
+use super::{Round, TopologyPart};
 use crate::topology::worker::WorkerKind;
 
-/// Counts machines of workers whose templates change before their version once (DEC-41).
+/// Counts machines of workers once if their templates change before their version (DEC-41).
 pub(super) fn merge(rounds: &mut [Round]) {
     let places = places(rounds);
     for last in (1..rounds.len()).rev() {
@@ -27,13 +28,13 @@ pub(super) fn merge(rounds: &mut [Round]) {
         }
     }
     for round in rounds {
-        round.rolls.retain(|roll| roll.machines != Machines::NONE);
+        round.rolls.retain(|roll| roll.machines != MachineCounts::NONE);
     }
 }
 
-/// Round and position of the rolls of each machine deployment, the last round first.
-fn places(rounds: &[Round]) -> BTreeMap<Part, Vec<(usize, usize)>> {
-    let mut places: BTreeMap<Part, Vec<(usize, usize)>> = BTreeMap::new();
+/// Round and position of the rolls of each machine deployment, in descending order of rounds.
+fn places(rounds: &[Round]) -> BTreeMap<TopologyPart, Vec<(usize, usize)>> {
+    let mut places: BTreeMap<TopologyPart, Vec<(usize, usize)>> = BTreeMap::new();
     for (number, round) in rounds.iter().enumerate().rev() {
         for (at, roll) in round.rolls.iter().enumerate().filter(|(_, roll)| is_of_deployment(&roll.part)) {
             places.entry(roll.part.clone()).or_default().push((number, at));
@@ -42,11 +43,11 @@ fn places(rounds: &[Round]) -> BTreeMap<Part, Vec<(usize, usize)>> {
     places
 }
 
-fn is_of_deployment(part: &Part) -> bool {
-    matches!(part, Part::Worker(WorkerKind::MachineDeployment, _))
+fn is_of_deployment(part: &TopologyPart) -> bool {
+    matches!(part, TopologyPart::Worker(WorkerKind::MachineDeployment, _))
 }
 
-/// Leaves replacements to the upgrade, which does not replace machines that are only created then.
+/// Moves replacements to the upgrade, which does not replace the machines that it creates.
 fn postpone(roll: &mut Roll, upgrade: &mut Roll) {
     let added = roll.machines.added.unwrap_or_default();
     let less = |number: i64| number.saturating_sub(added).max(0);
@@ -54,6 +55,6 @@ fn postpone(roll: &mut Roll, upgrade: &mut Roll) {
     of_upgrade.replaced = of_upgrade.replaced.map(less);
     of_upgrade.outdated_until_deleted = of_upgrade.outdated_until_deleted.map(less);
     of_upgrade.at_least = less(of_upgrade.at_least);
-    let Machines { replaced, outdated_until_deleted, at_least, .. } = &mut roll.machines;
+    let MachineCounts { replaced, outdated_until_deleted, at_least, .. } = &mut roll.machines;
     (*replaced, *outdated_until_deleted, *at_least) = (Some(0), Some(0), 0);
 }

@@ -1,40 +1,39 @@
 //! Upgrades of many workers, of which a limited number may upgrade at once: one plan for all of them instead of one for each.
 //!
-//! Each plan looks at all workers, so that as many plans as there are workers cost the square of their number. Here one plan is made in
-//! which all of them upgrade that wait for nothing but others, and its steps are executed in as many rounds as if each had been planned.
-//! Where the outcome might be another one, nothing is done, and the workers are planned one after the other.
+//! Each plan examines all workers, so one plan per worker has quadratic cost. This module makes one plan that upgrades
+//! all workers that only wait for other workers, and executes its steps in the rounds that separate plans would take.
+//! If the outcome could differ, it makes no plan, and the workers are planned one after the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::fold::Rotations;
-use super::{Action, Fold, Part, Plan, Rollout, Step};
+use super::simulator::RotationCounts;
+use super::{Plan, PlanStep, Rollout, StepAction, TopologyPart, TopologySimulator};
 use crate::topology::current::Current;
-use crate::topology::nameless::reads_template_names;
+use crate::topology::name_independence::reads_template_names;
 use crate::topology::upgrade::{Tracker, is_deployment_upgrading};
 use crate::topology::worker::WorkerKind;
-use crate::topology::{Computation, Failure, Observed};
+use crate::topology::{Computation, Failure, ObservedState};
 use model::hub::names::DeterministicNames;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 use model::world::Found;
 
 /// The steps of workers that upgrade one after the other.
 struct Ahead {
-    observed: Arc<Observed>,
-    /// By the rounds in which they are executed.
-    rounds: Vec<Vec<Step>>,
+    observed: Arc<ObservedState>,
+    /// Steps by round.
+    rounds: Vec<Vec<PlanStep>>,
 }
 
-impl Fold {
-    /// Executes the rounds in which workers upgrade that wait for nothing but others; says whether that could be planned for all at
-    /// once.
+impl TopologySimulator {
+    /// Executes the rounds of workers that only wait for other workers; returns whether one plan covered all of them.
     ///
     /// # Errors
     /// When an object cannot be applied.
     pub(super) fn go_ahead(
         &mut self,
         cluster: &ObjectKey,
-        rotations: &mut Rotations,
+        rotations: &mut RotationCounts,
         outcome: &mut Rollout,
     ) -> Result<bool, Failure> {
         let Some(Ahead { observed, rounds }) = self.ahead(cluster) else { return Ok(false) };
@@ -45,7 +44,7 @@ impl Fold {
             self.execute(cluster, round, rotations, outcome)?;
             let world = self.world();
             let is_done = |object: &Object| is_deployment_upgrading(object, &world).is_ok_and(|upgrades| !upgrades);
-            // Others wait for those whose machines stay as they are.
+            // Workers whose machines do not change block the others.
             if !written.iter().all(|one| matches!(world.object(one), Found::Yes(object) if is_done(&object))) {
                 break;
             }
@@ -53,7 +52,7 @@ impl Fold {
         Ok(true)
     }
 
-    /// One plan for workers that upgrade one after the other, if it is certain that it is the same as one plan for each.
+    /// One plan for workers that upgrade one after the other, if it is certain to equal the separate plans.
     fn ahead(&self, key: &ObjectKey) -> Option<Ahead> {
         #[cfg(test)]
         if self.is_one_by_one {
@@ -76,7 +75,7 @@ impl Fold {
             return None;
         }
         // A patch that reads the new name of a rotated template changes the worker once more, before the next worker upgrades.
-        let rotates = plan.steps.iter().any(|step| step.action == Action::Rotate);
+        let rotates = plan.steps.iter().any(|step| step.action == StepAction::Rotate);
         if rotates && reads_template_names(&observed.blueprint.class.spec.patches) {
             return None;
         }
@@ -84,12 +83,12 @@ impl Fold {
     }
 }
 
-/// The worker of a part.
-type Worker<'a> = (WorkerKind, &'a str);
+/// Kind and topology name of a worker set.
+type WorkerName<'a> = (WorkerKind, &'a str);
 
 /// The rounds in which workers upgrade, counted from zero. A round has as many workers as the limit allows, less those whose machines
 /// do not have their version yet.
-fn numbers(tracker: &Tracker) -> Option<BTreeMap<Worker<'_>, usize>> {
+fn numbers(tracker: &Tracker) -> Option<BTreeMap<WorkerName<'_>, usize>> {
     let mut numbers = BTreeMap::new();
     for kind in WorkerKind::ALL {
         let of_kind = tracker.workers(kind);
@@ -103,14 +102,14 @@ fn numbers(tracker: &Tracker) -> Option<BTreeMap<Worker<'_>, usize>> {
 }
 
 /// The steps of a plan by their rounds, if it has steps of these workers only: what else there is would come again in each round.
-fn rounds(plan: Plan, numbers: &BTreeMap<Worker<'_>, usize>) -> Option<Vec<Vec<Step>>> {
+fn rounds(plan: Plan, numbers: &BTreeMap<WorkerName<'_>, usize>) -> Option<Vec<Vec<PlanStep>>> {
     let count = numbers.values().max()? + 1;
-    let mut rounds: Vec<Vec<Step>> = std::iter::repeat_with(Vec::new).take(count).collect();
+    let mut rounds: Vec<Vec<PlanStep>> = std::iter::repeat_with(Vec::new).take(count).collect();
     let mut written = 0;
     for step in plan.steps {
-        let is_check = matches!(step.part, Part::WorkerHealthCheck(_));
+        let is_check = matches!(step.part, TopologyPart::WorkerHealthCheck(_));
         let number = step.part.worker().filter(|_| !is_check).and_then(|worker| numbers.get(&worker))?;
-        written += usize::from(matches!(step.part, Part::Worker(..)) && step.action == Action::Apply);
+        written += usize::from(matches!(step.part, TopologyPart::Worker(..)) && step.action == StepAction::Apply);
         rounds.get_mut(*number)?.push(step);
     }
     (written == numbers.len()).then_some(rounds)
@@ -124,6 +123,6 @@ fn have_own_machines(current: &Current) -> bool {
     })
 }
 
-fn is_deployment(part: &Part) -> bool {
-    matches!(part, Part::Worker(WorkerKind::MachineDeployment, _))
+fn is_deployment(part: &TopologyPart) -> bool {
+    matches!(part, TopologyPart::Worker(WorkerKind::MachineDeployment, _))
 }

@@ -2,27 +2,27 @@
 
 use serde_json::Value;
 
-use super::{Action, Part, Step};
+use super::{PlanStep, StepAction, TopologyPart};
 use crate::topology::worker::WorkerKind;
 
-/// Conditions that are true of every healthy Node or Machine; what ends with `Pressure` is false.
+/// Conditions that are true on every healthy Node or Machine; conditions that end with `Pressure` are false.
 const TRUE_IF_HEALTHY: [&str; 6] =
     ["Ready", "Available", "NodeReady", "NodeHealthy", "InfrastructureReady", "BootstrapConfigReady"];
 const FALSE_IF_HEALTHY: [&str; 4] = ["NetworkUnavailable", "Paused", "Deleting", "Remediating"];
 
-/// The part whose machines a changed health check calls unhealthy although they are healthy, and why.
-pub(super) fn called_unhealthy(step: &Step) -> Option<(Part, String)> {
+/// The slot whose healthy machines a changed health check remediates, and the reason.
+pub(super) fn called_unhealthy(step: &PlanStep) -> Option<(TopologyPart, String)> {
     let part = match &step.part {
-        Part::ControlPlaneHealthCheck => Part::ControlPlane,
-        Part::WorkerHealthCheck(name) => Part::Worker(WorkerKind::MachineDeployment, name.clone()),
+        TopologyPart::ControlPlaneHealthCheck => TopologyPart::ControlPlane,
+        TopologyPart::WorkerHealthCheck(name) => TopologyPart::Worker(WorkerKind::MachineDeployment, name.clone()),
         _ => return None,
     };
-    let mut changes = step.changes.iter().filter(|_| step.action != Action::Delete);
+    let mut changes = step.changes.iter().filter(|_| step.action != StepAction::Delete);
     let (kind, status) = changes.find_map(|change| new_in(change.from.as_ref(), change.to.as_ref()?, &change.path))?;
     Some((part, format!("it remediates healthy machines, whose condition {kind} is {status}")))
 }
 
-/// The first condition of a list of unhealthy ones that healthy machines have, and that was not in the list before.
+/// The first unhealthy condition that healthy machines have and that was not in the old list.
 fn new_in(from: Option<&Value>, to: &Value, path: &str) -> Option<(String, String)> {
     match to {
         Value::Array(conditions) if path.contains("unhealthy") => {

@@ -1,4 +1,4 @@
-//! Updates that are allowed regardless of their content, since a denial would keep an object from going away (DEC-16, DEC-56).
+//! Updates that are allowed regardless of their content, since a denial would block a deletion (DEC-16, DEC-56).
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,13 +8,13 @@ use super::oversize::Oversize;
 use golang::json;
 use model::hub::{Kind, Metadata, annotation, deletion_hold};
 
-/// Whether an update is not examined: of an object that is being deleted whose spec stays, so that finalizers can always be removed
-/// (DEC-16), or of the hold on the deletion of a Cluster alone (DEC-56).
+/// Whether an update is exempt from validation: of an object that is being deleted with the same spec, so that
+/// finalizers can always be removed (DEC-16), or only of the hold on the deletion of a Cluster (DEC-56).
 pub(super) fn is_unexamined(kind: Kind, old: &str, new: &str) -> bool {
-    // Most updates are neither, and are not read a second time.
+    // Most updates are neither, and are not decoded again.
     let may_be_released = new.contains("deletionTimestamp");
     let may_be_held = [old, new].iter().any(|text| text.contains(deletion_hold::PREFIX));
-    if !may_be_released && !may_be_held || [new, old].iter().any(|text| Oversize::of(text).is_some()) {
+    if !may_be_released && !may_be_held || [new, old].iter().any(|text| Oversize::find(text).is_some()) {
         return false;
     }
     keeps_spec_of_a_deleted_object(old, new) || (kind == Kind::Cluster && changes_hold_alone(old, new))
@@ -23,19 +23,20 @@ pub(super) fn is_unexamined(kind: Kind, old: &str, new: &str) -> bool {
 /// Whether an update of an object with a deletion timestamp does not change the spec, valid or not.
 fn keeps_spec_of_a_deleted_object(old: &str, new: &str) -> bool {
     #[derive(Deserialize)]
-    struct Identity<'a> {
+    struct MetadataAndSpec<'a> {
         metadata: Metadata,
         #[serde(borrow)]
         spec: Option<&'a RawValue>,
     }
-    let (Ok(new), Ok(old)) = (json::decode::<Identity<'_>>(new), json::decode::<Identity<'_>>(old)) else {
+    let (Ok(new), Ok(old)) = (json::decode::<MetadataAndSpec<'_>>(new), json::decode::<MetadataAndSpec<'_>>(old))
+    else {
         return false;
     };
     let value = |raw: Option<&RawValue>| raw.and_then(|raw| json::value(raw.get()).ok());
     new.metadata.is_being_deleted() && value(new.spec) == value(old.spec)
 }
 
-/// Whether an update writes, changes or removes the hold on the deletion of a Cluster and nothing else. It must be possible when the
+/// Whether an update only sets, changes or removes the hold on the deletion of a Cluster. It must be possible if the
 /// class no longer accepts the Cluster, which could not be deleted otherwise.
 fn changes_hold_alone(old: &str, new: &str) -> bool {
     match (without_hold(old), without_hold(new)) {
@@ -44,7 +45,7 @@ fn changes_hold_alone(old: &str, new: &str) -> bool {
     }
 }
 
-/// The hold on a Cluster, and the Cluster without it and without what the API server writes into its metadata.
+/// The hold on a Cluster, and the Cluster without it and without metadata of the API server.
 fn without_hold(text: &str) -> Option<(Option<Value>, Value)> {
     let mut value = json::value(text).ok()?;
     let metadata = value.get_mut("metadata")?.as_object_mut()?;

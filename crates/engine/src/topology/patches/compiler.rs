@@ -1,4 +1,4 @@
-//! The patches of a class, with everything that follows from the class alone.
+//! The compiled patches of a class: everything that depends on the class alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::pointer::{Make, Pointer};
+use super::pointer::{Pointer, SetOperation};
 use super::trace::OperationPosition;
 use crate::topology::origin::PatchOrigin;
 use golang::json;
@@ -21,9 +21,9 @@ use schema::openapi::Schema;
 #[derive(Debug)]
 pub(super) struct CompiledPatches {
     pub patches: Vec<CompiledPatch>,
-    /// How many expressions there are: their places are numbered, for results that do not differ between items.
+    /// The number of expressions; they are numbered to cache results that are equal for all items.
     pub expressions: usize,
-    /// How many sources of variables there are, whose numbers are [`Visible::number`].
+    /// The number of variable sources, see [`Visible::number`].
     pub sources: usize,
 }
 
@@ -31,39 +31,39 @@ pub(super) struct CompiledPatches {
 #[derive(Debug)]
 pub(super) struct CompiledPatch {
     pub name: Arc<str>,
-    /// The variables that the patch sees (PE-08).
-    pub visible: Arc<Visible>,
+    /// The variables that are visible to the patch (PE-08).
+    pub visible: Arc<VisibleVariables>,
     pub enabled_if: Option<Result<Expression, String>>,
     pub definitions: Vec<CompiledDefinition>,
     pub external: Option<ExternalPatch>,
-    /// What an external patch writes.
+    /// The origin of fields that an external patch sets.
     pub origin: PatchOrigin,
 }
 
 /// The variables with a definition of one source, which is a patch or the class itself (PE-08).
 #[derive(Debug)]
-pub(super) struct Visible {
-    /// Tells the sources of a class apart: patches with the same number see the same.
+pub(super) struct VisibleVariables {
+    /// The number of the source in the class; patches with equal numbers see the same variables.
     pub number: usize,
     pub names: BTreeSet<String>,
-    /// Those that are secrets (DEC-34).
+    /// The names of secret variables (DEC-34).
     pub secrets: BTreeSet<String>,
-    /// The names and the builtin variables, which a template that prints all of its data uses.
+    /// All names including the builtin variables, which a template uses that prints all of its data.
     everything: Arc<[String]>,
 }
 
 /// A definition of a patch.
 #[derive(Debug)]
 pub(super) struct CompiledDefinition {
-    pub selected: Selected,
+    pub selected: SelectedTemplates,
     pub operations: Vec<CompiledOperation>,
-    /// Whether nothing but what is below `/spec` can change.
+    /// Whether only fields below `/spec` can change.
     pub is_below_spec: bool,
 }
 
 /// The templates of the class that a selector matches (PE-13).
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Selected {
+pub(super) struct SelectedTemplates {
     pub infrastructure: bool,
     pub control_plane: bool,
     pub control_plane_machines: bool,
@@ -73,54 +73,54 @@ pub(super) struct Selected {
     pub machine_pools: Vec<[bool; 2]>,
 }
 
-/// An operation of a definition, or why it can be carried out for no item.
+/// An operation of a definition, or the reason for which it fails for all items.
 #[derive(Debug)]
 pub(super) struct CompiledOperation {
     pub place: OperationPosition,
-    pub action: Result<Action, String>,
+    pub action: Result<PatchAction, String>,
     pub origin: PatchOrigin,
 }
 
-/// What an operation does.
+/// The target and the value of an operation.
 #[derive(Debug)]
-pub(super) struct Action {
+pub(super) struct PatchAction {
     pub pointer: Pointer,
     pub value: ValueSource,
 }
 
-/// Where the value of an operation comes from.
+/// The source of an operation's value.
 #[derive(Debug)]
 pub(super) enum ValueSource {
-    /// The operation needs none, or has it in the class.
+    /// The class contains the value, or the operation needs none.
     Fixed(PatchOperation),
     Variable {
         path: VariablePath,
-        make: Make,
+        make: SetOperation,
     },
     Template {
         template: Expression,
-        make: Make,
+        make: SetOperation,
     },
 }
 
-/// A template, and what its result depends on.
+/// A template with its dependencies.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub template: Template,
     /// The number of the expression in the class.
     pub number: usize,
-    /// The variables that it refers to, apart from `builtin`; `None` when its text does not tell, or when it reaches into
+    /// The variables that it refers to, apart from `builtin`; `None` if they cannot be determined, or if it uses
     /// builtin variables that differ between items.
     pub shared: Option<Vec<String>>,
-    /// Whether a secret is among what it refers to (DEC-34).
+    /// Whether it refers to a secret (DEC-34).
     pub is_sensitive: bool,
 }
 
 const BUILTIN: &str = "builtin";
 
 impl CompiledPatches {
-    /// Compiles the patches of a class. What is wrong with a part of them is told when an item needs it.
-    pub(super) fn of(class: &ClusterClass, variables: Option<&CompiledVariables>) -> Self {
+    /// Compiles the patches of a class. An error in a part of them is reported when an item needs that part.
+    pub(super) fn compile(class: &ClusterClass, variables: Option<&CompiledVariables>) -> Self {
         let status = variables::current(class).unwrap_or_default();
         let mut compiler = Compiler { class, status: &status, variables, sources: Vec::new(), expressions: 0 };
         let patches = class.spec.patches.iter().map(|patch| compiler.patch(patch)).collect();
@@ -133,7 +133,7 @@ struct Compiler<'a> {
     status: &'a [StatusVariable],
     variables: Option<&'a CompiledVariables>,
     /// The sources of variables so far.
-    sources: Vec<(String, Arc<Visible>)>,
+    sources: Vec<(String, Arc<VisibleVariables>)>,
     expressions: usize,
 }
 
@@ -153,10 +153,14 @@ impl Compiler<'_> {
             let is_below_spec = operations
                 .iter()
                 .all(|operation| operation.action.as_ref().map_or(true, |action| action.pointer.is_below("spec")));
-            CompiledDefinition { selected: Selected::of(&definition.selector, self.class), operations, is_below_spec }
+            CompiledDefinition {
+                selected: SelectedTemplates::select(&definition.selector, self.class),
+                operations,
+                is_below_spec,
+            }
         });
         let definitions = definitions.collect();
-        // What an extension makes of the variables that it gets is unknown.
+        // It is unknown how an extension uses the variables that it gets.
         let origin = PatchOrigin {
             patch: name.clone(),
             definition: None,
@@ -168,7 +172,7 @@ impl Compiler<'_> {
     }
 
     /// The variables with a definition from a source (PE-08).
-    fn visible(&mut self, from: &str) -> Arc<Visible> {
+    fn visible(&mut self, from: &str) -> Arc<VisibleVariables> {
         if let Some((_, known)) = self.sources.iter().find(|(source, _)| source == from) {
             return known.clone();
         }
@@ -180,12 +184,12 @@ impl Compiler<'_> {
         let secrets = names.iter().filter(|name| self.is_secret(name)).cloned().collect();
         let everything: BTreeSet<&str> = names.iter().map(String::as_str).chain([BUILTIN]).collect();
         let everything = everything.into_iter().map(str::to_owned).collect();
-        let visible = Arc::new(Visible { number: self.sources.len(), names, secrets, everything });
+        let visible = Arc::new(VisibleVariables { number: self.sources.len(), names, secrets, everything });
         self.sources.push((from.to_owned(), visible.clone()));
         visible
     }
 
-    /// Whether a variable may hold a password; one that nothing certain is known of may (DEC-34).
+    /// Whether a variable may contain a password; a variable without a known definition may (DEC-34).
     fn is_secret(&self, name: &str) -> bool {
         match self.variables.and_then(|variables| variables.get(name)) {
             Some(variable) => variable.schema.as_ref().map_or(true, Schema::has_secrets),
@@ -193,19 +197,19 @@ impl Compiler<'_> {
         }
     }
 
-    /// An operation (PE-17).
+    /// Compiles an operation (PE-17).
     fn operation(
         &mut self,
         operation: &JsonPatch,
         place: OperationPosition,
         patch: &Arc<str>,
-        visible: &Visible,
+        visible: &VisibleVariables,
     ) -> CompiledOperation {
         let mut variables: Arc<[String]> = Arc::default();
         let mut is_sensitive = false;
-        let action = Pointer::parse(&operation.path).and_then(|pointer| {
+        let action = Pointer::parse(&operation.path).map_err(|error| error.to_string()).and_then(|pointer| {
             let value = self.value(operation, &pointer, visible, &mut variables, &mut is_sensitive)?;
-            Ok(Action { pointer, value })
+            Ok(PatchAction { pointer, value })
         });
         let (patch, definition, operation) = (patch.clone(), Some(place.definition), place.operation);
         let origin = PatchOrigin { patch, definition, operation, variables, is_sensitive };
@@ -216,13 +220,13 @@ impl Compiler<'_> {
         &mut self,
         operation: &JsonPatch,
         pointer: &Pointer,
-        visible: &Visible,
+        visible: &VisibleVariables,
         variables: &mut Arc<[String]>,
         is_sensitive: &mut bool,
     ) -> Result<ValueSource, String> {
         let make = match &*operation.op {
-            "add" => Make::Add,
-            "replace" => Make::Replace,
+            "add" => SetOperation::Add,
+            "replace" => SetOperation::Replace,
             "remove" => return Ok(ValueSource::Fixed(pointer.remove())),
             other => return Err(format!("unknown operation {other:?}: use add, remove or replace")),
         };
@@ -231,7 +235,7 @@ impl Compiler<'_> {
             (None, None) => Err("neither value nor valueFrom is set; null does not count as a value".to_owned()),
             (Some(raw), None) => {
                 let value = json::value(raw.get()).map_err(|error| format!("value is not JSON: {error}"))?;
-                pointer.make(make, value).map(ValueSource::Fixed)
+                pointer.make(make, value).map(ValueSource::Fixed).map_err(|error| error.to_string())
             }
             (None, Some(source)) => match (source.variable.is_empty(), source.template.is_empty()) {
                 (true, true) => Err("valueFrom has neither variable nor template".to_owned()),
@@ -254,8 +258,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// A template, and the names of the variables that it may use, sorted.
-    fn expression(&mut self, name: &str, text: &str, visible: &Visible) -> Result<(Expression, Arc<[String]>), String> {
+    /// Compiles a template; also returns the sorted names of the variables that it may use.
+    fn expression(
+        &mut self,
+        name: &str,
+        text: &str,
+        visible: &VisibleVariables,
+    ) -> Result<(Expression, Arc<[String]>), String> {
         let template = Template::parse(name, text, Functions::Sprig).map_err(|error| error.to_string())?;
         let fields = template.all_fields();
         let used: Arc<[String]> = match &fields {
@@ -276,7 +285,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The name of what is used: of a builtin variable all of it, since each is a variable of its own.
+/// The name of a used variable: the full path of a builtin variable, since each is a separate variable.
 fn named<'a>(mut path: impl Iterator<Item = &'a str>) -> String {
     match path.next() {
         Some(BUILTIN) => path.fold(BUILTIN.to_owned(), |name, member| format!("{name}.{member}")),
@@ -284,14 +293,14 @@ fn named<'a>(mut path: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Whether what is at a path is the same for all items, unless an override says otherwise.
+/// Whether the value at a path is the same for all items, apart from overrides.
 fn is_shared(path: &[String]) -> bool {
     path.first().is_none_or(|name| name != BUILTIN) || path.get(1).is_some_and(|part| part == "cluster")
 }
 
-impl Selected {
-    /// Finds out which templates of the class a selector matches (PE-13).
-    fn of(selector: &PatchSelector, class: &ClusterClass) -> Self {
+impl SelectedTemplates {
+    /// Selects the templates of the class that match a selector (PE-13).
+    fn select(selector: &PatchSelector, class: &ClusterClass) -> Self {
         let spec = &class.spec;
         let wanted = &selector.match_resources;
         let is_meant =
@@ -310,7 +319,7 @@ impl Selected {
             let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
             worker(&wanted.machine_pool_class, &class.class, bootstrap, infrastructure)
         });
-        Selected {
+        SelectedTemplates {
             infrastructure: wanted.infrastructure_cluster == Some(true) && is_meant(&spec.infrastructure.template_ref),
             control_plane: control_plane(&spec.control_plane.template_ref),
             control_plane_machines: spec.has_control_plane_machines()
@@ -321,17 +330,17 @@ impl Selected {
     }
 }
 
-/// Whether a name or pattern is about a class of workers (PE-14).
+/// Whether a name or pattern matches a class of workers (PE-14).
 fn is_match(pattern: &str, class: &str) -> bool {
     pattern == class
         || pattern.strip_prefix('*').is_some_and(|end| class.ends_with(end))
         || pattern.strip_suffix('*').is_some_and(|beginning| class.starts_with(beginning))
 }
 
-/// How much of a value is shown.
+/// Maximum length of a shown value.
 const SHOWN: usize = 100;
 
-/// A value as traces may show it.
+/// A value in the form that traces may show.
 pub(super) fn shown(value: &Value, is_sensitive: bool) -> Arc<str> {
     if is_sensitive {
         return "(sensitive)".into();
@@ -359,7 +368,7 @@ mod tests {
             "patches": [{"name": "p", "definitions": [{"jsonPatches": operations}]}],
         }}))
         .unwrap();
-        let compiled = CompiledPatches::of(&class, None);
+        let compiled = CompiledPatches::compile(&class, None);
         let [one, other] = &*compiled.patches[0].definitions[0].operations else { panic!("two operations") };
         assert_eq!(*one.origin.variables, ["a", "b", "builtin"]);
         assert!(Arc::ptr_eq(&one.origin.variables, &other.origin.variables));

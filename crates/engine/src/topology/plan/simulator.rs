@@ -1,4 +1,4 @@
-//! Executes plans on facts only: it computes the world after a rollout, with providers that finish at once (DEC-41).
+//! Executes plans on facts: computes the world after a rollout, with providers that finish immediately (DEC-41).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,15 +10,15 @@ use futures::FutureExt;
 use jiff::Timestamp;
 
 use super::defaults::default_strategies;
-use super::in_place::{mark, updater};
+use super::in_place_updates::{mark, updater};
 use super::rolls::{default_replicas, notes, rolls};
-use super::{Action, Applied, Change, Part, Plan, Roll, Step, postponed};
-use crate::topology::held::{Held, HeldReason, PausedBy};
-use crate::topology::hooks::{Deletion, HookTracker, Hooks};
+use super::{AppliedState, ChangedField, Plan, PlanStep, Roll, StepAction, TopologyPart, postponed_replacements};
+use crate::topology::holds::{HeldPart, HeldReason, PausedBy};
+use crate::topology::hooks::{Deletion, HookCaller, HookTracker};
 use crate::topology::patches::Trace;
-use crate::topology::refusals::{Checks, Subject};
+use crate::topology::refusals::{CheckedObject, Checks};
 use crate::topology::upgrade::Tracker;
-use crate::topology::{Computation, Failure, Interrupted, Observed, Options};
+use crate::topology::{Computation, Failure, Interrupted, ObservedState, Options};
 use golang::fnv;
 use golang::json::Weight;
 use model::hub::names::DeterministicNames;
@@ -31,16 +31,16 @@ use schema::budget::{SharedLease, Stop};
 
 /// Number of plans after which a rollout that still has steps fails.
 const ROUNDS: usize = 2_000;
-/// How often one slot may be rotated while versions do not change (DEC-35).
+/// Maximum rotations of one slot while versions do not change (DEC-35).
 const ROTATIONS: usize = 3;
 
-/// A server that makes dry runs of changes to its objects (DEC-43).
+/// A server for dry runs of changes to its objects (DEC-43).
 pub trait DryRunServer: fmt::Debug + Send + Sync {
     /// The answers to all calls, each with its call. An answer is absent if the server must not be called; the result is then assumed.
     fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)>;
 }
 
-/// What calls extensions. Equal calls have equal answers.
+/// A caller of extensions. Equal calls have equal answers.
 pub trait ExtensionServer: fmt::Debug + Send + Sync {
     /// The answer to the call of a patch; absent if the extension cannot be called, and the plan is then incomplete.
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer>;
@@ -48,28 +48,28 @@ pub trait ExtensionServer: fmt::Debug + Send + Sync {
     /// The plan of an upgrade.
     fn upgrade_plan(&self, call: &PlanCall) -> Found<PlannedVersions>;
 
-    /// What all handlers of a lifecycle hook say together; absent if none is called, and the hook then passes.
+    /// The combined answer of all handlers of a lifecycle hook; absent if none is called, so that the hook passes.
     fn hook(&self, call: &HookCall) -> Found<HookAnswer>;
 }
 
 /// A world in which plans are executed.
 #[derive(Clone, Debug)]
-pub struct Fold {
+pub struct TopologySimulator {
     pub(super) facts: Facts,
-    pub(super) applied: Applied,
+    pub(super) applied: AppliedState,
     pub(super) options: Options,
     /// The current time, for changes at a given time; `None` is before all of them.
     now: Option<Timestamp>,
     /// The server for dry runs of objects in a running cluster.
     server: Option<Arc<dyn DryRunServer>>,
-    /// What calls the extensions of patches, if they can be called.
+    /// The caller of patch extensions, if they can be called.
     pub(super) extensions: Option<Arc<dyn ExtensionServer>>,
-    /// When to end although nothing is complete.
+    /// The deadline, at which an incomplete rollout ends.
     stop: Stop,
     lease: SharedLease,
-    /// Parts of objects that it has written.
+    /// Slots whose objects it has written.
     pub(super) shared: SharedValues,
-    /// Whether every step of an upgrade has a plan of its own, to compare with.
+    /// Whether every step of an upgrade has a separate plan, for comparisons in tests.
     #[cfg(test)]
     pub(super) is_one_by_one: bool,
 }
@@ -77,7 +77,7 @@ pub struct Fold {
 /// One plan of a rollout, and its effect on machines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     pub rolls: Vec<Roll>,
     /// Why the rollout stops after these steps.
     pub failure: Option<Failure>,
@@ -88,9 +88,9 @@ pub struct Round {
 pub struct Rollout {
     pub rounds: Vec<Round>,
     /// The objects that still wait when no step is left.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldPart>,
     /// The machines that are not replaced because their owner is paused. At the end they are added to `held`.
-    paused: Vec<Held>,
+    paused: Vec<HeldPart>,
     /// What the patches did and did not do, the last time.
     pub trace: Trace,
     pub warnings: Vec<String>,
@@ -108,12 +108,12 @@ pub struct Rollout {
 }
 
 /// How often each slot was rotated while versions did not change.
-pub(super) type Rotations = BTreeMap<Part, usize>;
+pub(super) type RotationCounts = BTreeMap<TopologyPart, usize>;
 
 /// The steps of a plan, and what they follow from.
 struct PlannedSteps {
-    steps: Vec<Step>,
-    observed: Arc<Observed>,
+    steps: Vec<PlanStep>,
+    observed: Arc<ObservedState>,
     /// Why the plan stops after them.
     failure: Option<Failure>,
 }
@@ -124,11 +124,11 @@ impl Rollout {
     }
 }
 
-impl Fold {
+impl TopologySimulator {
     /// A world with these facts, which must be complete.
     pub fn new(facts: Facts, options: Options) -> Self {
-        let applied = Applied::default();
-        Fold {
+        let applied = AppliedState::default();
+        TopologySimulator {
             facts,
             applied,
             options,
@@ -146,31 +146,31 @@ impl Fold {
     /// The same world at this time.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
-        Fold { now: Some(now), ..self }
+        TopologySimulator { now: Some(now), ..self }
     }
 
     /// The same world, with dry runs on this server for the objects that it has.
     #[must_use]
     pub fn with_server(self, server: Arc<dyn DryRunServer>) -> Self {
-        Fold { server: Some(server), ..self }
+        TopologySimulator { server: Some(server), ..self }
     }
 
     /// The same world, with calls of the extensions of patches.
     #[must_use]
     pub fn with_extensions(self, extensions: Arc<dyn ExtensionServer>) -> Self {
-        Fold { extensions: Some(extensions), ..self }
+        TopologySimulator { extensions: Some(extensions), ..self }
     }
 
     /// The same world, in which computations end when `stop` is due.
     #[must_use]
     pub fn until(self, stop: Stop) -> Self {
-        Fold { stop, ..self }
+        TopologySimulator { stop, ..self }
     }
 
     /// The same world, whose computations take more memory from `lease` if they need it.
     #[must_use]
     pub fn leasing(self, lease: SharedLease) -> Self {
-        Fold { lease, ..self }
+        TopologySimulator { lease, ..self }
     }
 
     /// Whether extensions are called. They are sent Clusters, which are among the objects then.
@@ -189,7 +189,7 @@ impl Fold {
     }
 
     /// Takes over the objects that a Cluster has after the rollout in `before`. The topology in this fold may differ.
-    pub fn take_over(&mut self, cluster: &ObjectKey, before: &Fold) {
+    pub fn take_over(&mut self, cluster: &ObjectKey, before: &TopologySimulator) {
         if let (Some(from), Some(into)) = (before.facts.objects(), self.facts.objects_mut()) {
             into.take_over(cluster, from);
         }
@@ -216,7 +216,7 @@ impl Fold {
     /// See [`Computation::of`].
     pub fn compute(&self, cluster: &ObjectKey) -> Result<Computation, Failure> {
         self.settled(|world| match world.cluster(cluster) {
-            Found::Yes(found) => Computation::of(&found, world, &mut DeterministicNames, &self.options),
+            Found::Yes(found) => Computation::from_world(&found, world, &mut DeterministicNames, &self.options),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
             Found::Absent | Found::NotAsked => Err(Failure::NoCluster(cluster.clone())),
         })
@@ -230,11 +230,11 @@ impl Fold {
     pub fn permits_deletion(&self, cluster: &ObjectKey) -> Result<(bool, HookTracker), Failure> {
         self.settled(|world| match world.cluster(cluster) {
             Found::Yes(found) => {
-                let mut tracker = HookTracker::of(&found);
+                let mut tracker = HookTracker::for_cluster(&found);
                 if found.topology().is_none() {
                     return Ok((true, tracker));
                 }
-                let deletion = Hooks::new(&found, world, &self.options).before_cluster_delete(&mut tracker)?;
+                let deletion = HookCaller::new(&found, world, &self.options).before_cluster_delete(&mut tracker)?;
                 Ok((deletion != Deletion::Blocked, tracker))
             }
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
@@ -282,12 +282,12 @@ impl Fold {
     pub fn roll_out(&mut self, cluster: &ObjectKey) -> Rollout {
         let mut outcome = Rollout::default();
         outcome.failure = self.roll_out_into(cluster, &mut outcome).err();
-        postponed::merge(&mut outcome.rounds);
+        postponed_replacements::merge(&mut outcome.rounds);
         outcome
     }
 
     fn roll_out_into(&mut self, cluster: &ObjectKey, outcome: &mut Rollout) -> Result<(), Failure> {
-        let mut rotations = Rotations::default();
+        let mut rotations = RotationCounts::default();
         let mut is_certain = true;
         for _ in 0..ROUNDS {
             Interrupted::unless(&self.stop)?;
@@ -313,7 +313,7 @@ impl Fold {
         &mut self,
         cluster: &ObjectKey,
         round: Round,
-        rotations: &mut Rotations,
+        rotations: &mut RotationCounts,
         outcome: &mut Rollout,
     ) -> Result<(), Failure> {
         if let Some(fighting) = rotates_for_ever(&round.steps, rotations) {
@@ -421,7 +421,7 @@ impl Fold {
             outcome.held.extend(self.held_machines(cluster, &found));
             return Ok(None);
         }
-        let computation = Computation::of(&found, world, &mut DeterministicNames, &self.options)?;
+        let computation = Computation::from_world(&found, world, &mut DeterministicNames, &self.options)?;
         let Plan { steps, held, failure, .. } = self.plan_of(&computation, world)?;
         let Computation { observed, trace, warnings, assumes_contract, tracker, .. } = computation;
         outcome.tracker = tracker;
@@ -431,7 +431,7 @@ impl Fold {
     }
 
     pub(super) fn plan_of(&self, computation: &Computation, world: &World) -> Result<Plan, Failure> {
-        let plan = Plan::of(computation, world, &self.applied, &mut DeterministicNames)?;
+        let plan = Plan::from_computation(computation, world, &self.applied, &mut DeterministicNames)?;
         if self.server.is_some() && world.has_needs() {
             return Err(Failure::NotAsked);
         }
@@ -441,8 +441,8 @@ impl Fold {
     /// Steps, and their effect on machines. What else is found out about them goes into `outcome`.
     pub(super) fn round(
         &self,
-        mut steps: Vec<Step>,
-        observed: &Observed,
+        mut steps: Vec<PlanStep>,
+        observed: &ObservedState,
         world: &World,
         outcome: &mut Rollout,
     ) -> Round {
@@ -459,21 +459,21 @@ impl Fold {
     }
 
     /// Checks what steps write against the schemas of definitions.
-    fn check(&self, steps: &[Step], class: &ObjectKey, world: &World, checks: &mut Checks) {
-        for step in steps.iter().filter(|step| step.part != Part::Cluster) {
+    fn check(&self, steps: &[PlanStep], class: &ObjectKey, world: &World, checks: &mut Checks) {
+        for step in steps.iter().filter(|step| step.part != TopologyPart::Cluster) {
             let Some(sent) = &step.sent else { continue };
             let (merged, slot) = (self.merged(&step.object, sent), step.part.to_string());
             let (object, refused) = match &merged {
                 Ok(object) => (object, None),
                 Err(failure) => (&**sent, Some(failure.to_string())),
             };
-            let subject = Subject { slot: &slot, sent, merged: object, origins: &step.origins, class };
+            let subject = CheckedObject { slot: &slot, sent, merged: object, origins: &step.origins, class };
             checks.add(subject, world, refused);
         }
     }
 
     /// The machines that would be replaced if a Cluster were not paused (ROLL-18).
-    fn held_machines(&self, key: &ObjectKey, cluster: &Cluster) -> Vec<Held> {
+    fn held_machines(&self, key: &ObjectKey, cluster: &Cluster) -> Vec<HeldPart> {
         if cluster.metadata.is_being_deleted() {
             return Vec::new();
         }
@@ -490,11 +490,11 @@ impl Fold {
 }
 
 /// The failure of a rollout that rotates one slot again and again although no version changes.
-fn rotates_for_ever(steps: &[Step], rotations: &mut Rotations) -> Option<Failure> {
-    if steps.iter().any(|step| step.changes.iter().any(Change::is_version)) {
+fn rotates_for_ever(steps: &[PlanStep], rotations: &mut RotationCounts) -> Option<Failure> {
+    if steps.iter().any(|step| step.changes.iter().any(ChangedField::is_version)) {
         rotations.clear();
     }
-    for step in steps.iter().filter(|step| step.action == Action::Rotate) {
+    for step in steps.iter().filter(|step| step.action == StepAction::Rotate) {
         let times = rotations.entry(step.part.clone()).or_default();
         *times += 1;
         if *times > ROTATIONS {
@@ -506,14 +506,14 @@ fn rotates_for_ever(steps: &[Step], rotations: &mut Rotations) -> Option<Failure
 }
 
 /// Why a whole Cluster is skipped (RS-05).
-fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
+fn held_as_a_whole(cluster: &Cluster) -> Option<HeldPart> {
     let reason = match () {
         () if cluster.spec.paused == Some(true) => HeldReason::SpecPaused,
         () if cluster.pause_annotation().is_some() => HeldReason::PauseAnnotation,
         () if cluster.metadata.is_being_deleted() => HeldReason::ClusterDeletion,
         () => return None,
     };
-    Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
+    Some(HeldPart { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
 }
 
 /// A uid that is computed from group, kind and name.
