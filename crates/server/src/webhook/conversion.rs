@@ -24,7 +24,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{debug, info, warn};
 
 use super::body::{Bodies, Bounds};
-use super::limits::{Gone, patience};
+use super::limits::{Disconnected, patience};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
@@ -154,7 +154,7 @@ impl Converter {
         let answer = if is_small {
             timeout_at(deadline, self.convert(&body, &Stop::never())).await
         } else {
-            let (converter, runtime, gone) = (self.clone(), Handle::current(), Gone::default());
+            let (converter, runtime, gone) = (self.clone(), Handle::current(), Disconnected::default());
             let (is_gone, until) = (gone.0.clone(), deadline.into_std());
             let stop = Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until);
             let work = tokio::task::spawn_blocking(move || {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::announced::{Announcement, Announcer};
-use super::limits::{Gone, LAST_ROUND, Limits};
+use super::limits::{Disconnected, LAST_ROUND, Limits};
 use super::turns::{Owner, Turn, Turns};
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::impact_facts::ImpactFacts;
@@ -408,8 +408,8 @@ pub fn breaking(dependents: Dependents) -> Breaking {
 }
 
 /// Tells work to end when the time is over, or when the first value is dropped because the caller has gone.
-fn stop_at(ends: Instant) -> (Gone, Stop) {
-    let gone = Gone::default();
+fn stop_at(ends: Instant) -> (Disconnected, Stop) {
+    let gone = Disconnected::default();
     let (is_gone, ends) = (gone.0.clone(), ends.into_std());
     (gone, Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= ends))
 }

@@ -82,9 +82,9 @@ pub(super) fn patience(query: Option<&str>, otherwise: Duration) -> Duration {
 
 /// Tells the work that its caller has gone, once it is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Gone(pub(super) Arc<AtomicBool>);
+pub(super) struct Disconnected(pub(super) Arc<AtomicBool>);
 
-impl Drop for Gone {
+impl Drop for Disconnected {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ use super::asked::{Asked, Pool, Put, is_looked_after};
 use super::body::{Bodies, Bounds};
 use super::holds::Holds;
 use super::impact::Assessor;
-use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
+use super::limits::{Disconnected, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
 use super::queue::{Queue, Shed};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use super::server::Peer;
@@ -299,7 +299,7 @@ impl Handler {
             return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Ended::Panicked);
         }
         let turn = self.blocking.turn(owner, deadline).await?;
-        let (span, gone) = (Span::current(), Gone::default());
+        let (span, gone) = (Span::current(), Disconnected::default());
         let stop = {
             let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
             Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
