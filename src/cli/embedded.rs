@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::{Links, Serve, Variables};
+use super::args::{LinkFlags, ServeArgs, VariableFlags};
 use super::atomic_file;
-use super::files::{Loaded, Reader};
+use super::files::{FileReader, LoadedObject};
 use super::leading::NAMESPACE;
 use super::listen;
 use super::output::Text;
 use super::state_dir::StateDir;
 use super::status_line::StatusLine;
 use ::server::telemetry::metrics::Metrics;
-use ::server::webhook::server::{self, Server};
+use ::server::webhook::server::{self, HttpServer};
 use apiserver::http::front::{self, BearerToken};
 use apiserver::{ApiOptions, Embedded, kubeconfig};
 use engine::topology::class_status;
@@ -37,9 +37,9 @@ use tls::pair::CertificateFiles;
 const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 
 /// The API, bound and not serving yet.
-pub(super) struct Api {
+pub(super) struct EmbeddedApi {
     pub embedded: Embedded,
-    server: Server,
+    server: HttpServer,
     /// The certificate that vouches for the server's, in PEM form.
     authority: String,
     token: BearerToken,
@@ -50,21 +50,21 @@ pub(super) struct Api {
     /// The directory of the kubeconfig, which no other process uses meanwhile.
     _state: StateDir,
     /// What there is at the start.
-    pub loaded: Contents,
+    pub loaded: LoadedContents,
     /// What to say when the default port was in use.
     pub moved: Option<String>,
 }
 
 /// The loaded objects and files.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct LoadedContents {
     pub classes: usize,
     pub clusters: usize,
     /// The files with the objects, in order.
     files: Vec<String>,
 }
 
-impl Contents {
+impl LoadedContents {
     /// How many files are named.
     const NAMED: usize = 5;
 
@@ -81,25 +81,27 @@ impl Contents {
     }
 }
 
-impl Api {
+impl EmbeddedApi {
     /// Loads the files and binds the address.
     ///
     /// # Errors
     /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state directory.
-    pub(super) async fn bind(options: &Serve, progress: &StatusLine) -> Result<Api> {
+    pub(super) async fn bind(options: &ServeArgs, progress: &StatusLine) -> Result<EmbeddedApi> {
         let embedded = Embedded::new(ApiOptions::default());
         let loaded = seed(&embedded, &options.load, &options.links, progress)?;
-        let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
+        let wanted =
+            listen::ListenAddress::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
         // What is counted are the callers of the webhook; these are others.
         let metrics = Arc::<Metrics>::default();
         let (identity, authority) = identity(&[wanted.ip()], &metrics)?;
-        let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
+        let limits =
+            server::ConnectionLimits { patience: options.client_patience, ..server::ConnectionLimits::default() };
         let server = wanted.bind(Some(identity), limits, metrics).await?;
         let address = server.local_address()?;
         let moved = wanted.moved(address);
         let state = StateDir::lock(&options.state_dir)?;
         let kubeconfig = std::path::absolute(state.path.join("kubeconfig"))?;
-        Ok(Api {
+        Ok(EmbeddedApi {
             embedded,
             server,
             authority,
@@ -116,8 +118,8 @@ impl Api {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn invite(&self) -> Result<()> {
-        let Api { kubeconfig, .. } = self;
+    pub(super) fn write_kubeconfig(&self) -> Result<()> {
+        let EmbeddedApi { kubeconfig, .. } = self;
         let text = kubeconfig::text("topologist", &kubeconfig::url(self.address), &self.authority, &self.token);
         atomic_file::write(kubeconfig, &text, 0o600).with_context(|| format!("cannot write {}", kubeconfig.display()))
     }
@@ -157,16 +159,16 @@ pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(
 }
 
 /// Stores the objects of the start.
-fn seed(embedded: &Embedded, paths: &[PathBuf], links: &Links, progress: &StatusLine) -> Result<Contents> {
+fn seed(embedded: &Embedded, paths: &[PathBuf], links: &LinkFlags, progress: &StatusLine) -> Result<LoadedContents> {
     progress.step("Reading files");
-    let input = Reader::new(&Variables::default(), links).read(paths)?;
+    let input = FileReader::new(&VariableFlags::default(), links).read(paths)?;
     if let Some(unreadable) = input.unreadable.first() {
         bail!("{unreadable}");
     }
     // What has no name is nothing that can be stored, such as a review in a file.
     let is_stored =
-        |loaded: &&Loaded| !loaded.manifest.key.name.is_empty() || loaded.manifest.admitted_kind().is_some();
-    let stored: Vec<&Loaded> = input.objects.iter().filter(is_stored).collect();
+        |loaded: &&LoadedObject| !loaded.manifest.key.name.is_empty() || loaded.manifest.admitted_kind().is_some();
+    let stored: Vec<&LoadedObject> = input.objects.iter().filter(is_stored).collect();
     let mut count = BTreeMap::from(Kind::ALL.map(|kind| (kind.name(), 0_usize)));
     for loaded in &stored {
         let manifest = &loaded.manifest;
@@ -189,12 +191,12 @@ fn seed(embedded: &Embedded, paths: &[PathBuf], links: &Links, progress: &Status
     info!(clusters, classes, objects = stored.len(), "Loaded objects");
     let mut files: Vec<String> = stored.iter().map(|loaded| loaded.file.clone()).collect();
     files.dedup();
-    Ok(Contents { classes, clusters, files })
+    Ok(LoadedContents { classes, clusters, files })
 }
 
 /// Where an object stands.
-fn place(loaded: &Loaded) -> String {
-    let Loaded { file, manifest, .. } = loaded;
+fn place(loaded: &LoadedObject) -> String {
+    let LoadedObject { file, manifest, .. } = loaded;
     format!("{file}:{}: {} {}", manifest.line, manifest.kind, manifest.key)
 }
 
@@ -311,7 +313,7 @@ fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Val
 }
 
 /// What a person at a terminal may do with the API.
-pub(super) fn add_invitation(text: &mut Text, kubeconfig: &Path, address: SocketAddr) {
+pub(super) fn add_usage(text: &mut Text, kubeconfig: &Path, address: SocketAddr) {
     text.line(format_args!(
         "A Kubernetes API is at https://{address}, in memory: nothing in it outlives this process. In another terminal:"
     ));
@@ -343,7 +345,7 @@ mod tests {
     fn the_loaded_files_are_named_up_to_a_number() {
         let text = |count: usize| {
             let files = (0..count).map(|number| format!("{number}.yaml")).collect();
-            Contents { classes: 0, clusters: 0, files }.files_line()
+            LoadedContents { classes: 0, clusters: 0, files }.files_line()
         };
         assert_eq!(text(0), None);
         assert_eq!(text(2).unwrap(), "Loaded 0.yaml, 1.yaml");

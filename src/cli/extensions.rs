@@ -29,7 +29,7 @@ use super::args::extensions::{self as args, NamedExtension};
 use super::args::values;
 use super::atomic_file;
 use super::discovered::VariableServer;
-use super::live::{self, Connection};
+use super::live::{self, ClusterConnection};
 use super::sources::{self, FILE_LIMIT, TOTAL_LIMIT};
 use engine::extensions::answers::{
     self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
@@ -52,15 +52,15 @@ const FORMAT: &str = "topologist.dev/extension-recording/v1";
 
 /// The extensions that a command can call.
 #[derive(Debug)]
-pub(super) struct Extensions {
+pub(super) struct CommandExtensions {
     runtime: Runtime,
-    extensions: BTreeMap<String, Extension>,
+    extensions: BTreeMap<String, RegisteredExtension>,
     /// Why extensions of the cluster are not called, by the names of their ExtensionConfigs.
     unreachable: BTreeMap<String, String>,
     /// The labels of Namespaces, or why they are not known; read if the selector of an extension depends on them.
     namespaces: Result<BTreeMap<String, StringMap>, String>,
     /// Every call and its outcome, by key.
-    made: Mutex<BTreeMap<String, Arc<Call>>>,
+    made: Mutex<BTreeMap<String, Arc<RecordedCall>>>,
     /// Why calls have no answer.
     unanswered: Mutex<BTreeSet<String>>,
     /// Whether the variables of a class cannot be used.
@@ -73,24 +73,24 @@ pub(super) struct Extensions {
 }
 
 #[derive(Debug)]
-struct Extension {
+struct RegisteredExtension {
     discovery: Box<RawValue>,
     registration: Registration,
     /// The namespaces that it is called for; all of them if a flag names the extension.
     selector: Selector,
-    source: Source,
+    source: AnswerSource,
 }
 
 #[derive(Debug)]
-enum Source {
+enum AnswerSource {
     Running(Address, Box<Client>),
     /// The file, and its calls by key.
-    Recorded(PathBuf, BTreeMap<String, Arc<Call>>),
+    Recorded(PathBuf, BTreeMap<String, Arc<RecordedCall>>),
 }
 
 /// What `--record` writes.
 #[derive(Debug, Serialize)]
-struct Written<'a> {
+struct WrittenRecording<'a> {
     format: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Timestamp>,
@@ -101,7 +101,7 @@ struct Written<'a> {
 struct WrittenExtension<'a> {
     name: &'a str,
     discovery: &'a RawValue,
-    calls: Vec<&'a Call>,
+    calls: Vec<&'a RecordedCall>,
 }
 
 /// The same, as it is read.
@@ -117,12 +117,12 @@ struct Recording {
 struct RecordedExtension {
     name: String,
     discovery: Box<RawValue>,
-    calls: Vec<Call>,
+    calls: Vec<RecordedCall>,
 }
 
 /// A request, and either an answer or why there was none.
 #[derive(Debug, Serialize, Deserialize)]
-struct Call {
+struct RecordedCall {
     key: String,
     extension: String,
     hook: String,
@@ -135,7 +135,7 @@ struct Call {
     error: Option<String>,
 }
 
-impl Call {
+impl RecordedCall {
     fn outcome(&self) -> Result<&RawValue, &str> {
         match (&self.answer, &self.error) {
             (_, Some(error)) => Err(error),
@@ -145,7 +145,7 @@ impl Call {
     }
 }
 
-impl Extensions {
+impl CommandExtensions {
     /// Registers the extensions that the flags name, and those of a running cluster that can be reached from here
     /// (RH-3.8); none if there are neither flags nor ExtensionConfigs. `objects` may have the ExtensionConfigs of both.
     /// Extensions are called as long as the connection is open.
@@ -153,9 +153,9 @@ impl Extensions {
     /// # Errors
     /// When a file cannot be read, or the Discovery of an extension fails that a flag names.
     pub(super) fn open(
-        flags: &args::Extensions,
+        flags: &args::ExtensionFlags,
         objects: impl Fn() -> ObjectSet,
-        cluster: Option<&Connection>,
+        cluster: Option<&ClusterConnection>,
     ) -> Result<Option<Arc<Self>>> {
         if flags.extensions.is_empty() && cluster.is_none() {
             ensure!(flags.record.is_none(), "--record needs --extension NAME=URL|FILE");
@@ -175,7 +175,7 @@ impl Extensions {
     }
 
     /// Registers the extensions of a cluster; those that flags name take precedence.
-    fn register_cluster(&mut self, cluster: &Connection, objects: &ObjectSet) {
+    fn register_cluster(&mut self, cluster: &ClusterConnection, objects: &ObjectSet) {
         let is_config = |object: &&Arc<Object>| (object.group(), object.kind()) == (CONFIG_GROUP, CONFIG_KIND);
         for config in objects.iter().filter(is_config) {
             let name = config.name().to_owned();
@@ -195,9 +195,9 @@ impl Extensions {
         }
     }
 
-    fn named(flags: &args::Extensions, objects: &ObjectSet) -> Result<Self> {
+    fn named(flags: &args::ExtensionFlags, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut opened = Extensions {
+        let mut opened = CommandExtensions {
             extensions: BTreeMap::new(),
             unreachable: BTreeMap::new(),
             namespaces: Ok(BTreeMap::new()),
@@ -227,26 +227,26 @@ impl Extensions {
         named: &NamedExtension,
         objects: &ObjectSet,
         client: Option<&Client>,
-    ) -> Result<(Extension, Option<Timestamp>)> {
+    ) -> Result<(RegisteredExtension, Option<Timestamp>)> {
         let (discovery, source, start) = match &named.source {
-            args::Source::Running(address) => {
+            args::ExtensionSource::Running(address) => {
                 let client = client.context("there is no client")?;
                 let answer = self
                     .post(client, &address.discovery(), DISCOVERY)
                     .map_err(|error| anyhow!("Discovery: {error}"))?;
-                (answer, Source::Running(address.clone(), Box::new(client.clone())), None)
+                (answer, AnswerSource::Running(address.clone(), Box::new(client.clone())), None)
             }
-            args::Source::Recorded(file) => recorded(file, &named.name, self.record.is_some())?,
+            args::ExtensionSource::Recorded(file) => recorded(file, &named.name, self.record.is_some())?,
         };
         let settings = settings(objects, &named.name);
         let registration = Registration::of(&named.name, &discovery, settings).context("Discovery")?;
-        Ok((Extension { discovery, registration, selector: Selector::Everything, source }, start))
+        Ok((RegisteredExtension { discovery, registration, selector: Selector::Everything, source }, start))
     }
 
     /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered
     /// as it is now (RH-3.8). Services have names and addresses inside of the cluster only, so a port is forwarded to
     /// them.
-    fn register_config(&self, config: &Object, cluster: &Connection) -> Result<Extension, String> {
+    fn register_config(&self, config: &Object, cluster: &ClusterConnection) -> Result<RegisteredExtension, String> {
         let read = ExtensionConfig::of(config).map_err(|error| error.to_string())?;
         if config.annotation(annotation::PAUSED).is_some() {
             return Err("it is paused".to_owned());
@@ -265,8 +265,8 @@ impl Extensions {
         let discovery = self.post(&client, &read.address.discovery(), DISCOVERY)?;
         let registration =
             Registration::of(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
-        let source = Source::Running(read.address, Box::new(client));
-        Ok(Extension { discovery, registration, selector: read.selector, source })
+        let source = AnswerSource::Running(read.address, Box::new(client));
+        Ok(RegisteredExtension { discovery, registration, selector: read.selector, source })
     }
 
     /// The JSON value of an answer, or why the call failed.
@@ -306,13 +306,14 @@ impl Extensions {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let mut extensions = Vec::new();
         for (name, extension) in &self.extensions {
-            let is_own = |call: &&Call| registered_name(&call.extension).is_some_and(|(_, config)| config == name);
+            let is_own =
+                |call: &&RecordedCall| registered_name(&call.extension).is_some_and(|(_, config)| config == name);
             let calls = made.values().map(|call| &**call).filter(is_own).collect();
             extensions.push(WrittenExtension { name, discovery: &extension.discovery, calls });
         }
         serde_json::to_writer_pretty(
             &mut *to,
-            &Written { format: FORMAT, start: start.or(self.recorded_start), extensions },
+            &WrittenRecording { format: FORMAT, start: start.or(self.recorded_start), extensions },
         )?;
         to.write_all(b"\n")
     }
@@ -325,14 +326,20 @@ impl Extensions {
 
     /// The outcome of a request to a handler, the same for all equal requests; `None` if the recording does not have
     /// it.
-    fn outcome(&self, name: &str, handler: &Handler, body: &str, extension: &Extension) -> Option<Arc<Call>> {
+    fn outcome(
+        &self,
+        name: &str,
+        handler: &Handler,
+        body: &str,
+        extension: &RegisteredExtension,
+    ) -> Option<Arc<RecordedCall>> {
         let key = key(name, handler.hook(), body);
         if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Some(made.clone());
         }
         let fresh = match &extension.source {
-            Source::Recorded(_, calls) => calls.get(&key)?.clone(),
-            Source::Running(address, client) => {
+            AnswerSource::Recorded(_, calls) => calls.get(&key)?.clone(),
+            AnswerSource::Running(address, client) => {
                 let posted = self.post(client, &address.handler(handler), body);
                 let (answer, error) = posted.map_or_else(|error| (None, Some(error)), |answer| (Some(answer), None));
                 let request = match self.record {
@@ -340,7 +347,7 @@ impl Extensions {
                     None => None,
                 };
                 let (extension, hook) = (name.to_owned(), handler.hook().to_owned());
-                Arc::new(Call { key: key.clone(), extension, hook, request, answer, error })
+                Arc::new(RecordedCall { key: key.clone(), extension, hook, request, answer, error })
             }
         };
         // The first outcome holds: another thread may have asked the same.
@@ -349,12 +356,12 @@ impl Extensions {
     }
 }
 
-impl Extensions {
+impl CommandExtensions {
     /// The extension of a registered name and its handler.
     ///
     /// # Errors
     /// When the name is not one, or the extension has no such handler; without a reason if the extension is not called.
-    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &Handler), Option<String>> {
+    fn find(&self, name: &str, hook: &str) -> Result<(&RegisteredExtension, &Handler), Option<String>> {
         let (handler, config) = registered_name(name)
             .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
         let extension = self.extensions.get(config).ok_or(None)?;
@@ -366,7 +373,7 @@ impl Extensions {
     /// # Errors
     /// When that depends on a Namespace that does not exist; without a reason if it cannot be known, which is then
     /// noted.
-    fn selects(&self, extension: &Extension, namespace: &str) -> Result<bool, Option<String>> {
+    fn selects(&self, extension: &RegisteredExtension, namespace: &str) -> Result<bool, Option<String>> {
         let Selector::Labels(_) = extension.selector else {
             return Ok(extension.selector.matches(&StringMap::default()));
         };
@@ -393,7 +400,7 @@ impl Extensions {
         name: &str,
         hook: &str,
         object: &ObjectKey,
-    ) -> Result<(&Extension, &Handler), Found<T>> {
+    ) -> Result<(&RegisteredExtension, &Handler), Found<T>> {
         let found = self.find(name, hook).map_err(|problem| match problem {
             Some(problem) => Found::Unreadable(problem),
             None => self.unanswered(self.absent(call, name)),
@@ -422,15 +429,15 @@ impl Extensions {
     }
 
     /// Why a request to this extension has no answer, although the extension is there.
-    fn no_outcome(call: &str, extension: &Extension) -> String {
+    fn no_outcome(call: &str, extension: &RegisteredExtension) -> String {
         match &extension.source {
-            Source::Recorded(file, _) => format!("{call}: {} has no answer to this request", file.display()),
-            Source::Running(..) => format!("{call}: the request is not JSON"),
+            AnswerSource::Recorded(file, _) => format!("{call}: {} has no answer to this request", file.display()),
+            AnswerSource::Running(..) => format!("{call}: the request is not JSON"),
         }
     }
 }
 
-impl ExtensionServer for Extensions {
+impl ExtensionServer for CommandExtensions {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
         let name = &call.extension;
         let (extension, handler) = match self.asked(&call.to_string(), name, call.hook.name(), &call.cluster) {
@@ -480,7 +487,7 @@ impl ExtensionServer for Extensions {
                         continue;
                     }
                 }
-                if matches!(extension.source, Source::Running(..)) && !self.calls_hooks {
+                if matches!(extension.source, AnswerSource::Running(..)) && !self.calls_hooks {
                     self.remark(passed(config));
                     continue;
                 }
@@ -491,7 +498,9 @@ impl ExtensionServer for Extensions {
                 let Some(made) = self.outcome(&name, handler, &body, extension) else {
                     self.remark(match &extension.source {
                         // The session that was recorded did not call hooks either.
-                        Source::Recorded(_, calls) if !calls.values().any(|made| made.hook == call.hook.name()) => {
+                        AnswerSource::Recorded(_, calls)
+                            if !calls.values().any(|made| made.hook == call.hook.name()) =>
+                        {
                             passed(config)
                         }
                         _ => format!("{}; it is assumed to pass", Self::no_outcome(&call.to_string(), extension)),
@@ -508,7 +517,7 @@ impl ExtensionServer for Extensions {
     }
 }
 
-impl VariableServer for Extensions {
+impl VariableServer for CommandExtensions {
     fn variables(&self, class: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let call = format!("{DISCOVER_VARIABLES} of {name}");
         let (extension, handler) = match self.asked(&call, name, DISCOVER_VARIABLES, class) {
@@ -535,8 +544,8 @@ impl VariableServer for Extensions {
 }
 
 /// A client, if an extension is called.
-fn client(flags: &args::Extensions) -> Result<Option<Client>> {
-    let is_running = |named: &NamedExtension| matches!(named.source, args::Source::Running(_));
+fn client(flags: &args::ExtensionFlags) -> Result<Option<Client>> {
+    let is_running = |named: &NamedExtension| matches!(named.source, args::ExtensionSource::Running(_));
     if !flags.extensions.iter().any(is_running) {
         return Ok(None);
     }
@@ -547,7 +556,7 @@ fn client(flags: &args::Extensions) -> Result<Option<Client>> {
 }
 
 /// The labels of all Namespaces of a cluster, in whose place those of files come.
-fn namespaces(cluster: &Connection, objects: &ObjectSet) -> Result<BTreeMap<String, StringMap>, String> {
+fn namespaces(cluster: &ClusterConnection, objects: &ObjectSet) -> Result<BTreeMap<String, StringMap>, String> {
     const KIND: &str = "Namespace";
     let client = cluster.client();
     let stored = cluster
@@ -576,7 +585,7 @@ fn hooks(config: &Object) -> bool {
 }
 
 /// What a recording has of an extension, with the requests if it is recorded again, and when its simulation began.
-fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, Source, Option<Timestamp>)> {
+fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, AnswerSource, Option<Timestamp>)> {
     let text = sources::text_content(file, TOTAL_LIMIT).with_context(|| format!("cannot read {}", file.display()))?;
     let recording: Recording =
         serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
@@ -584,11 +593,11 @@ fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValu
     let Some(found) = recording.extensions.into_iter().find(|found| found.name == name) else {
         bail!("{} has no answers of {name}", file.display());
     };
-    let kept = |call: Call| Call { request: call.request.filter(|_| with_requests), ..call };
+    let kept = |call: RecordedCall| RecordedCall { request: call.request.filter(|_| with_requests), ..call };
     let calls = found.calls.into_iter().map(|call| (call.key.clone(), Arc::new(kept(call)))).collect();
     let start = recording.start.map(values::start).transpose();
     let start = start.map_err(|fault| anyhow!("{}: start {fault}", file.display()))?;
-    Ok((found.discovery, Source::Recorded(file.to_owned(), calls), start))
+    Ok((found.discovery, AnswerSource::Recorded(file.to_owned(), calls), start))
 }
 
 /// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).

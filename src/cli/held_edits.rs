@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::offline::{Case, Subject};
+use super::offline::{CommandInput, ReviewSubject};
 use super::rollout;
 use engine::admission::{Edited, Settings};
 use engine::comparison::held_edit::HeldEdit;
@@ -31,13 +31,13 @@ const TIME: Duration = Duration::from_mins(5);
 /// The edits of the new files of `case` that a ceiling holds: that of `flag`, or those of classes. `facts` are those after all
 /// edits. Other denials come first: no edit is denied for another reason.
 pub(super) fn held_edits(
-    case: &Case,
-    subjects: &[Subject<'_>],
+    case: &CommandInput,
+    subjects: &[ReviewSubject<'_>],
     facts: &Facts,
     (settings, flag): (&Settings, Option<u32>),
     now: Timestamp,
 ) -> Vec<HeldEdit> {
-    let had_ceiling = |subject: &Subject<'_>| subject.had_text(MAX_REPLACED_MACHINES);
+    let had_ceiling = |subject: &ReviewSubject<'_>| subject.had_text(MAX_REPLACED_MACHINES);
     if !Ceiling::is_set(facts, flag) && !subjects.iter().any(had_ceiling) {
         return Vec::new();
     }
@@ -54,11 +54,11 @@ pub(super) fn held_edits(
 }
 
 /// The edits in the order in which they are taken to be applied.
-fn edits(case: &Case, subjects: &[Subject<'_>], stored: &Facts) -> Vec<Edit> {
+fn edits(case: &CommandInput, subjects: &[ReviewSubject<'_>], stored: &Facts) -> Vec<Edit> {
     let mut edits: Vec<Edit> = template_edits(case, stored);
     for kind in [Kind::ClusterClass, Kind::Cluster] {
         let of_kind = subjects.iter().filter(|subject| subject.kind == kind);
-        edits.extend(of_kind.filter_map(Subject::edited).filter_map(edit));
+        edits.extend(of_kind.filter_map(ReviewSubject::edited).filter_map(edit));
     }
     edits
 }
@@ -72,7 +72,7 @@ pub(super) fn edit(edited: Edited) -> Option<Edit> {
 }
 
 /// Templates of the new files that a class refers to before the change.
-pub(super) fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
+pub(super) fn template_edits(case: &CommandInput, stored: &Facts) -> Vec<Edit> {
     let (Some(known), changed) = (stored.objects(), case.objects()) else { return Vec::new() };
     let mut seen = BTreeSet::new();
     let written = case.new.objects.iter().map(|loaded| &loaded.manifest);

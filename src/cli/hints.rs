@@ -17,7 +17,7 @@ const OF_TEXTS: &[Hint] = &[
 ];
 
 /// What may be wrong where a text cannot be read; lines count from 1.
-pub(super) fn of_place(text: &str, line: usize) -> Option<&'static str> {
+pub(super) fn for_line(text: &str, line: usize) -> Option<&'static str> {
     let lines: Vec<&str> = text.lines().take(line).collect();
     // A parser notices some things only when the next line does not fit.
     let mut near = lines.iter().rev().filter(|line| !line.trim().is_empty()).take(2);
@@ -25,7 +25,7 @@ pub(super) fn of_place(text: &str, line: usize) -> Option<&'static str> {
 }
 
 /// What may be wrong with a text that could be read.
-pub(super) fn of_text(text: &str) -> Option<&'static str> {
+pub(super) fn for_text(text: &str) -> Option<&'static str> {
     find(OF_TEXTS, text)
 }
 
@@ -72,7 +72,7 @@ mod tests {
             ("", 1, None),
             ("a\n", 0, None),
         ] {
-            assert_eq!(of_place(text, line), want, "{text:?}");
+            assert_eq!(for_line(text, line), want, "{text:?}");
         }
     }
 
@@ -90,7 +90,7 @@ mod tests {
             ("\"a\"", false),
             ("", false),
         ] {
-            assert_eq!(of_text(text).is_some(), is_found, "{text:?}");
+            assert_eq!(for_text(text).is_some(), is_found, "{text:?}");
         }
     }
 }

@@ -51,7 +51,7 @@ fn matches(hook: &Hook, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) 
 }
 
 /// The webhook for a write of an ExtensionConfig, as in `manifests/components/extensions`; none for a deletion.
-fn of_extension_config(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
+fn extension_config_webhook(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
     let is_asked = asked.group == CONFIG_GROUP
         && asked.resource == plural(CONFIG_KIND)
         && asked.subresource.is_empty()
@@ -66,7 +66,7 @@ fn of_extension_config(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -
 }
 
 /// The webhook for a write of what may be a template of a class, as in `manifests/components/templates`.
-fn of_template(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
+fn template_webhook(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
     let is_template = phase == AdmissionPhase::Validating
         && asked.subresource.is_empty()
         && !asked.namespace.is_empty()
@@ -119,7 +119,7 @@ impl Admission for InProcess {
         let asked_for = self.hooks.iter().filter(|hook| matches(hook, phase, asked));
         let hooks =
             asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
-        hooks.chain(of_template(phase, asked)).chain(of_extension_config(phase, asked)).collect()
+        hooks.chain(template_webhook(phase, asked)).chain(extension_config_webhook(phase, asked)).collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use super::args::Serve;
-use super::args::leading::{Controllers, Flags};
+use super::args::ServeArgs;
+use super::args::leading::{ControllerFlags, Controllers};
 use super::tasks::supervise;
 use engine::topology::{Options, SizeLimit};
 use machines::lifecycle::{GroupKind, MachineSettings};
@@ -24,8 +24,8 @@ use schema::budget::MemoryPool;
 use server::extension_client::Clients;
 use server::kubernetes::cache::Cache;
 use server::kubernetes::contract::Definitions;
-use server::kubernetes::extensions::Extensions;
-use server::kubernetes::history::History;
+use server::kubernetes::extensions::ExtensionCaller;
+use server::kubernetes::history::ApiHistory;
 use server::kubernetes::incumbent::{self, Incumbent};
 use server::kubernetes::lease::{Candidacy, Election, Leadership};
 use server::reconciler::controller::ClassController;
@@ -50,7 +50,7 @@ const REMINDER: Duration = Duration::from_secs(30);
 /// How long a clean stop may take to give the lease back.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-impl Flags {
+impl ControllerFlags {
     /// The namespace of the Lease and of the other objects of the installation.
     fn namespace(&self, client: &kube::Client, is_in_pod: bool) -> String {
         let own = || if is_in_pod { client.default_namespace() } else { NAMESPACE }.to_owned();
@@ -60,12 +60,12 @@ impl Flags {
 
 /// The means of the leader election, which it shares with no other work: neither many requests nor computations delay a
 /// renewal of the Lease (DEC-101).
-pub(super) struct Leases {
+pub(super) struct ElectionSetup {
     /// A client with a connection of its own.
     pub client: kube::Client,
     pub runtime: Handle,
     /// Learns of a Lease whose version goes back.
-    pub history: Arc<History>,
+    pub history: Arc<ApiHistory>,
 }
 
 /// A part in the leader election.
@@ -80,7 +80,12 @@ pub(super) struct Leading {
 
 impl Leading {
     /// Takes part from now on.
-    fn start(options: &Serve, leases: &Leases, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Leading {
+    fn start(
+        options: &ServeArgs,
+        leases: &ElectionSetup,
+        metrics: &Arc<Metrics>,
+        tasks: &mut JoinSet<&'static str>,
+    ) -> Leading {
         let flags = &options.leading;
         let namespace = flags.namespace(&leases.client, options.is_in_pod());
         let candidacy = Candidacy::new(&*namespace, &*flags.lease_name, flags.lease_duration);
@@ -108,9 +113,9 @@ impl Leading {
 
 /// What controllers share with the webhook.
 #[derive(Clone, Copy)]
-pub(super) struct Shared<'a> {
+pub(super) struct ControllerContext<'a> {
     pub client: &'a kube::Client,
-    pub leases: &'a Leases,
+    pub leases: &'a ElectionSetup,
     pub cache: &'a Arc<Cache>,
     pub metrics: &'a Arc<Metrics>,
     /// The memory of computations.
@@ -119,7 +124,7 @@ pub(super) struct Shared<'a> {
 
 /// What the machine controllers need besides what all controllers need.
 #[derive(Clone, Debug)]
-pub(super) struct Machines {
+pub(super) struct MachineSetup {
     pub settings: MachineSettings,
     pub workloads: Arc<dyn WorkloadClusters>,
 }
@@ -130,12 +135,12 @@ pub(super) struct Machines {
 /// When Cluster API's own controllers run. In a pod that is no error: the webhook must keep serving regardless of what
 /// becomes of the controllers, which wait until the others are gone.
 pub(super) async fn start(
-    options: &Serve,
-    shared: &Shared<'_>,
-    machines: Option<Machines>,
+    options: &ServeArgs,
+    shared: &ControllerContext<'_>,
+    machines: Option<MachineSetup>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
-    let Shared { client, leases, cache, metrics, memory } = *shared;
+    let ControllerContext { client, leases, cache, metrics, memory } = *shared;
     let gates = options.rules.feature_gates;
     let chosen = options.leading.chosen(options.is_in_pod() || options.embedded);
     if chosen == Controllers::NONE || !gates.cluster_topology {
@@ -150,9 +155,10 @@ pub(super) async fn start(
     let leading = Leading::start(options, leases, metrics, tasks);
     let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
     let clients = Clients::new(options.leading.extension_identity());
-    let extensions = gates.runtime_sdk.then(|| Arc::new(Extensions::new(client.clone(), clients, metrics.clone())));
+    let extensions =
+        gates.runtime_sdk.then(|| Arc::new(ExtensionCaller::new(client.clone(), clients, metrics.clone())));
     let setup = Setup { client, leadership: leading.leadership.clone(), cache, extensions, metrics };
-    let together = Together { controllers: controllers(options, chosen, (&setup, memory), machines), setup };
+    let together = ControllerGroup { controllers: controllers(options, chosen, (&setup, memory), machines), setup };
     let run = reconcile(leading.leadership.clone(), incumbent, async move || together.run().await);
     supervise(tasks, "the controllers", run);
     Ok(Some(leading))
@@ -173,10 +179,10 @@ where
 
 /// The chosen controllers with what logs call them.
 fn controllers(
-    options: &Serve,
+    options: &ServeArgs,
     chosen: Controllers,
     (setup, memory): (&Setup, &Arc<MemoryPool>),
-    machines: Option<Machines>,
+    machines: Option<MachineSetup>,
 ) -> Vec<(&'static str, Controller)> {
     let (setup, runtime_sdk) = (|| setup.clone(), options.rules.feature_gates.runtime_sdk);
     let mut all = Vec::new();
@@ -192,7 +198,7 @@ fn controllers(
         all.push(("the controllers of templates", controller(TemplatesController(setup()), TemplatesController::run)));
     }
     let mut awaits_finalizer = false;
-    if let Some(Machines { settings, workloads }) = machines.filter(|_| chosen.topologies) {
+    if let Some(MachineSetup { settings, workloads }) = machines.filter(|_| chosen.topologies) {
         awaits_finalizer = !settings.is_external(&GroupKind::core(Kind::Cluster.name()));
         let one = LifecycleController { setup: setup(), settings, workloads };
         all.push(("the controllers of machines", controller(one, LifecycleController::run)));
@@ -211,12 +217,12 @@ fn controllers(
 }
 
 /// Controllers that run side by side and share one watch of CustomResourceDefinitions.
-struct Together {
+struct ControllerGroup {
     controllers: Vec<(&'static str, Controller)>,
     setup: Setup,
 }
 
-impl Together {
+impl ControllerGroup {
     /// Runs them until one of them ends, which none should; the others end with it.
     async fn run(&self) {
         let Setup { client, metrics, .. } = self.setup.clone();
@@ -238,7 +244,7 @@ impl Together {
 
 /// What is known of Cluster API's own controllers; with --take-over they do not matter.
 fn watch_incumbent(
-    flags: &Flags,
+    flags: &ControllerFlags,
     client: &kube::Client,
     metrics: &Arc<Metrics>,
     tasks: &mut JoinSet<&'static str>,

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-use super::files::{Input, Loaded, Undecoded};
+use super::files::{FileInput, LoadedObject, Undecoded};
 use super::offline::settled;
 use super::output;
 use engine::extensions::config;
@@ -52,9 +52,9 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// When the cluster cannot be reached, or does not serve Clusters and ClusterClasses.
-pub(super) fn read(connection: &Connection, after: &Facts, options: Options, reach: Reach) -> Result<Input> {
+pub(super) fn read(connection: &ClusterConnection, after: &Facts, options: Options, reach: Reach) -> Result<FileInput> {
     connection.block_on(async {
-        let mut reading = Reading::of(connection.client()).await?;
+        let mut reading = ClusterReading::start(connection.client()).await?;
         let now = reading.facts();
         reading.note_kinds(after);
         reading.follow(&with_samples(now.clone(), after), &Facts::default(), options).await?;
@@ -78,21 +78,21 @@ pub(super) enum Reach {
 
 /// A client, and what it runs on.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClusterConnection {
     runtime: Runtime,
-    client: ClientOf,
+    client: OpaqueClient,
 }
 
 /// A client shows nothing of itself.
-struct ClientOf(kube::Client);
+struct OpaqueClient(kube::Client);
 
-impl fmt::Debug for ClientOf {
+impl fmt::Debug for OpaqueClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Client")
     }
 }
 
-impl Connection {
+impl ClusterConnection {
     /// Finds the cluster of a kubeconfig, or of the one that kubectl would use.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Connection {
     pub(super) fn open(kubeconfig: Option<&Path>) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let client = runtime.block_on(connect(kubeconfig))?;
-        Ok(Connection { runtime, client: ClientOf(client) })
+        Ok(ClusterConnection { runtime, client: OpaqueClient(client) })
     }
 
     pub(super) fn client(&self) -> kube::Client {
@@ -155,7 +155,7 @@ fn over(mut now: Facts, files: &Facts) -> Facts {
 }
 
 /// What has been read so far.
-struct Reading {
+struct ClusterReading {
     client: kube::Client,
     /// Clusters and ClusterClasses, as they are stored.
     stored: Vec<(Kind, Value)>,
@@ -168,8 +168,8 @@ struct Reading {
     undecoded: Vec<Undecoded>,
 }
 
-impl Reading {
-    async fn of(client: kube::Client) -> Result<Self> {
+impl ClusterReading {
+    async fn start(client: kube::Client) -> Result<Self> {
         let mut stored = Vec::new();
         for kind in Kind::ALL {
             let resource = Resource::known(GROUP, "v1beta2", kind.name());
@@ -177,7 +177,7 @@ impl Reading {
                 list(&client, &resource, None).await.with_context(|| format!("cannot list {}", kind.plural()))?;
             stored.extend(objects.into_iter().map(|object| (kind, object)));
         }
-        let mut reading = Reading::empty(client, stored);
+        let mut reading = ClusterReading::empty(client, stored);
         reading.extensions().await;
         Ok(reading)
     }
@@ -185,7 +185,7 @@ impl Reading {
     fn empty(client: kube::Client, stored: Vec<(Kind, Value)>) -> Self {
         let (objects, conversions) = (BTreeMap::new(), BTreeMap::new());
         let (missing, definitions, undecoded) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        Reading { client, stored, objects, conversions, missing, definitions, undecoded }
+        ClusterReading { client, stored, objects, conversions, missing, definitions, undecoded }
     }
 
     /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their
@@ -236,7 +236,8 @@ impl Reading {
         let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
         let facts = Arc::new(facts.clone());
         let cache = Arc::new(Cache::new(Facts::clone(&facts)));
-        let gatherer = Gatherer::of_cluster(cache, self.client.clone(), Arc::new(Metrics::default())).with_owners();
+        let gatherer =
+            Gatherer::with_api_server(cache, self.client.clone(), Arc::new(Metrics::default())).with_owners();
         for key in keys {
             let Found::Yes(cluster) = facts.cluster(&key) else { continue };
             if cluster.topology().is_none() {
@@ -292,7 +293,7 @@ impl Reading {
     }
 
     /// Everything as if it had been in a file, with the definitions of all kinds that were met.
-    async fn into_input(self) -> Result<Input> {
+    async fn into_input(self) -> Result<FileInput> {
         let mut values: Vec<Value> = self.stored.into_iter().map(|(_, object)| object).collect();
         values.extend(self.objects.into_values().map(|object| Value::from(Object::clone(&object))));
         // As it is written: the types of Kubernetes turn the bounds of integers into fractions.
@@ -304,15 +305,15 @@ impl Reading {
                 values.push(serde_json::to_value(definition)?);
             }
         }
-        let mut input = Input {
+        let mut input = FileInput {
             missing: self.missing,
             undecoded: self.undecoded,
             conversions: self.conversions.into_values().map(|object| Object::clone(&object)).collect(),
-            ..Input::default()
+            ..FileInput::default()
         };
         for value in values {
             let objects = manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() })?;
-            input.objects.extend(objects.into_iter().map(|manifest| Loaded {
+            input.objects.extend(objects.into_iter().map(|manifest| LoadedObject {
                 file: SOURCE.to_owned(),
                 manifest,
                 repeated: Vec::new(),
@@ -392,10 +393,10 @@ mod tests {
 
     use super::*;
     use model::world::NodesOf;
-    use server::kubernetes::scripted::{Answer as Said, Script};
+    use server::kubernetes::scripted::{Script, ScriptedAnswer as Said};
 
     fn gatherer(script: &Script) -> Gatherer {
-        Gatherer::of_cluster(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
+        Gatherer::with_api_server(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
     }
 
     #[tokio::test]
@@ -414,7 +415,7 @@ mod tests {
         script.get(&path("atemplates"), &[], Said::error(403, "Forbidden"));
         script.get(&path("itemplates"), &[], Said::error(404, "NotFound"));
         let stored = vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)];
-        let mut reading = Reading::empty(script.client(), stored);
+        let mut reading = ClusterReading::empty(script.client(), stored);
         let facts = reading.facts();
         let failed = reading.follow(&facts, &Facts::default(), Options::new(false)).await.unwrap_err();
         let words = "cannot read what Cluster ns/one needs: ATemplate ns/t: scripted Forbidden";
@@ -432,7 +433,7 @@ mod tests {
             )
         };
         let stored = vec![cluster("one", json!(true)), cluster("two", json!("yes"))];
-        let mut reading = Reading::empty(Script::default().client(), stored);
+        let mut reading = ClusterReading::empty(Script::default().client(), stored);
         let facts = reading.facts();
         assert_eq!(facts.cluster_keys().collect::<Vec<_>>(), [&ObjectKey::new("ns", "one")]);
         let [Undecoded { kind: Kind::Cluster, key, reason }] = &reading.undecoded[..] else { panic!("one is noted") };
@@ -446,7 +447,7 @@ mod tests {
         let template = json!({"apiVersion": "g.io/v1", "kind": "ThingTemplate", "metadata": metadata});
         let mut files = ObjectSet::default();
         files.put(Arc::new(Object::try_from(template).unwrap()));
-        let mut reading = Reading::empty(Script::default().client(), Vec::new());
+        let mut reading = ClusterReading::empty(Script::default().client(), Vec::new());
         reading.note_kinds(&Facts::default().with_objects(files));
         let names: Vec<&str> = reading.definitions.iter().map(String::as_str).collect();
         assert_eq!(names, ["things.g.io", "thingtemplates.g.io"]);

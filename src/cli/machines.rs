@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::args::Serve;
+use super::args::ServeArgs;
 use super::output::{self, Text};
 use super::sources::{self, FILE_LIMIT};
 use machines::lifecycle::MachineSettings;
@@ -14,7 +14,7 @@ use machines::lifecycle::settings::{ProvidedKinds, ServerAddress, Timings, Timin
 use server::telemetry::metrics::{Metrics, PHASES, Phase};
 
 /// How often progress is told.
-const TELLING: Duration = Duration::from_secs(2);
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The timings and failures of a file; the defaults without one.
 ///
@@ -27,7 +27,7 @@ pub(super) fn timings(file: Option<&Path>) -> Result<TimingsFile> {
     read(&text).map_err(|error| anyhow!("{} (--timings): {error}", path.display()))
 }
 
-impl Serve {
+impl ServeArgs {
     /// What the machine controllers are told, with the address of workload clusters.
     ///
     /// # Errors
@@ -60,8 +60,8 @@ impl Serve {
 }
 
 /// Prints how many machines there are in which phase, whenever that has changed and some time has passed.
-pub(super) async fn tell_progress(metrics: Arc<Metrics>) {
-    let (mut told, mut ticks) = (String::new(), tokio::time::interval(TELLING));
+pub(super) async fn report_progress(metrics: Arc<Metrics>) {
+    let (mut told, mut ticks) = (String::new(), tokio::time::interval(REPORT_INTERVAL));
     loop {
         ticks.tick().await;
         let text = machines_text(&metrics);

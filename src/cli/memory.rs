@@ -57,7 +57,7 @@ pub(super) struct Connections {
 
 impl Connections {
     /// As many as are wanted, if this limit of memory and so many file descriptors allow them.
-    pub(super) fn of(wanted: usize, limit: usize, files: usize) -> Self {
+    pub(super) fn within(wanted: usize, limit: usize, files: usize) -> Self {
         let most = (limit / 5 / CONNECTION).min(files.saturating_sub(OTHER_FILES));
         let (conversions, probes) = ((most / 5).clamp(8, 512), (most / 16).clamp(8, 64));
         let reviews = wanted.min(most.saturating_sub(conversions + probes).max(16));
@@ -92,7 +92,7 @@ pub(super) struct Shares {
 
 impl Shares {
     /// The shares of a process with this limit, on so many processors.
-    pub(super) fn of(limit: usize, processors: usize) -> Self {
+    pub(super) fn within(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
         let (bodies, conversions, classes) = ((all / 5).min(MOST), (all / 10).min(MOST / 2), (all / 5).min(MOST));
         let (schemas, templates) = ((all / 20).min(MOST_SCHEMAS), (all / 12).min(MOST_TEMPLATES));
@@ -148,7 +148,7 @@ mod tests {
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 4 << 30, 64 << 30] {
             for processors in [1, 2, 8, 128] {
                 let Shares { bodies, conversions, classes, schemas, templates, computations, threads, converting } =
-                    Shares::of(limit, processors);
+                    Shares::within(limit, processors);
                 let kept = bodies + conversions + classes + schemas + templates + computations;
                 let sum = kept + threads * REVIEW + converting * CONVERSION;
                 // One review and one conversion have to be possible, however little there is.
@@ -156,7 +156,7 @@ mod tests {
                 assert!(threads >= 1 && threads < processors.max(2) && bodies <= MOST && classes <= MOST);
             }
         }
-        let shares = Shares::of(1 << 30, 8);
+        let shares = Shares::within(1 << 30, 8);
         let kept = [shares.bodies, shares.conversions, shares.classes, shares.schemas, shares.templates];
         assert_eq!((kept.map(|bytes| bytes / MIB), shares.threads, shares.converting), ([122, 61, 122, 30, 51], 1, 1));
         assert_eq!(shares.computations / MIB, 153);
@@ -170,23 +170,23 @@ mod tests {
             threads: 7,
             converting: 2,
         };
-        assert_eq!(Shares::of(8 << 30, 8), ample);
+        assert_eq!(Shares::within(8 << 30, 8), ample);
     }
 
     #[test]
     fn all_connections_together_fit_into_memory_and_the_table_of_files() {
         let all = |reviews, conversions, probes| Connections { reviews, conversions, probes };
-        assert_eq!(Connections::of(2048, 1 << 30, 1 << 20), all(2048, 512, 64));
-        assert_eq!(Connections::of(16, 1 << 30, 1 << 20), all(16, 512, 64));
+        assert_eq!(Connections::within(2048, 1 << 30, 1 << 20), all(2048, 512, 64));
+        assert_eq!(Connections::within(16, 1 << 30, 1 << 20), all(16, 512, 64));
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 64 << 30] {
             for files in [300, 1024, 4096, usize::MAX] {
-                let Connections { reviews, conversions, probes } = Connections::of(100_000, limit, files);
+                let Connections { reviews, conversions, probes } = Connections::within(100_000, limit, files);
                 let sum = reviews + conversions + probes;
                 assert!(sum * CONNECTION <= limit / 5 && sum <= files - OTHER_FILES, "{limit} {files}: {sum}");
                 assert!(reviews > conversions && conversions > probes, "{limit} {files}: {reviews}");
             }
         }
-        assert_eq!(Connections::of(2048, 1 << 30, 10), all(16, 8, 8), "too few files are still tried");
+        assert_eq!(Connections::within(2048, 1 << 30, 10), all(16, 8, 8), "too few files are still tried");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! old ─┐                  new only: CREATE · both: UPDATE · old only: DELETE
-//! new ─┼─► Case ─► default (mutating end point) ─► judge (API schema, validating end point) ─► Review
+//! new ─┼─► CommandInput ─► default (mutating end point) ─► judge (API schema, validating end point) ─► ObjectReview
 //! world┘      └──► facts: new, world, and classes that only old has, since Clusters that leave them still need them;
 //!                  objects of other kinds, in all files
 //! ```
@@ -14,9 +14,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::args::Input as Flags;
+use super::args::InputFlags as Flags;
 use super::discovered::{self, VariableServer};
-use super::files::{Input, Loaded, Reader, Undecoded};
+use super::files::{FileInput, FileReader, LoadedObject, Undecoded};
 use super::{hints, substitution};
 use engine::admission::{Edited, Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use engine::file_apply::{self, clusters};
@@ -37,54 +37,54 @@ use schema::field::{ErrorKind, FieldError, Findings, Path};
 
 /// What a command reads.
 #[derive(Debug, Default)]
-pub(super) struct Case {
-    pub new: Arc<Input>,
+pub(super) struct CommandInput {
+    pub new: Arc<FileInput>,
     /// May be what another case has as new.
-    pub old: Arc<Input>,
-    world: Arc<Input>,
-    crds: Arc<Input>,
+    pub old: Arc<FileInput>,
+    world: Arc<FileInput>,
+    crds: Arc<FileInput>,
     /// Reads further files, within what is left of the limits.
-    reader: Reader,
+    reader: FileReader,
     /// Whether values stay that were set by default when a Cluster was stored.
     keeps_defaults: bool,
     /// What calls extensions.
     extensions: Option<Arc<dyn VariableServer>>,
 }
 
-impl Case {
+impl CommandInput {
     /// Reads the files of a command.
     ///
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
-        let mut reader = Reader::new(&flags.variables, &flags.links);
+        let mut reader = FileReader::new(&flags.variables, &flags.links);
         let mut read = |paths: &[PathBuf]| reader.read(paths).map(Arc::new);
         let (old, new, world, crds) = (read(old)?, read(paths)?, read(&flags.world)?, read(&flags.crds)?);
-        Ok(Case { new, old, world, crds, reader, ..Case::default() })
+        Ok(CommandInput { new, old, world, crds, reader, ..CommandInput::default() })
     }
 
     /// Reads the files of a command that take the place of those of another case; the rest is that of the other case.
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn after(paths: &[PathBuf], before: &Case) -> Result<Self> {
+    pub(super) fn after(paths: &[PathBuf], before: &CommandInput) -> Result<Self> {
         let mut reader = before.reader.clone();
         let (old, world, crds) = (before.new.clone(), before.world.clone(), before.crds.clone());
-        Ok(Case { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..Case::default() })
+        Ok(CommandInput { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..CommandInput::default() })
     }
 
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it
     /// is.
-    pub(super) fn applied_to(self, live: &Input) -> Self {
+    pub(super) fn applied_to(self, live: &FileInput) -> Self {
         let named: BTreeSet<_> = self.new.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
-        let applied = |loaded: &&Loaded| named.contains(&loaded.manifest.identity());
-        let old = Input { objects: live.objects.iter().filter(applied).cloned().collect(), ..Input::default() };
+        let applied = |loaded: &&LoadedObject| named.contains(&loaded.manifest.identity());
+        let old = FileInput { objects: live.objects.iter().filter(applied).cloned().collect(), ..FileInput::default() };
         let mut world = Arc::unwrap_or_clone(self.world);
         world.objects.extend(live.objects.iter().cloned());
         world.conversions.extend(live.conversions.iter().cloned());
         world.missing.extend(live.missing.iter().cloned());
         world.undecoded.extend(live.undecoded.iter().cloned());
-        Case { old: Arc::new(old), world: Arc::new(world), ..self }
+        CommandInput { old: Arc::new(old), world: Arc::new(world), ..self }
     }
 
     /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by
@@ -107,7 +107,7 @@ impl Case {
 
     /// The same, in which extensions are called.
     pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
-        Case { extensions, ..self }
+        CommandInput { extensions, ..self }
     }
 
     /// What calls extensions.
@@ -116,12 +116,12 @@ impl Case {
     }
 
     /// What `live` holds, as if it had been in files.
-    pub(super) fn of_cluster(live: Input) -> Self {
-        Case { new: Arc::new(live), ..Case::default() }
+    pub(super) fn from_live(live: FileInput) -> Self {
+        CommandInput { new: Arc::new(live), ..CommandInput::default() }
     }
 
     /// Everything that was read, with what could not be.
-    pub(super) fn inputs(&self) -> [&Input; 4] {
+    pub(super) fn inputs(&self) -> [&FileInput; 4] {
         [&self.new, &self.old, &self.world, &self.crds]
     }
 
@@ -142,18 +142,20 @@ impl Case {
 
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point
     /// does.
-    pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
-        let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
-        let stored = Arc::new(self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
+    pub(super) fn subjects(&self, settings: &Settings) -> Vec<ReviewSubject<'_>> {
+        let mut old: BTreeMap<(Kind, &ObjectKey), StoredManifest> = BTreeMap::new();
+        let stored = Arc::new(
+            self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(StoredManifest::from_loaded)),
+        );
         let mut before: BTreeMap<(Kind, &ObjectKey), &Value> = BTreeMap::new();
         for loaded in &self.old.objects {
-            if let Some(mut object) = Stored::of(loaded) {
+            if let Some(mut object) = StoredManifest::from_loaded(loaded) {
                 object.default(&stored, settings);
                 before.insert((object.kind, &loaded.manifest.key), &loaded.manifest.value);
                 old.insert((object.kind, &loaded.manifest.key), object);
             }
         }
-        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        let mut subjects: Vec<ReviewSubject<'_>> = Vec::new();
         let mut positions = BTreeMap::new();
         for loaded in &self.new.objects {
             if let Some(kind) = loaded.manifest.admitted_kind() {
@@ -161,7 +163,7 @@ impl Case {
                 if let Some(earlier) = positions.insert(key, subjects.len()).and_then(|at| subjects.get_mut(at)) {
                     earlier.repeat(loaded);
                 }
-                let mut subject = Subject::new(loaded, kind, old.get(&key).cloned());
+                let mut subject = ReviewSubject::new(loaded, kind, old.get(&key).cloned());
                 if let Some(written) = before.get(&key).filter(|_| self.keeps_defaults && kind == Kind::Cluster) {
                     subject.keep_variables(written, &stored, settings);
                 }
@@ -175,26 +177,31 @@ impl Case {
             if let Some(kind) = loaded.manifest.admitted_kind()
                 && let Some(object) = old.remove(&(kind, &loaded.manifest.key))
             {
-                subjects.push(Subject::deletion(loaded, kind, object));
+                subjects.push(ReviewSubject::deletion(loaded, kind, object));
             }
         }
         subjects
     }
 
     /// The world of the validating end point.
-    pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Facts {
-        let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
-        let world = self.world.objects.iter().filter_map(Stored::of);
+    pub(super) fn facts(&self, subjects: &[ReviewSubject<'_>]) -> Facts {
+        let left = self
+            .old
+            .objects
+            .iter()
+            .filter_map(StoredManifest::from_loaded)
+            .filter(|object| object.kind == Kind::ClusterClass);
+        let world = self.world.objects.iter().filter_map(StoredManifest::from_loaded);
         let facts = self.facts_of(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
         self.with_undecoded(facts).with_objects(objects([&*self.old, &*self.world, &*self.new]))
     }
 
     /// The facts before the first object is applied, and what the new files create besides Clusters.
-    pub(super) fn stored(&self, subjects: &[Subject<'_>]) -> Facts {
+    pub(super) fn stored(&self, subjects: &[ReviewSubject<'_>]) -> Facts {
         let is_new_class =
-            |subject: &&Subject<'_>| subject.operation == Operation::Create && subject.kind == Kind::ClusterClass;
+            |subject: &&ReviewSubject<'_>| subject.operation == Operation::Create && subject.kind == Kind::ClusterClass;
         let created = subjects.iter().filter(is_new_class).filter_map(|subject| subject.new.clone());
-        let world = self.world.objects.iter().filter_map(Stored::of);
+        let world = self.world.objects.iter().filter_map(StoredManifest::from_loaded);
         let old = subjects.iter().filter_map(|subject| subject.old.clone());
         let facts = self.facts_of(world.chain(created).chain(old));
         facts.with_objects(objects([&*self.crds, &*self.world, &*self.new, &*self.old]))
@@ -224,9 +231,9 @@ impl Case {
     }
 
     /// Facts of these objects; a later one takes the place of an earlier one of the same name.
-    fn facts_of(&self, objects: impl Iterator<Item = Stored>) -> Facts {
+    fn facts_of(&self, objects: impl Iterator<Item = StoredManifest>) -> Facts {
         let (mut clusters, mut classes) = (Vec::new(), Vec::new());
-        for Stored { kind, version, text } in objects {
+        for StoredManifest { kind, version, text } in objects {
             match kind {
                 Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
                 // Facts like any other (`objects`).
@@ -245,17 +252,17 @@ impl Case {
 
 /// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one
 /// takes the place of an earlier one of the same name.
-pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: Clone>) -> ObjectSet {
+pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a FileInput, IntoIter: Clone>) -> ObjectSet {
     let inputs = inputs.into_iter();
     let mut all = ObjectSet::default();
-    for Loaded { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
+    for LoadedObject { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
         if let Some(definition) = ResourceDefinition::from_object(&manifest.value) {
             all.put_definition(manifest.key.name.clone(), Arc::new(definition));
         }
     }
-    for Input { objects, conversions, missing, .. } in inputs {
+    for FileInput { objects, conversions, missing, .. } in inputs {
         missing.iter().for_each(|object| all.put_missing(object));
-        for Loaded { manifest, .. } in objects {
+        for LoadedObject { manifest, .. } in objects {
             if manifest.admitted_kind().is_none() && manifest.kind != "CustomResourceDefinition" {
                 let Some(object) = manifest.object() else { continue };
                 let object = complete(&all, object);
@@ -300,16 +307,16 @@ fn hub_cluster(value: Value, key: &ObjectKey) -> Option<Object> {
 
 /// An object as text, in a version that is understood.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredManifest {
     kind: Kind,
     version: WireVersion,
     text: String,
 }
 
-impl Stored {
-    fn of(loaded: &Loaded) -> Option<Self> {
+impl StoredManifest {
+    fn from_loaded(loaded: &LoadedObject) -> Option<Self> {
         let (kind, version) = (loaded.manifest.admitted_kind()?, loaded.manifest.version()?);
-        Some(Stored { kind, version, text: loaded.manifest.text() })
+        Some(StoredManifest { kind, version, text: loaded.manifest.text() })
     }
 
     /// Does what the mutating end point would have done when the object was stored.
@@ -350,27 +357,35 @@ impl Stored {
 
 /// An object that is judged, and what the mutating end point said of it.
 #[derive(Debug)]
-pub(super) struct Subject<'a> {
-    pub loaded: &'a Loaded,
+pub(super) struct ReviewSubject<'a> {
+    pub loaded: &'a LoadedObject,
     pub kind: Kind,
     pub operation: Operation,
     /// `None` for a deletion, and for a version of our group that is not understood.
-    new: Option<Stored>,
-    old: Option<Stored>,
+    new: Option<StoredManifest>,
+    old: Option<StoredManifest>,
     pub defaulted: Option<Verdict>,
     /// Where the object comes again, if it does.
     repeated_at: Option<String>,
 }
 
-impl<'a> Subject<'a> {
-    fn new(loaded: &'a Loaded, kind: Kind, old: Option<Stored>) -> Self {
+impl<'a> ReviewSubject<'a> {
+    fn new(loaded: &'a LoadedObject, kind: Kind, old: Option<StoredManifest>) -> Self {
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-        Subject { loaded, kind, operation, new: Stored::of(loaded), old, defaulted: None, repeated_at: None }
+        ReviewSubject {
+            loaded,
+            kind,
+            operation,
+            new: StoredManifest::from_loaded(loaded),
+            old,
+            defaulted: None,
+            repeated_at: None,
+        }
     }
 
-    fn deletion(loaded: &'a Loaded, kind: Kind, old: Stored) -> Self {
+    fn deletion(loaded: &'a LoadedObject, kind: Kind, old: StoredManifest) -> Self {
         let operation = Operation::Delete;
-        Subject { loaded, kind, operation, new: None, old: Some(old), defaulted: None, repeated_at: None }
+        ReviewSubject { loaded, kind, operation, new: None, old: Some(old), defaulted: None, repeated_at: None }
     }
 
     /// Keeps the variables of the stored Cluster that were set by default; `written` is what it was read as.
@@ -388,7 +403,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn repeat(&mut self, later: &Loaded) {
+    fn repeat(&mut self, later: &LoadedObject) {
         self.repeated_at = Some(format!("{}:{}", later.file, later.manifest.line));
     }
 
@@ -466,14 +481,14 @@ impl<'a> Subject<'a> {
     }
 
     /// What the API server says by itself, and then the validating end point.
-    pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &Settings, strict: bool) -> Review {
+    pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &Settings, strict: bool) -> ObjectReview {
         let mut verdict = match self.question(Phase::Validate) {
             Some(Ok(question)) => question.settle(facts, settings),
             Some(Err(verdict)) => *verdict,
             None => self.unknown_version(),
         };
         self.suggest_class(&mut verdict, facts);
-        let class = self.new.as_ref().and_then(Stored::class_key);
+        let class = self.new.as_ref().and_then(StoredManifest::class_key);
         let mut found = Findings::default();
         let again = |place: &String| {
             format!("the same object is defined again at {place}; other objects are validated against that one")
@@ -501,12 +516,12 @@ impl<'a> Subject<'a> {
                 false => warnings.push(said),
             }
         }
-        Review { schema: found.into_parts().0, warnings, verdict }
+        ObjectReview { schema: found.into_parts().0, warnings, verdict }
     }
 
     /// Adds the class that the user most likely meant to the warning about an absent one (CL-V-052).
     fn suggest_class(&self, verdict: &mut Verdict, facts: &Facts) {
-        let key = self.new.as_ref().and_then(Stored::class_key);
+        let key = self.new.as_ref().and_then(StoredManifest::class_key);
         let Some(hint) = key.and_then(|key| explanations::similar_class(&key, facts)) else { return };
         for warning in verdict.warnings.iter_mut().filter(|warning| warning.rule == "CL-V-052") {
             warning.text = format!("{}; {hint}", warning.text);
@@ -523,7 +538,7 @@ impl<'a> Subject<'a> {
 
 /// What is said of one object.
 #[derive(Debug)]
-pub(super) struct Review {
+pub(super) struct ObjectReview {
     /// What its API schema does not allow (DEC-32).
     pub schema: Vec<FieldError>,
     /// What is said besides the verdict.
@@ -531,7 +546,7 @@ pub(super) struct Review {
     pub verdict: Verdict,
 }
 
-impl Review {
+impl ObjectReview {
     /// Errors of the schema that no rule has found as well, at the same field and of the same type.
     pub(super) fn schema_errors(&self) -> impl Iterator<Item = &FieldError> {
         let same = |a: &FieldError, b: &FieldError| a.kind == b.kind && a.path == b.path;
@@ -574,7 +589,7 @@ fn unresolved(object: &Value) -> Vec<String> {
 fn misread(object: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     texts(object, "", &mut |path, text| {
-        warnings.extend(hints::of_text(text).map(|hint| format!("{path} {hint}")));
+        warnings.extend(hints::for_text(text).map(|hint| format!("{path} {hint}")));
     });
     warnings
 }

@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 
 use super::args;
 use super::discovered::VariableServer;
-use super::live::{self, Connection, Reach};
-use super::offline::{Case, Subject};
+use super::live::{self, ClusterConnection, Reach};
+use super::offline::{CommandInput, ReviewSubject};
 use engine::admission::Settings;
 use engine::topology::plan::{Fold, uid};
 use engine::topology::{Options, SizeLimit};
@@ -20,52 +20,57 @@ use schema::openapi::Violation;
 
 /// The files of one side, and what is said of the objects in them.
 #[derive(Debug)]
-pub(super) struct Side {
-    case: Case,
+pub(super) struct RolloutSide {
+    case: CommandInput,
     settings: Settings,
 }
 
 /// What rolls out a topology.
-impl Side {
+impl RolloutSide {
     /// Reads files; `old` are those that they take the place of.
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], input: &args::Input, rules: &args::Rules) -> Result<Self> {
-        Ok(Side { case: Case::read(paths, old, input)?.kept_as_stored(), settings: rules.settings() })
+    pub(super) fn read(
+        paths: &[PathBuf],
+        old: &[PathBuf],
+        input: &args::InputFlags,
+        rules: &args::RuleFlags,
+    ) -> Result<Self> {
+        Ok(RolloutSide { case: CommandInput::read(paths, old, input)?.kept_as_stored(), settings: rules.settings() })
     }
 
     /// Reads files that take the place of those of `before`.
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn after(before: &Side, paths: &[PathBuf]) -> Result<Self> {
-        let case = Case::after(paths, &before.case)?.kept_as_stored();
-        Ok(Side { case, settings: before.settings.clone() })
+    pub(super) fn after(before: &RolloutSide, paths: &[PathBuf]) -> Result<Self> {
+        let case = CommandInput::after(paths, &before.case)?.kept_as_stored();
+        Ok(RolloutSide { case, settings: before.settings.clone() })
     }
 
     /// A running cluster, and the files of this side applied to it.
     ///
     /// # Errors
     /// When the cluster cannot be read.
-    pub(super) fn with_cluster(self, connection: &Connection, reach: Reach) -> Result<(Self, Self)> {
-        let Side { case, settings } = self;
+    pub(super) fn with_cluster(self, connection: &ClusterConnection, reach: Reach) -> Result<(Self, Self)> {
+        let RolloutSide { case, settings } = self;
         let files = {
             let subjects = case.subjects(&settings);
             case.facts(&subjects).with_objects(case.objects())
         };
         let live = live::read(connection, &files, self::options(&settings), reach)?;
-        let after = Side { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
-        Ok((Side { case: Case::of_cluster(live), settings }, after))
+        let after = RolloutSide { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
+        Ok((RolloutSide { case: CommandInput::from_live(live), settings }, after))
     }
 
     /// The same, in which extensions are called.
     pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
-        Side { case: self.case.with_extensions(extensions), ..self }
+        RolloutSide { case: self.case.with_extensions(extensions), ..self }
     }
 
     /// The objects that were read.
-    pub(super) fn case(&self) -> &Case {
+    pub(super) fn case(&self) -> &CommandInput {
         &self.case
     }
 
@@ -75,12 +80,12 @@ impl Side {
     }
 
     /// The objects that are judged, after their defaults.
-    pub(super) fn subjects(&self) -> Vec<Subject<'_>> {
+    pub(super) fn subjects(&self) -> Vec<ReviewSubject<'_>> {
         self.case.subjects(&self.settings)
     }
 
     /// What the objects are judged by.
-    pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Arc<Facts> {
+    pub(super) fn facts(&self, subjects: &[ReviewSubject<'_>]) -> Arc<Facts> {
         Arc::new(self.case.facts(subjects))
     }
 
@@ -100,14 +105,14 @@ impl Side {
 
 /// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44). To
 /// compute their topologies would take as much time and memory as they ask for.
-pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
+pub(super) fn oversized(subjects: &[ReviewSubject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
     let of = |cluster: Object| {
         let found = crd::oversized(Kind::Cluster, cluster.as_ref()).into_iter();
         let said = |Violation { place, detail, .. }| format!("{}: {detail}", place.trim_start_matches('.'));
         let all: Vec<String> = found.map(said).collect();
         (!all.is_empty()).then(|| (cluster.key(), all))
     };
-    subjects.iter().filter_map(Subject::cluster).filter_map(of).collect()
+    subjects.iter().filter_map(ReviewSubject::cluster).filter_map(of).collect()
 }
 
 /// The options of computations by these settings.
@@ -115,8 +120,8 @@ pub(super) fn options(settings: &Settings) -> Options {
     Options::new(settings.gates.runtime_sdk).within(SizeLimit::of_text(settings.computation_limit))
 }
 
-/// See [`Side::fold`].
-pub(super) fn fold(case: &Case, facts: &Facts, settings: &Settings) -> Fold {
+/// See [`RolloutSide::fold`].
+pub(super) fn fold(case: &CommandInput, facts: &Facts, settings: &Settings) -> Fold {
     let mut objects = case.objects();
     if case.extensions().is_some() {
         // Extensions are sent Clusters as they are written.

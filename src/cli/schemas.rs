@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::offline::Case;
+use super::offline::CommandInput;
 use super::output;
 use super::rollout;
 use engine::admission::Settings;
@@ -41,7 +41,7 @@ pub(super) struct Inspector<'a> {
 
 impl<'a> Inspector<'a> {
     /// The topologies of these facts, with the objects and definitions of the files.
-    pub(super) fn new(case: &Case, facts: &'a Arc<Facts>, settings: &'a Settings) -> Self {
+    pub(super) fn new(case: &CommandInput, facts: &'a Arc<Facts>, settings: &'a Settings) -> Self {
         Inspector { fold: rollout::fold(case, facts, settings), facts, settings }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Inspector<'a> {
         let is_worth_it = made.iter().any(|(version, kind)| self.has_schema(version, kind));
         let found = match kind {
             _ if !is_worth_it => None,
-            Kind::ClusterClass => self.of_sample(key, &class),
+            Kind::ClusterClass => self.check_sample(key, &class),
             _ => inspect(&self.fold, key),
         };
         Checks { unchecked, ..found.unwrap_or_default() }
@@ -83,7 +83,7 @@ impl<'a> Inspector<'a> {
         references(&class.spec).iter().all(is_there)
     }
 
-    fn of_sample(&self, class: &ObjectKey, found: &Class) -> Option<Checks> {
+    fn check_sample(&self, class: &ObjectKey, found: &Class) -> Option<Checks> {
         let version = sample_clusters::version(&[found])?;
         let key = sample_clusters::key(class, &[self.facts]);
         SampleExtent::EACH.into_iter().find_map(|extent| {

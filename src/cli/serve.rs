@@ -24,23 +24,23 @@ use self::endpoints::EndPoints;
 use self::identity::identity;
 use self::listeners::{Listeners, Served};
 use self::signals::Signals;
-use self::source::Source;
-use super::args::Serve;
+use self::source::FactSource;
+use super::args::ServeArgs;
 use super::certificates;
 use super::in_process::InProcess;
-use super::leading::{self, Leading, Machines, Shared};
+use super::leading::{self, ControllerContext, Leading, MachineSetup};
 use super::memory::{self, Connections, Shares};
 use super::status_line::StatusLine;
 use super::tasks::supervise;
-use super::watches::Watches;
+use super::watches::ReplicaWatches;
 use ::server::certificates::self_managed::SelfManaged;
 use ::server::kubernetes::cache::Cache;
-use ::server::kubernetes::impact_facts::Watched;
+use ::server::kubernetes::impact_facts::ImpactWatches;
 use ::server::kubernetes::{sizes, watch};
 use ::server::telemetry::log::{self, Beside};
 use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::probes::{self, Health};
-use ::server::webhook::server::Server;
+use ::server::webhook::server::HttpServer;
 use model::world::Facts;
 use schema::budget::MemoryPool;
 use tls::identity::ServerIdentity;
@@ -53,7 +53,7 @@ const LISTING: Duration = Duration::from_secs(5);
 const ABORTED: u8 = 130;
 
 /// Serves until a signal.
-pub(super) fn run(options: Serve) -> Result<ExitCode> {
+pub(super) fn run(options: ServeArgs) -> Result<ExitCode> {
     let progress = StatusLine::new(options.embedded);
     let beside = if progress.is_shown() { Beside::Progress } else { Beside::Nothing };
     let _log = log::install(options.log_format, &log_filter(&options, &progress), beside)?;
@@ -76,22 +76,22 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
 }
 
 /// Which log lines appear: those that were asked for, else warnings where a person watches the start, else the usual ones.
-fn log_filter(options: &Serve, progress: &StatusLine) -> String {
+fn log_filter(options: &ServeArgs, progress: &StatusLine) -> String {
     let of_terminal = || progress.is_shown().then(|| std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()));
     options.log.clone().or_else(of_terminal).unwrap_or_else(|| "info".to_owned())
 }
 
-async fn serve(options: Serve, progress: StatusLine, probes: Handle) -> Result<ExitCode> {
+async fn serve(options: ServeArgs, progress: StatusLine, probes: Handle) -> Result<ExitCode> {
     let mut signals = Signals::install()?;
     let running = tokio::select! {
-        running = Running::start(&options, progress, &probes) => running?,
+        running = RunningServer::start(&options, progress, &probes) => running?,
         () = signals.next() => return Ok(ExitCode::SUCCESS),
     };
     running.until_stopped(signals).await
 }
 
 /// A server with everything that it needs.
-struct Running {
+struct RunningServer {
     /// Tasks that must not end before the process does.
     tasks: JoinSet<&'static str>,
     served: Served,
@@ -103,7 +103,7 @@ struct Running {
 }
 
 /// How the memory limit and the file descriptors are divided.
-fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
+fn budgets(options: &ServeArgs) -> Result<(Shares, Connections)> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let (memory, files) = (options.memory_limit.unwrap_or_else(memory::limit), memory::files());
     if files < memory::LEAST_FILES {
@@ -113,7 +113,7 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
         );
     }
     let (memory_shares, connections) =
-        (Shares::of(memory, processors), Connections::of(options.connections as usize, memory, files));
+        (Shares::within(memory, processors), Connections::within(options.connections as usize, memory, files));
     info!(
         bodies = memory_shares.bodies,
         conversions = memory_shares.conversions,
@@ -129,20 +129,22 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
     Ok((memory_shares, connections))
 }
 
-impl Running {
-    async fn start(options: &Serve, progress: StatusLine, probe_runtime: &Handle) -> Result<Running> {
+impl RunningServer {
+    async fn start(options: &ServeArgs, progress: StatusLine, probe_runtime: &Handle) -> Result<RunningServer> {
         options.check()?;
         let (metrics, mut tasks) = (Arc::<Metrics>::default(), JoinSet::new());
-        let Source { client, leases, server, api } = Source::of(options, &progress, probe_runtime).await?;
+        let FactSource { client, leases, server, api } =
+            FactSource::from_options(options, &progress, probe_runtime).await?;
         let (memory_shares, connections) = budgets(options)?;
         let facts =
             Facts::not_listed(&watch::WATCHED).within(options.scope()?).with_cache_capacity(memory_shares.classes);
         let cache = Arc::new(Cache::new(facts));
         let memory =
             Arc::new(MemoryPool::new(memory_shares.computations).with_pause(|| std::thread::sleep(MEMORY_LOOK)));
-        let shared = Shared { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
-        let watches = Watches::start(options, memory_shares, &client, &cache, &metrics, &mut tasks);
-        let end_points = EndPoints::of(options, memory_shares, &shared, &watches, &mut tasks);
+        let shared =
+            ControllerContext { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
+        let watches = ReplicaWatches::start(options, memory_shares, &client, &cache, &metrics, &mut tasks);
+        let end_points = EndPoints::new(options, memory_shares, &shared, &watches, &mut tasks);
         if let Some(api) = &api {
             let reviews = InProcess::new(end_points.all.clone(), options.drives_machines());
             api.embedded.set_admission(Arc::new(reviews));
@@ -166,7 +168,7 @@ impl Running {
         let metrics_of_machines = options.embedded.then_some(metrics);
         let greeting = tokio::spawn(greet(health.clone(), metrics_of_machines, progress, announcement));
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-        Ok(Running { tasks, served, greeting, health, leading, grace })
+        Ok(RunningServer { tasks, served, greeting, health, leading, grace })
     }
 
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
@@ -214,7 +216,11 @@ impl Running {
 
 /// What the probes look at: the caches, whether the serving certificate has expired, and the certificates that this
 /// process manages once it does.
-fn health(shared: &Shared<'_>, identity: &Arc<ServerIdentity>, managed: &Arc<OnceLock<Arc<SelfManaged>>>) -> Health {
+fn health(
+    shared: &ControllerContext<'_>,
+    identity: &Arc<ServerIdentity>,
+    managed: &Arc<OnceLock<Arc<SelfManaged>>>,
+) -> Health {
     let (shown, managed) = (identity.clone(), managed.clone());
     Health::new(shared.cache.clone(), shared.metrics.clone())
         .with_memory(shared.memory.clone())
@@ -223,7 +229,7 @@ fn health(shared: &Shared<'_>, identity: &Arc<ServerIdentity>, managed: &Arc<Onc
 }
 
 /// Serves probes and metrics on their own runtime from now on.
-fn serve_probes(probes: Server, health: &Arc<Health>, runtime: &Handle, tasks: &mut JoinSet<&'static str>) {
+fn serve_probes(probes: HttpServer, health: &Arc<Health>, runtime: &Handle, tasks: &mut JoinSet<&'static str>) {
     let probes = runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
     supervise(tasks, "probes", async { drop(probes.await) });
     supervise(tasks, "the heartbeat", health.clone().beat());
@@ -231,9 +237,9 @@ fn serve_probes(probes: Server, health: &Arc<Health>, runtime: &Handle, tasks: &
 
 /// Takes part in the leader election, and manages certificates with --manage-certificates.
 async fn lead(
-    options: &Serve,
-    shared: &Shared<'_>,
-    machines: Option<Machines>,
+    options: &ServeArgs,
+    shared: &ControllerContext<'_>,
+    machines: Option<MachineSetup>,
     (identity, managed): (Arc<ServerIdentity>, &OnceLock<Arc<SelfManaged>>),
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
@@ -246,8 +252,8 @@ async fn lead(
 }
 
 /// Keeps the facts of reviews current from now on.
-fn keep_current(options: &Serve, shared: &Shared<'_>, tasks: &mut JoinSet<&'static str>) {
-    let Shared { client, cache, metrics, .. } = *shared;
+fn keep_current(options: &ServeArgs, shared: &ControllerContext<'_>, tasks: &mut JoinSet<&'static str>) {
+    let ControllerContext { client, cache, metrics, .. } = *shared;
     if !options.impact_time.is_zero() {
         let sizes = sizes::keep_current(client.clone(), cache.clone(), metrics.clone());
         supervise(tasks, "the watch of MachineDeployments", sizes);
@@ -256,11 +262,11 @@ fn keep_current(options: &Serve, shared: &Shared<'_>, tasks: &mut JoinSet<&'stat
 }
 
 /// Waits until --embedded has listed its own objects, so that the first review is answered like any other.
-async fn until_listed(options: &Serve, cache: &Cache, impacts: Option<&Watched>) {
+async fn until_listed(options: &ServeArgs, cache: &Cache, impacts: Option<&ImpactWatches>) {
     if options.embedded {
         let listed = async {
             cache.listed().await;
-            OptionFuture::from(impacts.map(Watched::settled)).await;
+            OptionFuture::from(impacts.map(ImpactWatches::settled)).await;
         };
         // Nothing is slow here; the log has what takes longer, and the probes say that the server is not ready.
         let _ = tokio::time::timeout(LISTING, listed).await;

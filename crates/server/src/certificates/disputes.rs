@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::bundles::Holder;
+use super::bundles::BundleHolder;
 use crate::telemetry::metrics::Metrics;
 use schema::field::shortened;
 
@@ -24,7 +24,7 @@ const LOGGED_AGAIN: Duration = Duration::from_mins(5);
 
 /// The bundle that was written last into an object, and how often it had to be written again.
 #[derive(Debug)]
-struct Dispute {
+struct BundleDispute {
     bundle: String,
     again: u32,
     last: Instant,
@@ -33,28 +33,28 @@ struct Dispute {
 
 /// What has been written, by object.
 #[derive(Debug, Default)]
-pub(super) struct Disputes(BTreeMap<Holder, Dispute>);
+pub(super) struct BundleDisputes(BTreeMap<BundleHolder, BundleDispute>);
 
-impl Disputes {
+impl BundleDisputes {
     /// Notes that a bundle is about to be written; the pause before the next write of the object. `writer` is the field manager of what is
     /// there now.
     pub(super) fn write(
         &mut self,
-        holder: Holder,
+        holder: BundleHolder,
         name: &str,
         bundle: &str,
         writer: Option<&str>,
         metrics: &Metrics,
     ) -> Duration {
         let now = Instant::now();
-        let dispute = self.0.entry(holder).or_insert_with(|| Dispute {
+        let dispute = self.0.entry(holder).or_insert_with(|| BundleDispute {
             bundle: String::new(),
             again: 0,
             last: now,
             logged: None,
         });
         if dispute.bundle != bundle || now - dispute.last >= OVER {
-            *dispute = Dispute { bundle: bundle.to_owned(), again: 0, last: now, logged: None };
+            *dispute = BundleDispute { bundle: bundle.to_owned(), again: 0, last: now, logged: None };
             return PAUSE;
         }
         (dispute.again, dispute.last) = (dispute.again.saturating_add(1), now);
@@ -96,25 +96,25 @@ mod tests {
     async fn another_writer_is_named_and_each_object_has_pauses_of_its_own() {
         // DEC-104
         let ((lines, _guard), metrics) = (Lines::collect(), Metrics::default());
-        let mut disputes = Disputes::default();
+        let mut disputes = BundleDisputes::default();
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            let pause = disputes.write(Holder::Mutating, "topologist", "b", Some("cainjector"), &metrics);
+            let pause = disputes.write(BundleHolder::Mutating, "topologist", "b", Some("cainjector"), &metrics);
             pauses.push(pause.as_secs());
             tokio::time::advance(pause).await;
         }
         assert_eq!(pauses, [1, 1, 1, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(disputes.write(Holder::Validating, "topologist", "b", None, &metrics), PAUSE);
+        assert_eq!(disputes.write(BundleHolder::Validating, "topologist", "b", None, &metrics), PAUSE);
         assert_eq!(metrics.bundle_disputes.get(), 11);
         let text = lines.text();
         assert_eq!(text.matches("cainjector").count(), 1, "{text}");
         assert_eq!(
-            disputes.write(Holder::Mutating, "topologist", "next", Some("cainjector"), &metrics),
+            disputes.write(BundleHolder::Mutating, "topologist", "next", Some("cainjector"), &metrics),
             PAUSE,
             "a new CA"
         );
         tokio::time::advance(OVER).await;
-        assert_eq!(disputes.write(Holder::Mutating, "topologist", "next", None, &metrics), PAUSE);
+        assert_eq!(disputes.write(BundleHolder::Mutating, "topologist", "next", None, &metrics), PAUSE);
     }
 
     #[test]

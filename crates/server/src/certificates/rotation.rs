@@ -60,7 +60,7 @@ impl Policy {
 
 /// What the Secret holds; all of it in PEM form, and empty where there is nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct SecretContent {
     pub authority: String,
     pub authority_key: String,
     /// Authorities that are still trusted besides.
@@ -69,21 +69,21 @@ pub struct Content {
     pub key: String,
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for SecretContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Content").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
-impl Content {
+impl SecretContent {
     /// The keys of a Secret that are ours.
     pub(super) const KEYS: [&str; 5] = ["ca.crt", "ca.key", "ca-old.crt", "tls.crt", "tls.key"];
 
     /// Reads the data of a Secret; what is no text counts as absent.
-    pub fn of(data: &BTreeMap<String, Vec<u8>>) -> Self {
+    pub fn from_data(data: &BTreeMap<String, Vec<u8>>) -> Self {
         let text = |key: &str| data.get(key).and_then(|bytes| String::from_utf8(bytes.clone()).ok());
         let [authority, authority_key, former, certificate, key] = Self::KEYS.map(|key| text(key).unwrap_or_default());
-        Content { authority, authority_key, former, certificate, key }
+        SecretContent { authority, authority_key, former, certificate, key }
     }
 
     /// The data of a Secret.
@@ -121,17 +121,17 @@ impl Content {
 
 /// The Secret as it was last seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredSecret {
     #[default]
     Absent,
     /// It is there and bears no label of ours.
     Foreign,
-    Ours(Content),
+    Ours(SecretContent),
 }
 
 /// Whom the API server trusts, as the configurations said when they were last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Live {
+pub struct TrustedBundles {
     /// Whether all configurations have been seen.
     pub is_known: bool,
     /// The caBundle of each webhook that calls us, as text; empty where there is none.
@@ -140,7 +140,7 @@ pub struct Live {
     pub unchanged: Duration,
 }
 
-impl Live {
+impl TrustedBundles {
     fn all_hold(&self, bundle: &str) -> bool {
         self.is_known && self.bundles.iter().all(|held| held == bundle)
     }
@@ -170,11 +170,11 @@ pub enum RotationStep {
 }
 
 /// What to do with a Secret and the configurations as they are.
-pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> Rotation {
+pub fn next(stored: &StoredSecret, live: &TrustedBundles, policy: &Policy, now: SystemTime) -> Rotation {
     let content = match stored {
-        Stored::Foreign => return Rotation { bundle: None, step: RotationStep::Refuse },
-        Stored::Absent => Content::default(),
-        Stored::Ours(content) => content.clone(),
+        StoredSecret::Foreign => return Rotation { bundle: None, step: RotationStep::Refuse },
+        StoredSecret::Absent => SecretContent::default(),
+        StoredSecret::Ours(content) => content.clone(),
     };
     // A certificate that is not valid yet says that our clock is wrong. Others may have the right time, and trust it.
     let unexpired = |pem: &str| Certificate::read_all(pem).into_iter().filter(|one| now < one.validity().ends);
@@ -209,7 +209,7 @@ struct Leaf {
 
 impl Leaf {
     fn find<'a>(
-        content: &Content,
+        content: &SecretContent,
         mut candidates: impl Iterator<Item = &'a Certificate>,
         policy: &Policy,
         now: SystemTime,
@@ -228,7 +228,7 @@ struct Situation<'a> {
     former: Vec<Certificate>,
     trusted: Vec<Certificate>,
     leaf: Option<Leaf>,
-    live: &'a Live,
+    live: &'a TrustedBundles,
     policy: &'a Policy,
     now: SystemTime,
 }
@@ -308,13 +308,13 @@ fn distinct<'a>(
 /// When a certificate cannot be made.
 pub(super) fn perform(
     step: &RotationStep,
-    content: &Content,
+    content: &SecretContent,
     policy: &Policy,
     now: SystemTime,
-) -> Result<Option<Content>, TlsError> {
+) -> Result<Option<SecretContent>, TlsError> {
     match step {
         RotationStep::Refuse | RotationStep::Wait { .. } => Ok(None),
-        RotationStep::Keep { former } => Ok(Some(Content { former: former.clone(), ..content.clone() })),
+        RotationStep::Keep { former } => Ok(Some(SecretContent { former: former.clone(), ..content.clone() })),
         RotationStep::Make { former, issue } => make(former, *issue, content, policy, now).map(Some),
         RotationStep::Issue => {
             let authority = Authority::read(&content.authority, &content.authority_key)?;
@@ -334,14 +334,14 @@ pub(super) fn perform(
 fn make(
     former: &str,
     and_issue: bool,
-    content: &Content,
+    content: &SecretContent,
     policy: &Policy,
     now: SystemTime,
-) -> Result<Content, TlsError> {
+) -> Result<SecretContent, TlsError> {
     // Authorities with different keys have different names, or verifiers would take one for the other.
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let authority = Authority::generate(&format!("topologist {seconds}"), policy.validity(policy.authority, now))?;
-    let content = Content {
+    let content = SecretContent {
         authority: bundle([authority.certificate()]),
         authority_key: authority.key(),
         former: former.to_owned(),
@@ -350,11 +350,16 @@ fn make(
     if and_issue { issue(&authority, &content, policy, now) } else { Ok(content) }
 }
 
-fn issue(authority: &Authority, content: &Content, policy: &Policy, now: SystemTime) -> Result<Content, TlsError> {
+fn issue(
+    authority: &Authority,
+    content: &SecretContent,
+    policy: &Policy,
+    now: SystemTime,
+) -> Result<SecretContent, TlsError> {
     let CertificatePair { certificate, key } =
         authority.issue(&policy.names, policy.validity(policy.certificate, now))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Content { certificate: text(certificate), key: text(key), ..content.clone() })
+    Ok(SecretContent { certificate: text(certificate), key: text(key), ..content.clone() })
 }
 
 #[cfg(test)]

@@ -27,11 +27,11 @@ pub struct IdentityFiles {
 pub struct Clients {
     files: Option<IdentityFiles>,
     reload: Duration,
-    state: Mutex<State>,
+    state: Mutex<ClientsState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ClientsState {
     clients: LruCache<Vec<u8>, (Client, Instant)>,
     identity: Option<ClientIdentity>,
     read: Option<Instant>,
@@ -44,7 +44,7 @@ impl Clients {
     }
 
     pub(super) fn reading_every(reload: Duration, files: Option<IdentityFiles>) -> Self {
-        let state = State { clients: LruCache::new(KEPT), identity: None, read: None };
+        let state = ClientsState { clients: LruCache::new(KEPT), identity: None, read: None };
         Clients { files, reload, state: Mutex::new(state) }
     }
 
@@ -66,7 +66,7 @@ impl Clients {
     }
 
     /// Drops all clients when the files have changed.
-    fn reload(&self, state: &mut State) -> Result<(), ClientError> {
+    fn reload(&self, state: &mut ClientsState) -> Result<(), ClientError> {
         let Some(files) = &self.files else { return Ok(()) };
         if state.read.is_some_and(|read| read.elapsed() < self.reload) {
             return Ok(());

@@ -29,7 +29,7 @@ pub struct Cache {
 
 /// Hears of everything that changes in a cache, each key once however often it changes meanwhile.
 #[derive(Debug)]
-pub struct Follower(Arc<Pending>);
+pub struct CacheFollower(Arc<Pending>);
 
 #[derive(Debug, Default)]
 struct Pending {
@@ -37,7 +37,7 @@ struct Pending {
     arrived: Notify,
 }
 
-impl Follower {
+impl CacheFollower {
     /// What has changed since the last call; waits until anything has.
     pub async fn next(&mut self) -> FactChanges {
         loop {
@@ -75,13 +75,13 @@ impl Cache {
             change(&mut facts);
             let changed = facts.take_changes();
             self.facts.store(Arc::new(facts));
-            self.tell(&changed);
+            self.notify(&changed);
         }
         self.changes.send_replace(());
     }
 
     /// Tells those who follow what has changed; those that are gone are forgotten.
-    fn tell(&self, changed: &FactChanges) {
+    fn notify(&self, changed: &FactChanges) {
         self.followers.lock().unwrap_or_else(PoisonError::into_inner).retain(|follower| {
             let Some(pending) = follower.upgrade() else { return false };
             let mut all = pending.changed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,10 +94,10 @@ impl Cache {
     }
 
     /// Follows what changes after this call. Who looks at the facts after it misses nothing.
-    pub fn follow(&self) -> Follower {
+    pub fn follow(&self) -> CacheFollower {
         let pending = Arc::new(Pending::default());
         self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&pending));
-        Follower(pending)
+        CacheFollower(pending)
     }
 
     /// Notes that the API server has just spoken of a kind, and so that its facts are current.

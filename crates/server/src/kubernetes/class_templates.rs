@@ -14,15 +14,15 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::address::Malformed;
+use super::address::InvalidSegment;
 use super::cache::Cache;
 use super::class_uses::{ClassUses, next_classes};
 use super::contract::Definitions;
-use super::follow::{self, WatchedKind};
+use super::observations::{self, WatchedKind};
+use super::raw_object::RawObject;
 use super::template_store::{TemplateKey, TemplateStore};
 use super::templates::{MOST_KINDS, NOT_OWNED, ObjectKind};
-use super::written::Written;
-use super::{Selection, describe};
+use super::{WatchSelection, describe};
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::class_references::{group_version, references};
 use model::hub::contract::definition_name;
@@ -177,10 +177,10 @@ impl ClassTemplates {
         }
     }
 
-    async fn watch_once(&self, kind: &ObjectKind) -> Result<(), Malformed> {
+    async fn watch_once(&self, kind: &ObjectKind) -> Result<(), InvalidSegment> {
         let resource = kind.resource()?;
         let facts = self.cache.facts();
-        let api = resource.api::<Written>(self.client.clone(), facts.scope().only_namespace())?;
+        let api = resource.api::<RawObject>(self.client.clone(), facts.scope().only_namespace())?;
         drop(facts);
         let watched = WatchedKind {
             metric: "Template",
@@ -188,8 +188,8 @@ impl ClassTemplates {
             version: resource.as_api().api_version.clone(),
             ends_if_unserved: true,
         };
-        let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
-        let mut seen = follow::follow(api, selection, watched, self.metrics.clone());
+        let selection = WatchSelection { labels: Some(NOT_OWNED.to_owned()), fields: None };
+        let mut seen = observations::follow(api, selection, watched, self.metrics.clone());
         while let Some(seen) = seen.next().await {
             if self.store().see(kind, seen) {
                 self.unread.notify_one();
@@ -223,9 +223,9 @@ impl ClassTemplates {
         self.store().read(&(kind, key), answer);
     }
 
-    async fn answer(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<Written>, String> {
+    async fn answer(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<RawObject>, String> {
         let resource = kind.resource().map_err(|malformed| malformed.to_string())?;
-        let one = resource.one::<Written>(self.client.clone(), key).map_err(|malformed| malformed.to_string())?;
+        let one = resource.one::<RawObject>(self.client.clone(), key).map_err(|malformed| malformed.to_string())?;
         one.get_opt().await.map_err(|error| describe(&error))
     }
 

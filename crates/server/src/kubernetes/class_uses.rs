@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cache::{Cache, Follower};
+use super::cache::{Cache, CacheFollower};
 use model::hub::{ClusterClass, ObjectKey};
 use model::world::Found;
 
@@ -35,10 +35,10 @@ impl<T: Ord + Clone> ClassUses<T> {
             Found::Yes(class) => (self.of)(&class),
             _ => BTreeSet::new(),
         };
-        self.put(class, used)
+        self.replace(class, used)
     }
 
-    fn put(&mut self, class: &ObjectKey, used: BTreeSet<T>) -> UseChange<T> {
+    fn replace(&mut self, class: &ObjectKey, used: BTreeSet<T>) -> UseChange<T> {
         for one in &used {
             *self.counts.entry(one.clone()).or_default() += 1;
         }
@@ -65,7 +65,7 @@ impl<T: Ord + Clone> ClassUses<T> {
 }
 
 /// The next classes that change; waits for a change.
-pub(super) async fn next_classes(follower: &mut Follower) -> BTreeSet<ObjectKey> {
+pub(super) async fn next_classes(follower: &mut CacheFollower) -> BTreeSet<ObjectKey> {
     loop {
         let classes = follower.next().await.classes;
         if !classes.is_empty() {
@@ -82,7 +82,7 @@ mod tests {
     fn a_reference_is_unused_once_no_class_has_it() {
         let mut uses: ClassUses<u8> = ClassUses::new(|_| BTreeSet::new());
         let mut put = |class: &str, used: &[u8]| {
-            let change = uses.put(&ObjectKey::new("ns", class), used.iter().copied().collect());
+            let change = uses.replace(&ObjectKey::new("ns", class), used.iter().copied().collect());
             (change.unused.into_iter().collect::<Vec<_>>(), uses.all().copied().collect::<Vec<_>>())
         };
         assert_eq!(put("a", &[1, 2]), (vec![], vec![1, 2]));

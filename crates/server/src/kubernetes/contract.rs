@@ -11,10 +11,10 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::Selection;
+use super::WatchSelection;
 use super::address::Resource;
-use super::follow::{StoreChange, WatchedKind};
-use super::metadata::{self, Metadata};
+use super::metadata::{self, ObjectMetadata};
+use super::observations::{StoreChange, WatchedKind};
 use super::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
 
@@ -31,7 +31,7 @@ pub enum DefinitionError {
 /// The definitions of a cluster, found by the name that the provider contract prescribes.
 #[derive(Clone, Debug)]
 pub struct Definitions {
-    store: Store<Metadata>,
+    store: Store<ObjectMetadata>,
     resource: ApiResource,
     listeners: Arc<Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>>,
     /// Whether all are listed. The store of kube wakes one waiter only.
@@ -61,7 +61,7 @@ impl Definitions {
         let (listed, is_listed) = watch::channel(false);
         let changed = {
             let listeners = listeners.clone();
-            move |change: StoreChange<'_, Metadata>| {
+            move |change: StoreChange<'_, ObjectMetadata>| {
                 let name = match change {
                     StoreChange::One(definition) => Some(definition.metadata.name.clone().unwrap_or_default()),
                     StoreChange::All => {
@@ -74,7 +74,7 @@ impl Definitions {
             }
         };
         let (objects, follow) =
-            metadata::follow(api, resource.clone(), Selection::default(), watched, metrics, changed);
+            metadata::follow(api, resource.clone(), WatchSelection::default(), watched, metrics, changed);
         (Definitions { store: objects.store().clone(), resource, listeners, is_listed }, follow)
     }
 
@@ -108,7 +108,7 @@ impl Definitions {
     ///
     /// # Errors
     /// When the definitions are not listed yet.
-    pub fn get(&self, name: &str) -> Result<Option<Arc<Metadata>>, DefinitionError> {
+    pub fn get(&self, name: &str) -> Result<Option<Arc<ObjectMetadata>>, DefinitionError> {
         if !*self.is_listed.borrow() {
             return Err(DefinitionError::NotListed);
         }
@@ -123,7 +123,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     #[tokio::test(start_paused = true)]
     async fn all_who_wait_for_the_first_list_go_on_as_soon_as_it_is_there() {
@@ -132,8 +132,8 @@ mod tests {
         let metadata = json!({"name": name, "labels": {"a": "b"}, "resourceVersion": "1"});
         let list = json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]});
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        script.get(path, &[], Answer::ok(list));
-        script.get(path, &["watch=true"], Answer::Silence);
+        script.get(path, &[], ScriptedAnswer::ok(list));
+        script.get(path, &["watch=true"], ScriptedAnswer::Silence);
         let (definitions, follow) = Definitions::follow(script.client(), Arc::default());
         let started = Instant::now();
         let waiting = [(); 5].map(|()| {

@@ -23,8 +23,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{self, Resource};
-use super::overload::Overload;
-use super::untyped::{self, RequestError};
+use super::overload::ApiOverload;
+use super::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::{Controller, Metrics};
 use engine::topology::plan::MANAGER;
 use model::hub::{Object, ObjectRef, WrongType, annotation};
@@ -47,7 +47,7 @@ pub struct DryRuns {
     client: kube::Client,
     metrics: Arc<Metrics>,
     running: Semaphore,
-    unchanged: Mutex<Unchanged>,
+    unchanged: Mutex<UnchangedCalls>,
 }
 
 impl fmt::Debug for DryRuns {
@@ -60,7 +60,7 @@ impl fmt::Debug for DryRuns {
 #[derive(Debug, thiserror::Error)]
 pub enum DryRunError {
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(#[from] ApiRequestError),
     #[error(transparent)]
     WrongType(#[from] WrongType),
     #[error(transparent)]
@@ -76,7 +76,7 @@ impl DryRunError {
     }
 
     /// The overload because of which there is no answer.
-    fn overload(&self) -> Option<Overload> {
+    fn overload(&self) -> Option<ApiOverload> {
         if let DryRunError::Request(error) = self { error.overload() } else { None }
     }
 }
@@ -93,7 +93,7 @@ impl DryRuns {
     ///
     /// # Errors
     /// When the API server is too busy to answer.
-    pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Result<Answer, Overload> {
+    pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Result<Answer, ApiOverload> {
         let found = match self.attempt(call, deadline).await {
             Ok(found) => Found::Yes(found),
             Err(error) => {
@@ -112,17 +112,17 @@ impl DryRuns {
     /// # Errors
     /// When the API server rejects the object to apply, or times out.
     pub async fn attempt(&self, call: &DryRunCall, deadline: Instant) -> Result<DryRun, DryRunError> {
-        let key = Key::of(call);
+        let key = DryRunKey::for_call(call);
         if self.unchanged().has(&key) {
             self.metrics.ssa_cache_hits.get_or_create(&CONTROLLER).inc();
             return Ok(DryRun::Same);
         }
         self.metrics.ssa_cache_misses.get_or_create(&CONTROLLER).inc();
         let run = async {
-            let _running = self.running.acquire().await.map_err(|_| RequestError::TimedOut)?;
+            let _running = self.running.acquire().await.map_err(|_| ApiRequestError::TimedOut)?;
             self.run(call).await
         };
-        let found = timeout_at(deadline, run).await.unwrap_or(Err(RequestError::TimedOut.into()))?;
+        let found = timeout_at(deadline, run).await.unwrap_or(Err(ApiRequestError::TimedOut.into()))?;
         if found == DryRun::Same {
             self.unchanged().put(key);
         }
@@ -133,8 +133,8 @@ impl DryRuns {
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn may_apply(&self, object: &ObjectRef) -> Result<bool, RequestError> {
-        let resource = Resource::of(&object.api_version, &object.kind)?;
+    pub async fn may_apply(&self, object: &ObjectRef) -> Result<bool, ApiRequestError> {
+        let resource = Resource::from_api_version(&object.api_version, &object.kind)?;
         let asked = ResourceAttributes {
             verb: Some("patch".to_owned()),
             group: Some(object.group().to_owned()),
@@ -167,7 +167,7 @@ impl DryRuns {
         Ok(DryRun::Differs { current: Arc::new(current), desired: Arc::new(desired) })
     }
 
-    fn unchanged(&self) -> std::sync::MutexGuard<'_, Unchanged> {
+    fn unchanged(&self) -> std::sync::MutexGuard<'_, UnchangedCalls> {
         self.unchanged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,7 +211,7 @@ fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, Dry
 
 /// A dry run, in few bytes: an object at a version, and the applied fields (SSA-07).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct DryRunKey {
     object: ObjectRef,
     version: String,
     /// Of what is sent, its uid included. With 32 bits, one change in four thousand million would be overlooked for half an
@@ -219,23 +219,23 @@ struct Key {
     hash: u64,
 }
 
-impl Key {
-    fn of(call: &DryRunCall) -> Self {
+impl DryRunKey {
+    fn for_call(call: &DryRunCall) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, call.sent.as_bytes());
         let hash = digest.as_ref().iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte));
-        Key { object: call.object.clone(), version: call.version.clone(), hash }
+        DryRunKey { object: call.object.clone(), version: call.version.clone(), hash }
     }
 }
 
 /// Dry runs without changes, and when each was last requested (PERF-01).
 #[derive(Debug, Default)]
-struct Unchanged {
-    keys: HashMap<Key, Instant>,
+struct UnchangedCalls {
+    keys: HashMap<DryRunKey, Instant>,
     swept: Option<Instant>,
 }
 
-impl Unchanged {
-    fn has(&mut self, key: &Key) -> bool {
+impl UnchangedCalls {
+    fn has(&mut self, key: &DryRunKey) -> bool {
         match self.keys.get_mut(key) {
             Some(used) if used.elapsed() < MEMORY => {
                 *used = Instant::now();
@@ -245,7 +245,7 @@ impl Unchanged {
         }
     }
 
-    fn put(&mut self, key: Key) {
+    fn put(&mut self, key: DryRunKey) {
         let now = Instant::now();
         if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             self.keys.retain(|_, used| used.elapsed() < MEMORY);
@@ -262,7 +262,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
     use model::hub::ObjectKey;
 
     const PATH: &str = "/apis/g.io/v1/namespaces/ns/forges/f";
@@ -322,7 +322,7 @@ mod tests {
         DryRuns::new(script.client(), Arc::default())
     }
 
-    async fn attempted(dry_runs: &DryRuns, call: &DryRunCall) -> Result<Answer, Overload> {
+    async fn attempted(dry_runs: &DryRuns, call: &DryRunCall) -> Result<Answer, ApiOverload> {
         dry_runs.answer(call, Instant::now() + Duration::from_secs(9)).await
     }
 

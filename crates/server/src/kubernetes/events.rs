@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::address::{self, Malformed, One};
+use super::address::{self, InvalidSegment, ObjectApi};
 use super::describe;
 use model::hub::{ObjectKey, ObjectRef};
 use schema::field::plain;
@@ -33,22 +33,22 @@ const LONGEST_NAME: usize = 253;
 
 /// Why there is an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reason {
+pub(crate) struct EventReason {
     /// One word, such as `TopologyCreate`.
     pub name: &'static str,
     pub is_warning: bool,
 }
 
-impl Reason {
+impl EventReason {
     /// Something that is as it should be.
     pub(crate) const fn normal(name: &'static str) -> Self {
         assert!(name.len() <= LONGEST_REASON);
-        Reason { name, is_warning: false }
+        EventReason { name, is_warning: false }
     }
 
     /// Something that should not be.
     pub(crate) const fn warning(name: &'static str) -> Self {
-        Reason { is_warning: true, ..Reason::normal(name) }
+        EventReason { is_warning: true, ..EventReason::normal(name) }
     }
 
     const fn type_(self) -> &'static str {
@@ -61,25 +61,25 @@ impl Reason {
 pub(crate) struct QueuedEvent {
     object: ObjectRef,
     uid: String,
-    reason: Reason,
+    reason: EventReason,
     message: String,
     at: Timestamp,
 }
 
 impl QueuedEvent {
     /// It has happened just now. The message is one line in plain characters, and as long as an event takes (DEC-64).
-    pub(crate) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
+    pub(crate) fn now(object: &ObjectRef, uid: &str, reason: EventReason, message: String) -> Self {
         let message = shortened(&plain(&message));
         QueuedEvent { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
     }
 }
 
 /// Object, reason and message.
-type Key = (String, Reason, String);
+type EventKey = (String, EventReason, String);
 
 /// An event that is there.
 #[derive(Clone, Debug)]
-struct Known {
+struct WrittenEvent {
     name: String,
     count: i32,
     last: Instant,
@@ -90,7 +90,7 @@ pub(crate) struct Recorder {
     /// Who reports them.
     reporter: &'static str,
     client: kube::Client,
-    known: Mutex<LruCache<Key, Known>>,
+    known: Mutex<LruCache<EventKey, WrittenEvent>>,
 }
 
 impl fmt::Debug for Recorder {
@@ -138,17 +138,17 @@ impl Recorder {
     }
 
     /// Counts an event once more, unless it is gone.
-    async fn count(&self, event: &QueuedEvent, known: Known) -> kube::Result<Option<Known>> {
+    async fn count(&self, event: &QueuedEvent, known: WrittenEvent) -> kube::Result<Option<WrittenEvent>> {
         let count = known.count.saturating_add(1);
         let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(event.at)}));
         match self.event(event, &known.name)?.patch(&PatchParams::default(), &patch).await {
-            Ok(_) => Ok(Some(Known { count, last: Instant::now(), ..known })),
+            Ok(_) => Ok(Some(WrittenEvent { count, last: Instant::now(), ..known })),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn create(&self, event: &QueuedEvent) -> kube::Result<Known> {
+    async fn create(&self, event: &QueuedEvent) -> kube::Result<WrittenEvent> {
         let QueuedEvent { object, uid, reason, message, at } = event;
         let name = name(&object.key.name, *at);
         let written = Event {
@@ -176,10 +176,10 @@ impl Recorder {
             ..Event::default()
         };
         self.event(event, &name)?.create(&PostParams::default(), &written).await?;
-        Ok(Known { name, count: 1, last: Instant::now() })
+        Ok(WrittenEvent { name, count: 1, last: Instant::now() })
     }
 
-    fn event(&self, event: &QueuedEvent, name: &str) -> Result<One<Event>, Malformed> {
+    fn event(&self, event: &QueuedEvent, name: &str) -> Result<ObjectApi<Event>, InvalidSegment> {
         address::one(self.client.clone(), &ObjectKey::new(namespace_of(&event.object), name))
     }
 }
@@ -216,7 +216,8 @@ mod tests {
     fn an_event_is_one_line_that_the_api_server_accepts() {
         // DEC-64
         let object = ObjectRef::new("v1", "ConfigMap", ObjectKey::new("ns", "a"));
-        let message = |text: &str| QueuedEvent::now(&object, "u", Reason::normal("Tested"), text.to_owned()).message;
+        let message =
+            |text: &str| QueuedEvent::now(&object, "u", EventReason::normal("Tested"), text.to_owned()).message;
         assert_eq!(message("a\nb\r\u{1b}[2J\u{9b}\u{202e}"), r"a\nb\r\u{1b}[2J\u{9b}\u{202e}");
         for text in ["é".repeat(LONGEST), "\u{1b}".repeat(LONGEST)] {
             let message = message(&text);

@@ -11,9 +11,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::api::DynamicObject;
 
-use super::Selection;
+use super::WatchSelection;
 use super::address::Resource;
-use super::follow::{self, Observation, WatchedKind, key_of};
+use super::observations::{self, Observation, WatchedKind, key_of};
 use crate::telemetry::metrics::Metrics;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION, may_handle};
 use engine::extensions::{ExtensionConfig, Selector};
@@ -60,7 +60,7 @@ impl ExtensionConfigs {
                 ends_if_unserved: true,
                 ..WatchedKind::own(CONFIG_KIND, &format!("{CONFIG_GROUP}/{CONFIG_VERSION}"))
             };
-            let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
+            let mut seen = observations::follow(api, WatchSelection::default(), watched, metrics.clone());
             let mut listed = BTreeMap::new();
             while let Some(seen) = seen.next().await {
                 self.take(seen, &mut listed);
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::follow::Lists;
+    use crate::kubernetes::observations::ListProgress;
 
     #[test]
     fn the_extension_that_updates_machines_in_place_follows_the_watch() {
@@ -123,7 +123,7 @@ mod tests {
                 "metadata": {"name": name}, "status": {"handlers": handlers}}))
             .unwrap()
         };
-        let (configs, mut lists, mut listed) = (ExtensionConfigs::default(), Lists::default(), BTreeMap::new());
+        let (configs, mut lists, mut listed) = (ExtensionConfigs::default(), ListProgress::default(), BTreeMap::new());
         let mut see = |event| {
             configs.take(lists.seen(event), &mut listed);
             configs.updater()

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout};
 
-use super::kept::Kept;
+use super::expiring_cache::ExpiringCache;
 use super::namespaces::{NamespaceError, NamespaceLabels};
 use super::unlisted::Unlisted;
 use crate::extension_client::{CallError, Client, ClientError, Clients};
@@ -52,17 +52,17 @@ const ENTRIES: usize = 16_384;
 const BYTES: usize = 64 << 20;
 
 /// The extensions of a process that reconciles.
-pub struct Extensions {
+pub struct ExtensionCaller {
     /// `None` until the ExtensionConfigs are listed (RH-3.7).
     registry: RwLock<Option<Registry>>,
     changes: watch::Sender<u64>,
     clients: Clients,
-    blocking: Kept<(Hook, ObjectKey), Wait>,
+    blocking: ExpiringCache<(Hook, ObjectKey), BlockingAnswer>,
     /// The answers of handlers to hooks of which not all handlers have answered.
-    begun: Kept<(ObjectKey, Key), Retry>,
-    plans: Kept<(String, String), PlannedVersions>,
-    patches: Kept<Key, PatchAnswer>,
-    variables: Kept<Key, Arc<[Value]>>,
+    begun: ExpiringCache<(ObjectKey, AnswerKey), Retry>,
+    plans: ExpiringCache<(String, String), PlannedVersions>,
+    patches: ExpiringCache<AnswerKey, PatchAnswer>,
+    variables: ExpiringCache<AnswerKey, Arc<[Value]>>,
     namespaces: NamespaceLabels,
     /// The calls that each ExtensionConfig may still have at a time.
     calls: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -143,33 +143,33 @@ fn in_conditions(error: &impl fmt::Display) -> String {
 }
 
 /// The hash of everything that an answer depends on.
-type Key = [u8; 32];
+type AnswerKey = [u8; 32];
 
 /// An answer that blocks.
 #[derive(Clone, Debug)]
-struct Wait {
+struct BlockingAnswer {
     until: Instant,
     message: String,
 }
 
-impl fmt::Debug for Extensions {
+impl fmt::Debug for ExtensionCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Extensions")
     }
 }
 
-impl Extensions {
+impl ExtensionCaller {
     /// No extension is known yet.
     pub fn new(client: kube::Client, clients: Clients, metrics: Arc<Metrics>) -> Self {
-        Extensions {
+        ExtensionCaller {
             registry: RwLock::default(),
             changes: watch::channel(0).0,
             clients,
-            blocking: Kept::new(BLOCKING, ENTRIES),
-            begun: Kept::new(ANSWERS, ENTRIES),
-            plans: Kept::new(ANSWERS, ENTRIES),
-            patches: Kept::new(ANSWERS, BYTES),
-            variables: Kept::new(ANSWERS, BYTES),
+            blocking: ExpiringCache::new(BLOCKING, ENTRIES),
+            begun: ExpiringCache::new(ANSWERS, ENTRIES),
+            plans: ExpiringCache::new(ANSWERS, ENTRIES),
+            patches: ExpiringCache::new(ANSWERS, BYTES),
+            variables: ExpiringCache::new(ANSWERS, BYTES),
             namespaces: NamespaceLabels::new(client),
             calls: Mutex::default(),
             metrics,
@@ -314,10 +314,10 @@ impl Extensions {
                 return Ok(Found::Yes(HookAnswer::Retry { after_seconds, message: wait.message }));
             }
         }
-        let mut all: Vec<((ObjectKey, Key), Retry)> = Vec::new();
+        let mut all: Vec<((ObjectKey, AnswerKey), Retry)> = Vec::new();
         for one in called {
             let request = with_settings(request, one.extension.registration.settings())?;
-            let key = (cluster.clone(), asked(*hook, &one, &request));
+            let key = (cluster.clone(), request_key(*hook, &one, &request));
             if let Some(said) = self.begun.get(&key) {
                 all.push((key, said));
                 continue;
@@ -342,7 +342,7 @@ impl Extensions {
         let answer = Retry::together(&all);
         if let HookAnswer::Retry { after_seconds, message } = &answer {
             let until = Instant::now() + Duration::from_secs((*after_seconds).into()).min(BLOCKING);
-            self.blocking.put(key, Wait { until, message: message.clone() }, 1);
+            self.blocking.put(key, BlockingAnswer { until, message: message.clone() }, 1);
         }
         Ok(Found::Yes(answer))
     }
@@ -382,7 +382,7 @@ impl Extensions {
         let read = move || (question.answer(&handler, borrowed(&outcome(&sent))), sent.is_ok());
         let (found, is_answered) = on_blocking_thread(size, read).await?;
         if let (true, Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (is_answered, &found) {
-            self.patches.put(key, said.clone(), size + size_of::<Key>());
+            self.patches.put(key, said.clone(), size + size_of::<AnswerKey>());
         }
         Ok(found)
     }
@@ -413,7 +413,7 @@ impl Extensions {
         Ok(selected)
     }
 
-    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Sent, ExtensionError> {
+    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<CallResult, ExtensionError> {
         let handler = || called.handler.name().to_owned();
         let not_called = |source: NotCalled| ExtensionError::NotCalled { handler: handler(), source };
         let calls = self.calls_of(called.extension.registration.config());
@@ -440,7 +440,7 @@ impl Extensions {
         target: &Target,
         request: String,
         deadline: Instant,
-    ) -> Result<Sent, NotCalled> {
+    ) -> Result<CallResult, NotCalled> {
         let client: Client = self.clients.trusting(ca)?;
         let started = Instant::now();
         if started >= deadline {
@@ -456,10 +456,10 @@ impl Extensions {
 }
 
 /// The answer to a call, or why it failed.
-type Sent = Result<Box<RawValue>, CallFailure>;
+type CallResult = Result<Box<RawValue>, CallFailure>;
 
 /// Identifies what a handler of a hook is asked: the request but for metadata and status of the Cluster, which differ from run to run.
-fn asked(hook: Hook, called: &Called, request: &Value) -> Key {
+fn request_key(hook: Hook, called: &Called, request: &Value) -> AnswerKey {
     let mut request = request.clone();
     if let Some(cluster) = request.get_mut("cluster").and_then(Value::as_object_mut) {
         cluster.retain(|name, _| name == "spec");
@@ -476,7 +476,7 @@ fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlis
     }
 }
 
-fn length(sent: &Sent) -> usize {
+fn length(sent: &CallResult) -> usize {
     sent.as_ref().map_or(0, |answer| answer.get().len())
 }
 
@@ -492,7 +492,7 @@ async fn on_blocking_thread<T: Send + 'static>(
 }
 
 /// The answer to a call, or why it failed in words.
-fn outcome(sent: &Sent) -> Result<&RawValue, String> {
+fn outcome(sent: &CallResult) -> Result<&RawValue, String> {
     sent.as_deref().map_err(ToString::to_string)
 }
 
@@ -500,7 +500,7 @@ fn borrowed<'a>(outcome: &'a Result<&'a RawValue, String>) -> Result<&'a RawValu
     outcome.as_ref().map(|answer| &**answer).map_err(String::as_str)
 }
 
-fn key(parts: &[&str]) -> Key {
+fn key(parts: &[&str]) -> AnswerKey {
     let hash = digest(&SHA256, parts.join("\n").as_bytes());
     hash.as_ref().try_into().unwrap_or_default()
 }

@@ -8,8 +8,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::cache::Cache;
-use super::impact_facts::{ImpactFacts, Watched};
-use super::live::Live;
+use super::impact_facts::{ImpactFacts, ImpactWatches};
+use super::live::LiveReader;
 use crate::telemetry::metrics::Metrics;
 use model::hub::ObjectKey;
 use model::world::{Answer, Ask, Class, Found, Need, World, is_settled};
@@ -27,7 +27,7 @@ const AT_A_TIME: usize = 16;
 pub struct Gatherer {
     cache: Arc<Cache>,
     waiters: Semaphore,
-    live: Option<Live>,
+    live: Option<LiveReader>,
     impact_facts: ImpactFacts,
 }
 
@@ -39,21 +39,21 @@ impl Gatherer {
     }
 
     /// A gatherer that asks the API server for what the cache does not hold.
-    pub fn of_cluster(cache: Arc<Cache>, client: kube::Client, metrics: Arc<Metrics>) -> Self {
-        let (live, impact_facts) = (Some(Live::new(client, metrics)), ImpactFacts::Unwatched);
+    pub fn with_api_server(cache: Arc<Cache>, client: kube::Client, metrics: Arc<Metrics>) -> Self {
+        let (live, impact_facts) = (Some(LiveReader::new(client, metrics)), ImpactFacts::Unwatched);
         Gatherer { live, impact_facts, ..Gatherer::new(cache) }
     }
 
     /// The same, with what is watched for impacts.
     #[must_use]
-    pub fn watching(self, watched: Arc<Watched>) -> Self {
+    pub fn watching(self, watched: Arc<ImpactWatches>) -> Self {
         Gatherer { impact_facts: ImpactFacts::Watched(watched), ..self }
     }
 
     /// The same; objects of the API server keep the record of their field managers (DEC-43).
     #[must_use]
     pub fn with_owners(self) -> Self {
-        Gatherer { live: self.live.map(Live::with_owners), ..self }
+        Gatherer { live: self.live.map(LiveReader::with_owners), ..self }
     }
 
     /// What is known now. Without an API server it is all that there is.
@@ -81,12 +81,12 @@ impl Gatherer {
     /// The workload clusters that are asked for Nodes.
     #[cfg(test)]
     pub(super) fn workloads(&self) -> Option<Arc<super::workload::Workloads>> {
-        self.live.as_ref().map(Live::workloads)
+        self.live.as_ref().map(LiveReader::workloads)
     }
 
     /// Ends connections to workload clusters whose Clusters are gone, for ever.
     pub fn follow_clusters(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (cache, workloads) = (self.cache.clone(), self.live.as_ref().map(Live::workloads));
+        let (cache, workloads) = (self.cache.clone(), self.live.as_ref().map(LiveReader::workloads));
         async move {
             let Some(workloads) = workloads else { return std::future::pending().await };
             let mut follower = cache.follow();
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
     use model::hub::ClusterClass;
     use model::world::{DefinitionName, Facts, Record, SettledClass};
 
@@ -188,7 +188,7 @@ mod tests {
             script.get(&format!("{path}{name}"), &[], Said::Silence);
         }
         let cache = Arc::new(Cache::new(Facts::complete([], [])));
-        let gatherer = Gatherer::of_cluster(cache, script.client(), Arc::default());
+        let gatherer = Gatherer::with_api_server(cache, script.client(), Arc::default());
         let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(DefinitionName(name.to_owned())));
         let started = Instant::now();
         let answers = gatherer.gather_all(needs, started + Duration::from_millis(1_500)).await;

@@ -15,7 +15,7 @@ use super::cache::Cache;
 use super::class_templates::ClassTemplates;
 use super::contract::{DefinitionError, Definitions};
 use super::extension_configs::ExtensionConfigs;
-use super::schemas::Schemas;
+use super::schemas::SchemaCache;
 use crate::telemetry::metrics::Metrics;
 use engine::topology::plan::updater;
 use model::hub::contract::definition_name;
@@ -32,42 +32,43 @@ pub enum ImpactFacts {
     Complete(Arc<Cache>),
     /// Nothing is watched.
     Unwatched,
-    Watched(Arc<Watched>),
+    Watched(Arc<ImpactWatches>),
 }
 
 /// What is watched for impacts.
 #[derive(Debug)]
-pub struct Watched {
+pub struct ImpactWatches {
     definitions: Definitions,
-    schemas: Schemas,
+    schemas: SchemaCache,
     templates: Option<Arc<ClassTemplates>>,
     configs: Arc<ExtensionConfigs>,
 }
 
 /// The memory that the facts may take, in bytes (DEC-44).
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct FactLimits {
     pub schemas: usize,
     /// `None` if templates are not watched.
     pub templates: Option<usize>,
 }
 
-impl Watched {
+impl ImpactWatches {
     /// Facts from these watches, which the caller keeps current, and from those of [`Watched::follow`].
     pub fn new(
         client: &kube::Client,
         cache: &Arc<Cache>,
         definitions: Definitions,
         configs: Arc<ExtensionConfigs>,
-        bounds: Bounds,
+        bounds: FactLimits,
         metrics: &Arc<Metrics>,
     ) -> Self {
         let templates = bounds.templates.map(|bytes| {
             let (client, cache) = (client.clone(), cache.clone());
             Arc::new(ClassTemplates::new(client, cache, definitions.clone(), bytes, metrics.clone()))
         });
-        let schemas = Schemas::new(client.clone(), cache.clone(), definitions.clone(), bounds.schemas, metrics.clone());
-        Watched { definitions, schemas, templates, configs }
+        let schemas =
+            SchemaCache::new(client.clone(), cache.clone(), definitions.clone(), bounds.schemas, metrics.clone());
+        ImpactWatches { definitions, schemas, templates, configs }
     }
 
     /// Keeps schemas and templates current, for ever.
@@ -146,7 +147,7 @@ impl ImpactFacts {
         match self {
             ImpactFacts::Complete(cache) => held(cache, kinds).into_iter().map(shared).collect(),
             ImpactFacts::Unwatched => BTreeMap::new(),
-            ImpactFacts::Watched(watched) => watched.schemas.of(kinds).into_iter().map(shared).collect(),
+            ImpactFacts::Watched(watched) => watched.schemas.for_kinds(kinds).into_iter().map(shared).collect(),
         }
     }
 

@@ -44,9 +44,9 @@ use tracing::{info, warn};
 
 pub use self::candidacy::Candidacy;
 use super::describe;
-use super::history::History;
+use super::history::ApiHistory;
 use super::list_watch::is_before;
-use super::pace::Pace;
+use super::write_limiter::WriteLimiter;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
 /// Why nothing may be written now.
@@ -60,14 +60,14 @@ pub(crate) enum NotLeading {
 
 /// Whether this process leads. A term that is over is over for good: leading again is another term.
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct LeaseState {
     leading: bool,
     /// Whether the lease was not renewed in time, and no other process has taken it as far as this one knows.
     suspended: bool,
     term: u64,
 }
 
-impl State {
+impl LeaseState {
     /// Whether a term is over.
     fn has_ended(&self, term: u64) -> bool {
         self.term != term || !(self.leading || self.suspended)
@@ -93,17 +93,17 @@ impl Renewal {
 }
 
 /// What an election and the handles of its outcome share.
-struct Office {
+struct ElectionState {
     candidacy: Candidacy,
-    state: watch::Sender<State>,
+    state: watch::Sender<LeaseState>,
     renewal: Mutex<Option<Renewal>>,
     /// Work that has to end before the lease is given back.
     work: TaskTracker,
-    pace: Pace,
+    pace: WriteLimiter,
     metrics: Arc<Metrics>,
 }
 
-impl Office {
+impl ElectionState {
     fn renewal(&self) -> Option<Renewal> {
         *self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,7 +119,7 @@ impl Office {
         }
         let begins = self.state.send_if_modified(|state| {
             let (begins, is_new) = (!state.leading, !state.leading && !state.suspended);
-            *state = State { leading: true, suspended: false, term: state.term + u64::from(is_new) };
+            *state = LeaseState { leading: true, suspended: false, term: state.term + u64::from(is_new) };
             begins
         });
         if begins {
@@ -187,8 +187,8 @@ impl Office {
 /// What this process knows of its leading; clones follow the same election.
 #[derive(Clone)]
 pub struct Leadership {
-    office: Arc<Office>,
-    state: watch::Receiver<State>,
+    office: Arc<ElectionState>,
+    state: watch::Receiver<LeaseState>,
     /// The term that `acquired` has seen begin.
     term: u64,
 }
@@ -257,7 +257,7 @@ impl Leadership {
     }
 }
 
-impl Office {
+impl ElectionState {
     async fn send(
         &self,
         client: &kube::Client,
@@ -267,7 +267,7 @@ impl Office {
             return Ok(client.send(request).await?);
         }
         self.may_write()?;
-        let _turn = self.pace.turn().await;
+        let _turn = self.pace.acquire().await;
         // Waiting for a turn may have taken long.
         self.may_write()?;
         Ok(timeout(self.candidacy.write(), client.send(request)).await??)
@@ -276,13 +276,13 @@ impl Office {
 
 /// One process's part in an election.
 pub struct Election {
-    office: Arc<Office>,
+    office: Arc<ElectionState>,
     leases: Api<Lease>,
     /// The Lease as it was last seen here.
-    seen: Option<Seen>,
+    seen: Option<LeaseSnapshot>,
     /// What went wrong last, so that it is logged once.
     trouble: Option<String>,
-    history: Arc<History>,
+    history: Arc<ApiHistory>,
     /// The last resourceVersion of the Lease, also of one that is gone.
     version: String,
 }
@@ -295,12 +295,12 @@ impl fmt::Debug for Election {
 
 /// A Lease, and since when it has looked like this.
 #[derive(Debug)]
-struct Seen {
+struct LeaseSnapshot {
     lease: Lease,
     since: Instant,
 }
 
-impl Seen {
+impl LeaseSnapshot {
     fn spec(&self) -> LeaseSpec {
         self.lease.spec.clone().unwrap_or_default()
     }
@@ -349,8 +349,9 @@ impl Election {
     pub fn new(client: kube::Client, candidacy: Candidacy, metrics: Arc<Metrics>) -> (Self, Leadership) {
         let leases = Api::namespaced(client, &candidacy.namespace);
         let (renewal, work) = (Mutex::new(None), TaskTracker::new());
-        let pace = Pace::new(candidacy.duration);
-        let office = Arc::new(Office { candidacy, state: watch::Sender::default(), renewal, work, pace, metrics });
+        let pace = WriteLimiter::new(candidacy.duration);
+        let office =
+            Arc::new(ElectionState { candidacy, state: watch::Sender::default(), renewal, work, pace, metrics });
         let leadership = Leadership { office: office.clone(), state: office.state.subscribe(), term: 0 };
         let election =
             Election { office, leases, seen: None, trouble: None, history: Arc::default(), version: String::new() };
@@ -359,7 +360,7 @@ impl Election {
 
     /// The same; it tells `history` when the API server was restored from an older copy.
     #[must_use]
-    pub fn watching(mut self, history: Arc<History>) -> Self {
+    pub fn watching(mut self, history: Arc<ApiHistory>) -> Self {
         self.history = history;
         self
     }
@@ -417,12 +418,12 @@ impl Election {
     async fn attempt(&mut self) -> Result<(), LeaseError> {
         let is_ours = self.seen.as_ref().is_some_and(|seen| seen.holder() == Some(&*self.office.candidacy.identity));
         if !is_ours {
-            self.look().await?;
+            self.read_lease().await?;
         }
         match self.take_if_free().await {
             // Another client wrote the Lease: if the holder is unchanged, it is renewed at once.
             Err(error) if error.is_surprise() => {
-                self.look().await?;
+                self.read_lease().await?;
                 self.take_if_free().await
             }
             outcome => outcome,
@@ -430,15 +431,15 @@ impl Election {
     }
 
     /// Reads the Lease and notes when it changes.
-    async fn look(&mut self) -> Result<(), LeaseError> {
+    async fn read_lease(&mut self) -> Result<(), LeaseError> {
         let name = self.office.candidacy.name.clone();
         let now = self.answered(self.leases.get_opt(&name)).await?;
         self.note_version(now.as_ref());
         self.seen = now.map(|lease| match self.seen.take() {
-            Some(seen) if seen.lease.spec == lease.spec => Seen { lease, since: seen.since },
+            Some(seen) if seen.lease.spec == lease.spec => LeaseSnapshot { lease, since: seen.since },
             former => {
-                let next = Seen { lease, since: Instant::now() };
-                if former.as_ref().and_then(Seen::holder) != next.holder() {
+                let next = LeaseSnapshot { lease, since: Instant::now() };
+                if former.as_ref().and_then(LeaseSnapshot::holder) != next.holder() {
                     let holder = next.holder().unwrap_or_default();
                     info!(lease = %self.office.lease(), holder, "The holder of the Lease changed");
                 }
@@ -474,7 +475,7 @@ impl Election {
         }
         let candidacy = &self.office.candidacy;
         let params = PostParams { field_manager: Some("topologist".to_owned()), ..PostParams::default() };
-        let was_ours = self.seen.as_ref().and_then(Seen::holder) == Some(&*candidacy.identity);
+        let was_ours = self.seen.as_ref().and_then(LeaseSnapshot::holder) == Some(&*candidacy.identity);
         let renewal = Renewal::now();
         let lease = match self.seen.as_ref().map(|seen| seen.lease.clone()) {
             None => {
@@ -487,7 +488,7 @@ impl Election {
             }
         };
         self.note_version(Some(&lease));
-        self.seen = Some(Seen { lease, since: renewal.at });
+        self.seen = Some(LeaseSnapshot { lease, since: renewal.at });
         self.office.renewed(renewal, was_ours);
         Ok(())
     }
@@ -527,7 +528,7 @@ impl Election {
     /// Names no holder any more. A renewal may have been on its way when the stop came, so the Lease is read first.
     async fn give_back(&mut self) -> Result<(), LeaseError> {
         loop {
-            self.look().await?;
+            self.read_lease().await?;
             let Some(seen) = &self.seen else { return Ok(()) };
             if seen.holder() != Some(&*self.office.candidacy.identity) {
                 return Ok(());
@@ -550,7 +551,7 @@ impl Drop for Election {
     }
 }
 
-impl Office {
+impl ElectionState {
     /// Suspends each term before the lease is over, regardless of requests in flight.
     async fn step_down_in_time(&self) {
         let mut state = self.state.subscribe();

@@ -14,10 +14,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
-use super::address::{self, AnotherObject, Malformed, Requests, Resource};
+use super::address::{self, AnotherObject, InvalidSegment, ObjectRequests, Resource};
 use super::describe;
 use super::managed::slim;
-use super::overload::Overload;
+use super::overload::ApiOverload;
 use super::workload::{WorkloadError, Workloads};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{Hook, Object, ObjectKey, ObjectRef, ResourceDefinition};
@@ -37,7 +37,7 @@ const NOT_CALLED: &str = "Runtime Extensions are not called";
 const PAGE: u32 = 500;
 
 /// The API server, and the workload clusters that it knows.
-pub(super) struct Live {
+pub(super) struct LiveReader {
     client: kube::Client,
     workloads: Arc<Workloads>,
     readers: Semaphore,
@@ -48,7 +48,7 @@ pub(super) struct Live {
     metrics: Arc<Metrics>,
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for LiveReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Live")
     }
@@ -62,7 +62,7 @@ pub(super) enum ReadError {
     #[error("the API server did not answer in time")]
     TimedOut,
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] InvalidSegment),
     #[error(transparent)]
     Another(#[from] AnotherObject),
     #[error("{0:?} is not a valid label")]
@@ -84,24 +84,31 @@ impl ReadError {
     }
 
     /// The overload because of which there is no answer.
-    fn overload(&self) -> Option<Overload> {
+    fn overload(&self) -> Option<ApiOverload> {
         match self {
-            ReadError::Api(error) => Overload::of(error),
-            ReadError::TimedOut => Some(Overload::late(self)),
+            ReadError::Api(error) => ApiOverload::from_error(error),
+            ReadError::TimedOut => Some(ApiOverload::late(self)),
             _ => None,
         }
     }
 }
 
-impl Live {
+impl LiveReader {
     pub(super) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
         let (workloads, readers) = (Arc::new(Workloads::new(client.clone())), Semaphore::new(READERS));
-        Live { client, workloads, readers, keeps_owners: false, told_of_permission: AtomicBool::new(false), metrics }
+        LiveReader {
+            client,
+            workloads,
+            readers,
+            keeps_owners: false,
+            told_of_permission: AtomicBool::new(false),
+            metrics,
+        }
     }
 
     /// The same, with the record of field managers of every object (DEC-43).
     pub(super) fn with_owners(self) -> Self {
-        Live { keeps_owners: true, ..self }
+        LiveReader { keeps_owners: true, ..self }
     }
 
     /// The workload clusters, to forget some.
@@ -155,7 +162,7 @@ impl Live {
         &self,
         reference: &ObjectRef,
         deadline: Instant,
-    ) -> Result<Found<Arc<Object>>, Overload> {
+    ) -> Result<Found<Arc<Object>>, ApiOverload> {
         match self.read("object", self.served_object(reference), deadline).await {
             Ok(found) => Ok(found.map(|mut object| {
                 slim(&mut object);
@@ -231,14 +238,14 @@ impl Live {
     }
 
     async fn object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
-        let request = Requests::to(reference)?.get(&reference.key.name)?;
+        let request = ObjectRequests::to(reference)?.get(&reference.key.name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
         Ok(Some(address::answered(reference, object(found)?)?))
     }
 
     /// The same; fails if the kind is not served, which says nothing about its objects.
     async fn served_object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
-        let request = Requests::to(reference)?.get(&reference.key.name)?;
+        let request = ObjectRequests::to(reference)?.get(&reference.key.name)?;
         match self.response(request).await? {
             Ok(found) => Ok(Some(address::answered(reference, object(found)?)?)),
             Err(absent) if absent.details.as_ref().is_some_and(|details| details.name == reference.key.name) => {
@@ -253,7 +260,7 @@ impl Live {
 
     /// The objects of a selection by name; nothing when their kind is not served.
     async fn list(&self, selection: &Selection) -> Result<Option<Vec<Arc<Object>>>, ReadError> {
-        let requests = Requests::of(&selection.api_version, &selection.kind, &selection.namespace)?;
+        let requests = ObjectRequests::for_kind(&selection.api_version, &selection.kind, &selection.namespace)?;
         let mut params = ListParams::default().limit(PAGE);
         if !selection.labels.is_empty() {
             params = params.labels(&selector(selection)?);
@@ -277,7 +284,7 @@ impl Live {
 
     /// The labels of a definition. Nothing else of it is requested (CT-2.2).
     async fn definition(&self, name: &str) -> Result<Option<ResourceDefinition>, ReadError> {
-        let request = Requests::of_cluster::<CustomResourceDefinition>().get_metadata(name)?;
+        let request = ObjectRequests::cluster_scoped::<CustomResourceDefinition>().get_metadata(name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
         let found = address::answered_definition(name, object(found)?)?;
         let labels = found.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
@@ -330,7 +337,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
     use model::hub::ObjectKey;
     use model::world::DefinitionName;
 
@@ -338,8 +345,8 @@ mod tests {
     const LIST: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines";
     const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
 
-    fn live(script: &Script) -> Live {
-        Live::new(script.client(), Arc::new(Metrics::default()))
+    fn live(script: &Script) -> LiveReader {
+        LiveReader::new(script.client(), Arc::new(Metrics::default()))
     }
 
     fn object(name: &str) -> Need {

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
-use super::address::Malformed;
-use super::kept::Kept;
+use super::address::InvalidSegment;
+use super::expiring_cache::ExpiringCache;
 use super::{address, describe};
 use engine::extensions::Selector;
 use golang::json::StringMap;
@@ -29,7 +29,7 @@ pub struct NamespaceError {
 #[derive(Debug, thiserror::Error)]
 enum NamespaceCause {
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] InvalidSegment),
     #[error("timed out")]
     TimedOut(#[from] Elapsed),
     #[error("{}", describe(.0))]
@@ -41,7 +41,7 @@ enum NamespaceCause {
 /// Reads labels of Namespaces, and remembers them for a moment.
 pub(super) struct NamespaceLabels {
     client: kube::Client,
-    labels: Kept<String, StringMap>,
+    labels: ExpiringCache<String, StringMap>,
 }
 
 impl fmt::Debug for NamespaceLabels {
@@ -52,7 +52,7 @@ impl fmt::Debug for NamespaceLabels {
 
 impl NamespaceLabels {
     pub(super) fn new(client: kube::Client) -> Self {
-        NamespaceLabels { client, labels: Kept::new(LABELS, ENTRIES) }
+        NamespaceLabels { client, labels: ExpiringCache::new(LABELS, ENTRIES) }
     }
 
     /// Whether a selector selects a namespace.
@@ -69,14 +69,14 @@ impl NamespaceLabels {
             Selector::Nothing => Ok(false),
             Selector::Everything => Ok(true),
             Selector::Labels(_) => {
-                let labels = self.of(namespace, deadline).await;
+                let labels = self.labels(namespace, deadline).await;
                 let labels = labels.map_err(|source| NamespaceError { namespace: namespace.to_owned(), source })?;
                 Ok(selector.matches(&labels))
             }
         }
     }
 
-    async fn of(&self, namespace: &str, deadline: Instant) -> Result<StringMap, NamespaceCause> {
+    async fn labels(&self, namespace: &str, deadline: Instant) -> Result<StringMap, NamespaceCause> {
         if let Some(known) = self.labels.get(&namespace.to_owned()) {
             return Ok(known);
         }

@@ -70,7 +70,7 @@ mod tests {
     use tower::{ServiceExt, service_fn};
 
     use super::*;
-    use crate::kubernetes::overload::Overload;
+    use crate::kubernetes::overload::ApiOverload;
 
     /// The error that a client makes of an answer.
     async fn error(code: u16, retry_after: Option<&'static str>, body: &str) -> kube::Error {
@@ -108,7 +108,7 @@ mod tests {
             (404, Some("7"), "later".to_owned(), None),
         ] {
             let error = error(code, header, &body).await;
-            let overload = Overload::of(&error);
+            let overload = ApiOverload::from_error(&error);
             let after = overload.as_ref().map(|overload| overload.retry_after);
             assert_eq!(after, want.map(Duration::from_secs), "{code} {header:?} {body}");
             assert!(overload.is_none_or(|overload| overload.reason.contains("later")), "{error}");

@@ -21,7 +21,7 @@ use super::cache::Cache;
 use super::class_uses::{ClassUses, next_classes};
 use super::contract::Definitions;
 use super::describe;
-use super::written::Written;
+use super::raw_object::RawObject;
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::class_references::made_kinds;
 use golang::json::{self, in_memory};
@@ -44,23 +44,23 @@ const MOST_KINDS: usize = 256;
 const MOST_KINDS_OF_CLUSTER: usize = 32;
 
 /// The name of a definition, and a version.
-type Key = (String, String);
+type KindVersion = (String, String);
 
 /// Schemas by kind and version.
-pub(super) struct Schemas {
+pub(super) struct SchemaCache {
     client: kube::Client,
     cache: Arc<Cache>,
     definitions: Definitions,
     metrics: Arc<Metrics>,
     most_bytes: usize,
     /// By the names of definitions.
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, CachedDefinition>>,
 }
 
 /// A definition that was read.
 #[derive(Debug)]
-struct Known {
-    stamp: Stamp,
+struct CachedDefinition {
+    stamp: DefinitionGeneration,
     /// The schemas of the versions that classes name; `None` for one that is not served, or has no schema that can be read.
     versions: BTreeMap<String, Option<Arc<LazySchema>>>,
     bytes: usize,
@@ -68,25 +68,25 @@ struct Known {
 
 /// Which definition it is, and how often its spec has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct DefinitionGeneration {
     uid: Option<String>,
     generation: Option<i64>,
 }
 
 /// A definition that has to be read.
-struct Wanted {
+struct MissingDefinition {
     name: String,
     versions: BTreeSet<String>,
 }
 
-impl fmt::Debug for Schemas {
+impl fmt::Debug for SchemaCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.known().keys()).finish()
     }
 }
 
-impl Schemas {
-    /// Nothing is known until [`Schemas::follow`] runs. All schemas together take `most_bytes` at most (DEC-44).
+impl SchemaCache {
+    /// Nothing is known until [`SchemaCache::follow`] runs. All schemas together take `most_bytes` at most (DEC-44).
     pub(super) fn new(
         client: kube::Client,
         cache: Arc<Cache>,
@@ -94,12 +94,12 @@ impl Schemas {
         most_bytes: usize,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Schemas { client, cache, definitions, metrics, most_bytes, known: Mutex::default() }
+        SchemaCache { client, cache, definitions, metrics, most_bytes, known: Mutex::default() }
     }
 
     /// Definitions with nothing but the schemas of these versions of kinds (`apiVersion` and kind), by name: those that are known, and of
     /// the present generation of their definition.
-    pub(super) fn of(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, ResourceDefinition> {
+    pub(super) fn for_kinds(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, ResourceDefinition> {
         let known = self.known();
         let mut found: BTreeMap<String, ResourceDefinition> = BTreeMap::new();
         for (api_version, kind) in kinds.iter().take(MOST_KINDS_OF_CLUSTER) {
@@ -115,7 +115,7 @@ impl Schemas {
     /// Whether the schemas of all classes are known, or those of too many. One that cannot be read is never known.
     pub(super) fn is_settled(&self) -> bool {
         let (facts, known) = (self.cache.facts(), self.known());
-        let is_known = |(name, version): &Key| match self.stamp(name) {
+        let is_known = |(name, version): &KindVersion| match self.stamp(name) {
             Some(stamp) => {
                 known.get(name).is_some_and(|known| known.stamp == stamp && known.versions.contains_key(version))
             }
@@ -152,14 +152,14 @@ impl Schemas {
     }
 
     /// Reads what classes use and is not known; whether everything could be read.
-    async fn read_all(&self, uses: &ClassUses<Key>) -> bool {
+    async fn read_all(&self, uses: &ClassUses<KindVersion>) -> bool {
         let wanted = self.wanted(uses);
         let read = stream::iter(wanted).map(|wanted| self.read(wanted)).buffer_unordered(READERS);
         read.fold(true, async |all, succeeded| all && succeeded).await
     }
 
     /// The definitions that have to be read. Those that no class uses any more, or that are gone, are dropped.
-    fn wanted(&self, uses: &ClassUses<Key>) -> Vec<Wanted> {
+    fn wanted(&self, uses: &ClassUses<KindVersion>) -> Vec<MissingDefinition> {
         let mut versions: BTreeMap<&String, BTreeSet<String>> = BTreeMap::new();
         for (name, version) in uses.all().take(MOST_KINDS) {
             versions.entry(name).or_default().insert(version.clone());
@@ -170,25 +170,25 @@ impl Schemas {
                 versions.get(name).is_some_and(|wanted| known.versions.keys().any(|one| wanted.contains(one)));
             is_used && self.stamp(name).is_some()
         });
-        let is_known = |name: &String, wanted: &BTreeSet<String>, stamp: &Stamp| {
-            let has_all = |known: &Known| wanted.iter().all(|version| known.versions.contains_key(version));
+        let is_known = |name: &String, wanted: &BTreeSet<String>, stamp: &DefinitionGeneration| {
+            let has_all = |known: &CachedDefinition| wanted.iter().all(|version| known.versions.contains_key(version));
             known.get(name).is_some_and(|known| known.stamp == *stamp && has_all(known))
         };
         let wanted = versions.into_iter().filter_map(|(name, versions)| {
             let stamp = self.stamp(name)?;
-            (!is_known(name, &versions, &stamp)).then(|| Wanted { name: name.clone(), versions })
+            (!is_known(name, &versions, &stamp)).then(|| MissingDefinition { name: name.clone(), versions })
         });
         wanted.collect()
     }
 
     /// The present generation of a definition; `None` while there is no such definition, or none is known.
-    fn stamp(&self, name: &str) -> Option<Stamp> {
+    fn stamp(&self, name: &str) -> Option<DefinitionGeneration> {
         let metadata = self.definitions.get(name).ok().flatten()?;
-        Some(Stamp { uid: metadata.metadata.uid.clone(), generation: metadata.metadata.generation })
+        Some(DefinitionGeneration { uid: metadata.metadata.uid.clone(), generation: metadata.metadata.generation })
     }
 
     /// Reads and compiles the schemas of a definition.
-    async fn read(&self, wanted: Wanted) -> bool {
+    async fn read(&self, wanted: MissingDefinition) -> bool {
         let answer = timeout(PATIENCE, read_definition(&self.client, &wanted)).await;
         let outcome = match &answer {
             Ok(Ok(_)) => "found",
@@ -210,7 +210,7 @@ impl Schemas {
     }
 
     /// Keeps the schemas of a definition, or the fact that there is no room for them.
-    fn put(&self, name: String, mut read: Known) {
+    fn put(&self, name: String, mut read: CachedDefinition) {
         let mut known = self.known();
         known.remove(&name);
         let bytes: usize = known.values().map(|known| known.bytes).sum();
@@ -222,17 +222,17 @@ impl Schemas {
         known.insert(name, read);
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, CachedDefinition>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The versions of kinds of which Clusters of a class get objects.
-fn kinds_of(class: &ClusterClass) -> BTreeSet<Key> {
+fn kinds_of(class: &ClusterClass) -> BTreeSet<KindVersion> {
     made_kinds(&class.spec).iter().map(|(api_version, kind)| key(api_version, kind)).collect()
 }
 
-fn key(api_version: &str, kind: &str) -> Key {
+fn key(api_version: &str, kind: &str) -> KindVersion {
     (definition_name(group_of(api_version), kind), version_of(api_version).to_owned())
 }
 
@@ -240,10 +240,11 @@ fn key(api_version: &str, kind: &str) -> Key {
 ///
 /// # Errors
 /// When it cannot be read, is gone, or does not decode.
-async fn read_definition(client: &kube::Client, wanted: &Wanted) -> Result<Known, String> {
+async fn read_definition(client: &kube::Client, wanted: &MissingDefinition) -> Result<CachedDefinition, String> {
     let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let one =
-        resource.one_of_cluster::<Written>(client.clone(), &wanted.name).map_err(|malformed| malformed.to_string())?;
+    let one = resource
+        .one_of_cluster::<RawObject>(client.clone(), &wanted.name)
+        .map_err(|malformed| malformed.to_string())?;
     let found = one.get_opt().await.map_err(|error| describe(&error))?.ok_or("it does not exist")?;
     let versions = wanted.versions.clone();
     let compile = move || {
@@ -254,13 +255,13 @@ async fn read_definition(client: &kube::Client, wanted: &Wanted) -> Result<Known
 }
 
 /// What a definition says of these versions.
-fn compiled(definition: &Value, versions: &BTreeSet<String>) -> Known {
+fn compiled(definition: &Value, versions: &BTreeSet<String>) -> CachedDefinition {
     let metadata = |name: &str| definition.pointer(&format!("/metadata/{name}"));
-    let stamp = Stamp {
+    let stamp = DefinitionGeneration {
         uid: metadata("uid").and_then(Value::as_str).map(str::to_owned),
         generation: metadata("generation").and_then(Value::as_i64),
     };
-    let mut known = Known { stamp, versions: BTreeMap::new(), bytes: 0 };
+    let mut known = CachedDefinition { stamp, versions: BTreeMap::new(), bytes: 0 };
     let stored = definition.pointer("/spec/versions").and_then(Value::as_array);
     for version in versions {
         let is_it = |one: &&Value| {

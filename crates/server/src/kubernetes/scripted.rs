@@ -21,7 +21,7 @@ use serde_json::Value;
 use tower::service_fn;
 
 /// What is answered to a request.
-pub enum Answer {
+pub enum ScriptedAnswer {
     /// A status and an object.
     Object(StatusCode, Value),
     /// A watch: what is said after how long; then the connection ends.
@@ -32,11 +32,11 @@ pub enum Answer {
     Silence,
 }
 
-struct Line {
+struct ScriptLine {
     method: Method,
     path: String,
     words: Vec<String>,
-    answer: Answer,
+    answer: ScriptedAnswer,
 }
 
 /// The kinds of objects that scripts do not name.
@@ -62,18 +62,18 @@ const KINDS: [&str; 17] = [
 
 /// The lines that have not been spoken yet.
 #[derive(Clone, Default)]
-pub struct Script(Arc<Mutex<VecDeque<Line>>>);
+pub struct Script(Arc<Mutex<VecDeque<ScriptLine>>>);
 
 impl Script {
     /// Expects a request whose path is `path` and whose query, or body, has all `words`.
-    pub fn expect(&self, method: &Method, path: &str, words: &[&str], answer: Answer) -> &Self {
+    pub fn expect(&self, method: &Method, path: &str, words: &[&str], answer: ScriptedAnswer) -> &Self {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        self.0.lock().unwrap().push_back(Line { method: method.clone(), path: path.to_owned(), words, answer });
+        self.0.lock().unwrap().push_back(ScriptLine { method: method.clone(), path: path.to_owned(), words, answer });
         self
     }
 
     /// Expects a GET.
-    pub fn get(&self, path: &str, words: &[&str], answer: Answer) -> &Self {
+    pub fn get(&self, path: &str, words: &[&str], answer: ScriptedAnswer) -> &Self {
         self.expect(&Method::GET, path, words, answer)
     }
 
@@ -104,34 +104,36 @@ impl Script {
     }
 }
 
-impl Answer {
-    pub fn ok(object: Value) -> Answer {
-        Answer::Object(StatusCode::OK, object)
+impl ScriptedAnswer {
+    pub fn ok(object: Value) -> ScriptedAnswer {
+        ScriptedAnswer::Object(StatusCode::OK, object)
     }
 
     /// A Status object, as kube-apiserver reports errors.
-    pub fn error(code: u16, reason: &str) -> Answer {
+    pub fn error(code: u16, reason: &str) -> ScriptedAnswer {
         let code = StatusCode::from_u16(code).unwrap();
-        Answer::Object(code, status(code.as_u16(), reason))
+        ScriptedAnswer::Object(code, status(code.as_u16(), reason))
     }
 
     /// The answer with what the script leaves out and every API server says of an object: which one it is.
-    fn about(self, path: &str, body: &[u8]) -> Answer {
-        let Answer::Object(StatusCode::OK, mut object) = self else { return self };
+    fn about(self, path: &str, body: &[u8]) -> ScriptedAnswer {
+        let ScriptedAnswer::Object(StatusCode::OK, mut object) = self else { return self };
         if object.get("items").is_none() {
             let sent: Value = serde_json::from_slice(body).unwrap_or_default();
             let sent = sent["metadata"]["name"].as_str().map(|name| format!("{path}/{name}"));
             identify(sent.as_deref().filter(|_| !is_of_object(path)).unwrap_or(path), &mut object);
         }
-        Answer::Object(StatusCode::OK, object)
+        ScriptedAnswer::Object(StatusCode::OK, object)
     }
 
     async fn response(self) -> Response<Body> {
         let (code, body) = match self {
-            Answer::Object(code, object) => (code, Body::from(object.to_string())),
-            Answer::Watch(lines) => (StatusCode::OK, Body::from_stream(spoken(lines))),
-            Answer::OpenWatch(lines) => (StatusCode::OK, Body::from_stream(spoken(lines).chain(stream::pending()))),
-            Answer::Silence => std::future::pending().await,
+            ScriptedAnswer::Object(code, object) => (code, Body::from(object.to_string())),
+            ScriptedAnswer::Watch(lines) => (StatusCode::OK, Body::from_stream(spoken(lines))),
+            ScriptedAnswer::OpenWatch(lines) => {
+                (StatusCode::OK, Body::from_stream(spoken(lines).chain(stream::pending())))
+            }
+            ScriptedAnswer::Silence => std::future::pending().await,
         };
         Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
     }

@@ -11,9 +11,9 @@ use std::sync::{Arc, OnceLock};
 
 use lru::LruCache;
 
-use super::follow::Observation;
+use super::observations::Observation;
+use super::raw_object::RawObject;
 use super::templates::ObjectKind;
-use super::written::Written;
 use engine::admission::Oversize;
 use golang::json::{self, JsonSize};
 use model::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
@@ -34,11 +34,11 @@ pub(super) fn template_key(reference: &ObjectRef) -> TemplateKey {
 pub(super) struct TemplateStore {
     kinds: BTreeMap<ObjectKind, Listing>,
     /// The templates that classes name.
-    named: BTreeMap<TemplateKey, Held>,
+    named: BTreeMap<TemplateKey, HeldTemplate>,
     /// Those of them that have to be read, since the watch does not show them.
     unread: BTreeSet<TemplateKey>,
     /// Templates that no class names, the latest last.
-    spare: LruCache<TemplateKey, Arc<Template>>,
+    spare: LruCache<TemplateKey, Arc<StoredTemplate>>,
     /// What named templates take.
     bytes: usize,
     spare_bytes: usize,
@@ -56,13 +56,13 @@ pub(super) enum Listing {
 
 /// What is known of a template that a class names.
 #[derive(Debug)]
-enum Held {
+enum HeldTemplate {
     /// The watch does not show it, and it has not been read; with the reason if reading has failed.
     Pending(Option<String>),
     /// The API server had no such template when it was asked.
     Absent,
     Present {
-        template: Arc<Template>,
+        template: Arc<StoredTemplate>,
         /// Whether the watch has shown it. One that carries the label of copies is only read.
         is_watched: bool,
     },
@@ -72,17 +72,17 @@ enum Held {
 
 /// A template as the API server wrote it. It is decoded when it is first asked for.
 #[derive(Debug)]
-pub(super) struct Template {
-    written: Written,
+pub(super) struct StoredTemplate {
+    written: RawObject,
     decoded: OnceLock<Result<Arc<Object>, String>>,
     /// How many bytes it takes decoded and as text, at most.
     bytes: usize,
 }
 
-impl Template {
-    fn new(written: Written) -> Arc<Self> {
+impl StoredTemplate {
+    fn new(written: RawObject) -> Arc<Self> {
         let bytes = written.text().len() + JsonSize::decoded_bytes(written.text());
-        Arc::new(Template { written, decoded: OnceLock::new(), bytes })
+        Arc::new(StoredTemplate { written, decoded: OnceLock::new(), bytes })
     }
 
     /// The object without the record of its field managers.
@@ -144,7 +144,7 @@ impl TemplateStore {
 
     /// Notes that a class names a template. The class has just changed, so what the watch does not show is read anew.
     pub(super) fn name(&mut self, key: &TemplateKey) {
-        if let Some(Held::Present { is_watched: true, .. }) = self.named.get(key) {
+        if let Some(HeldTemplate::Present { is_watched: true, .. }) = self.named.get(key) {
             return;
         }
         if let Some(template) = self.take_spare(key) {
@@ -152,21 +152,21 @@ impl TemplateStore {
         }
         self.unread.insert(key.clone());
         // The former content counts until the template is read again.
-        if !matches!(self.named.get(key), Some(Held::Present { .. })) {
-            self.named.insert(key.clone(), Held::Pending(None));
+        if !matches!(self.named.get(key), Some(HeldTemplate::Present { .. })) {
+            self.named.insert(key.clone(), HeldTemplate::Pending(None));
         }
     }
 
     /// Notes that no class names a template any more. It stays among the spare ones: an edit may be taken back.
     pub(super) fn release(&mut self, key: &TemplateKey) {
         self.unread.remove(key);
-        if let Some(Held::Present { template, is_watched: true }) = self.take_named(key) {
+        if let Some(HeldTemplate::Present { template, is_watched: true }) = self.take_named(key) {
             self.put_spare(key, template);
         }
     }
 
     /// Takes over what the watch of a kind has shown; whether templates have to be read now.
-    pub(super) fn see(&mut self, kind: &ObjectKind, seen: Observation<Written>) -> bool {
+    pub(super) fn see(&mut self, kind: &ObjectKind, seen: Observation<RawObject>) -> bool {
         // Its watch is about to end.
         if !self.kinds.contains_key(kind) {
             return false;
@@ -175,8 +175,8 @@ impl TemplateStore {
             Observation::There { object, .. } => {
                 let key = (kind.clone(), object.key());
                 match self.named.contains_key(&key) {
-                    true => self.hold(&key, Template::new(object), true),
-                    false => self.put_spare(&key, Template::new(object)),
+                    true => self.hold(&key, StoredTemplate::new(object), true),
+                    false => self.put_spare(&key, StoredTemplate::new(object)),
                 }
                 false
             }
@@ -209,10 +209,13 @@ impl TemplateStore {
 
     /// The watch does not show a template any more: it is gone, or it has got the label of copies.
     fn lose(&mut self, key: &TemplateKey) -> bool {
-        let was_watched = matches!(self.named.get(key), Some(Held::Present { is_watched: true, .. } | Held::TooLarge));
+        let was_watched = matches!(
+            self.named.get(key),
+            Some(HeldTemplate::Present { is_watched: true, .. } | HeldTemplate::TooLarge)
+        );
         if was_watched {
             self.take_named(key);
-            self.named.insert(key.clone(), Held::Pending(None));
+            self.named.insert(key.clone(), HeldTemplate::Pending(None));
             self.unread.insert(key.clone());
         }
         was_watched
@@ -234,19 +237,19 @@ impl TemplateStore {
     }
 
     /// Takes over the result of a read, unless the watch has shown the template meanwhile.
-    pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<Written>, String>) {
+    pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<RawObject>, String>) {
         if !self.unread.contains(key) {
             return;
         }
         match read {
-            Ok(Some(written)) => self.hold(key, Template::new(written), false),
+            Ok(Some(written)) => self.hold(key, StoredTemplate::new(written), false),
             Ok(None) => {
                 self.take_named(key);
-                self.named.insert(key.clone(), Held::Absent);
+                self.named.insert(key.clone(), HeldTemplate::Absent);
                 self.unread.remove(key);
             }
             Err(reason) => {
-                if let Some(Held::Pending(because)) = self.named.get_mut(key) {
+                if let Some(HeldTemplate::Pending(because)) = self.named.get_mut(key) {
                     *because = Some(reason);
                 }
             }
@@ -254,14 +257,14 @@ impl TemplateStore {
     }
 
     /// A template, as far as it is known. What no class names may exist.
-    pub(super) fn get(&self, reference: &ObjectRef) -> Found<Arc<Template>> {
+    pub(super) fn get(&self, reference: &ObjectRef) -> Found<Arc<StoredTemplate>> {
         let key = template_key(reference);
         match self.named.get(&key) {
-            Some(Held::Present { template, .. }) => Found::Yes(template.clone()),
-            Some(Held::Absent) => Found::Absent,
-            Some(Held::TooLarge) => Found::Unreadable("there is no memory left for it".to_owned()),
-            Some(Held::Pending(Some(reason))) => Found::Unreadable(reason.clone()),
-            Some(Held::Pending(None)) | None => match self.spare.peek(&key) {
+            Some(HeldTemplate::Present { template, .. }) => Found::Yes(template.clone()),
+            Some(HeldTemplate::Absent) => Found::Absent,
+            Some(HeldTemplate::TooLarge) => Found::Unreadable("there is no memory left for it".to_owned()),
+            Some(HeldTemplate::Pending(Some(reason))) => Found::Unreadable(reason.clone()),
+            Some(HeldTemplate::Pending(None)) | None => match self.spare.peek(&key) {
                 Some(template) => Found::Yes(template.clone()),
                 None => Found::Unreadable(self.unknown(&key.0)),
             },
@@ -278,23 +281,23 @@ impl TemplateStore {
         }
     }
 
-    fn hold(&mut self, key: &TemplateKey, template: Arc<Template>, is_watched: bool) {
+    fn hold(&mut self, key: &TemplateKey, template: Arc<StoredTemplate>, is_watched: bool) {
         self.take_named(key);
         self.unread.remove(key);
         let bytes = template.bytes;
         let held = match self.make_room(bytes) {
             true => {
                 self.bytes += bytes;
-                Held::Present { template, is_watched }
+                HeldTemplate::Present { template, is_watched }
             }
-            false => Held::TooLarge,
+            false => HeldTemplate::TooLarge,
         };
         self.named.insert(key.clone(), held);
     }
 
-    fn take_named(&mut self, key: &TemplateKey) -> Option<Held> {
+    fn take_named(&mut self, key: &TemplateKey) -> Option<HeldTemplate> {
         let held = self.named.remove(key)?;
-        if let Held::Present { template, .. } = &held {
+        if let HeldTemplate::Present { template, .. } = &held {
             self.bytes -= template.bytes;
         }
         Some(held)
@@ -308,7 +311,7 @@ impl TemplateStore {
         fits(self)
     }
 
-    fn put_spare(&mut self, key: &TemplateKey, template: Arc<Template>) {
+    fn put_spare(&mut self, key: &TemplateKey, template: Arc<StoredTemplate>) {
         self.take_spare(key);
         // A review decodes it for itself.
         self.spare_bytes += template.bytes;
@@ -319,7 +322,7 @@ impl TemplateStore {
         while is_full(self) && self.drop_spare() {}
     }
 
-    fn take_spare(&mut self, key: &TemplateKey) -> Option<Arc<Template>> {
+    fn take_spare(&mut self, key: &TemplateKey) -> Option<Arc<StoredTemplate>> {
         let template = self.spare.pop(key)?;
         self.spare_bytes -= template.bytes;
         Some(template)
@@ -343,7 +346,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::follow::Lists;
+    use crate::kubernetes::observations::ListProgress;
 
     fn kind() -> ObjectKind {
         ObjectKind { group: "g.io".to_owned(), version: "v1".to_owned(), kind: "ATemplate".to_owned() }
@@ -353,22 +356,22 @@ mod tests {
         (kind(), ObjectKey::new("ns", name))
     }
 
-    fn written(name: &str, version: &str) -> Written {
+    fn written(name: &str, version: &str) -> RawObject {
         let metadata = json!({"namespace": "ns", "name": name, "resourceVersion": version, "managedFields": [{}]});
         serde_json::from_value(json!({"apiVersion": "g.io/v1", "kind": "ATemplate", "metadata": metadata})).unwrap()
     }
 
     /// A store, and the watch of one kind.
-    struct Watch(TemplateStore, Lists);
+    struct Watch(TemplateStore, ListProgress);
 
     impl Watch {
         fn new(most_bytes: usize) -> Self {
             let mut store = TemplateStore::new(most_bytes);
             store.begin(&kind());
-            Watch(store, Lists::default())
+            Watch(store, ListProgress::default())
         }
 
-        fn see(&mut self, event: Event<Written>) -> bool {
+        fn see(&mut self, event: Event<RawObject>) -> bool {
             let seen = self.1.seen(event);
             self.0.see(&kind(), seen)
         }
@@ -431,7 +434,7 @@ mod tests {
     #[test]
     fn spare_templates_make_room_for_those_that_classes_name() {
         // DEC-44
-        let size = Template::new(written("a", "1")).bytes;
+        let size = StoredTemplate::new(written("a", "1")).bytes;
         let mut watch = Watch::new(4 * size);
         watch.list(&[("a", "1"), ("b", "1")]);
         let known = |watch: &Watch| ["a", "b", "c"].map(|name| matches!(watch.version(name), Found::Yes(_)));

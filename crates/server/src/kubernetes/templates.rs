@@ -14,10 +14,10 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::Selection;
-use super::address::{Malformed, One, Resource};
-use super::follow::{StoreChange, WatchedKind, key_of};
-use super::metadata::{self, Metadata};
+use super::WatchSelection;
+use super::address::{InvalidSegment, ObjectApi, Resource};
+use super::metadata::{self, ObjectMetadata};
+use super::observations::{StoreChange, WatchedKind, key_of};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::ObjectKey;
 
@@ -40,7 +40,7 @@ impl ObjectKind {
     ///
     /// # Errors
     /// When group, version or kind cannot be a part of a path (DEC-45).
-    pub fn resource(&self) -> Result<Resource, Malformed> {
+    pub fn resource(&self) -> Result<Resource, InvalidSegment> {
         Resource::new(&self.group, &self.version, &self.kind)
     }
 
@@ -58,22 +58,22 @@ impl ObjectKind {
 }
 
 /// Learns of a template, or of a kind of which any template may be different.
-type Changed = dyn Fn(&ObjectKind, Option<ObjectKey>) + Send + Sync;
+type TemplateListener = dyn Fn(&ObjectKind, Option<ObjectKey>) + Send + Sync;
 
 /// The watched kinds.
 pub struct Templates {
     client: kube::Client,
     namespace: Option<String>,
     metrics: Arc<Metrics>,
-    changed: Arc<Changed>,
-    kinds: Mutex<BTreeMap<ObjectKind, Followed>>,
+    changed: Arc<TemplateListener>,
+    kinds: Mutex<BTreeMap<ObjectKind, TemplateWatch>>,
 }
 
 /// What the watch of a kind shows, and whether all is listed.
-type Shown = (Store<Metadata>, watch::Receiver<bool>);
+type WatchedStore = (Store<ObjectMetadata>, watch::Receiver<bool>);
 
-struct Followed {
-    store: Store<Metadata>,
+struct TemplateWatch {
+    store: Store<ObjectMetadata>,
     /// The store of kube wakes one waiter only.
     is_listed: watch::Receiver<bool>,
     _watch: AbortOnDropHandle<()>,
@@ -109,9 +109,9 @@ impl Templates {
         kind: &ObjectKind,
         key: &ObjectKey,
         deadline: Instant,
-    ) -> Result<Option<Arc<Metadata>>, kube::Error> {
+    ) -> Result<Option<Arc<ObjectMetadata>>, kube::Error> {
         let resource = kind.resource()?;
-        let one = resource.one::<Metadata>(self.client.clone(), key)?;
+        let one = resource.one::<ObjectMetadata>(self.client.clone(), key)?;
         let Some((store, mut is_listed)) = self.store(kind, &resource)? else { return look_up(&one).await };
         match timeout_at(deadline, is_listed.wait_for(|is_listed| *is_listed)).await {
             Ok(Ok(_)) => {
@@ -131,7 +131,11 @@ impl Templates {
     ///
     /// # Errors
     /// When the API server cannot be asked, or kind or key cannot be parts of a path.
-    pub async fn look_up(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<Arc<Metadata>>, kube::Error> {
+    pub async fn look_up(
+        &self,
+        kind: &ObjectKind,
+        key: &ObjectKey,
+    ) -> Result<Option<Arc<ObjectMetadata>>, kube::Error> {
         look_up(&kind.resource()?.one(self.client.clone(), key)?).await
     }
 
@@ -141,8 +145,8 @@ impl Templates {
     }
 
     /// What the watch of a kind shows, and whether all is listed; nothing when too many kinds are watched.
-    fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<Shown>, Malformed> {
-        let shown = |followed: &Followed| Some((followed.store.clone(), followed.is_listed.clone()));
+    fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<WatchedStore>, InvalidSegment> {
+        let shown = |followed: &TemplateWatch| Some((followed.store.clone(), followed.is_listed.clone()));
         self.change(|kinds| {
             if let Some(known) = kinds.get(kind) {
                 return Ok(shown(known));
@@ -156,7 +160,7 @@ impl Templates {
         })
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<ObjectKind, Followed>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<ObjectKind, TemplateWatch>) -> T) -> T {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut kinds);
         let count = i64::try_from(kinds.len()).unwrap_or(i64::MAX);
@@ -164,13 +168,13 @@ impl Templates {
         result
     }
 
-    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Result<Followed, Malformed> {
+    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Result<TemplateWatch, InvalidSegment> {
         let api = resource.api(self.client.clone(), self.namespace.as_deref())?;
-        let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
+        let selection = WatchSelection { labels: Some(NOT_OWNED.to_owned()), fields: None };
         let (listed, is_listed) = watch::channel(false);
         let changed = {
             let (kind, changed) = (kind.clone(), self.changed.clone());
-            move |change: StoreChange<'_, Metadata>| match change {
+            move |change: StoreChange<'_, ObjectMetadata>| match change {
                 StoreChange::One(template) => changed(&kind, Some(key_of(template))),
                 StoreChange::All => {
                     listed.send_replace(true);
@@ -187,11 +191,11 @@ impl Templates {
         };
         let (objects, following) = metadata::follow(api, resource, selection, watched, metrics, changed);
         let store = objects.store().clone();
-        Ok(Followed { store, is_listed, _watch: AbortOnDropHandle::new(tokio::spawn(following)) })
+        Ok(TemplateWatch { store, is_listed, _watch: AbortOnDropHandle::new(tokio::spawn(following)) })
     }
 }
 
-async fn look_up(one: &One<Metadata>) -> Result<Option<Arc<Metadata>>, kube::Error> {
+async fn look_up(one: &ObjectApi<ObjectMetadata>) -> Result<Option<Arc<ObjectMetadata>>, kube::Error> {
     Ok(one.get_opt().await?.map(Arc::new))
 }
 

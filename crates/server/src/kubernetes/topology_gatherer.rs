@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::contract::{DefinitionError, Definitions};
 use super::dry_run::DryRuns;
-use super::extensions::Extensions;
+use super::extensions::ExtensionCaller;
 use super::gather::side_by_side;
-use super::live::Live;
-use super::managed::Managed;
-use super::overload::Overload;
+use super::live::LiveReader;
+use super::managed::ManagedObjects;
+use super::overload::ApiOverload;
 use super::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
 use model::hub::{GROUP, Object, ObjectKey, ObjectRef, ResourceDefinition};
@@ -21,12 +21,12 @@ use model::world::{Answer, Ask, Found, Need};
 /// What answers.
 #[derive(Debug)]
 pub(crate) struct TopologyGatherer {
-    managed: Arc<Managed>,
+    managed: Arc<ManagedObjects>,
     definitions: Definitions,
     dry_runs: DryRuns,
     /// `None` while the feature gate is off.
-    extensions: Option<Arc<Extensions>>,
-    live: Live,
+    extensions: Option<Arc<ExtensionCaller>>,
+    live: LiveReader,
 }
 
 /// Why needs have no answers for now. Nothing is concluded from that.
@@ -35,7 +35,7 @@ pub(crate) enum Unanswered {
     /// These caches are not listed yet (DEC-100).
     Unlisted(BTreeSet<Unlisted>),
     /// The API server is busy (DEC-106).
-    Overload(Overload),
+    Overload(ApiOverload),
 }
 
 impl From<Unlisted> for Unanswered {
@@ -44,8 +44,8 @@ impl From<Unlisted> for Unanswered {
     }
 }
 
-impl From<Overload> for Unanswered {
-    fn from(overload: Overload) -> Self {
+impl From<ApiOverload> for Unanswered {
+    fn from(overload: ApiOverload) -> Self {
         Unanswered::Overload(overload)
     }
 }
@@ -70,13 +70,13 @@ impl TopologyGatherer {
     pub(crate) fn new(
         client: kube::Client,
         writer: kube::Client,
-        managed: Arc<Managed>,
+        managed: Arc<ManagedObjects>,
         definitions: Definitions,
-        extensions: Option<Arc<Extensions>>,
+        extensions: Option<Arc<ExtensionCaller>>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let dry_runs = DryRuns::new(writer, metrics.clone());
-        TopologyGatherer { managed, definitions, dry_runs, extensions, live: Live::new(client, metrics) }
+        TopologyGatherer { managed, definitions, dry_runs, extensions, live: LiveReader::new(client, metrics) }
     }
 
     /// The answers to needs, gathered side by side, at `deadline` at the latest.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::overload::ApiOverload;
 use model::hub::ObjectKey;
 
 /// No wait is longer.
@@ -26,7 +26,7 @@ const WRITES: u32 = 5;
 /// What has to be remembered of objects that fail or that are written again and again.
 #[derive(Debug)]
 pub(super) struct Backoff<K = ObjectKey> {
-    objects: Mutex<HashMap<K, State>>,
+    objects: Mutex<HashMap<K, FailureState>>,
     hashes: RandomState,
 }
 
@@ -37,7 +37,7 @@ impl<K> Default for Backoff<K> {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FailureState {
     failures: u32,
     /// When the first of these failures happened, and when the last one was logged.
     since: Option<Instant>,
@@ -78,7 +78,7 @@ pub(super) struct FailedRun {
 /// The next write of an object is delayed, because many writes followed each other.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}; delaying the next write")]
-pub(super) struct Held {
+pub(super) struct DelayedWrite {
     pub wait: Duration,
     cause: Cause,
 }
@@ -144,7 +144,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
 
     /// Whether the status of an object says nothing of the failure of its present run: the API server is busy, and was not for long
     /// (DEC-106).
-    pub(super) fn is_silent_about(&self, key: &K, overload: Option<&Overload>) -> bool {
+    pub(super) fn is_silent_about(&self, key: &K, overload: Option<&ApiOverload>) -> bool {
         overload.is_some() && !self.would_last(key)
     }
 
@@ -189,7 +189,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 
     /// Counts a write of an object with this status, unless there were many in a row just now.
-    pub(super) fn before_write(&self, key: &K, status: Option<&Value>) -> Result<(), Held> {
+    pub(super) fn before_write(&self, key: &K, status: Option<&Value>) -> Result<(), DelayedWrite> {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let state = objects.entry(key.clone()).or_default();
         if let Some(beyond) = state.writes.checked_sub(WRITES) {
@@ -201,7 +201,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
                     true => Cause::OtherClient,
                     false => Cause::Changes,
                 };
-                return Err(Held { wait, cause });
+                return Err(DelayedWrite { wait, cause });
             }
         }
         state.writes = state.writes.saturating_add(1);
@@ -225,7 +225,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         objects.get(key).is_some_and(|state| state.replaced.as_deref() == Some(version))
     }
 
-    fn change(&self, key: &K, change: impl FnOnce(&mut State)) {
+    fn change(&self, key: &K, change: impl FnOnce(&mut FailureState)) {
         if let Some(state) = self.objects.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
             change(state);
         }

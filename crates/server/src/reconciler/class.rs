@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::backoff::{Backoff, Held};
+use super::backoff::{Backoff, DelayedWrite};
 use super::postponed::Postponed;
 use super::raw::RawClass;
 use super::runs::{self, RunOutcome};
 use super::{add, in_our_name, now};
-use crate::kubernetes::address::{self, Malformed, One};
+use crate::kubernetes::address::{self, InvalidSegment, ObjectApi};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::describe;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::extensions::{ExtensionError, Extensions};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
+use crate::kubernetes::extensions::{ExtensionCaller, ExtensionError};
 use crate::kubernetes::lease::{Leadership, NotLeading};
-use crate::kubernetes::metadata::Metadata;
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::metadata::ObjectMetadata;
+use crate::kubernetes::overload::ApiOverload;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
@@ -47,7 +47,7 @@ const DISCOVERY: Duration = Duration::from_secs(35);
 const JUDGING: Duration = Duration::from_secs(5);
 /// How many of them an event names.
 const NAMED_CLUSTERS: usize = 10;
-const BREAKS: Reason = Reason::warning("TopologyBroken");
+const BREAKS: EventReason = EventReason::warning("TopologyBroken");
 /// How often a write is retried after a conflict.
 const CONFLICTS: usize = 3;
 
@@ -66,7 +66,7 @@ pub(super) enum ReconcileError {
     Unlisted(Unlisted),
     /// The API server is busy. The conditions of the class report it once it lasts (DEC-106).
     #[error(transparent)]
-    Overloaded(Overload),
+    Overloaded(ApiOverload),
     #[error("the class has changed since it was read")]
     Conflict,
     /// The watch has not shown the last write yet.
@@ -75,7 +75,7 @@ pub(super) enum ReconcileError {
     #[error("the status cannot be written: {}", describe(.0))]
     Status(#[source] kube::Error),
     #[error(transparent)]
-    Held(#[from] Held),
+    Held(#[from] DelayedWrite),
     #[error("timed out after a minute")]
     Late,
 }
@@ -87,7 +87,7 @@ enum ReferenceFailure {
     Reference(#[from] ReferenceError),
     /// It cannot become part of a URL (DEC-45).
     #[error("cannot resolve the reference to {kind} {name}: {error}")]
-    Malformed { kind: String, name: String, error: Malformed },
+    Malformed { kind: String, name: String, error: InvalidSegment },
     #[error(transparent)]
     Definition(#[from] DefinitionError),
     #[error("{kind} {name} does not exist in version {version}")]
@@ -104,10 +104,10 @@ enum ReferenceFailure {
 
 impl ReferenceFailure {
     /// The overload because of which a reference was not followed.
-    fn overload(&self) -> Option<Overload> {
+    fn overload(&self) -> Option<ApiOverload> {
         match self {
             ReferenceFailure::Unreadable { error, .. } | ReferenceFailure::Unwritten { error, .. } => {
-                Overload::of(error)
+                ApiOverload::from_error(error)
             }
             _ => None,
         }
@@ -120,17 +120,17 @@ impl ReferenceFailure {
 }
 
 /// The references of a class after each of them was followed.
-struct Followed {
+struct ResolvedReferences {
     references: References,
     failures: Vec<String>,
     /// The overload of the API server, if there is nothing else wrong.
-    overload: Option<Overload>,
+    overload: Option<ApiOverload>,
     /// Whether a template got a new owner.
     took_any: bool,
 }
 
 /// What runs need.
-pub(super) struct Reconciler {
+pub(super) struct ClassReconciler {
     /// Writes only while this process leads.
     pub writer: kube::Client,
     pub leadership: Leadership,
@@ -139,14 +139,14 @@ pub(super) struct Reconciler {
     pub backoff: Backoff,
     pub postponed: Postponed,
     /// Runtime Extensions are asked for variables; `None` while the feature gate is off.
-    pub extensions: Option<Arc<Extensions>>,
+    pub extensions: Option<Arc<ExtensionCaller>>,
     /// The Clusters, which variables may not fit any more.
     pub cache: Arc<Cache>,
     pub events: Recorder,
     pub metrics: Arc<Metrics>,
 }
 
-impl Reconciler {
+impl ClassReconciler {
     /// Whether runs do not wait for this any more.
     pub(super) fn has(&self, unlisted: &Unlisted) -> bool {
         match unlisted {
@@ -170,7 +170,7 @@ impl Reconciler {
             return Ok(RunOutcome::LeftAlone);
         }
         let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
-        let Followed { references, mut failures, overload, took_any } =
+        let ResolvedReferences { references, mut failures, overload, took_any } =
             self.references(class, hub).await.map_err(ReconcileError::Unlisted)?;
         // A failure because another process leads is not a failure of the class.
         self.leadership.may_write()?;
@@ -204,7 +204,7 @@ impl Reconciler {
     ///
     /// # Errors
     /// While no definition is known.
-    async fn references(&self, class: &RawClass, hub: &ClusterClass) -> Result<Followed, Unlisted> {
+    async fn references(&self, class: &RawClass, hub: &ClusterClass) -> Result<ResolvedReferences, Unlisted> {
         let deadline = Instant::now() + PATIENCE;
         let (mut all_outdated, mut failures, mut took_any) = (Vec::new(), Vec::new(), false);
         for reference in references(&hub.spec) {
@@ -217,18 +217,18 @@ impl Reconciler {
                 Err(failure) => failures.push(failure),
             }
         }
-        let overloads: Option<Vec<Overload>> = failures.iter().map(ReferenceFailure::overload).collect();
+        let overloads: Option<Vec<ApiOverload>> = failures.iter().map(ReferenceFailure::overload).collect();
         let malformed = failures.iter().filter(|failure| failure.is_malformed()).map(ToString::to_string);
         let malformed: Vec<String> = malformed.collect();
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
-        let overload = overloads.unwrap_or_default().into_iter().reduce(Overload::and);
+        let overload = overloads.unwrap_or_default().into_iter().reduce(ApiOverload::and);
         let overload = overload.map(|overload| overload.because(failures.join("; ")));
         let references = match (failures.is_empty(), malformed.is_empty()) {
             (true, _) => References::Checked(all_outdated),
             (false, true) => References::Failed,
             (false, false) => References::Malformed(malformed),
         };
-        Ok(Followed { references, failures, overload, took_any })
+        Ok(ResolvedReferences { references, failures, overload, took_any })
     }
 
     async fn reference(
@@ -240,7 +240,7 @@ impl Reconciler {
         let (group, version) = group_version(reference)?;
         let key = ObjectKey::new(class.key().namespace, &reference.name);
         let kind = ObjectKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
-        let served = kind.resource().and_then(|resource| resource.one::<Metadata>(self.writer.clone(), &key));
+        let served = kind.resource().and_then(|resource| resource.one::<ObjectMetadata>(self.writer.clone(), &key));
         let template = served.map_err(|error| {
             let (kind, name) = (shortened(&reference.kind).into_owned(), shortened(&reference.name).into_owned());
             ReferenceFailure::Malformed { kind, name, error }
@@ -258,7 +258,7 @@ impl Reconciler {
         class: &RawClass,
         kind: &ObjectKind,
         key: &ObjectKey,
-        one: &One<Metadata>,
+        one: &ObjectApi<ObjectMetadata>,
         deadline: Instant,
     ) -> Result<bool, ReferenceFailure> {
         let named = || (kind.kind.clone(), key.name.clone());
@@ -439,7 +439,7 @@ fn owner(class: &RawClass) -> OwnerReference {
 /// The merge patch that adds an owner and keeps all others, unless it is an owner already (CCR-04).
 ///
 /// An entry for the same owner in another API version, or for a former class of that name, is replaced (CT-15.2).
-fn ownership(template: &Metadata, owner: &OwnerReference) -> Option<Value> {
+fn ownership(template: &ObjectMetadata, owner: &OwnerReference) -> Option<Value> {
     let metadata = &template.metadata;
     let mut owners = metadata.owner_references.clone().unwrap_or_default();
     let group = |reference: &OwnerReference| reference.api_version.split_once('/').map(|(group, _)| group.to_owned());

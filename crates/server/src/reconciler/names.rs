@@ -19,7 +19,7 @@ pub struct LiveNames {
 
 impl LiveNames {
     /// The names of the objects of a Cluster with the defaults of its variables, as it and its class are now.
-    pub fn of(cluster: &Cluster, class: &ClusterClass) -> Self {
+    pub fn for_cluster(cluster: &Cluster, class: &ClusterClass) -> Self {
         let (of_cluster, of_class) = (&cluster.metadata, &class.metadata);
         let asked = digest(&SHA256, format!("{:?}", cluster.spec.topology).as_bytes());
         LiveNames { seed: format!("{}/{}/{}/{asked:?}", of_cluster.uid, of_class.uid, of_class.generation) }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     fn end(cluster: &Cluster, class: &ClusterClass, slot: &str) -> String {
-        LiveNames::of(cluster, class).suffix(&ObjectKey::new("ns", "blue"), slot)
+        LiveNames::for_cluster(cluster, class).suffix(&ObjectKey::new("ns", "blue"), slot)
     }
 
     #[test]

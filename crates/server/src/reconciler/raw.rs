@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::kubernetes::follow::key_of;
+use crate::kubernetes::observations::key_of;
 use engine::admission::Oversize;
 use golang::json::PlainValue;
 use model::hub::{ClusterClass, Kind, Metadata, ObjectKey};

@@ -15,18 +15,18 @@ use tracing::{debug, warn};
 
 use super::backoff::Backoff;
 use super::due::DueObjects;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::follow::key_of;
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
 use crate::kubernetes::managed::REFUSED;
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::observations::key_of;
+use crate::kubernetes::overload::ApiOverload;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 use model::hub::{self, ObjectKey};
 
 /// When to look again at what is about to change.
-pub(super) const SOON: Duration = Duration::from_secs(1);
+pub(super) const SHORT_REQUEUE: Duration = Duration::from_secs(1);
 
 /// The event of a failure that goes on.
-pub(super) const RECONCILE_FAILED: Reason = Reason::warning("ReconcileFailed");
+pub(super) const RECONCILE_FAILED: EventReason = EventReason::warning("ReconcileFailed");
 /// After this many runs in vain in a row, another one counts as a failure.
 const IN_VAIN: u32 = 30;
 /// How long an object is left alone at most.
@@ -58,24 +58,24 @@ impl RunOutcome {
 ///
 /// kube's type of the same name does not say when that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Action {
+pub(super) struct NextRun {
     requeue_after: Option<Duration>,
 }
 
-impl Action {
+impl NextRun {
     /// A run after this time.
     pub(super) const fn requeue(after: Duration) -> Self {
-        Action { requeue_after: Some(after) }
+        NextRun { requeue_after: Some(after) }
     }
 
     /// No run before the next event.
     pub(super) const fn await_change() -> Self {
-        Action { requeue_after: None }
+        NextRun { requeue_after: None }
     }
 }
 
-impl From<Action> for controller::Action {
-    fn from(action: Action) -> Self {
+impl From<NextRun> for controller::Action {
+    fn from(action: NextRun) -> Self {
         action.requeue_after.map_or_else(Self::await_change, Self::requeue)
     }
 }
@@ -89,7 +89,7 @@ pub(super) async fn run_woken<K, R>(
     run: impl Fn(Arc<K>) -> R,
 ) where
     K: kube::Resource<DynamicType: fmt::Debug + Clone + Eq + Hash + Unpin> + Clone + 'static,
-    R: Future<Output = Action>,
+    R: Future<Output = NextRun>,
 {
     let due = DueObjects::new(metrics.clone(), move |_| controller);
     let run = |object: Arc<K>, _| {
@@ -118,7 +118,7 @@ pub(super) async fn run_woken<K, R>(
 
 /// What the failure of a run means for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RetryDecision {
     /// The lease was not renewed in time. It may still be renewed: then the run is due.
     NotLeading,
     /// The run was in vain and nothing is wrong, unless that happens again and again: the next one is due after a while; with the name of
@@ -135,24 +135,24 @@ pub(super) enum Verdict {
     Overloaded(Duration),
 }
 
-impl Verdict {
+impl RetryDecision {
     /// That of a failure, which is an overload of the API server or not (DEC-106).
-    pub(super) fn of_failure(overload: Option<&Overload>) -> Self {
-        overload.map_or(Verdict::Failed, |overload| Verdict::Overloaded(overload.retry_after))
+    pub(super) fn for_failure(overload: Option<&ApiOverload>) -> Self {
+        overload.map_or(RetryDecision::Failed, |overload| RetryDecision::Overloaded(overload.retry_after))
     }
 }
 
 /// Why a run of a controller did not finish.
 pub(super) trait RunFailure: fmt::Display {
     /// What that means for the next run.
-    fn verdict(&self) -> Verdict;
+    fn verdict(&self) -> RetryDecision;
 }
 
 /// The end of a run (RS-08, RS-09).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Conclusion {
     /// When the next run is due if nothing queues the object before.
-    pub action: Action,
+    pub action: NextRun,
     /// The name of the outcome in metrics.
     pub outcome: &'static str,
     /// A failure that goes on, which an Event of the object reports (DEC-60).
@@ -160,7 +160,7 @@ pub(super) struct Conclusion {
 }
 
 impl Conclusion {
-    fn new(action: Action, outcome: &'static str) -> Self {
+    fn new(action: NextRun, outcome: &'static str) -> Self {
         Conclusion { action, outcome, report: None }
     }
 }
@@ -168,7 +168,7 @@ impl Conclusion {
 /// Concludes a run. `trouble` is what logs call a failure.
 pub(super) fn conclude<E: RunFailure>(
     key: &ObjectKey,
-    outcome: Result<(Action, &'static str), E>,
+    outcome: Result<(NextRun, &'static str), E>,
     backoff: &Backoff,
     trouble: &'static str,
 ) -> Conclusion {
@@ -181,34 +181,34 @@ pub(super) fn conclude<E: RunFailure>(
     };
     match error.verdict() {
         // The lease may only be renewed late. If the term ends, this queue ends with it.
-        Verdict::NotLeading => {
+        RetryDecision::NotLeading => {
             debug!(%error, "Postponed because the lease has not been renewed");
-            Conclusion::new(Action::requeue(SOON), "not-leading")
+            Conclusion::new(NextRun::requeue(SHORT_REQUEUE), "not-leading")
         }
-        Verdict::Postponed => {
+        RetryDecision::Postponed => {
             debug!(%error, "Postponed because a cache is not ready");
-            Conclusion::new(Action::requeue(REFUSED), "postponed")
+            Conclusion::new(NextRun::requeue(REFUSED), "postponed")
         }
-        Verdict::Again(after, name) if backoff.conflicted(key) <= IN_VAIN => {
-            Conclusion::new(Action::requeue(after), name)
+        RetryDecision::Again(after, name) if backoff.conflicted(key) <= IN_VAIN => {
+            Conclusion::new(NextRun::requeue(after), name)
         }
-        Verdict::Held(wait) => {
+        RetryDecision::Held(wait) => {
             let run = backoff.failed(key, &error.to_string());
             if run.is_logged {
                 warn!(%error, ?wait, failures = run.failures, "{trouble}");
             }
-            Conclusion::new(Action::requeue(wait), "held")
+            Conclusion::new(NextRun::requeue(wait), "held")
         }
-        verdict @ (Verdict::Failed | Verdict::Overloaded(_) | Verdict::Again(..)) => {
+        verdict @ (RetryDecision::Failed | RetryDecision::Overloaded(_) | RetryDecision::Again(..)) => {
             let run = backoff.failed(key, &error.to_string());
-            let wait = if let Verdict::Overloaded(least) = verdict { run.wait.max(least) } else { run.wait };
+            let wait = if let RetryDecision::Overloaded(least) = verdict { run.wait.max(least) } else { run.wait };
             if run.is_logged {
                 warn!(%error, ?wait, failures = run.failures, "{trouble}");
             } else {
                 debug!(%error, ?wait, failures = run.failures, "{trouble} again");
             }
             let report = run.is_reported.then(|| failing(run.failures, &error.to_string()));
-            Conclusion { action: Action::requeue(wait), outcome: "failed", report }
+            Conclusion { action: NextRun::requeue(wait), outcome: "failed", report }
         }
     }
 }

@@ -138,7 +138,7 @@ pub struct ComputationMemory {
 }
 
 impl ComputationMemory {
-    fn new(new: &mut Made<'_>) -> Self {
+    fn new(new: &mut MetricRegistrar<'_>) -> Self {
         ComputationMemory {
             used: new.sized("computation_memory", "Memory reserved by computations of topologies"),
             limit: new
@@ -153,26 +153,26 @@ impl ComputationMemory {
 
 /// A gauge that is one higher for as long as this lives, however it ends.
 #[derive(Debug)]
-pub(crate) struct Raised(Gauge);
+pub(crate) struct GaugeGuard(Gauge);
 
-impl Raised {
+impl GaugeGuard {
     /// Raises the gauge.
     pub(crate) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
-        Raised(gauge.clone())
+        GaugeGuard(gauge.clone())
     }
 }
 
-impl Drop for Raised {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
 /// Metrics that are being made.
-struct Made<'r>(&'r mut Registry);
+struct MetricRegistrar<'r>(&'r mut Registry);
 
-impl Made<'_> {
+impl MetricRegistrar<'_> {
     fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         let metric = M::default();
         self.0.register(name, help, metric.clone());
@@ -206,7 +206,7 @@ fn review_buckets() -> Histogram {
 
 /// Metrics are rendered in the order in which they are made.
 fn registered_in(mut registry: Registry) -> Metrics {
-    let mut new = Made(registry.sub_registry_with_prefix("topologist"));
+    let mut new = MetricRegistrar(registry.sub_registry_with_prefix("topologist"));
     Metrics {
         admission_requests: new.metric("admission_requests", "Reviews answered"),
         would_be_denials: new.metric(

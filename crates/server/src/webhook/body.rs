@@ -21,7 +21,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::telemetry::metrics::Raised;
+use crate::telemetry::metrics::GaugeGuard;
 
 /// How many bytes of a body that is too large are read and discarded, so that its sender can read the answer.
 const DISCARDED: usize = 64 * 1024 * 1024;
@@ -40,7 +40,7 @@ const PIECE: usize = 16 * 1024;
 
 /// Bounds of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct BodyLimits {
     /// The largest body in bytes.
     pub(super) body: usize,
     /// How long a body may take to arrive, the wait for memory included.
@@ -51,7 +51,7 @@ pub(super) struct Bounds {
 
 /// Why there is no body.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unread {
+pub(super) enum BodyReadError {
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
     #[error("the request body did not arrive in time")]
@@ -64,14 +64,14 @@ pub(super) enum Unread {
     NoMemory,
 }
 
-impl Unread {
+impl BodyReadError {
     /// The status of the answer, and what metrics call it.
     pub(super) fn parts(&self) -> (StatusCode, &'static str) {
         match self {
-            Unread::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-            Unread::TooSlow | Unread::GaveWay => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
-            Unread::Broken(_) => (StatusCode::BAD_REQUEST, "broken"),
-            Unread::NoMemory => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
+            BodyReadError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            BodyReadError::TooSlow | BodyReadError::GaveWay => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
+            BodyReadError::Broken(_) => (StatusCode::BAD_REQUEST, "broken"),
+            BodyReadError::NoMemory => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
         }
     }
 }
@@ -79,18 +79,18 @@ impl Unread {
 /// Reads bodies.
 #[derive(Debug)]
 pub(super) struct Bodies {
-    memory: Arc<Memory>,
+    memory: Arc<BodyMemory>,
 }
 
 impl Bodies {
     /// Bodies with these bounds; `waiting` counts those that wait for memory.
-    pub(super) fn new(bounds: Bounds, waiting: Gauge) -> Self {
-        Bodies { memory: Arc::new(Memory { bounds, waiting, state: Mutex::default() }) }
+    pub(super) fn new(bounds: BodyLimits, waiting: Gauge) -> Self {
+        Bodies { memory: Arc::new(BodyMemory { bounds, waiting, state: Mutex::default() }) }
     }
 
     /// The whole body of a request, at `deadline` at the latest. Its memory is charged until the last of the bytes is
     /// dropped.
-    pub(super) async fn read(&self, request: Request, deadline: Instant) -> Result<Bytes, Unread> {
+    pub(super) async fn read(&self, request: Request, deadline: Instant) -> Result<Bytes, BodyReadError> {
         let bounds = self.memory.bounds;
         let expects = request.headers().contains_key(header::EXPECT);
         // The head of the request must not wait for the body: it costs memory that is not charged.
@@ -98,15 +98,15 @@ impl Bodies {
         let announced = body.size_hint().lower();
         // The sender of `Expect` waits for an answer before it sends the body.
         if announced > bounds.body as u64 && (expects || announced > DISCARDED as u64) {
-            return Err(Unread::TooLarge(bounds.body));
+            return Err(BodyReadError::TooLarge(bounds.body));
         }
-        let mut arriving = Arriving::new(self.memory.clone(), usize::try_from(announced).unwrap_or(usize::MAX));
+        let mut arriving = IncomingBody::new(self.memory.clone(), usize::try_from(announced).unwrap_or(usize::MAX));
         let deadline = deadline.min(Instant::now() + bounds.time);
         match timeout_at(deadline, arriving.collect(body)).await {
             Ok(outcome) => outcome.and_then(|()| arriving.finish()),
-            Err(_) if arriving.size > bounds.body => Err(Unread::TooLarge(bounds.body)),
-            Err(_) if self.memory.state().waits(arriving.id) => Err(Unread::NoMemory),
-            Err(_) => Err(Unread::TooSlow),
+            Err(_) if arriving.size > bounds.body => Err(BodyReadError::TooLarge(bounds.body)),
+            Err(_) if self.memory.state().waits(arriving.id) => Err(BodyReadError::NoMemory),
+            Err(_) => Err(BodyReadError::TooSlow),
         }
     }
 
@@ -118,45 +118,45 @@ impl Bodies {
         let id = state.next;
         state.next += 1;
         state.used += held;
-        state.leaving.insert(id, Part { bytes: Some(bytes.clone()), ..Part::new(held) });
+        state.leaving.insert(id, BodyCharge { bytes: Some(bytes.clone()), ..BodyCharge::new(held) });
         drop(state);
-        Body::new(Leaving { memory: self.memory.clone(), id, bytes })
+        Body::new(OutgoingBody { memory: self.memory.clone(), id, bytes })
     }
 }
 
 /// The bytes of an answer; none once they had to make room for others.
-type Answer = Arc<Mutex<Option<Bytes>>>;
+type ResponseBytes = Arc<Mutex<Option<Bytes>>>;
 
-fn whole(bytes: &Answer) -> MutexGuard<'_, Option<Bytes>> {
+fn whole(bytes: &ResponseBytes) -> MutexGuard<'_, Option<Bytes>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The memory that all bodies share.
 #[derive(Debug)]
-struct Memory {
-    bounds: Bounds,
+struct BodyMemory {
+    bounds: BodyLimits,
     waiting: Gauge,
-    state: Mutex<State>,
+    state: Mutex<BodyMemoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BodyMemoryState {
     /// Bytes that are held, those of complete bodies included.
     used: usize,
     next: u64,
     /// Bodies that are not complete, oldest first. One that has to make room for others is taken out.
-    arriving: BTreeMap<u64, Part>,
+    arriving: BTreeMap<u64, BodyCharge>,
     /// Those of them that wait for memory, with what they hold and need, smallest first.
     waiting: BTreeSet<(usize, u64)>,
     /// Answers that have not gone out.
-    leaving: BTreeMap<u64, Part>,
+    leaving: BTreeMap<u64, BodyCharge>,
     /// When slow bodies were last looked for.
     looked: Option<Instant>,
 }
 
 /// A body that is not complete, or an answer that has not gone out.
 #[derive(Debug)]
-struct Part {
+struct BodyCharge {
     held: usize,
     /// How much it waits for; 0 if it does not.
     need: usize,
@@ -166,13 +166,13 @@ struct Part {
     /// Tells the body that something here has changed.
     changed: Arc<Notify>,
     /// What an answer holds.
-    bytes: Option<Answer>,
+    bytes: Option<ResponseBytes>,
 }
 
-impl Part {
+impl BodyCharge {
     fn new(held: usize) -> Self {
         let now = Instant::now();
-        Part { held, need: 0, began: now, waits_since: now, changed: Arc::default(), bytes: None }
+        BodyCharge { held, need: 0, began: now, waits_since: now, changed: Arc::default(), bytes: None }
     }
 
     fn size(&self) -> usize {
@@ -180,8 +180,8 @@ impl Part {
     }
 }
 
-impl Memory {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl BodyMemory {
+    fn state(&self) -> MutexGuard<'_, BodyMemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,7 +194,7 @@ impl Memory {
     }
 }
 
-impl State {
+impl BodyMemoryState {
     fn is_oldest(&self, id: u64) -> bool {
         self.arriving.first_key_value().is_some_and(|(oldest, _)| *oldest == id)
     }
@@ -205,13 +205,13 @@ impl State {
 
     /// Whether a body may take this much more. What the others hold is never more than the memory, and so the excess is
     /// enough for the oldest.
-    fn fits(&self, id: u64, more: usize, bounds: &Bounds) -> bool {
+    fn fits(&self, id: u64, more: usize, bounds: &BodyLimits) -> bool {
         let most = if self.is_oldest(id) { bounds.held.saturating_add(bounds.body) } else { bounds.held };
         self.used.saturating_add(more) <= most
     }
 
     /// Gives what is free to those that wait: to the oldest body, which may have more, then to the smallest ones.
-    fn grant(&mut self, bounds: &Bounds) {
+    fn grant(&mut self, bounds: &BodyLimits) {
         if self.waiting.is_empty() {
             return;
         }
@@ -226,7 +226,7 @@ impl State {
     }
 
     /// Gives a body what it waits for, if that is free.
-    fn give(&mut self, id: u64, bounds: &Bounds) {
+    fn give(&mut self, id: u64, bounds: &BodyLimits) {
         let need = self.arriving.get(&id).map_or(0, |part| part.need);
         if need == 0 || !self.fits(id, need, bounds) {
             return;
@@ -242,14 +242,14 @@ impl State {
 
     /// While bodies wait: ends those that take long to arrive or to be taken, those that hold most first, and then the
     /// largest one that waits, if a much smaller one has waited for long.
-    fn make_room(&mut self, bounds: &Bounds) {
+    fn make_room(&mut self, bounds: &BodyLimits) {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK / 2) {
             return;
         }
         self.looked = Some(now);
         self.grant(bounds);
-        let is_slow = |(id, part): &(&u64, &Part)| {
+        let is_slow = |(id, part): &(&u64, &BodyCharge)| {
             // The oldest one may keep others from the excess without a byte.
             (part.held > 0 || self.is_oldest(**id)) && part.need == 0 && now.duration_since(part.began) >= SLOW
         };
@@ -262,7 +262,7 @@ impl State {
         }
         let Some((_, id)) = self.waiting.iter().rev().copied().find(|(_, id)| !self.is_oldest(*id)) else { return };
         let most = self.arriving.get(&id).map_or(0, |part| part.held);
-        let has_waited = |part: &Part| part.need > 0 && now.duration_since(part.waits_since) >= CROWDED;
+        let has_waited = |part: &BodyCharge| part.need > 0 && now.duration_since(part.waits_since) >= CROWDED;
         if self.arriving.values().any(|part| has_waited(part) && part.size() <= most / 2) {
             self.end(id);
             self.grant(bounds);
@@ -279,7 +279,7 @@ impl State {
         }
     }
 
-    fn take_out(&mut self, id: u64) -> Option<Part> {
+    fn take_out(&mut self, id: u64) -> Option<BodyCharge> {
         let part = self.arriving.remove(&id).or_else(|| self.leaving.remove(&id))?;
         self.waiting.remove(&(part.size(), id));
         self.used -= part.held;
@@ -289,8 +289,8 @@ impl State {
 
 /// A body that is being read; what it holds is free again when this is dropped.
 #[derive(Debug)]
-struct Arriving {
-    memory: Arc<Memory>,
+struct IncomingBody {
+    memory: Arc<BodyMemory>,
     id: u64,
     changed: Arc<Notify>,
     /// What has arrived, in one piece: small frames cost no more than their bytes.
@@ -299,30 +299,30 @@ struct Arriving {
     announced: usize,
 }
 
-impl Arriving {
-    fn new(memory: Arc<Memory>, announced: usize) -> Self {
-        let part = Part::new(0);
+impl IncomingBody {
+    fn new(memory: Arc<BodyMemory>, announced: usize) -> Self {
+        let part = BodyCharge::new(0);
         let changed = part.changed.clone();
         let mut state = memory.state();
         let id = state.next;
         state.next += 1;
         state.arriving.insert(id, part);
         drop(state);
-        Arriving { memory, id, changed, bytes: Vec::new(), size: 0, announced }
+        IncomingBody { memory, id, changed, bytes: Vec::new(), size: 0, announced }
     }
 
-    async fn collect(&mut self, mut body: Body) -> Result<(), Unread> {
+    async fn collect(&mut self, mut body: Body) -> Result<(), BodyReadError> {
         let limit = self.memory.bounds.body;
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = self.changed.notified() => {
-                    self.still_there()?;
+                    self.check_held()?;
                     continue;
                 }
             };
             let Some(frame) = frame else { break };
-            let frame = frame.map_err(|error| Unread::Broken(error.to_string()))?;
+            let frame = frame.map_err(|error| BodyReadError::Broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
             self.size = self.size.saturating_add(data.len());
             if self.size.max(self.announced) <= limit {
@@ -335,15 +335,15 @@ impl Arriving {
                 break;
             }
         }
-        if self.size > limit { Err(Unread::TooLarge(limit)) } else { self.still_there() }
+        if self.size > limit { Err(BodyReadError::TooLarge(limit)) } else { self.check_held() }
     }
 
     /// Waits until this much more may be held.
-    async fn charge(&self, more: usize) -> Result<(), Unread> {
+    async fn charge(&self, more: usize) -> Result<(), BodyReadError> {
         if self.take(more)? {
             return Ok(());
         }
-        let _counted = Raised::new(&self.memory.waiting);
+        let _counted = GaugeGuard::new(&self.memory.waiting);
         loop {
             let _ = timeout(LOOK, self.changed.notified()).await;
             let mut state = self.memory.state();
@@ -351,7 +351,7 @@ impl Arriving {
                 state.make_room(&self.memory.bounds);
             }
             match state.arriving.get(&self.id) {
-                None => return Err(Unread::NoMemory),
+                None => return Err(BodyReadError::NoMemory),
                 Some(part) if part.need == 0 => return Ok(()),
                 Some(_) => {}
             }
@@ -359,10 +359,10 @@ impl Arriving {
     }
 
     /// Takes memory if there is some; otherwise this body waits.
-    fn take(&self, more: usize) -> Result<bool, Unread> {
+    fn take(&self, more: usize) -> Result<bool, BodyReadError> {
         let mut state = self.memory.state();
         let fits = more == 0 || state.fits(self.id, more, &self.memory.bounds);
-        let part = state.arriving.get_mut(&self.id).ok_or(Unread::GaveWay)?;
+        let part = state.arriving.get_mut(&self.id).ok_or(BodyReadError::GaveWay)?;
         if fits {
             part.held += more;
             state.used += more;
@@ -393,23 +393,23 @@ impl Arriving {
         }
     }
 
-    fn still_there(&self) -> Result<(), Unread> {
-        self.memory.state().arriving.get(&self.id).map(|_| ()).ok_or(Unread::GaveWay)
+    fn check_held(&self) -> Result<(), BodyReadError> {
+        self.memory.state().arriving.get(&self.id).map(|_| ()).ok_or(BodyReadError::GaveWay)
     }
 
     /// The bytes, with what they hold.
-    fn finish(mut self) -> Result<Bytes, Unread> {
+    fn finish(mut self) -> Result<Bytes, BodyReadError> {
         let bytes = std::mem::take(&mut self.bytes);
         let held = {
             let mut state = self.memory.state();
-            let part = state.arriving.get_mut(&self.id).ok_or(Unread::GaveWay)?;
+            let part = state.arriving.get_mut(&self.id).ok_or(BodyReadError::GaveWay)?;
             std::mem::take(&mut part.held)
         };
-        Ok(Bytes::from_owner(Complete { bytes, held, memory: self.memory.clone() }))
+        Ok(Bytes::from_owner(ChargedBytes { bytes, held, memory: self.memory.clone() }))
     }
 }
 
-impl Drop for Arriving {
+impl Drop for IncomingBody {
     fn drop(&mut self) {
         let mut state = self.memory.state();
         state.take_out(self.id);
@@ -419,13 +419,13 @@ impl Drop for Arriving {
 }
 
 /// An answer on its way.
-struct Leaving {
-    memory: Arc<Memory>,
+struct OutgoingBody {
+    memory: Arc<BodyMemory>,
     id: u64,
-    bytes: Answer,
+    bytes: ResponseBytes,
 }
 
-impl HttpBody for Leaving {
+impl HttpBody for OutgoingBody {
     type Data = Bytes;
     type Error = std::io::Error;
 
@@ -450,7 +450,7 @@ impl HttpBody for Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for OutgoingBody {
     fn drop(&mut self) {
         let mut state = self.memory.state();
         if state.take_out(self.id).is_some() {
@@ -460,19 +460,19 @@ impl Drop for Leaving {
 }
 
 /// A body that is complete.
-struct Complete {
+struct ChargedBytes {
     bytes: Vec<u8>,
     held: usize,
-    memory: Arc<Memory>,
+    memory: Arc<BodyMemory>,
 }
 
-impl AsRef<[u8]> for Complete {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Complete {
+impl Drop for ChargedBytes {
     fn drop(&mut self) {
         self.memory.release(self.held);
     }

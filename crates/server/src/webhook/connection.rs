@@ -22,7 +22,7 @@ pub(super) const SLOW: Duration = Duration::from_secs(2);
 
 /// What a connection is doing while no request of it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quiet {
+enum IdlePhase {
     /// Nothing, since then.
     Idle(Instant),
     /// The head of a request has begun to arrive, at that time.
@@ -31,7 +31,7 @@ enum Quiet {
 
 /// Whose move it is in an open request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Move {
+struct OpenRequest {
     /// The peer has to send more of the body, or to take more of the answer, since then.
     peers: Option<Instant>,
     /// For how long it was the move of the peer before.
@@ -40,7 +40,7 @@ struct Move {
     is_answer: bool,
 }
 
-impl Move {
+impl OpenRequest {
     /// How long the peer has kept us waiting.
     fn waited(&self, now: Instant) -> Duration {
         self.before + self.peers.map_or(Duration::ZERO, |since| now.duration_since(since))
@@ -49,13 +49,13 @@ impl Move {
 
 /// What a connection is doing.
 #[derive(Debug)]
-struct Doing {
-    quiet: Quiet,
+struct ConnectionState {
+    quiet: IdlePhase,
     next: u64,
-    open: BTreeMap<u64, Move>,
+    open: BTreeMap<u64, OpenRequest>,
 }
 
-impl Doing {
+impl ConnectionState {
     /// How long the peer has kept us waiting, if nothing is our move.
     fn waits_for_peer(&self, now: Instant) -> Option<Duration> {
         let all_wait = self.open.values().all(|open| open.peers.is_some());
@@ -71,7 +71,7 @@ impl Doing {
 
 /// Why a connection can be spared, most easily spared first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Spare {
+pub(super) enum EvictionReason {
     /// It has not sent a request.
     Silent,
     /// It keeps us waiting, with bodies or by not taking answers.
@@ -82,14 +82,14 @@ pub(super) enum Spare {
     Busy,
 }
 
-impl Spare {
+impl EvictionReason {
     /// What metrics call it.
     pub(super) fn label(self) -> &'static str {
         match self {
-            Spare::Silent => "no_request",
-            Spare::Slow => "slow",
-            Spare::Idle => "idle",
-            Spare::Busy => "busy",
+            EvictionReason::Silent => "no_request",
+            EvictionReason::Slow => "slow",
+            EvictionReason::Idle => "idle",
+            EvictionReason::Busy => "busy",
         }
     }
 }
@@ -98,21 +98,21 @@ impl Spare {
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
     opened: Instant,
-    doing: Arc<Mutex<Doing>>,
+    doing: Arc<Mutex<ConnectionState>>,
     has_asked: Arc<AtomicBool>,
     is_leaving: Arc<AtomicBool>,
 }
 
 /// A request is open for as long as this lives: until its answer has gone out.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct RequestGuard {
     activity: Activity,
     number: u64,
 }
 
-impl Answering {
-    fn change(&self, change: impl FnOnce(&mut Move)) {
-        if let Some(open) = self.activity.doing().open.get_mut(&self.number) {
+impl RequestGuard {
+    fn change(&self, change: impl FnOnce(&mut OpenRequest)) {
+        if let Some(open) = self.activity.state().open.get_mut(&self.number) {
             change(open);
         }
     }
@@ -135,17 +135,17 @@ impl Answering {
     pub(super) fn answers(&self) {
         self.change(|open| {
             let before = if open.is_answer { open.waited(Instant::now()) } else { Duration::ZERO };
-            *open = Move { peers: Some(Instant::now()), before, is_answer: true };
+            *open = OpenRequest { peers: Some(Instant::now()), before, is_answer: true };
         });
     }
 }
 
-impl Drop for Answering {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut doing = self.activity.doing();
+        let mut doing = self.activity.state();
         doing.open.remove(&self.number);
         if doing.open.is_empty() {
-            doing.quiet = Quiet::Idle(Instant::now());
+            doing.quiet = IdlePhase::Idle(Instant::now());
         }
     }
 }
@@ -154,36 +154,36 @@ impl Activity {
     /// A connection that has just been made.
     pub(super) fn new() -> Self {
         let opened = Instant::now();
-        let doing = Doing { quiet: Quiet::Idle(opened), next: 0, open: BTreeMap::new() };
+        let doing = ConnectionState { quiet: IdlePhase::Idle(opened), next: 0, open: BTreeMap::new() };
         Activity { opened, doing: Arc::new(Mutex::new(doing)), has_asked: Arc::default(), is_leaving: Arc::default() }
     }
 
-    fn doing(&self) -> MutexGuard<'_, Doing> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.doing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The head of a request is complete.
-    pub(super) fn answering(&self) -> Answering {
+    pub(super) fn answering(&self) -> RequestGuard {
         self.has_asked.store(true, Ordering::Relaxed);
-        let mut doing = self.doing();
+        let mut doing = self.state();
         let number = doing.next;
         doing.next += 1;
-        doing.open.insert(number, Move::default());
+        doing.open.insert(number, OpenRequest::default());
         drop(doing);
-        Answering { activity: self.clone(), number }
+        RequestGuard { activity: self.clone(), number }
     }
 
     /// How many requests are open.
     pub(super) fn open(&self) -> usize {
-        self.doing().open.len()
+        self.state().open.len()
     }
 
     fn reads(&self) {
-        let mut doing = self.doing();
+        let mut doing = self.state();
         if doing.open.is_empty()
-            && let Quiet::Idle(_) = doing.quiet
+            && let IdlePhase::Idle(_) = doing.quiet
         {
-            doing.quiet = Quiet::Head(Instant::now());
+            doing.quiet = IdlePhase::Head(Instant::now());
         }
     }
 
@@ -208,15 +208,15 @@ impl Activity {
     }
 
     /// Whether the connection can be spared, and since when.
-    pub(super) fn spare(&self, now: Instant) -> Option<(Spare, Instant)> {
-        let doing = self.doing();
+    pub(super) fn spare(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
+        let doing = self.state();
         if !doing.open.is_empty() {
             let waits = doing.waits_for_peer(now).filter(|waits| *waits >= SLOW);
-            return waits.map(|waits| (Spare::Slow, now.checked_sub(waits).unwrap_or(self.opened)));
+            return waits.map(|waits| (EvictionReason::Slow, now.checked_sub(waits).unwrap_or(self.opened)));
         }
         match doing.quiet {
-            _ if !self.has_asked() => Some((Spare::Silent, self.opened)),
-            Quiet::Idle(since) | Quiet::Head(since) => Some((Spare::Idle, since)),
+            _ if !self.has_asked() => Some((EvictionReason::Silent, self.opened)),
+            IdlePhase::Idle(since) | IdlePhase::Head(since) => Some((EvictionReason::Idle, since)),
         }
     }
 
@@ -226,12 +226,12 @@ impl Activity {
         let step = (patience / 8).max(Duration::from_millis(10));
         loop {
             let end = {
-                let doing = self.doing();
+                let doing = self.state();
                 match doing.quiet {
                     _ if !doing.open.is_empty() => doing.unread_since().map(|since| since + patience),
                     _ if !self.has_asked() => Some(self.opened + patience),
-                    Quiet::Idle(since) => Some(since + idle),
-                    Quiet::Head(since) => Some(since + patience),
+                    IdlePhase::Idle(since) => Some(since + idle),
+                    IdlePhase::Head(since) => Some(since + patience),
                 }
             };
             match end.map(|end| end.saturating_duration_since(Instant::now())) {
@@ -245,7 +245,7 @@ impl Activity {
     pub(super) async fn quiet(&self, patience: Duration) {
         loop {
             sleep(patience).await;
-            let doing = self.doing();
+            let doing = self.state();
             if doing.open.is_empty() || doing.unread_since().is_some_and(|since| since.elapsed() >= patience) {
                 return;
             }
@@ -256,18 +256,18 @@ impl Activity {
 /// A stream that tells when bytes of HTTP/1.1 arrive. HTTP/2 has frames besides requests, such as answers to pings, which
 /// do not count.
 #[derive(Debug)]
-pub(super) struct Watched<S> {
+pub(super) struct ObservedStream<S> {
     stream: S,
     activity: Option<Activity>,
 }
 
-impl<S> Watched<S> {
+impl<S> ObservedStream<S> {
     pub(super) fn new(stream: S, activity: &Activity, is_http2: bool) -> Self {
-        Watched { stream, activity: (!is_http2).then(|| activity.clone()) }
+        ObservedStream { stream, activity: (!is_http2).then(|| activity.clone()) }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -278,7 +278,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
@@ -391,14 +391,14 @@ mod tests {
             slow.waits_for_peer();
         }
         let spare = |activity: &Activity| activity.spare(Instant::now()).map(|(spare, _)| spare);
-        assert_eq!(spare(&activity), Some(Spare::Slow));
+        assert_eq!(spare(&activity), Some(EvictionReason::Slow));
         slow.waits_for_us();
         sleep(Duration::from_secs(5)).await;
         assert_eq!(spare(&activity), None, "it waits for our memory");
         let young = activity.answering();
         young.waits_for_peer();
         slow.waits_for_peer();
-        assert_eq!(spare(&activity), Some(Spare::Slow));
+        assert_eq!(spare(&activity), Some(EvictionReason::Slow));
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,9 +23,9 @@ use tokio::time::{Instant, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{debug, info, warn};
 
-use super::body::{Bodies, Bounds};
+use super::body::{Bodies, BodyLimits};
 use super::limits::{Disconnected, patience};
-use super::refusal::{PANICKED, Refusal, refusal, request_of};
+use super::rejection::{PANICKED, Rejection, error_response, request_of};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use golang::json::{self, JsonSize};
@@ -38,7 +38,7 @@ use schema::budget::Stop;
 
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ConversionLimits {
     /// The largest body in bytes: a page of a list, 500 objects of 64 KiB.
     pub body: usize,
     /// How long a body may take to arrive.
@@ -55,12 +55,12 @@ pub struct Limits {
     pub held: usize,
 }
 
-impl Default for Limits {
+impl Default for ConversionLimits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (body, held) = (32 * 1024 * 1024, 128 * 1024 * 1024);
         let (time, patience) = (Duration::from_secs(10), Duration::from_secs(30));
-        Limits { body, time, patience, inline: 64 * 1024, blocking: cores, in_flight: 512, held }
+        ConversionLimits { body, time, patience, inline: 64 * 1024, blocking: cores, in_flight: 512, held }
     }
 }
 
@@ -83,7 +83,7 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 pub struct Converter {
     versions: ApiVersions,
-    limits: Limits,
+    limits: ConversionLimits,
     /// For bodies that are worked on blocking, for the others, and for large objects.
     turns: Arc<Semaphore>,
     in_flight: Arc<Semaphore>,
@@ -94,8 +94,8 @@ pub struct Converter {
 
 impl Converter {
     /// A converter that looks up API versions of referenced kinds in `versions`.
-    pub fn new(versions: ApiVersions, limits: Limits, metrics: Arc<Metrics>) -> Self {
-        let bounds = Bounds { body: limits.body, time: limits.time, held: limits.held };
+    pub fn new(versions: ApiVersions, limits: ConversionLimits, metrics: Arc<Metrics>) -> Self {
+        let bounds = BodyLimits { body: limits.body, time: limits.time, held: limits.held };
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "conversion_memory" }).clone();
         let [turns, in_flight] = [limits.blocking, limits.in_flight].map(|count| Arc::new(Semaphore::new(count)));
         let (large, bodies) = (Semaphore::new(1), Bodies::new(bounds, waiting));
@@ -107,14 +107,14 @@ impl Converter {
 pub fn elsewhere() -> Router {
     let text = "conversions are answered at --conversion-addr: this port asks for a certificate of the caller, which \
                 kube-apiserver does not show for conversions";
-    Router::new().route(PATH, any(async move || refusal(StatusCode::NOT_FOUND, text)))
+    Router::new().route(PATH, any(async move || error_response(StatusCode::NOT_FOUND, text)))
 }
 
 /// The end point as a router, the only one of its port.
 pub fn router_alone(converter: Arc<Converter>) -> Router {
     let unknown = async |method: Method, uri: Uri| {
         let text = format!("{method} {} is not served; send conversions to POST {PATH}", uri.path());
-        refusal(StatusCode::NOT_FOUND, &text)
+        error_response(StatusCode::NOT_FOUND, &text)
     };
     router(converter).fallback(unknown).method_not_allowed_fallback(unknown)
 }
@@ -125,7 +125,7 @@ pub fn router(converter: Arc<Converter>) -> Router {
     let answer = async |State(converter): State<Arc<Converter>>, request: HttpRequest| converter.answer(request).await;
     Router::new().route(PATH, post(answer)).with_state(converter).layer(CatchPanicLayer::custom(move |_| {
         metrics.panics.inc();
-        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
+        error_response(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
     }))
 }
 
@@ -138,19 +138,19 @@ impl Converter {
                 let (code, reason) = refused.parts();
                 metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
                 info!(path = PATH, code = code.as_u16(), error = %refused, "Refused request");
-                refusal(code, &refused.to_string())
+                error_response(code, &refused.to_string())
             }
         }
     }
 
-    async fn review(self: Arc<Self>, request: HttpRequest) -> Result<Vec<u8>, Refusal> {
+    async fn review(self: Arc<Self>, request: HttpRequest) -> Result<Vec<u8>, Rejection> {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.patience);
         let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
         let is_small = body.len() <= self.limits.inline;
         let turns = if is_small { &self.in_flight } else { &self.turns };
         let turn = timeout_at(deadline, turns.clone().acquire_owned()).await;
-        let turn = turn.ok().and_then(Result::ok).ok_or(Refusal::Late)?;
+        let turn = turn.ok().and_then(Result::ok).ok_or(Rejection::Late)?;
         let answer = if is_small {
             timeout_at(deadline, self.convert(&body, &Stop::never())).await
         } else {
@@ -166,15 +166,15 @@ impl Converter {
             done.map(|done| {
                 done.unwrap_or_else(|_| {
                     self.metrics.panics.inc();
-                    Err(Refusal::Panicked)
+                    Err(Rejection::Panicked)
                 })
             })
         };
         self.metrics.conversion_duration.observe(started.elapsed().as_secs_f64());
-        answer.unwrap_or(Err(Refusal::Unfinished))
+        answer.unwrap_or(Err(Rejection::Unfinished))
     }
 
-    async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Refusal> {
+    async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Rejection> {
         let request: ConversionRequest<'_> = request_of(body, [API_VERSION, KIND])?;
         let outcome = self.all(&request, stop).await?;
         let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
@@ -190,9 +190,9 @@ impl Converter {
         &self,
         request: &ConversionRequest<'_>,
         stop: &Stop,
-    ) -> Result<Result<Vec<Box<RawValue>>, String>, Refusal> {
+    ) -> Result<Result<Vec<Box<RawValue>>, String>, Rejection> {
         let desired = &*request.desired_api_version;
-        let Some(to) = Target::of(desired) else {
+        let Some(to) = TargetVersion::from_api_version(desired) else {
             let known = format!(
                 "versions of {GROUP} are v1beta1 and v1beta2, those of the embedded provider v1alpha1 and v1beta1, and those of {} \
                  v1alpha1 and v1beta2",
@@ -200,11 +200,11 @@ impl Converter {
             );
             return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
         };
-        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Failures::default());
+        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), ConversionFailures::default());
         let mut kinds = BTreeSet::new();
         for (i, object) in request.objects.iter().enumerate() {
             if stop.has_stopped() {
-                return Err(Refusal::Unfinished);
+                return Err(Rejection::Unfinished);
             }
             let (kind, outcome) = self.one(object.get(), to, &mut kinds).await;
             let labels = |outcome| metrics::Conversion { kind: kind.unwrap_or("other"), outcome };
@@ -222,10 +222,10 @@ impl Converter {
     async fn one(
         &self,
         text: &str,
-        to: Target<'_>,
+        to: TargetVersion<'_>,
         kinds: &mut BTreeSet<KindKey>,
     ) -> (Option<&'static str>, Result<Box<RawValue>, String>) {
-        let extent = Extent::of(text);
+        let extent = TextExtent::from_text(text);
         if let Some(reason) = extent.excess() {
             return (None, Err(format!("{}: {reason}", identity(text))));
         }
@@ -235,7 +235,7 @@ impl Converter {
             Err(error) => return (None, Err(error.to_string())),
         };
         let what = describe(&object);
-        let conversion = match Conversion::of(&object, to) {
+        let conversion = match Conversion::for_object(&object, to) {
             Ok(conversion) => conversion,
             Err(known) => return (None, Err(format!("{what}: only {known} are converted"))),
         };
@@ -256,27 +256,30 @@ impl Converter {
 
 /// The version in which objects are wanted.
 #[derive(Clone, Copy, Debug)]
-enum Target<'a> {
+enum TargetVersion<'a> {
     ClusterApi(WireVersion),
     Embedded(EmbeddedVersion),
     ExtensionConfig(&'a str),
 }
 
-impl<'a> Target<'a> {
-    fn of(api_version: &'a str) -> Option<Self> {
-        let embedded = || EmbeddedVersion::from_api_version(api_version).map(Target::Embedded);
+impl<'a> TargetVersion<'a> {
+    fn from_api_version(api_version: &'a str) -> Option<Self> {
+        let embedded = || EmbeddedVersion::from_api_version(api_version).map(TargetVersion::Embedded);
         let of_extensions =
-            || extension_config::is_version(api_version).then_some(Target::ExtensionConfig(api_version));
-        WireVersion::from_api_version(api_version).map(Target::ClusterApi).or_else(embedded).or_else(of_extensions)
+            || extension_config::is_version(api_version).then_some(TargetVersion::ExtensionConfig(api_version));
+        WireVersion::from_api_version(api_version)
+            .map(TargetVersion::ClusterApi)
+            .or_else(embedded)
+            .or_else(of_extensions)
     }
 }
 
-impl fmt::Display for Target<'_> {
+impl fmt::Display for TargetVersion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::ClusterApi(version) => version.fmt(f),
-            Target::Embedded(version) => version.fmt(f),
-            Target::ExtensionConfig(version) => f.write_str(version),
+            TargetVersion::ClusterApi(version) => version.fmt(f),
+            TargetVersion::Embedded(version) => version.fmt(f),
+            TargetVersion::ExtensionConfig(version) => f.write_str(version),
         }
     }
 }
@@ -291,15 +294,15 @@ enum Conversion<'a> {
 
 impl<'a> Conversion<'a> {
     /// The conversion of an object, or which kinds have one.
-    fn of(object: &Value, to: Target<'a>) -> Result<Self, String> {
+    fn for_object(object: &Value, to: TargetVersion<'a>) -> Result<Self, String> {
         match to {
-            Target::ClusterApi(version) => kind_of(object)
+            TargetVersion::ClusterApi(version) => kind_of(object)
                 .map(|kind| Conversion::ClusterApi(kind, version))
                 .ok_or_else(|| format!("Cluster and ClusterClass of {GROUP}")),
-            Target::Embedded(version) => EmbeddedKind::for_object(object)
+            TargetVersion::Embedded(version) => EmbeddedKind::for_object(object)
                 .map(|kind| Conversion::Embedded(kind, version))
                 .ok_or_else(|| "kinds of the embedded provider".to_owned()),
-            Target::ExtensionConfig(version) => match object["apiVersion"].as_str() {
+            TargetVersion::ExtensionConfig(version) => match object["apiVersion"].as_str() {
                 Some(from) if extension_config::is_version(from) => Ok(Conversion::ExtensionConfig(version)),
                 _ => Err(format!("ExtensionConfigs of {}", extension_config::GROUP)),
             },
@@ -333,12 +336,12 @@ impl<'a> Conversion<'a> {
 
 /// What is wrong with the objects of a review: some of it, and how much there is.
 #[derive(Debug, Default)]
-struct Failures {
+struct ConversionFailures {
     named: Vec<String>,
     count: usize,
 }
 
-impl Failures {
+impl ConversionFailures {
     fn add(&mut self, index: usize, reason: &str) {
         self.count += 1;
         if self.named.len() < NAMED {
@@ -347,7 +350,7 @@ impl Failures {
     }
 }
 
-impl fmt::Display for Failures {
+impl fmt::Display for ConversionFailures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.named.join("; "))?;
         match self.count - self.named.len() {
@@ -359,17 +362,17 @@ impl fmt::Display for Failures {
 
 /// How much the text of an object holds, counted before it is decoded.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
+struct TextExtent {
     bytes: usize,
     size: JsonSize,
 }
 
-impl Extent {
-    fn of(text: &str) -> Extent {
+impl TextExtent {
+    fn from_text(text: &str) -> TextExtent {
         let bytes = text.len();
         // A byte is one value at most, and what is too large needs no count.
         let is_clear = bytes <= MOST.objects / PART || bytes > LARGEST;
-        Extent { bytes, size: if is_clear { JsonSize::default() } else { JsonSize::measure(text) } }
+        TextExtent { bytes, size: if is_clear { JsonSize::default() } else { JsonSize::measure(text) } }
     }
 
     fn is_large(self) -> bool {
@@ -378,7 +381,7 @@ impl Extent {
 
     /// Why it is not decoded.
     fn excess(self) -> Option<String> {
-        let Extent { bytes, size: JsonSize { objects, values } } = self;
+        let TextExtent { bytes, size: JsonSize { objects, values } } = self;
         let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
         match () {
             () if bytes > LARGEST => of(bytes, "bytes", LARGEST),
@@ -393,23 +396,23 @@ impl Extent {
 fn identity(text: &str) -> String {
     #[derive(Default, serde::Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Identity<'a> {
+    struct IdentityFields<'a> {
         #[serde(borrow)]
         api_version: Cow<'a, str>,
         #[serde(borrow)]
         kind: Cow<'a, str>,
         #[serde(borrow)]
-        metadata: Named<'a>,
+        metadata: NamedMetadata<'a>,
     }
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
-    struct Named<'a> {
+    struct NamedMetadata<'a> {
         #[serde(borrow)]
         namespace: Cow<'a, str>,
         #[serde(borrow)]
         name: Cow<'a, str>,
     }
-    let Identity { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
+    let IdentityFields { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
     described(&kind, &metadata.namespace, &metadata.name, &api_version)
 }
 

@@ -14,8 +14,8 @@ use tracing::info;
 
 use super::holds::Holds;
 use super::limits::{LAST_ROUND, patience};
-use super::refusal::{Refusal, request_of};
-use super::review::Handler;
+use super::rejection::{Rejection, request_of};
+use super::review::ReviewHandler;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::describe;
 use crate::telemetry::metrics;
@@ -32,17 +32,17 @@ const METRIC: &str = "ManagedObject";
 
 /// Why a deletion is denied.
 #[derive(Debug, PartialEq, Eq)]
-enum Denial {
+enum DeletionDenial {
     /// The Cluster waits for its hooks.
     Waits(ObjectKey),
     /// The Cluster cannot be read.
     Unknown(String),
 }
 
-impl Denial {
+impl DeletionDenial {
     fn parts(&self) -> (u16, &'static str, &'static str, String) {
         match self {
-            Denial::Waits(cluster) => (
+            DeletionDenial::Waits(cluster) => (
                 403,
                 "Forbidden",
                 "forbidden",
@@ -51,19 +51,19 @@ impl Denial {
                  deletion of its objects; try again"
                 ),
             ),
-            Denial::Unknown(reason) => (500, "InternalError", "unknown", reason.clone()),
+            DeletionDenial::Unknown(reason) => (500, "InternalError", "unknown", reason.clone()),
         }
     }
 }
 
-impl Handler {
+impl ReviewHandler {
     pub(super) async fn answer_deletion(self: Arc<Self>, request: Request) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
         let answer = self.review_deletion(request, deadline).await;
         self.response(PATH, answer)
     }
 
-    async fn review_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+    async fn review_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Rejection> {
         let body = self.bodies.read(request, deadline).await?;
         let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
         let denial = match &self.holds {
@@ -91,15 +91,16 @@ impl Handler {
 impl Holds {
     /// Why an object of a topology cannot be deleted yet. The Cluster is read from the API server: the garbage collector may have seen
     /// its deletion before our watch.
-    async fn denial(&self, review: &AdmissionRequest<'_>, scope: &Scope, deadline: Instant) -> Option<Denial> {
+    async fn denial(&self, review: &AdmissionRequest<'_>, scope: &Scope, deadline: Instant) -> Option<DeletionDenial> {
         let deadline = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
-        let object: Managed = json::decode(review.old_object?.get()).ok()?;
+        let object: TopologyObject = json::decode(review.old_object?.get()).ok()?;
         object.metadata.labels.get(label::OWNED)?;
         let cluster = ObjectKey::new(&object.metadata.namespace, object.metadata.labels.get(label::CLUSTER_NAME)?);
         if !self.hooks().may_block(&cluster.namespace, deadline).await {
             return None;
         }
-        let unknown = |reason: String| Denial::Unknown(format!("the Cluster {cluster} cannot be read: {reason}"));
+        let unknown =
+            |reason: String| DeletionDenial::Unknown(format!("the Cluster {cluster} cannot be read: {reason}"));
         let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
         // A label that is no name of a Cluster belongs to none.
         let one = resource.one::<DynamicObject>(self.client(), &cluster).ok()?;
@@ -118,13 +119,13 @@ impl Holds {
             }
         };
         let waits = scope.has(&found.metadata) && waits(&found) && is_part(&found, review, &object.metadata);
-        waits.then_some(Denial::Waits(cluster))
+        waits.then_some(DeletionDenial::Waits(cluster))
     }
 }
 
 /// The part of a managed object that is read.
 #[derive(Deserialize)]
-struct Managed {
+struct TopologyObject {
     metadata: Metadata,
 }
 
@@ -147,7 +148,7 @@ fn is_part(cluster: &Cluster, review: &AdmissionRequest<'_>, object: &Metadata) 
     is_worker || is(&cluster.spec.control_plane_ref) || is(&cluster.spec.infrastructure_ref)
 }
 
-fn response<'a>(denial: Option<Denial>, review: &'a AdmissionRequest<'_>) -> AdmissionResponse<'a> {
+fn response<'a>(denial: Option<DeletionDenial>, review: &'a AdmissionRequest<'_>) -> AdmissionResponse<'a> {
     let mut response =
         AdmissionResponse { uid: &review.uid, allowed: denial.is_none(), ..AdmissionResponse::default() };
     if let Some(denial) = denial {

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::limits::patience;
-use super::refusal::{Refusal, request_of};
-use super::review::{Handler, operation_label};
+use super::rejection::{Rejection, request_of};
+use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
 use engine::admission::{Enforce, Oversize, Phase};
 use engine::extensions::ExtensionConfig;
@@ -37,7 +37,7 @@ pub const END_POINTS: [(Phase, &str, &str); 4] = [
 
 /// Why a write is denied.
 #[derive(Debug, PartialEq, Eq)]
-struct Denial {
+struct ConfigDenial {
     rule: RuleId,
     code: u16,
     reason: &'static str,
@@ -48,7 +48,7 @@ struct Denial {
     cause: Option<(String, String)>,
 }
 
-impl Handler {
+impl ReviewHandler {
     pub(super) async fn answer_extension_config(
         self: Arc<Self>,
         (phase, path): (Phase, &'static str),
@@ -64,7 +64,7 @@ impl Handler {
         phase: Phase,
         request: Request,
         deadline: Instant,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, Rejection> {
         let body = self.bodies.read(request, deadline).await?;
         let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
         let judged = judge(phase, &review, self.settings.gates.runtime_sdk);
@@ -93,9 +93,9 @@ impl Handler {
 }
 
 /// The defaults of an ExtensionConfig, or that it is valid, which is an empty patch.
-fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Box<Denial>> {
+fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Box<ConfigDenial>> {
     let undecodable = |message: String| {
-        Box::new(Denial {
+        Box::new(ConfigDenial {
             rule: "ADM-003",
             code: 400,
             reason: "BadRequest",
@@ -156,16 +156,16 @@ fn defaults(object: &Object) -> Patch {
 }
 
 /// A field is wrong: kubectl shows the cause instead of the message.
-fn invalid(rule: RuleId, name: &str, path: &str, problem: String) -> Result<(), Box<Denial>> {
+fn invalid(rule: RuleId, name: &str, path: &str, problem: String) -> Result<(), Box<ConfigDenial>> {
     let message = format!("{CONFIG_KIND}.{CONFIG_GROUP} {name:?} is invalid: {path}: {problem}");
     let cause = Some((path.to_owned(), problem));
-    Err(Box::new(Denial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, cause }))
+    Err(Box::new(ConfigDenial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, cause }))
 }
 
 /// The extension can be called, if extensions are called at all (RH-1.3, RH-2.5).
-fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<Denial>> {
+fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<ConfigDenial>> {
     if !runtime_sdk {
-        return Err(Box::new(Denial {
+        return Err(Box::new(ConfigDenial {
             rule: "RH-1.3",
             code: 403,
             reason: "Forbidden",
@@ -195,7 +195,7 @@ fn cause((field, message): (String, String)) -> StatusCause {
 }
 
 fn response<'a>(
-    judged: Result<Patch, Box<Denial>>,
+    judged: Result<Patch, Box<ConfigDenial>>,
     review: &'a AdmissionRequest<'_>,
     enforce: Enforce,
 ) -> Result<AdmissionResponse<'a>, serde_json::Error> {
@@ -229,7 +229,7 @@ mod tests {
             "spec": spec})
     }
 
-    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, Box<Denial>> {
+    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, Box<ConfigDenial>> {
         let text = json!({"uid": "u", "kind": {"group": CONFIG_GROUP, "version": "v1alpha1", "kind": CONFIG_KIND}, "name": "lab",
             "operation": operation, "object": object, "oldObject": object})
         .to_string();

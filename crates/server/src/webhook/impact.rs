@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::announced::{Announcement, Announcer};
-use super::limits::{Disconnected, LAST_ROUND, Limits};
-use super::turns::{Owner, Turn, Turns};
+use super::fair_queue::{FairQueue, QueuePermit, Requester};
+use super::impact_events::{ImpactEvent, ImpactEventWriter};
+use super::limits::{Disconnected, LAST_ROUND, ReviewLimits};
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
@@ -47,12 +47,12 @@ pub(super) struct Assessor {
     max_replaced_machines: Option<u32>,
     unknown: UnknownImpact,
     /// Shared fairly by users, and for each user by namespaces.
-    threads: Turns<String>,
+    threads: FairQueue<String>,
     /// The latest edits that were counted.
     latest: Mutex<VecDeque<EditId>>,
     metrics: Arc<Metrics>,
     /// Writes events on classes, where there is an API server.
-    announcer: Option<Arc<Announcer>>,
+    announcer: Option<Arc<ImpactEventWriter>>,
 }
 
 /// What a review says of the machines that an edit replaces or removes.
@@ -64,14 +64,14 @@ pub(super) struct Assessment {
     /// Why the edit is denied.
     pub denial: Option<FieldError>,
     /// For the edited class, once it is stored.
-    event: Option<Announcement>,
+    event: Option<ImpactEvent>,
     machines: Count,
     id: EditId,
 }
 
 /// Why there is no impact.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum Unknown {
+enum ImpactError {
     #[error("other edits are being computed; try again, or run topologist plan")]
     Busy,
     #[error("the time was over before one Cluster was computed; run topologist plan")]
@@ -83,7 +83,7 @@ enum Unknown {
 }
 
 /// An edit that may do something to machines, with all that is read for it.
-struct Prepared {
+struct PreparedEdit {
     edit: Edit,
     case: Case,
     ceiling: Option<Ceiling>,
@@ -92,7 +92,7 @@ struct Prepared {
 }
 
 /// What is known of an edit.
-struct Assessed {
+struct AssessedEdit {
     id: EditId,
     impact: Impact,
     checks: Checks,
@@ -109,7 +109,7 @@ impl Assessment {
 }
 
 impl Assessor {
-    pub(super) fn new(settings: &Settings, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(settings: &Settings, limits: &ReviewLimits, metrics: Arc<Metrics>) -> Self {
         let limit = SizeLimit::of_text(settings.computation_limit);
         let breaking = breaking(settings.dependents);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -121,7 +121,7 @@ impl Assessor {
             time: limits.impact,
             max_replaced_machines: limits.max_replaced_machines,
             unknown: limits.unknown_impact,
-            threads: Turns::new((cores / 2).max(1), limits.aside_queue, waiting),
+            threads: FairQueue::new((cores / 2).max(1), limits.aside_queue, waiting),
             latest: Mutex::default(),
             metrics,
             announcer: None,
@@ -137,7 +137,7 @@ impl Assessor {
 
     /// The same, with events on the classes whose edits are stored.
     #[must_use]
-    pub(super) fn with_events(self, announcer: Announcer) -> Self {
+    pub(super) fn with_events(self, announcer: ImpactEventWriter) -> Self {
         Assessor { announcer: Some(Arc::new(announcer)), ..self }
     }
 
@@ -174,7 +174,7 @@ impl Assessor {
         let counts = self.count(&assessment, verdict.kind.name(), is_dry_run);
         let Assessment { warnings, summary, denial, event, .. } = assessment;
         if let (Some(class), Some(event), Some(announcer), true) = (class, event, &self.announcer, counts) {
-            announcer.announce(class, event);
+            announcer.write_when_stored(class, event);
         }
         verdict.warnings.extend(warnings);
         verdict.impact = summary;
@@ -210,7 +210,7 @@ impl Assessor {
         &self,
         decode: impl Fn() -> Result<Edit, String> + Clone + Send + 'static,
         gatherer: &Gatherer,
-        (owner, deadline): (Owner<'_, String>, Instant),
+        (owner, deadline): (Requester<'_, String>, Instant),
     ) -> Assessment {
         if self.time.is_zero() {
             return Assessment::default();
@@ -223,11 +223,11 @@ impl Assessor {
         self.note(&outcome, started);
         match outcome {
             Ok(None) => Assessment::default(),
-            Ok(Some(Assessed { id, impact, checks, denial, warnings })) => Assessment {
+            Ok(Some(AssessedEdit { id, impact, checks, denial, warnings })) => Assessment {
                 warnings: with_refusals([impact.warnings(), warnings].concat(), &checks),
                 summary: impact.summary(),
                 denial,
-                event: Announcement::of(&impact),
+                event: ImpactEvent::from_impact(&impact),
                 machines: impact.machines,
                 id,
             },
@@ -244,9 +244,9 @@ impl Assessor {
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        unknown: &Unknown,
+        unknown: &ImpactError,
         deadline: Instant,
-    ) -> Option<Option<Assessed>> {
+    ) -> Option<Option<AssessedEdit>> {
         let facts = gatherer.cache().facts();
         if !Ceiling::is_set(&facts, self.max_replaced_machines) {
             return None;
@@ -258,10 +258,10 @@ impl Assessor {
         let impact = Impact::unknown(edit.subject(), (extent.clusters(), machines), unknown.to_string());
         let ceiling = Ceiling::of_edit(&edit, &extent, &facts, self.max_replaced_machines)?;
         let denial = ceiling.with_unknown(self.unknown).denies(&edit, &impact);
-        Some(Some(Assessed { id: edit.id(), impact, checks: Checks::default(), denial, warnings: Vec::new() }))
+        Some(Some(AssessedEdit { id: edit.id(), impact, checks: Checks::default(), denial, warnings: Vec::new() }))
     }
 
-    fn note(&self, outcome: &Result<Option<Assessed>, Unknown>, started: Instant) {
+    fn note(&self, outcome: &Result<Option<AssessedEdit>, ImpactError>, started: Instant) {
         let outcome = match outcome {
             Ok(None) => return,
             Ok(Some(assessed)) if assessed.denial.is_some() => "held",
@@ -310,25 +310,25 @@ impl Assessor {
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        (owner, deadline): (Owner<'_, String>, Instant),
-    ) -> Result<Option<Assessed>, Unknown> {
+        (owner, deadline): (Requester<'_, String>, Instant),
+    ) -> Result<Option<AssessedEdit>, ImpactError> {
         let last = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let soon = (Instant::now() + self.time).min(last);
         // A number that may decide is worth more time.
         let by = if Ceiling::is_set(&gatherer.cache().facts(), self.max_replaced_machines) { last } else { soon };
-        let turn = Arc::new(self.threads.turn(owner, by).await.map_err(|_| Unknown::Busy)?);
+        let turn = Arc::new(self.threads.acquire(owner, by).await.map_err(|_| ImpactError::Busy)?);
         let Some(prepared) = self.prepared(decode, gatherer, &turn, by).await? else { return Ok(None) };
         let ends = if prepared.ceiling.is_some() { last } else { soon };
         let prepared = Arc::new(prepared);
         let (impact, checks) = self.compared(&prepared, turn, ends).await?;
         if impact.compared == 0 {
-            return Err(Unknown::Late);
+            return Err(ImpactError::Late);
         }
         let ceiling = prepared.ceiling.clone().map(|ceiling| ceiling.with_unknown(self.unknown));
         let held = || ceiling.and_then(|ceiling| ceiling.denies(&prepared.edit, &impact));
         let denial = endless(&prepared.edit, impact.endless).or_else(held);
         let warnings = prepared.warnings.clone();
-        Ok(Some(Assessed { id: prepared.edit.id(), impact, checks, denial, warnings }))
+        Ok(Some(AssessedEdit { id: prepared.edit.id(), impact, checks, denial, warnings }))
     }
 
     /// What is wrong with the objects of a new Cluster, as far as templates and schemas are known and there is time. Without
@@ -337,7 +337,7 @@ impl Assessor {
         &self,
         edit: Edit,
         gatherer: &Gatherer,
-        (owner, deadline): (Owner<'_, String>, Instant),
+        (owner, deadline): (Requester<'_, String>, Instant),
     ) -> Option<Inspection> {
         let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
         let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
@@ -346,7 +346,7 @@ impl Assessor {
             return None;
         }
         let schemas = known.schemas(&kinds);
-        let turn = self.threads.turn(owner, ends).await.ok()?;
+        let turn = self.threads.acquire(owner, ends).await.ok()?;
         let (options, memory) = (self.options, self.memory.clone());
         let (_gone, stop) = stop_at(ends);
         let inspect = move || {
@@ -361,26 +361,26 @@ impl Assessor {
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        turn: &Arc<Turn<String>>,
+        turn: &Arc<QueuePermit<String>>,
         ends: Instant,
-    ) -> Result<Option<Prepared>, Unknown> {
+    ) -> Result<Option<PreparedEdit>, ImpactError> {
         let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
         let (limit, memory) = (self.max_replaced_machines, self.memory.clone());
         // Variables of an edited class are compiled, and templates are decoded.
         let prepare = on_thread(turn.clone(), move || -> Result<_, String> {
             let prepared = prepare(decode()?, &stored, &known, limit)?;
-            Ok(prepared.map(|prepared| Prepared { case: prepared.case.with_memory(memory), ..prepared }))
+            Ok(prepared.map(|prepared| PreparedEdit { case: prepared.case.with_memory(memory), ..prepared }))
         });
-        timeout_at(ends, prepare).await.map_err(|_| Unknown::Late)??.map_err(Unknown::Unreadable)
+        timeout_at(ends, prepare).await.map_err(|_| ImpactError::Late)??.map_err(ImpactError::Unreadable)
     }
 
     /// What is known of the impact when all Clusters are compared, or the time is over.
     async fn compared(
         &self,
-        prepared: &Arc<Prepared>,
-        turn: Arc<Turn<String>>,
+        prepared: &Arc<PreparedEdit>,
+        turn: Arc<QueuePermit<String>>,
         ends: Instant,
-    ) -> Result<(Impact, Checks), Unknown> {
+    ) -> Result<(Impact, Checks), ImpactError> {
         let tally = Arc::new(Mutex::new(prepared.case.tally()));
         let (_gone, stop) = stop_at(ends);
         let compare = {
@@ -415,14 +415,19 @@ fn stop_at(ends: Instant) -> (Disconnected, Stop) {
 }
 
 /// An edit with the facts that its impact follows from; `None` for one that cannot do anything to machines.
-fn prepare(edit: Edit, stored: &Facts, known: &ImpactFacts, limit: Option<u32>) -> Result<Option<Prepared>, String> {
+fn prepare(
+    edit: Edit,
+    stored: &Facts,
+    known: &ImpactFacts,
+    limit: Option<u32>,
+) -> Result<Option<PreparedEdit>, String> {
     let Some(case) = Case::of(&edit, stored) else { return Ok(None) };
     let kinds = if edit.is_of_cluster() { case.made_kinds() } else { BTreeSet::new() };
     let answers = known.answers(case.needs());
     let warnings = answers.iter().filter_map(|(_, answer)| of_copy(answer)).collect();
     let case = case.with(&edit, answers)?.with_schemas(known.schemas(&kinds)).with_updater(known.updater());
     let ceiling = Ceiling::of(&case, limit);
-    Ok(Some(Prepared { edit, case, ceiling, warnings }))
+    Ok(Some(PreparedEdit { edit, case, ceiling, warnings }))
 }
 
 /// The warning about a template of a class that has the label of copies. The watch of templates leaves copies out.
@@ -440,23 +445,23 @@ fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
 
 /// Does work on a thread of its own, which keeps its turn until the work ends.
 async fn on_thread<T: Send + 'static>(
-    turn: Arc<Turn<String>>,
+    turn: Arc<QueuePermit<String>>,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Unknown> {
+) -> Result<T, ImpactError> {
     let (done, result) = oneshot::channel();
     let work = move || {
         let _turn = turn;
         // The receiver is gone once the time is over.
-        let _ = done.send(catch_unwind(AssertUnwindSafe(work)).map_err(|_| Unknown::Panicked));
+        let _ = done.send(catch_unwind(AssertUnwindSafe(work)).map_err(|_| ImpactError::Panicked));
     };
-    std::thread::Builder::new().name("impact".to_owned()).spawn(work).map_err(|_| Unknown::Busy)?;
-    result.await.unwrap_or(Err(Unknown::Panicked))
+    std::thread::Builder::new().name("impact".to_owned()).spawn(work).map_err(|_| ImpactError::Busy)?;
+    result.await.unwrap_or(Err(ImpactError::Panicked))
 }
 
 /// Whose edit a review is about.
-pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Owner<'a, String> {
+pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Requester<'a, String> {
     let namespace = review.namespace.as_deref().unwrap_or_default();
-    Owner { peer: review.user_info.username.clone().into_owned(), namespace }
+    Requester { peer: review.user_info.username.clone().into_owned(), namespace }
 }
 
 /// The edit that a review asks about.

@@ -9,7 +9,7 @@ use engine::impact::UnknownImpact;
 
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ReviewLimits {
     /// The largest body in bytes: two objects of 3 MiB and their envelope.
     pub body: usize,
     /// How long a body may take to arrive, and how long a caller waits who does not say so.
@@ -32,11 +32,11 @@ pub struct Limits {
     pub held: usize,
 }
 
-impl Default for Limits {
+impl Default for ReviewLimits {
     fn default() -> Self {
         // One core stays with the reviews of Clusters.
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Limits {
+        ReviewLimits {
             body: 7 * 1024 * 1024,
             time: Duration::from_secs(10),
             in_flight: 512,

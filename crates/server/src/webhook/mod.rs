@@ -6,7 +6,7 @@
 //! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► review.rs ──► admission
 //!              └─ certificates::tls                                │     ├─ kubernetes::gather
 //!                                                                  │     └─ queue.rs (which review runs next)
-//!                                                                  │     turns.rs (which work gets a thread next)
+//!                                                                  │     fair_queue.rs (which work gets a thread next)
 //!                                                                  └─► conversion.rs ─► wire
 //! impact.rs: what an allowed edit does to machines, as warnings
 //! routes.rs: the paths that are served
@@ -17,8 +17,8 @@
 //! probes.rs: liveness, readiness and metrics, on a port of its own
 //! ```
 
-mod announced;
-mod asked;
+mod impact_events;
+mod pending_review;
 mod body;
 mod connection;
 pub mod conversion;
@@ -27,17 +27,17 @@ pub mod extension_configs;
 pub mod holds;
 mod impact;
 pub mod limits;
-mod places;
+mod connection_limiter;
 pub mod probes;
 mod queue;
-mod refusal;
+mod rejection;
 pub mod review;
 pub mod routes;
 pub mod server;
 pub mod template_deletions;
 mod template_guard;
 pub mod templates;
-mod turns;
-mod warned;
+mod fair_queue;
+mod warning_limiter;
 
 pub use impact::breaking;

@@ -36,14 +36,14 @@ const STANDSTILL: Duration = Duration::from_secs(30);
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Something besides the caches that has to be there; says what is missing.
-pub type Condition = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+pub type ReadinessCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// What the probes look at.
 pub struct Health {
     cache: Arc<Cache>,
     metrics: Arc<Metrics>,
     serving: AtomicBool,
-    conditions: Vec<Condition>,
+    conditions: Vec<ReadinessCheck>,
     /// The memory of computations, if there are any.
     memory: Option<Arc<MemoryPool>>,
     last_beat: Mutex<Instant>,
@@ -85,7 +85,7 @@ impl Health {
 
     /// Ready only while `condition` holds, too.
     #[must_use]
-    pub fn requiring(mut self, condition: Condition) -> Self {
+    pub fn requiring(mut self, condition: ReadinessCheck) -> Self {
         self.conditions.push(condition);
         self
     }

@@ -17,19 +17,19 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, info, info_span};
 
-use super::announced::Announcer;
-use super::asked::{Asked, Pool, Put, is_looked_after};
-use super::body::{Bodies, Bounds};
+use super::body::{Bodies, BodyLimits};
+use super::fair_queue::{FairQueue, Requester};
 use super::holds::Holds;
 use super::impact::Assessor;
-use super::limits::{Disconnected, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
-use super::queue::{Queue, Shed};
-use super::refusal::{PANICKED, Refusal, refusal, request_of};
-use super::server::Peer;
+use super::impact_events::ImpactEventWriter;
+use super::limits::{Disconnected, INLINE_TIME, LAST_ROUND, RETRY_AFTER, ReviewLimits, TURN_TIME, patience};
+use super::pending_review::{PendingReview, Pool, ReviewInput, is_in_scope};
+use super::queue::{Overloaded, ReviewQueue};
+use super::rejection::{PANICKED, Rejection, error_response, request_of};
+use super::server::PeerAddress;
 use super::template_guard::TemplateGuard;
-use super::turns::{Owner, Turns};
 use crate::kubernetes::gather::Gatherer;
-use crate::telemetry::metrics::{self, Metrics, Raised};
+use crate::telemetry::metrics::{self, GaugeGuard, Metrics};
 use engine::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
 use model::hub::{GROUP, Kind};
 use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
@@ -41,12 +41,12 @@ type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
 
 /// The handler of reviews.
 #[derive(Debug)]
-pub struct Handler {
+pub struct ReviewHandler {
     pub(super) gatherer: Gatherer,
     pub(super) settings: Arc<Settings>,
-    pub(super) limits: Limits,
-    pub(super) places: Queue,
-    blocking: Turns,
+    pub(super) limits: ReviewLimits,
+    pub(super) places: ReviewQueue,
+    blocking: FairQueue,
     pub(super) bodies: Bodies,
     pub(super) metrics: Arc<Metrics>,
     pub(super) assessor: Assessor,
@@ -56,16 +56,19 @@ pub struct Handler {
     evaluate: Evaluate,
 }
 
-impl Handler {
+impl ReviewHandler {
     /// A handler that gets facts from `gatherer`.
-    pub fn new(gatherer: Gatherer, settings: Settings, limits: Limits, metrics: Arc<Metrics>) -> Self {
+    pub fn new(gatherer: Gatherer, settings: Settings, limits: ReviewLimits, metrics: Arc<Metrics>) -> Self {
         let waiting = |queue| metrics.waiting.get_or_create(&metrics::Queue { queue }).clone();
-        Handler {
+        ReviewHandler {
             gatherer,
             limits,
-            places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
-            blocking: Turns::new(limits.blocking, limits.aside_queue, waiting("threads")),
-            bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
+            places: ReviewQueue::new(limits.in_flight, limits.queue, waiting("reviews")),
+            blocking: FairQueue::new(limits.blocking, limits.aside_queue, waiting("threads")),
+            bodies: Bodies::new(
+                BodyLimits { body: limits.body, time: limits.time, held: limits.held },
+                waiting("memory"),
+            ),
             assessor: Assessor::new(&settings, &limits, metrics.clone()),
             metrics,
             settings: Arc::new(settings),
@@ -78,46 +81,46 @@ impl Handler {
     /// The same, whose computations share this memory.
     #[must_use]
     pub fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
-        Handler { assessor: self.assessor.with_memory(memory), ..self }
+        ReviewHandler { assessor: self.assessor.with_memory(memory), ..self }
     }
 
     /// The same; `client` writes events on classes whose edits do something to machines.
     #[must_use]
     pub fn with_events(self, client: kube::Client) -> Self {
-        let announcer = Announcer::new(client, self.gatherer.cache().clone());
-        Handler { assessor: self.assessor.with_events(announcer), ..self }
+        let announcer = ImpactEventWriter::new(client, self.gatherer.cache().clone());
+        ReviewHandler { assessor: self.assessor.with_events(announcer), ..self }
     }
 
     /// The same; `client` reads the Namespaces of templates whose deletion would be denied (DEC-110).
     #[must_use]
     pub fn with_namespaces(self, client: kube::Client) -> Self {
-        Handler { template_guard: TemplateGuard::new(Some(client)), ..self }
+        ReviewHandler { template_guard: TemplateGuard::new(Some(client)), ..self }
     }
 
     /// The same, which holds deletions until hooks have passed (DEC-56).
     #[must_use]
     pub fn with_holds(self, holds: Holds) -> Self {
-        Handler { holds: Some(holds), ..self }
+        ReviewHandler { holds: Some(holds), ..self }
     }
 }
 
-impl Handler {
+impl ReviewHandler {
     pub(super) async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
         let answer = self.review(end_point, request, peer, deadline).await;
         self.response(end_point.path, answer)
     }
 
     /// The answer to a request, or why there is none.
-    pub(super) fn response(&self, path: &str, answer: Result<Vec<u8>, Refusal>) -> Response {
+    pub(super) fn response(&self, path: &str, answer: Result<Vec<u8>, Rejection>) -> Response {
         match answer {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
             Err(refused) => {
                 let (code, reason) = refused.parts();
                 self.metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
                 info!(path, code = code.as_u16(), error = %refused, "Refused request");
-                refusal(code, &refused.to_string())
+                error_response(code, &refused.to_string())
             }
         }
     }
@@ -128,14 +131,14 @@ impl Handler {
         request: HttpRequest,
         peer: Option<IpAddr>,
         deadline: Instant,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, Rejection> {
         // The body is read before the review takes a place in the queue.
         let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
         let request: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
         let span = info_span!("review", uid = &*request.uid);
         async {
-            let owner = Owner { peer, namespace: request.namespace.as_deref().unwrap_or_default() };
+            let owner = Requester { peer, namespace: request.namespace.as_deref().unwrap_or_default() };
             let answer = match self.judge(end_point, &request, &body, owner, deadline).await {
                 Ok(verdict) => {
                     self.note(&verdict, end_point, &request);
@@ -158,10 +161,10 @@ impl Handler {
         end_point: EndPoint,
         review: &AdmissionRequest<'_>,
         body: &Bytes,
-        owner: Owner<'_>,
+        owner: Requester<'_>,
         deadline: Instant,
-    ) -> Result<Verdict, Shed> {
-        if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
+    ) -> Result<Verdict, Overloaded> {
+        if !is_in_scope(review, self.gatherer.cache().facts().scope()) {
             return Ok(Verdict::plain(end_point.kind, "", Outcome::Allowed));
         }
         let (verdict, question) = self.judge_in_turn(end_point, review, body, owner, deadline).await?;
@@ -179,26 +182,26 @@ impl Handler {
         end_point: EndPoint,
         review: &AdmissionRequest<'_>,
         body: &Bytes,
-        owner: Owner<'_>,
+        owner: Requester<'_>,
         deadline: Instant,
-    ) -> Result<(Verdict, Option<Question>), Shed> {
-        let _place = self.places.place(deadline).await?;
-        let _counted = Raised::new(&self.metrics.in_flight);
+    ) -> Result<(Verdict, Option<Question>), Overloaded> {
+        let _place = self.places.acquire(deadline).await?;
+        let _counted = GaugeGuard::new(&self.metrics.in_flight);
         let name = review.name.as_deref().unwrap_or_default();
-        let verdict = match Asked::of(end_point, review, body) {
+        let verdict = match PendingReview::for_end_point(end_point, review, body) {
             Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
             Ok(asked) => {
-                let work = Work { pool: asked.pool(), owner, deadline };
+                let work = ReviewContext { pool: asked.pool(), owner, deadline };
                 match self.settle(asked, work).await {
                     Ok((verdict, Some(question))) if question.deleted_cluster().is_some() => {
                         return Ok((verdict, Some(question)));
                     }
                     Ok((verdict, question)) => self.with_impact(verdict, question, review, deadline).await,
-                    Err(Ended::Undecodable(verdict)) => *verdict,
-                    Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
+                    Err(ReviewError::Undecodable(verdict)) => *verdict,
+                    Err(ReviewError::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
                     // A panic becomes an internal error (ADM-009).
-                    Err(Ended::Panicked) => self.panicked(end_point.kind, name),
-                    Err(Ended::Shed(shed)) => return Err(shed),
+                    Err(ReviewError::Panicked) => self.panicked(end_point.kind, name),
+                    Err(ReviewError::Shed(shed)) => return Err(shed),
                 }
             }
         };
@@ -236,12 +239,17 @@ impl Handler {
 
     /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits takes only
     /// the memory of its text.
-    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<(Verdict, Option<Question>), Ended> {
+    async fn settle(
+        &self,
+        asked: PendingReview,
+        work: ReviewContext<'_>,
+    ) -> Result<(Verdict, Option<Question>), ReviewError> {
         // Facts may arrive late, and time must be left for the last evaluation.
         let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
-        let put = |world, (put, work)| self.put(world, put, work);
+        let put = |world, (put, work)| self.evaluate_once(world, put, work);
         let gather = async |needs| Ok(self.gatherer.gather_all(needs, facts_by).await);
-        let ((verdict, question), _) = settle(self.gatherer.world(), (Put::AsText(asked), work), put, gather).await?;
+        let ((verdict, question), _) =
+            settle(self.gatherer.world(), (ReviewInput::AsText(asked), work), put, gather).await?;
         Ok((verdict, Arc::into_inner(question)))
     }
 
@@ -262,12 +270,12 @@ impl Handler {
     }
 
     /// Evaluates the question once, on a blocking thread if it takes long.
-    async fn put<'a>(
+    async fn evaluate_once<'a>(
         &self,
         mut world: World,
-        mut put: Put,
-        mut work: Work<'a>,
-    ) -> ComputeResult<(Verdict, Arc<Question>), (Put, Work<'a>), Ended> {
+        mut put: ReviewInput,
+        mut work: ReviewContext<'a>,
+    ) -> ComputeResult<(Verdict, Arc<Question>), (ReviewInput, ReviewContext<'a>), ReviewError> {
         loop {
             let (evaluate, settings, is_blocking) = (self.evaluate, self.settings.clone(), work.pool == Pool::Blocking);
             let round = move |stop| {
@@ -276,8 +284,8 @@ impl Handler {
                     (is_blocking || question.is_quick(&world)).then(|| evaluate(&question, &world, &settings));
                 Ok((question, verdict.filter(|_| is_blocking || !world.stop().has_stopped()), world))
             };
-            let (question, verdict, seen) = self.work(work, round).await?.map_err(Ended::Undecodable)?;
-            (put, world) = (Put::Decoded(question.clone()), seen);
+            let (question, verdict, seen) = self.work(work, round).await?.map_err(ReviewError::Undecodable)?;
+            (put, world) = (ReviewInput::Decoded(question.clone()), seen);
             if let Some(verdict) = verdict {
                 return Ok(((verdict, question), world, (put, work)));
             }
@@ -290,15 +298,15 @@ impl Handler {
     /// thread, when the deadline has passed, and when the caller has closed the connection.
     async fn work<T: Send + 'static>(
         &self,
-        Work { pool, owner, deadline }: Work<'_>,
+        ReviewContext { pool, owner, deadline }: ReviewContext<'_>,
         work: impl FnOnce(Stop) -> T + Send + 'static,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, ReviewError> {
         if pool == Pool::Inline {
             let until = std::time::Instant::now() + INLINE_TIME;
             let stop = Stop::when(move || std::time::Instant::now() >= until);
-            return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Ended::Panicked);
+            return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| ReviewError::Panicked);
         }
-        let turn = self.blocking.turn(owner, deadline).await?;
+        let turn = self.blocking.acquire(owner, deadline).await?;
         let (span, gone) = (Span::current(), Disconnected::default());
         let stop = {
             let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
@@ -310,8 +318,8 @@ impl Handler {
             span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });
         match timeout_at(deadline, work).await {
-            Ok(done) => done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Ended::Panicked),
-            Err(_) => Err(Shed::Unfinished.into()),
+            Ok(done) => done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| ReviewError::Panicked),
+            Err(_) => Err(Overloaded::Unfinished.into()),
         }
     }
 
@@ -353,7 +361,7 @@ impl Handler {
         );
     }
 
-    fn note_shed(&self, shed: Shed, end_point: EndPoint, review: &AdmissionRequest<'_>) {
+    fn note_shed(&self, shed: Overloaded, end_point: EndPoint, review: &AdmissionRequest<'_>) {
         let (kind, operation) = (end_point.kind.name(), operation_label(review));
         let labels = metrics::Review { kind, operation, outcome: "shed" };
         self.metrics.admission_requests.get_or_create(&labels).inc();
@@ -371,16 +379,16 @@ impl Handler {
 
 /// How the work on a review is done.
 #[derive(Clone, Copy, Debug)]
-struct Work<'a> {
+struct ReviewContext<'a> {
     pool: Pool,
     /// The caller and namespace whose turn the work takes.
-    owner: Owner<'a>,
+    owner: Requester<'a>,
     deadline: Instant,
 }
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum ReviewError {
     #[error("the object does not decode")]
     Undecodable(Box<Verdict>),
     #[error(transparent)]
@@ -388,13 +396,13 @@ enum Ended {
     #[error("{PANICKED}")]
     Panicked,
     #[error(transparent)]
-    Shed(#[from] Shed),
+    Shed(#[from] Overloaded),
 }
 
 /// The answer to a review that is rejected because of overload. Its code and retry hint let clients retry by themselves. With
 /// `--enforce=warn` it is a warning (DEC-38).
 fn overload<'a>(
-    shed: Shed,
+    shed: Overloaded,
     enforce: Enforce,
     end_point: EndPoint,
     review: &'a AdmissionRequest<'_>,
@@ -405,9 +413,9 @@ fn overload<'a>(
         return AdmissionResponse { allowed: true, warnings: vec![format!("would be denied: {message}")], ..unread };
     }
     let (code, reason, retry_after_seconds) = match shed {
-        Shed::Full | Shed::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
+        Overloaded::Full | Overloaded::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
         // A retry would take as long again, so there is no hint. A timeout is not a verdict, so the object is not called invalid (DEC-44).
-        Shed::Unfinished => (500, "InternalError", None),
+        Overloaded::Unfinished => (500, "InternalError", None),
     };
     let mut status = AdmissionStatus::failure(code, reason, message);
     status.details = Some(StatusDetails {

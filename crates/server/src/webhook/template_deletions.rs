@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::limits::patience;
-use super::refusal::{Refusal, request_of};
-use super::review::{Handler, operation_label};
+use super::rejection::{Rejection, request_of};
+use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
 use engine::admission::Enforce;
 use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
@@ -19,14 +19,14 @@ pub const PATH: &str = "/validate-template-deletions";
 /// The kind of these reviews in metrics.
 const METRIC: &str = "Template";
 
-impl Handler {
+impl ReviewHandler {
     pub(super) async fn answer_template_deletion(self: Arc<Self>, request: Request) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
         let answer = self.review_template_deletion(request, deadline).await;
         self.response(PATH, answer)
     }
 
-    async fn review_template_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+    async fn review_template_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Rejection> {
         let body = self.bodies.read(request, deadline).await?;
         let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
         let denial = self.template_guard.denial(&review, self.gatherer.cache(), deadline).await;

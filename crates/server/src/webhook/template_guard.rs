@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
-use super::asked::is_looked_after;
 use super::limits::LAST_ROUND;
+use super::pending_review::is_in_scope;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::{address, describe};
 use engine::impact::classes_with;
@@ -63,7 +63,7 @@ impl fmt::Display for ClassInUse {
 
 /// The part of a template that is read.
 #[derive(Deserialize)]
-struct Template {
+struct ReviewedTemplate {
     metadata: Metadata,
 }
 
@@ -79,11 +79,8 @@ impl TemplateGuard {
         cache: &Cache,
         deadline: Instant,
     ) -> Option<String> {
-        let object: Template = json::decode(review.old_object?.get()).ok()?;
-        if review.operation != "DELETE"
-            || is_exempt(&object.metadata)
-            || !is_looked_after(review, cache.facts().scope())
-        {
+        let object: ReviewedTemplate = json::decode(review.old_object?.get()).ok()?;
+        if review.operation != "DELETE" || is_exempt(&object.metadata) || !is_in_scope(review, cache.facts().scope()) {
             return None;
         }
         // The deletion of a collection is reviewed for each object, and the request has no name.

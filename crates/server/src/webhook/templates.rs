@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::asked::is_looked_after;
 use super::impact::{Assessment, owner};
 use super::limits::{LAST_ROUND, patience};
-use super::refusal::{Refusal, request_of};
-use super::review::Handler;
+use super::pending_review::is_in_scope;
+use super::rejection::{Rejection, request_of};
+use super::review::ReviewHandler;
 use engine::admission::Enforce;
 use engine::impact::{Edit, SizeVerdict, endless_template, is_of_a_class};
 use golang::json;
@@ -28,14 +28,14 @@ use schema::field::FieldError;
 /// Where new and edited templates are reviewed.
 pub const PATH: &str = "/validate-templates";
 
-impl Handler {
+impl ReviewHandler {
     pub(super) async fn answer_template(self: Arc<Self>, request: Request) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
         let answer = self.review_template(request, deadline).await;
         self.response(PATH, answer)
     }
 
-    async fn review_template(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+    async fn review_template(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Rejection> {
         let body = self.bodies.read(request, deadline).await?;
         let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
         let assessment = self.assess_template(&review, &body, deadline).await;
@@ -62,12 +62,10 @@ impl Handler {
             ("CREATE", _, Some(new)) => (None, new),
             _ => return Assessment::default(),
         };
-        if !is_looked_after(review, facts.scope())
-            || !is_of_a_class(&facts, &review.kind.group, &review.kind.kind, &key)
-        {
+        if !is_in_scope(review, facts.scope()) || !is_of_a_class(&facts, &review.kind.group, &review.kind.kind, &key) {
             return Assessment::default();
         }
-        let place = self.places.place(deadline).await;
+        let place = self.places.acquire(deadline).await;
         // Without a place nothing is computed, and a ceiling counts all machines.
         let deadline = if place.is_ok() { deadline } else { Instant::now() + LAST_ROUND };
         let text = |text: &RawValue| body.slice_ref(text.get().as_bytes());

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::cluster::{self, ClusterField};
-use super::{ApplyError, Made, VERSION, Work, Written};
-use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
+use super::{ApplyError, CreatedObject, PlanExecution, VERSION, WriteRecord};
+use crate::kubernetes::untyped::{self, ApiRequestError, WriteFailure};
 use engine::topology::plan::{Action, Part, Step};
 use engine::topology::worker::API_VERSION;
 use model::hub::{Hook, ObjectRef};
@@ -14,7 +14,7 @@ use model::hub::{Hook, ObjectRef};
 /// The hooks that follow a step of the control plane (HK-20).
 const OF_STEP: [Hook; 3] = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade];
 
-impl Work<'_> {
+impl PlanExecution<'_> {
     /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no object refers
     /// to them, and the next run makes others.
     ///
@@ -29,7 +29,7 @@ impl Work<'_> {
         let failure = match error {
             // An earlier attempt may be what has changed the owner.
             _ if error.is_conflict() => WriteFailure::ServerError,
-            _ => error.source_of().map_or(WriteFailure::Rejected, RequestError::write_failure),
+            _ => error.source_of().map_or(WriteFailure::Rejected, ApiRequestError::write_failure),
         };
         for made in made {
             let is_free = !is_owner
@@ -57,7 +57,7 @@ impl Work<'_> {
         let (Some(current), true) = (&failed.current, is_step) else { return };
         let done = self.run.plan.steps.iter().take_while(|step| !std::ptr::eq(*step, failed));
         let changes = done.filter(|step| step.part == Part::Cluster).flat_map(|step| &step.changes);
-        let Some(marked) = changes.map(ClusterField::of).find(ClusterField::is_of_hooks) else { return };
+        let Some(marked) = changes.map(ClusterField::for_change).find(ClusterField::is_of_hooks) else { return };
         let stored = untyped::get(self.client, &failed.object).await;
         // A write without an answer may have begun the step.
         if !stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.at(VERSION) == current.at(VERSION))) {
@@ -71,7 +71,7 @@ impl Work<'_> {
                 info!(%cluster, "Unmarked the hooks of a step that the control plane did not take");
                 let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
                 self.version.clone_from(&version);
-                self.outcome.written.push(Written { object: cluster, version });
+                self.outcome.written.push(WriteRecord { object: cluster, version });
                 self.outcome.cluster = Some(written);
             }
             Err(error) => {
@@ -82,11 +82,11 @@ impl Work<'_> {
 
     /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
     /// deletion of an old template, reverts nothing.
-    fn made_for(&mut self, failed: &Step) -> Vec<Made> {
+    fn made_for(&mut self, failed: &Step) -> Vec<CreatedObject> {
         if failed.action == Action::Delete || matches!(failed.part, Part::WorkerHealthCheck(_)) {
             return Vec::new();
         }
-        let belongs = |made: &mut Made| match (&failed.part, &made.part) {
+        let belongs = |made: &mut CreatedObject| match (&failed.part, &made.part) {
             (Part::ControlPlane | Part::ControlPlaneMachines, Part::ControlPlaneMachines) => true,
             (failed, Part::Bootstrap(..) | Part::WorkerInfrastructure(..)) => failed.worker() == made.part.worker(),
             _ => false,

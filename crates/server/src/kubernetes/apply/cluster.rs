@@ -23,7 +23,7 @@ pub(super) struct ClusterField<'a> {
 
 impl<'a> ClusterField<'a> {
     /// The place of a change of a plan: a label, an annotation or a reference.
-    pub(super) fn of(change: &'a Change) -> Self {
+    pub(super) fn for_change(change: &'a Change) -> Self {
         let Change { path, from, to, .. } = change;
         let path = match path.split_once('[') {
             Some((parents, name)) => parents.split('.').chain([name.strip_suffix(']').unwrap_or(name)]).collect(),

@@ -9,7 +9,7 @@
 use serde_json::json;
 use tracing::info;
 
-use super::{ApplyError, Work};
+use super::{ApplyError, PlanExecution};
 use crate::kubernetes::untyped;
 use engine::topology::plan::Step;
 use model::hub::Object;
@@ -20,7 +20,7 @@ const OF_NO_OBJECT: &str = "1";
 /// How often an existing object is read anew because another client changed it meanwhile.
 const ATTEMPTS: usize = 5;
 
-impl Work<'_> {
+impl PlanExecution<'_> {
     /// Creates the object of a step. It never writes over an object with another owner, not even over one that was created a
     /// moment ago.
     pub(super) async fn create(&self, step: &Step, sent: &Object) -> Result<Object, ApplyError> {

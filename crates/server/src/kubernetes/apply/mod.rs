@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use self::cluster::ClusterField;
 pub use self::errors::ApplyError;
-use super::events::{QueuedEvent, Reason, Recorder};
+use super::events::{EventReason, QueuedEvent, Recorder};
 use super::untyped;
 use engine::topology::plan::{Action, Part, Plan, Step};
 use engine::topology::shim::Shim;
@@ -43,11 +43,11 @@ const REPORTER: &str = "topology/cluster-controller";
 const VERSION: &str = "spec.version";
 
 /// The reasons of the events.
-const CREATED: Reason = Reason::normal("TopologyCreate");
-const UPDATED: Reason = Reason::normal("TopologyUpdate");
-const DELETED: Reason = Reason::normal("TopologyDelete");
+const CREATED: EventReason = EventReason::normal("TopologyCreate");
+const UPDATED: EventReason = EventReason::normal("TopologyUpdate");
+const DELETED: EventReason = EventReason::normal("TopologyDelete");
 /// A template is not rotated any more (DEC-35).
-const ROTATION_HELD: Reason = Reason::warning("TopologyRotationHeld");
+const ROTATION_HELD: EventReason = EventReason::warning("TopologyRotationHeld");
 
 /// Whether a Cluster, by its name and uid, is still there and is to stay.
 type GoesOn = Box<dyn Fn(&ObjectKey, &str) -> bool + Send + Sync>;
@@ -67,7 +67,7 @@ impl fmt::Debug for Applier {
 
 /// A plan, and the Cluster that it was made for.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct PlanRun<'a> {
     pub cluster: &'a ObjectKey,
     pub cluster_uid: &'a str,
     /// The `resourceVersion` of the Cluster that the plan was made of.
@@ -81,7 +81,7 @@ pub struct Run<'a> {
 #[derive(Debug, Default)]
 pub struct AppliedPlan {
     /// In the order in which it was written (RS-11).
-    pub written: Vec<Written>,
+    pub written: Vec<WriteRecord>,
     /// The slots that have templates of new names (DEC-35).
     pub rotated: Vec<Part>,
     /// The Cluster as the last write left it; `None` when it was not written.
@@ -95,7 +95,7 @@ pub struct AppliedPlan {
 
 /// An object that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteRecord {
     pub object: ObjectRef,
     /// Its `resourceVersion` after the write.
     pub version: String,
@@ -115,13 +115,13 @@ impl Applier {
     }
 
     /// Executes a plan in its order (RS-12), until the first error.
-    pub async fn apply(&self, run: Run<'_>) -> AppliedPlan {
-        let mut work = Work {
+    pub async fn apply(&self, run: PlanRun<'_>) -> AppliedPlan {
+        let mut work = PlanExecution {
             client: &self.client,
             goes_on: &self.goes_on,
             run,
             version: run.cluster_version.to_owned(),
-            there: BTreeMap::new(),
+            current: BTreeMap::new(),
             made: Vec::new(),
             events: Vec::new(),
             outcome: AppliedPlan::default(),
@@ -133,37 +133,37 @@ impl Applier {
     }
 
     /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
-    pub(crate) async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
+    pub(crate) async fn report_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
         let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
         self.recorder.write(vec![QueuedEvent::now(&cluster, uid, ROTATION_HELD, message)]).await;
     }
 }
 
 /// A plan that is being carried out.
-struct Work<'a> {
+struct PlanExecution<'a> {
     client: &'a kube::Client,
     goes_on: &'a GoesOn,
-    run: Run<'a>,
+    run: PlanRun<'a>,
     /// The `resourceVersion` of the Cluster as it is now.
     version: String,
     /// The topology names of existing workers, once they are listed (RS-27).
-    there: BTreeMap<WorkerKind, BTreeSet<String>>,
+    current: BTreeMap<WorkerKind, BTreeSet<String>>,
     /// Objects that were created or replaced in this run.
-    made: Vec<Made>,
+    made: Vec<CreatedObject>,
     events: Vec<QueuedEvent>,
     outcome: AppliedPlan,
 }
 
 /// An object that was not there before.
-struct Made {
+struct CreatedObject {
     part: Part,
     object: ObjectRef,
     uid: String,
 }
 
-impl Work<'_> {
+impl PlanExecution<'_> {
     async fn carry_out(&mut self) -> Result<(), ApplyError> {
-        let Run { cluster, cluster_uid, plan, shim, .. } = self.run;
+        let PlanRun { cluster, cluster_uid, plan, shim, .. } = self.run;
         match plan.shim {
             Shim::Create => self.outcome.shim = Some(shim::create(self.client, cluster, cluster_uid).await?),
             Shim::Delete => {
@@ -195,7 +195,7 @@ impl Work<'_> {
         match (&step.sent, &step.part) {
             (None, _) => self.delete(step).await,
             (Some(_), Part::Cluster) => {
-                self.write_cluster(step, step.changes.iter().map(ClusterField::of).collect()).await
+                self.write_cluster(step, step.changes.iter().map(ClusterField::for_change).collect()).await
             }
             (Some(sent), _) => self.write(step, sent).await,
         }
@@ -226,7 +226,7 @@ impl Work<'_> {
         self.note(step, &written);
         if is_new {
             let (part, object) = (step.part.clone(), step.object.clone());
-            self.made.push(Made { part, object, uid: written.uid().to_owned() });
+            self.made.push(CreatedObject { part, object, uid: written.uid().to_owned() });
         }
         if step.action == Action::Rotate {
             self.outcome.rotated.push(step.part.clone());
@@ -272,7 +272,7 @@ impl Work<'_> {
             return error;
         }
         let has_control_plane = is_made(&Part::ControlPlane);
-        let places = step.changes.iter().map(ClusterField::of);
+        let places = step.changes.iter().map(ClusterField::for_change);
         let places = places.filter(|place| has_control_plane || !place.is_control_plane()).collect();
         match self.write_cluster(step, places).await {
             Ok(()) => error,
@@ -291,11 +291,11 @@ impl Work<'_> {
         if !self.run.plan.steps.iter().any(is_new) {
             return Ok(false);
         }
-        if !self.there.contains_key(&kind) {
+        if !self.current.contains_key(&kind) {
             let names = self.names_of(kind).await?;
-            self.there.insert(kind, names);
+            self.current.insert(kind, names);
         }
-        Ok(self.there.get(&kind).is_some_and(|names| names.contains(name)))
+        Ok(self.current.get(&kind).is_some_and(|names| names.contains(name)))
     }
 
     /// The topology names of the workers of a kind, as the API server has them now (CS-09).
@@ -318,7 +318,7 @@ impl Work<'_> {
         let (action, reason, changes) = (step.action.name(), &step.reason, step.changes.len());
         info!(object = %step.object, action, reason, changes, "Wrote an object");
         let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default();
-        self.outcome.written.push(Written { object: step.object.clone(), version: version.to_owned() });
+        self.outcome.written.push(WriteRecord { object: step.object.clone(), version: version.to_owned() });
     }
 
     /// Records the events of a step.
@@ -335,7 +335,7 @@ impl Work<'_> {
 }
 
 /// The events of a step (EV-01 to EV-09). A control plane template that is deleted has none.
-fn message(step: &Step) -> Option<(Reason, String)> {
+fn message(step: &Step) -> Option<(EventReason, String)> {
     let Step { action, part, object, replaces, .. } = step;
     let what = format!("{} \"{}\"", object.kind, object.key);
     let is_template = matches!(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use super::ApplyError;
-use crate::kubernetes::untyped::{self, RequestError};
+use crate::kubernetes::untyped::{self, ApiRequestError};
 use engine::topology::shim;
 use engine::topology::worker::API_VERSION;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
@@ -91,6 +91,6 @@ fn is_ours(found: &Object, cluster: &ObjectKey, uid: &str) -> bool {
 }
 
 /// It was there a moment ago.
-fn there(found: Option<Object>) -> Result<Object, RequestError> {
-    found.ok_or(RequestError::NoObject)
+fn there(found: Option<Object>) -> Result<Object, ApiRequestError> {
+    found.ok_or(ApiRequestError::NoObject)
 }

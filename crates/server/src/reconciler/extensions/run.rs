@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::config::{RawConfig, Revision};
-use super::disputes::{Disputes, Turn, summary};
-use crate::kubernetes::address::{self, Malformed};
+use super::disputes::{StatusDisputes, WriteDecision, summary};
+use crate::kubernetes::address::{self, InvalidSegment};
 use crate::kubernetes::describe;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::extensions::{DiscoverError, Extensions};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
+use crate::kubernetes::extensions::{DiscoverError, ExtensionCaller};
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::{RunOutcome, resync};
@@ -51,19 +51,19 @@ pub(super) enum DiscoveryFailure {
 }
 
 /// What runs need.
-pub(super) struct Reconciler {
+pub(super) struct ExtensionReconciler {
     /// Writes only while this process leads.
     pub writer: kube::Client,
     pub leadership: Leadership,
-    pub extensions: Arc<Extensions>,
+    pub extensions: Arc<ExtensionCaller>,
     pub events: Recorder,
     pub backoff: Backoff,
     /// The last registration of each ExtensionConfig, and its time.
     pub known: Mutex<HashMap<String, (Revision, Instant)>>,
-    pub disputes: Disputes,
+    pub disputes: StatusDisputes,
 }
 
-impl Reconciler {
+impl ExtensionReconciler {
     /// Discovers an extension and registers its handlers; says when to ask it again (RH-3.1).
     pub(super) async fn run(&self, config: &RawConfig) -> Result<(Duration, RunOutcome), DiscoveryFailure> {
         self.leadership.may_write()?;
@@ -121,7 +121,7 @@ impl Reconciler {
     async fn ca(&self, secret: &ObjectKey) -> Result<Vec<u8>, DiscoveryFailure> {
         let failed = |reason: String| DiscoveryFailure::Secret { secret: secret.clone(), reason };
         let one = address::one::<Secret>(self.writer.clone(), secret)
-            .map_err(|error: Malformed| failed(error.to_string()))?;
+            .map_err(|error: InvalidSegment| failed(error.to_string()))?;
         let found = one.get_opt().await.map_err(|error| failed(describe(&error)))?;
         let data = found.ok_or_else(|| failed("it does not exist".to_owned()))?.data.unwrap_or_default();
         data.get(CA_KEY).map(|ca| ca.0.clone()).ok_or_else(|| failed(format!("it has no key {CA_KEY}")))
@@ -157,7 +157,7 @@ impl Reconciler {
         self.extensions.change(|registry| registry.failed(name, reason));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         if self.write_status(config, status(config.value(), Err(reason), &now())).await?.is_some() {
-            const FAILED: Reason = Reason::warning("DiscoveryFailed");
+            const FAILED: EventReason = EventReason::warning("DiscoveryFailed");
             let event = QueuedEvent::now(&config.reference(), config.object.uid(), FAILED, reason.to_owned());
             self.events.write(vec![event]).await;
         }
@@ -172,9 +172,9 @@ impl Reconciler {
             return Ok(None);
         }
         match self.disputes.turn(config) {
-            Turn::Write => {}
-            Turn::Stale | Turn::Disputed { is_new: false } => return Ok(None),
-            Turn::Disputed { is_new: true } => {
+            WriteDecision::Write => {}
+            WriteDecision::Stale | WriteDecision::Disputed { is_new: false } => return Ok(None),
+            WriteDecision::Disputed { is_new: true } => {
                 self.report_dispute(config, &summary(stored), &summary(Some(&status))).await;
                 return Ok(None);
             }
@@ -185,7 +185,7 @@ impl Reconciler {
     }
 
     async fn report_dispute(&self, config: &RawConfig, stored: &str, own: &str) {
-        const DISPUTED: Reason = Reason::warning("DiscoveryDisputed");
+        const DISPUTED: EventReason = EventReason::warning("DiscoveryDisputed");
         warn!(stored, own, "Another controller replaced the result of a discovery");
         let message = format!(
             "Another controller wrote {stored}; topologist found {own}, uses its own result, and writes it every ten minutes"

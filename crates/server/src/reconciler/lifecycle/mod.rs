@@ -4,13 +4,13 @@
 //! watches.rs: a watch for each kind that a step asks for ─► store.rs: Objects, and whose step is due ─► queue
 //!                                                             ▲                                        │
 //!                      writes.rs: requests; their answers go into the store at once ◄── next(id) ◄─────┘
-//! workloads.rs: the API servers of workload clusters in this process; followed.rs: those of other control planes
+//! workloads.rs: the API servers of workload clusters in this process; external_clusters.rs: those of other control planes
 //! ```
 //!
 //! A step sees the answers to the writes of the steps before it, so that nothing is made twice while a watch is behind.
 
 mod failures;
-mod followed;
+mod external_clusters;
 mod kind_watch;
 mod store;
 mod watches;
@@ -28,16 +28,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
-use self::followed::Followed;
-use self::store::Store;
-use self::watches::Watches;
+use self::external_clusters::ExternalClusters;
+use self::store::LifecycleStore;
+use self::watches::KindWatches;
 use self::workloads::WorkloadClusters;
 use self::writes::{WriteError, Writer};
 use super::backoff::Backoff;
-use super::runs::{SOON, resync};
+use super::runs::{SHORT_REQUEUE, resync};
 use super::setup::Setup;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
 use crate::kubernetes::moment;
 use crate::telemetry::metrics::Metrics;
 use machines::lifecycle::{
@@ -76,8 +76,8 @@ pub struct LifecycleController {
 
 /// What the runs of objects share.
 struct Runner {
-    store: Arc<Store>,
-    watches: Watches,
+    store: Arc<LifecycleStore>,
+    watches: KindWatches,
     writer: Writer,
     settings: MachineSettings,
     recorder: Recorder,
@@ -95,15 +95,16 @@ impl LifecycleController {
         let Setup { client, cache, metrics, .. } = &self.setup;
         // A process that runs alone reviews these writes itself. It cannot do so before it knows the classes.
         cache.listed().await;
-        let (store, queue) = Store::new(metrics.clone());
+        let (store, queue) = LifecycleStore::new(metrics.clone());
         let store = Arc::new(store);
         let scope = cache.facts().scope().clone();
-        let watches = Watches::new(client.clone(), scope.clone(), definitions, store.clone(), metrics.clone());
+        let watches = KindWatches::new(client.clone(), scope.clone(), definitions, store.clone(), metrics.clone());
         for kind in KINDS {
             watches.want(&GroupKind::core(kind));
         }
         let writer = self.setup.writer();
-        let followed = Followed::new(client.clone(), self.setup.leadership.clone(), store.clone(), metrics.clone());
+        let followed =
+            ExternalClusters::new(client.clone(), self.setup.leadership.clone(), store.clone(), metrics.clone());
         let runner = Runner {
             writer: Writer::new(writer.clone(), store.clone(), self.workloads.clone(), followed, metrics.clone()),
             recorder: Recorder::new(writer, REPORTER),
@@ -168,7 +169,7 @@ impl Runner {
         if object.is_none() {
             self.backoff.forget(id);
             if id.kind.is_core("Cluster") {
-                self.writer.gone(&id.key);
+                self.writer.forget_cluster(&id.key);
             }
         }
         let outcome = match outcome {
@@ -203,7 +204,7 @@ impl Runner {
             Ok(()) => {}
             // The lease may only be renewed late. If the term ends, all runs end.
             Err(WriteError::NotLeading) => {
-                self.store.wake_after(id, SOON);
+                self.store.wake_after(id, SHORT_REQUEUE);
                 return "not-leading";
             }
             Err(WriteError::Conflict { id: outdated, reason }) => {
@@ -213,7 +214,7 @@ impl Runner {
                     self.refresh(&outdated).await;
                 }
                 if conflicts <= IN_VAIN {
-                    self.store.wake_after(id, SOON / 10);
+                    self.store.wake_after(id, SHORT_REQUEUE / 10);
                     return "conflict";
                 }
                 errors.push(reason);
@@ -221,7 +222,7 @@ impl Runner {
             Err(WriteError::Failed(error) | WriteError::Unanswered(error)) => errors.push(error),
         }
         if let Some(object) = object {
-            self.tell(object, events).await;
+            self.write_events(object, events).await;
         }
         if !errors.is_empty() {
             return self.failed(id, object, &errors.join("; "), again).await;
@@ -266,13 +267,13 @@ impl Runner {
     }
 
     /// Writes the events of a step.
-    async fn tell(&self, object: &Object, events: Vec<StepEvent>) {
+    async fn write_events(&self, object: &Object, events: Vec<StepEvent>) {
         if events.is_empty() {
             return;
         }
         let reference = object.reference();
         let queued = events.into_iter().map(|event| {
-            let reason = Reason { name: event.reason, is_warning: event.is_warning };
+            let reason = EventReason { name: event.reason, is_warning: event.is_warning };
             QueuedEvent::now(&reference, object.uid(), reason, event.message)
         });
         self.recorder.write(queued.collect()).await;
@@ -323,7 +324,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::cache::Cache;
     use crate::kubernetes::lease::{Candidacy, Election};
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
     use crate::kubernetes::watch::WATCHED;
     use crate::reconciler::lifecycle::workloads::WorkloadCluster;
     use model::hub::ObjectKey;
@@ -352,8 +353,8 @@ mod tests {
         let item = json!({"metadata": {"name": "clusters.cluster.x-k8s.io", "resourceVersion": "1"}});
         let list = json!({"metadata": {"resourceVersion": "1"}, "items": [item]});
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        script.get(path, &[], Answer::ok(list)).get(path, &["watch=true"], Answer::Silence);
-        let clusters = script.get("/apis/cluster.x-k8s.io/v1beta2/clusters", &[], Answer::Silence);
+        script.get(path, &[], ScriptedAnswer::ok(list)).get(path, &["watch=true"], ScriptedAnswer::Silence);
+        let clusters = script.get("/apis/cluster.x-k8s.io/v1beta2/clusters", &[], ScriptedAnswer::Silence);
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Arc::new(Metrics::default()));
         let client = script.client();
         let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
@@ -410,12 +411,18 @@ mod tests {
         let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
         let (_, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
         let (definitions, _) = Definitions::follow(client.clone(), metrics.clone());
-        let (store, due) = Store::new(metrics.clone());
+        let (store, due) = LifecycleStore::new(metrics.clone());
         let (store, writer) = (Arc::new(store), leadership.writer(client.clone()));
-        let watches = Watches::new(client, Scope::default(), definitions, store.clone(), metrics.clone());
+        let watches = KindWatches::new(client, Scope::default(), definitions, store.clone(), metrics.clone());
         let workloads = Arc::new(NoneAtAll);
         let runner = Runner {
-            writer: Writer::new(writer.clone(), store.clone(), workloads, Followed::none(&store), metrics.clone()),
+            writer: Writer::new(
+                writer.clone(),
+                store.clone(),
+                workloads,
+                ExternalClusters::none(&store),
+                metrics.clone(),
+            ),
             recorder: Recorder::new(writer, REPORTER),
             settings: MachineSettings::default(),
             backoff: Backoff::default(),
@@ -444,7 +451,7 @@ mod tests {
         while due.next().now_or_never().is_some() {}
         runner.step(&id).await;
         let request = due.next().now_or_never().flatten().expect("the step is repeated");
-        assert_eq!((request.message, request.run_at - Instant::now()), (id.clone(), SOON));
+        assert_eq!((request.message, request.run_at - Instant::now()), (id.clone(), SHORT_REQUEUE));
     }
 
     #[tokio::test(start_paused = true)]
@@ -465,7 +472,7 @@ mod tests {
             runner.step(&id).await;
             assert!(due.next().now_or_never().is_none(), "the step was run");
         }
-        runner.failed(&id, None, "refused", Some(SOON)).await;
+        runner.failed(&id, None, "refused", Some(SHORT_REQUEUE)).await;
         runner.backoff.succeeded(&id);
         while due.next().now_or_never().is_some() {}
         runner.step(&id).await;

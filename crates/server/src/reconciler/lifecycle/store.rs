@@ -22,7 +22,7 @@ use model::hub::{Object, ObjectKey};
 const FRESH: Duration = Duration::from_mins(1);
 
 /// What becomes of a workload cluster that is followed by its Secret.
-pub(super) enum Following {
+pub(super) enum ConnectionChange {
     Begins,
     /// Its API server answers, and its objects are here.
     Connected,
@@ -32,7 +32,7 @@ pub(super) enum Following {
 }
 
 /// The objects, and the queue of those that are due.
-pub(super) struct Store {
+pub(super) struct LifecycleStore {
     objects: RwLock<MachineCache>,
     queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
     /// Objects whose step waits until a kind is listed.
@@ -40,17 +40,17 @@ pub(super) struct Store {
     /// The resourceVersion of the last list of each kind, by workload cluster; locked while `objects` is.
     lists: Mutex<HashMap<Option<ObjectKey>, HashMap<GroupKind, u64>>>,
     /// The uids of objects that are gone; locked while `objects` is.
-    gone: Mutex<Recent<String>>,
+    gone: Mutex<RecentKeys<String>>,
     /// The objects whose step is due or in progress.
     pub due: DueObjects<ObjectId>,
     metrics: Arc<Metrics>,
 }
 
-impl Store {
+impl LifecycleStore {
     /// An empty store, and the requests to look at objects.
     pub(super) fn new(metrics: Arc<Metrics>) -> (Self, mpsc::UnboundedReceiver<ScheduleRequest<ObjectId>>) {
         let (queue, due) = mpsc::unbounded();
-        let store = Store {
+        let store = LifecycleStore {
             objects: RwLock::default(),
             queue,
             waiting: Mutex::default(),
@@ -176,7 +176,7 @@ impl Store {
         });
         let Some(before) = before else { return };
         self.note_phase(id, before.as_deref(), Some(&object));
-        self.wake_concerned(id, before.as_deref(), Some(&object));
+        self.wake_dependents(id, before.as_deref(), Some(&object));
     }
 
     /// An object is gone; with `uid` only if it is that one.
@@ -194,11 +194,11 @@ impl Store {
     fn note_removed(&self, id: &ObjectId, gone: Option<Arc<Object>>) {
         if let Some(gone) = gone {
             self.note_phase(id, Some(&gone), None);
-            self.wake_concerned(id, Some(&gone), None);
+            self.wake_dependents(id, Some(&gone), None);
         }
     }
 
-    fn wake_concerned(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
+    fn wake_dependents(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
         self.wake(self.with(|objects| dependents(objects, id, before, after)));
         // The workload cluster of a Cluster that is gone is forgotten.
         if id.workload.is_none() && (after.is_some() || id.kind.is_core("Cluster")) {
@@ -230,28 +230,28 @@ impl Store {
     }
 
     /// What has become of a workload cluster that is followed; nothing if it is not followed any more.
-    pub(super) fn followed(&self, cluster: &ObjectKey, now: Following) {
+    pub(super) fn followed(&self, cluster: &ObjectKey, now: ConnectionChange) {
         let cluster_id = ObjectId::core("Cluster", &cluster.namespace, &cluster.name);
         let woken = self.with_mut(|objects| {
             let known = objects.workload(cluster).filter(|workload| workload.is_followed);
             let (was_connected, problem) = match (known, &now) {
                 (Some(known), _) => (known.is_reachable, known.problem.clone()),
-                (None, Following::Begins) => (objects.workload(cluster).is_some(), None),
+                (None, ConnectionChange::Begins) => (objects.workload(cluster).is_some(), None),
                 (None, _) => return Vec::new(),
             };
             let is_news = match now {
-                Following::Begins => {
+                ConnectionChange::Begins => {
                     // Its API server may be another one, whose versions are not those of the last.
                     self.lists().remove(&Some(cluster.clone()));
                     objects.disconnect(cluster, None);
                     was_connected
                 }
-                Following::Connected => {
+                ConnectionChange::Connected => {
                     let workload = objects.workload_mut(cluster);
                     (workload.is_reachable, workload.problem) = (true, None);
                     !was_connected
                 }
-                Following::Disconnected(because) => {
+                ConnectionChange::Disconnected(because) => {
                     if !was_connected && problem.as_ref() == Some(&because) {
                         return Vec::new();
                     }
@@ -259,7 +259,7 @@ impl Store {
                     objects.disconnect(cluster, Some(because));
                     was_connected
                 }
-                Following::Ends => {
+                ConnectionChange::Ends => {
                     self.forget_workload(objects, cluster);
                     true
                 }
@@ -289,19 +289,19 @@ impl Store {
 }
 
 /// What has happened to some of many in the last minute, as far as that matters.
-struct Recent<K> {
+struct RecentKeys<K> {
     at: HashMap<K, Instant>,
     /// How many there may be before the old ones are dropped, so that each costs the same however many there are.
     most: usize,
 }
 
-impl<K> Default for Recent<K> {
+impl<K> Default for RecentKeys<K> {
     fn default() -> Self {
-        Recent { at: HashMap::new(), most: 0 }
+        RecentKeys { at: HashMap::new(), most: 0 }
     }
 }
 
-impl<K: Eq + Hash> Recent<K> {
+impl<K: Eq + Hash> RecentKeys<K> {
     fn note(&mut self, key: K) {
         self.at.insert(key, Instant::now());
         if self.at.len() > self.most {
@@ -318,7 +318,7 @@ impl<K: Eq + Hash> Recent<K> {
     }
 }
 
-impl Drop for Store {
+impl Drop for LifecycleStore {
     fn drop(&mut self) {
         // Another process counts from now on.
         self.metrics.machines.clear();
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_list_removes_what_this_process_wrote_before_it_and_nothing_newer() {
         // MA-10.4
-        let (store, _due) = Store::new(Arc::default());
+        let (store, _due) = LifecycleStore::new(Arc::default());
         let (id, kind) = (ObjectId::for_object(&set("a", "1")), GroupKind::core("MachineSet"));
         let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
         let list = |version| store.listed(None, &kind, None, &BTreeSet::new(), version);
@@ -380,14 +380,14 @@ mod tests {
 
     #[test]
     fn versions_of_a_workload_cluster_begin_anew_with_another_api_server() {
-        let (store, _due) = Store::new(Arc::default());
+        let (store, _due) = LifecycleStore::new(Arc::default());
         let (cluster, kind) = (ObjectKey::new("default", "c"), GroupKind::core("MachineSet"));
         let id = ObjectId { workload: Some(cluster.clone()), ..ObjectId::for_object(&set("a", "1")) };
         let there = || store.with(|objects| objects.get(&id).is_some());
         for forget in [
-            (|store, cluster| Store::connected(store, cluster, false)) as fn(&Store, &ObjectKey),
-            |store, cluster| store.followed(cluster, Following::Begins),
-            |store, cluster| store.followed(cluster, Following::Ends),
+            (|store, cluster| LifecycleStore::connected(store, cluster, false)) as fn(&LifecycleStore, &ObjectKey),
+            |store, cluster| store.followed(cluster, ConnectionChange::Begins),
+            |store, cluster| store.followed(cluster, ConnectionChange::Ends),
         ] {
             store.listed(Some(&cluster), &kind, None, &BTreeSet::new(), 100);
             store.wrote(&id, set("a", "2"));
@@ -396,13 +396,13 @@ mod tests {
             store.wrote(&id, set("a", "2"));
             assert!(there());
             store.removed(&id, None);
-            *store.gone.lock().unwrap() = Recent::default();
+            *store.gone.lock().unwrap() = RecentKeys::default();
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_gone_does_not_come_back_with_a_late_answer() {
-        let (store, _due) = Store::new(Arc::default());
+        let (store, _due) = LifecycleStore::new(Arc::default());
         let id = ObjectId::for_object(&set("a", "1"));
         let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
         store.seen(&id, set("a", "1"));

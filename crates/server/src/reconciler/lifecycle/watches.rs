@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
-use super::kind_watch::{KindWatch, Report, Sizes};
-use super::store::Store;
+use super::kind_watch::{KindWatch, ObjectSizes, WatchProgress};
+use super::store::LifecycleStore;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::follow::WatchedKind;
+use crate::kubernetes::observations::WatchedKind;
 use crate::telemetry::metrics::Metrics;
 use machines::lifecycle::GroupKind;
 use model::hub::contract::{Contract, listed};
@@ -37,21 +37,21 @@ pub(super) const OF_WORKLOADS: [(&str, &str); 6] = [
 ];
 
 /// The watches. They end with this.
-pub(super) struct Watches(Arc<Shared>);
+pub(super) struct KindWatches(Arc<WatchesState>);
 
-struct Shared {
-    source: Source,
+struct WatchesState {
+    source: WatchSource,
     wanted: Mutex<HashSet<GroupKind>>,
     running: Mutex<JoinSet<()>>,
 }
 
 /// What the watch of any kind of the management cluster needs.
 #[derive(Clone)]
-struct Source {
+struct WatchSource {
     client: kube::Client,
     scope: Scope,
     definitions: Definitions,
-    store: Arc<Store>,
+    store: Arc<LifecycleStore>,
     metrics: Arc<Metrics>,
     problems: Problems,
 }
@@ -59,16 +59,16 @@ struct Source {
 /// Why kinds are not watched.
 type Problems = Arc<Mutex<BTreeMap<GroupKind, String>>>;
 
-impl Watches {
+impl KindWatches {
     pub(super) fn new(
         client: kube::Client,
         scope: Scope,
         definitions: Definitions,
-        store: Arc<Store>,
+        store: Arc<LifecycleStore>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let source = Source { client, scope, definitions, store, metrics, problems: Problems::default() };
-        Watches(Arc::new(Shared { source, wanted: Mutex::default(), running: Mutex::default() }))
+        let source = WatchSource { client, scope, definitions, store, metrics, problems: Problems::default() };
+        KindWatches(Arc::new(WatchesState { source, wanted: Mutex::default(), running: Mutex::default() }))
     }
 
     /// Why some of these kinds are not watched.
@@ -96,7 +96,7 @@ impl Watches {
     }
 }
 
-impl Source {
+impl WatchSource {
     /// Watches a kind for ever.
     async fn watch(self, kind: &GroupKind) {
         loop {
@@ -134,9 +134,9 @@ impl Source {
         let mut reports = pin!(watch.follow(api, resource, watched, self.metrics.clone()));
         while let Some(report) = reports.next().await {
             match report {
-                Report::Listed => self.note(kind, None),
-                Report::Failed(problem) => self.note(kind, Some(problem)),
-                Report::Alive | Report::TooMuch => {}
+                WatchProgress::Listed => self.note(kind, None),
+                WatchProgress::Failed(problem) => self.note(kind, Some(problem)),
+                WatchProgress::Alive | WatchProgress::TooMuch => {}
             }
         }
         self.note(kind, Some("the API server does not serve this kind".to_owned()));
@@ -178,13 +178,13 @@ async fn version_of(definitions: &Definitions, kind: &GroupKind) -> Result<Optio
 
 /// Follows the objects of workload clusters.
 pub(super) struct WorkloadWatches {
-    store: Arc<Store>,
+    store: Arc<LifecycleStore>,
     metrics: Arc<Metrics>,
     running: Mutex<HashMap<ObjectKey, JoinSet<()>>>,
 }
 
 impl WorkloadWatches {
-    pub(super) fn new(store: Arc<Store>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(store: Arc<LifecycleStore>, metrics: Arc<Metrics>) -> Self {
         WorkloadWatches { store, metrics, running: Mutex::default() }
     }
 
@@ -217,14 +217,14 @@ impl WorkloadWatches {
 
 /// Follows a kind of a workload cluster; `name` is what logs call it.
 pub(super) fn follow_workload(
-    store: &Arc<Store>,
+    store: &Arc<LifecycleStore>,
     metrics: &Arc<Metrics>,
     cluster: &ObjectKey,
     client: kube::Client,
     (group, kind): (&'static str, &'static str),
     name: String,
-    sizes: Option<Sizes>,
-) -> impl Stream<Item = Report> + Send + use<> {
+    sizes: Option<ObjectSizes>,
+) -> impl Stream<Item = WatchProgress> + Send + use<> {
     let resource = Resource::known(group, "v1", kind);
     let (workload, kind) = (Some(cluster.clone()), GroupKind::new(group, kind));
     let watch = KindWatch { store: store.clone(), workload, kind, contract: None, sizes };

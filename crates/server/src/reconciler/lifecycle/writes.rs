@@ -13,13 +13,13 @@ use kube::api::Patch;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use self::uncertain::{Doubt, Found, Uncertain};
-use super::followed::Followed;
-use super::store::Store;
+use self::uncertain::{CreationResult, UncertainCreation, UncertainCreations};
+use super::external_clusters::ExternalClusters;
+use super::store::LifecycleStore;
 use super::watches::WorkloadWatches;
 use super::workloads::WorkloadClusters;
 use crate::kubernetes::lease::NotLeading;
-use crate::kubernetes::untyped::{self, RequestError};
+use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::Metrics;
 use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite};
 use model::hub::{Object, ObjectKey, ObjectRef, label};
@@ -47,7 +47,7 @@ pub(super) enum WriteError {
 }
 
 impl WriteError {
-    fn of(id: &ObjectId, error: RequestError) -> Self {
+    fn for_object(id: &ObjectId, error: ApiRequestError) -> Self {
         let reason = format!("{id}: {error}");
         match error {
             error if is_not_leading(&error) => WriteError::NotLeading,
@@ -57,12 +57,12 @@ impl WriteError {
     }
 }
 
-fn is_not_leading(error: &RequestError) -> bool {
-    matches!(error, RequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
+fn is_not_leading(error: &ApiRequestError) -> bool {
+    matches!(error, ApiRequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
 }
 
 /// A merge patch of a part of an object.
-enum Part {
+enum PatchPart {
     /// Everything but the status.
     Main(Map<String, Value>),
     Status(Map<String, Value>),
@@ -71,23 +71,23 @@ enum Part {
 /// Writes what steps ask for.
 pub(super) struct Writer {
     client: kube::Client,
-    store: Arc<Store>,
+    store: Arc<LifecycleStore>,
     workloads: Arc<dyn WorkloadClusters>,
     watches: WorkloadWatches,
-    followed: Followed,
-    uncertain: Uncertain,
+    followed: ExternalClusters,
+    uncertain: UncertainCreations,
 }
 
 impl Writer {
     pub(super) fn new(
         client: kube::Client,
-        store: Arc<Store>,
+        store: Arc<LifecycleStore>,
         workloads: Arc<dyn WorkloadClusters>,
-        followed: Followed,
+        followed: ExternalClusters,
         metrics: Arc<Metrics>,
     ) -> Self {
         let watches = WorkloadWatches::new(store.clone(), metrics);
-        Writer { client, store, workloads, watches, followed, uncertain: Uncertain::default() }
+        Writer { client, store, workloads, watches, followed, uncertain: UncertainCreations::default() }
     }
 
     /// Writes in this order, until one fails.
@@ -150,7 +150,7 @@ impl Writer {
     }
 
     /// Ends what there is of a Cluster that is gone.
-    pub(super) fn gone(&self, cluster: &ObjectKey) {
+    pub(super) fn forget_cluster(&self, cluster: &ObjectKey) {
         self.followed.stop(cluster);
     }
 
@@ -187,7 +187,7 @@ impl Writer {
                 Ok(object) => made.push(object),
                 Err(WriteError::Unanswered(reason)) => {
                     // The objects before it stay until it is known whether this object refers to them.
-                    self.uncertain.note(Doubt { object, before: made });
+                    self.uncertain.note(UncertainCreation { object, before: made });
                     return Err(WriteError::Failed(reason));
                 }
                 Err(error) => {
@@ -206,7 +206,7 @@ impl Writer {
         let mut made = match workload {
             None => self.post(&client, object).await?,
             // Its objects have the same name in each step, and its API server may have ended for good.
-            Some(_) => untyped::create(&client, object).await.map_err(|error| WriteError::of(&id, error))?,
+            Some(_) => untyped::create(&client, object).await.map_err(|error| WriteError::for_object(&id, error))?,
         };
         // Most kinds have no status when they are created.
         if let Some(status) = object.at("status").filter(|status| made.at("status") != Some(status)) {
@@ -219,7 +219,7 @@ impl Writer {
                     let reason = format!("{id} was deleted right after its creation");
                     return Err(WriteError::Conflict { id: Box::new(id), reason });
                 }
-                Err(error) => return Err(WriteError::of(&id, error)),
+                Err(error) => return Err(WriteError::for_object(&id, error)),
             };
         }
         self.store.wrote(&id, made.clone());
@@ -233,26 +233,26 @@ impl Writer {
         match untyped::create(client, object).await {
             Err(error) if !is_not_leading(&error) && error.may_have_written() => {
                 match self.uncertain.look_up(client, object).await {
-                    Found::Made(found) => Ok(*found),
-                    Found::NotMade => Err(WriteError::of(&id, error)),
-                    Found::Unknown => Err(WriteError::Unanswered(format!("{id}: {error}"))),
+                    CreationResult::Made(found) => Ok(*found),
+                    CreationResult::NotMade => Err(WriteError::for_object(&id, error)),
+                    CreationResult::Unknown => Err(WriteError::Unanswered(format!("{id}: {error}"))),
                 }
             }
-            answered => answered.map_err(|error| WriteError::of(&id, error)),
+            answered => answered.map_err(|error| WriteError::for_object(&id, error)),
         }
     }
 
     /// Finds out whether objects were created whose creation, by a step of `owner`, was not answered.
     pub(super) async fn settle(&self, owner: &Object) -> Result<(), WriteError> {
-        for Doubt { object, before } in self.uncertain.of(owner.uid()) {
+        for UncertainCreation { object, before } in self.uncertain.for_owner(owner.uid()) {
             match uncertain::read(&self.client, &object).await {
-                Found::Made(found) => self.store.wrote(&id_of(None, &object), *found),
-                Found::NotMade => {
+                CreationResult::Made(found) => self.store.wrote(&id_of(None, &object), *found),
+                CreationResult::NotMade => {
                     for object in before.iter().rev() {
                         self.delete(None, object).await?;
                     }
                 }
-                Found::Unknown => {
+                CreationResult::Unknown => {
                     let id = id_of(None, &object);
                     return Err(WriteError::Failed(format!("it is not known whether {id} was created")));
                 }
@@ -269,17 +269,21 @@ impl Writer {
         let (client, id) = (self.client(workload)?, id_of(workload, before));
         let reference = reference(before);
         let (main, status) = patches(before, after);
-        let parts =
-            [main.map(Part::Main), status.map(|status| Part::Status(Map::from_iter([("status".to_owned(), status)])))];
-        let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+        let parts = [
+            main.map(PatchPart::Main),
+            status.map(|status| PatchPart::Status(Map::from_iter([("status".to_owned(), status)]))),
+        ];
+        let mut parts: Vec<PatchPart> = parts.into_iter().flatten().collect();
         if after.is_being_deleted() && !has_finalizers(after) {
             parts.reverse();
         }
         let mut version = before.at("metadata.resourceVersion").cloned().unwrap_or_default();
         for part in parts {
             let written = match part {
-                Part::Main(main) => untyped::update(&client, &reference, &versioned(main, &version)).await,
-                Part::Status(status) => untyped::update_status(&client, &reference, &versioned(status, &version)).await,
+                PatchPart::Main(main) => untyped::update(&client, &reference, &versioned(main, &version)).await,
+                PatchPart::Status(status) => {
+                    untyped::update_status(&client, &reference, &versioned(status, &version)).await
+                }
             };
             let written = match written {
                 Ok(written) => written,
@@ -302,9 +306,9 @@ impl Writer {
 
     /// Why the write of a stored object failed. If the object was not found, it is read again: it may have been deleted while its watch
     /// had a gap, and the next step must know it.
-    async fn refused(&self, id: &ObjectId, error: RequestError) -> WriteError {
+    async fn refused(&self, id: &ObjectId, error: ApiRequestError) -> WriteError {
         if !error.is_not_found() {
-            return WriteError::of(id, error);
+            return WriteError::for_object(id, error);
         }
         let reason = format!("{id}: {error}");
         match self.refresh(id).await {
@@ -339,7 +343,7 @@ impl Writer {
                 self.store.removed(&id, Some(object.uid()));
                 Ok(())
             }
-            Err(error) => Err(WriteError::of(&id, error)),
+            Err(error) => Err(WriteError::for_object(&id, error)),
         }
     }
 
@@ -365,14 +369,14 @@ impl Writer {
             Err(error) if error.is_conflict() => match self.replace(&secret, [&owner, &object]).await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(WriteError::Failed(format!("{id} exists and is not of Cluster {cluster}"))),
-                Err(error) => Err(WriteError::of(&id, error)),
+                Err(error) => Err(WriteError::for_object(&id, error)),
             },
-            Err(error) => Err(WriteError::of(&id, error)),
+            Err(error) => Err(WriteError::for_object(&id, error)),
         }
     }
 
     /// Replaces the Secret if one of the objects is its owner; one that was made without a control plane is the Cluster's.
-    async fn replace(&self, secret: &Object, owners: [&Object; 2]) -> Result<bool, RequestError> {
+    async fn replace(&self, secret: &Object, owners: [&Object; 2]) -> Result<bool, ApiRequestError> {
         for owner in owners {
             match untyped::update(&self.client, &secret.reference(), &replacement(owner, secret)).await {
                 Ok(_) => return Ok(true),

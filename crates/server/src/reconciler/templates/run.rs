@@ -16,9 +16,9 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::lease::{Leadership, NotLeading};
-use crate::kubernetes::metadata::Metadata;
+use crate::kubernetes::metadata::ObjectMetadata;
 use crate::kubernetes::metadata::cluster_of;
-use crate::kubernetes::untyped::{self, RequestError};
+use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::RunOutcome;
 use engine::topology::templates_in_use::{Maker, deployment_of, unused};
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a run did not do everything.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RunError {
+pub(super) enum TemplateRunError {
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
     #[error("the object has no label {}", label::CLUSTER_NAME)]
@@ -53,7 +53,7 @@ pub(super) enum RunError {
     #[error("CustomResourceDefinition {0} has no contract label")]
     NoContract(String),
     #[error("{what} cannot be {done}: {error}")]
-    Request { what: String, done: &'static str, error: RequestError },
+    Request { what: String, done: &'static str, error: ApiRequestError },
     #[error("the object has changed since it was read")]
     Conflict,
     #[error("timed out after a minute")]
@@ -61,7 +61,7 @@ pub(super) enum RunError {
 }
 
 /// What runs need.
-pub(super) struct Reconciler {
+pub(super) struct TemplateReconciler {
     pub maker: Maker,
     /// How the API server names the kind.
     pub resource: ApiResource,
@@ -77,16 +77,16 @@ pub(super) struct Reconciler {
 
 /// What is known of the Cluster of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum ClusterStanding {
     GoesOn,
     Paused,
     Gone,
 }
 
-impl Reconciler {
+impl TemplateReconciler {
     /// Adds the finalizer to an object of a topology (MA-29.1). Removes it once the templates of an object that is being deleted are
     /// cleaned up (DEL-05).
-    pub(super) async fn run(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
+    pub(super) async fn run(&self, object: &ObjectMetadata) -> Result<RunOutcome, TemplateRunError> {
         self.leadership.may_write()?;
         let metadata = &object.metadata;
         let has = |names: &Option<BTreeMap<String, String>>, name: &str| {
@@ -105,13 +105,13 @@ impl Reconciler {
         }
         match standing {
             _ if !is_leaving || !has_finalizer => Ok(RunOutcome::Unchanged),
-            Standing::Paused => Ok(RunOutcome::LeftAlone),
-            Standing::GoesOn | Standing::Gone => self.clean_up(&key_of(object)).await,
+            ClusterStanding::Paused => Ok(RunOutcome::LeftAlone),
+            ClusterStanding::GoesOn | ClusterStanding::Gone => self.clean_up(&key_of(object)).await,
         }
     }
 
     /// Whether the object is in the scope of this installation (DEC-37, RS-04).
-    fn is_in_scope(&self, object: &Metadata) -> bool {
+    fn is_in_scope(&self, object: &ObjectMetadata) -> bool {
         let facts = self.cache.facts();
         let (scope, key) = (facts.scope(), key_of(object));
         let labels = object.metadata.labels.clone().unwrap_or_default().into();
@@ -120,31 +120,31 @@ impl Reconciler {
 
     /// How the Cluster of an object stands. An object whose Cluster is missing is in error as long as it stays; one that goes
     /// must be able to go, so there a Cluster is missing when the API server says so (DEL-05, DEC-11).
-    async fn standing(&self, object: &Metadata, is_leaving: bool) -> Result<Standing, RunError> {
+    async fn standing(&self, object: &ObjectMetadata, is_leaving: bool) -> Result<ClusterStanding, TemplateRunError> {
         let key = match cluster_of(object) {
             Some(key) => key,
-            None if is_leaving => return Ok(Standing::Gone),
-            None => return Err(RunError::NoCluster),
+            None if is_leaving => return Ok(ClusterStanding::Gone),
+            None => return Err(TemplateRunError::NoCluster),
         };
         match self.cache.facts().cluster(&key) {
-            Found::Yes(cluster) if cluster.spec.paused == Some(true) => Ok(Standing::Paused),
-            Found::Yes(_) => Ok(Standing::GoesOn),
+            Found::Yes(cluster) if cluster.spec.paused == Some(true) => Ok(ClusterStanding::Paused),
+            Found::Yes(_) => Ok(ClusterStanding::GoesOn),
             Found::Absent if is_leaving => {
                 // The watch of Clusters may lag behind that of the object.
                 let cluster = ObjectRef::new(API_VERSION, "Cluster", key.clone());
                 match self.get(&cluster).await? {
-                    None => Ok(Standing::Gone),
-                    Some(cluster) if cluster.at("spec.paused") == Some(&json!(true)) => Ok(Standing::Paused),
-                    Some(_) => Ok(Standing::GoesOn),
+                    None => Ok(ClusterStanding::Gone),
+                    Some(cluster) if cluster.at("spec.paused") == Some(&json!(true)) => Ok(ClusterStanding::Paused),
+                    Some(_) => Ok(ClusterStanding::GoesOn),
                 }
             }
-            Found::Absent => Err(RunError::NoSuchCluster(key)),
-            Found::Unreadable(reason) => Err(RunError::Cluster(key, reason)),
-            Found::NotAsked => Err(RunError::Cluster(key, "Clusters are not listed yet".to_owned())),
+            Found::Absent => Err(TemplateRunError::NoSuchCluster(key)),
+            Found::Unreadable(reason) => Err(TemplateRunError::Cluster(key, reason)),
+            Found::NotAsked => Err(TemplateRunError::Cluster(key, "Clusters are not listed yet".to_owned())),
         }
     }
 
-    async fn add_finalizer(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
+    async fn add_finalizer(&self, object: &ObjectMetadata) -> Result<RunOutcome, TemplateRunError> {
         let metadata = &object.metadata;
         let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
         finalizers.push(self.maker.finalizer().to_owned());
@@ -157,23 +157,24 @@ impl Reconciler {
                 Ok(RunOutcome::Changed)
             }
             Err(error) if error.is_not_found() => Ok(RunOutcome::Unchanged),
-            Err(error) if error.is_conflict() => Err(RunError::Conflict),
+            Err(error) if error.is_conflict() => Err(TemplateRunError::Conflict),
             Err(error) => Err(failed(&reference, "changed", error)),
         }
     }
 
     /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06, DEL-07, MA-29.3). Any
     /// error keeps the finalizer.
-    async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, RunError> {
+    async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, TemplateRunError> {
         let Some(leaving) = self.get(&self.reference(key)).await? else { return Ok(RunOutcome::Unchanged) };
         if !leaving.is_being_deleted() {
             // Another one of the same name.
-            return Err(RunError::Conflict);
+            return Err(TemplateRunError::Conflict);
         }
         let unused = match self.maker {
             Maker::Deployment => unused(&leaving, &self.sets(key).await?, None)?,
             Maker::Set => {
-                let owner = ObjectKey::new(&key.namespace, deployment_of(&leaving).ok_or(RunError::NoDeployment)?);
+                let owner =
+                    ObjectKey::new(&key.namespace, deployment_of(&leaving).ok_or(TemplateRunError::NoDeployment)?);
                 let sets = self.sets(&owner).await?;
                 let deployment = ObjectRef::new(API_VERSION, Maker::Deployment.kind(), owner);
                 unused(&leaving, &sets, self.get(&deployment).await?.as_ref())?
@@ -192,7 +193,7 @@ impl Reconciler {
     }
 
     /// The MachineSets of a MachineDeployment, as they are now.
-    async fn sets(&self, deployment: &ObjectKey) -> Result<Vec<Object>, RunError> {
+    async fn sets(&self, deployment: &ObjectKey) -> Result<Vec<Object>, TemplateRunError> {
         let selection = Selection {
             api_version: API_VERSION.to_owned(),
             kind: Maker::Set.kind().to_owned(),
@@ -200,7 +201,7 @@ impl Reconciler {
             labels: BTreeMap::from([(label::MACHINE_DEPLOYMENT_NAME.to_owned(), deployment.name.clone())]),
         };
         let listed = untyped::list(&self.client, &selection).await;
-        listed.map_err(|error| RunError::Request {
+        listed.map_err(|error| TemplateRunError::Request {
             what: format!("the MachineSets of {deployment}"),
             done: "listed",
             error,
@@ -208,16 +209,16 @@ impl Reconciler {
     }
 
     /// Deletes a template in the version that its definition names as the newest (DEL-09, CS-08).
-    async fn delete_template(&self, template: &ContractRef, namespace: &str) -> Result<(), RunError> {
+    async fn delete_template(&self, template: &ContractRef, namespace: &str) -> Result<(), TemplateRunError> {
         let ContractRef { api_group, kind, name } = template;
         let definition = contract::definition_name(api_group, kind);
         let labels = self.definitions.labels(&definition, Instant::now() + PATIENCE).await?;
-        let version = contract::newest_version(&labels).ok_or(RunError::NoContract(definition))?;
+        let version = contract::newest_version(&labels).ok_or(TemplateRunError::NoContract(definition))?;
         let template = ObjectRef::new(format!("{api_group}/{version}"), kind, ObjectKey::new(namespace, name));
         self.delete(&template, "Deleted an unused template").await
     }
 
-    async fn delete(&self, object: &ObjectRef, said: &'static str) -> Result<(), RunError> {
+    async fn delete(&self, object: &ObjectRef, said: &'static str) -> Result<(), TemplateRunError> {
         match untyped::delete(&self.writer, object, None).await {
             Ok(true) => info!(kind = object.kind, name = object.key.name, "{said}"),
             Ok(false) => {}
@@ -227,7 +228,7 @@ impl Reconciler {
     }
 
     /// Removes this one finalizer, and leaves concurrent changes of other finalizers (DEL-10).
-    async fn remove_finalizer(&self, leaving: Object) -> Result<(), RunError> {
+    async fn remove_finalizer(&self, leaving: Object) -> Result<(), TemplateRunError> {
         let reference = self.reference(&leaving.key());
         let uid = leaving.uid().to_owned();
         let mut found = Some(leaving);
@@ -252,7 +253,7 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn get(&self, reference: &ObjectRef) -> Result<Option<Object>, RunError> {
+    async fn get(&self, reference: &ObjectRef) -> Result<Option<Object>, TemplateRunError> {
         untyped::get(&self.client, reference).await.map_err(|error| failed(reference, "read", error))
     }
 
@@ -261,8 +262,8 @@ impl Reconciler {
     }
 }
 
-fn failed(object: &ObjectRef, done: &'static str, error: RequestError) -> RunError {
-    RunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
+fn failed(object: &ObjectRef, done: &'static str, error: ApiRequestError) -> TemplateRunError {
+    TemplateRunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
 }
 
 /// What takes one finalizer off an object, if it has that and is the one that is meant.

@@ -70,7 +70,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::reconciler::topology::write::of_cluster;
+    use crate::reconciler::topology::write::cluster_patch;
     use model::hub::{Object, annotation};
 
     const HOLD: &str = "topologist.dev/before-cluster-delete uid=u-1 since=2030-01-01T00:00:00Z";
@@ -90,7 +90,7 @@ mod tests {
 
     fn written(raw: &Object, change: &DeletionChange) -> Value {
         let mut after = Object::as_ref(raw).clone();
-        json_patch::patch(&mut after, &of_cluster(raw, &decoded(raw), None, change, None)).unwrap();
+        json_patch::patch(&mut after, &cluster_patch(raw, &decoded(raw), None, change, None)).unwrap();
         after["metadata"]["annotations"].clone()
     }
 

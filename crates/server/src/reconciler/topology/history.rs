@@ -16,12 +16,12 @@ const FORGOTTEN: Duration = Duration::from_secs(30);
 
 /// By Cluster.
 #[derive(Debug, Default)]
-pub(super) struct RunHistory(Mutex<HashMap<ObjectKey, Memory>>);
+pub(super) struct RunHistory(Mutex<HashMap<ObjectKey, RunRecord>>);
 
 #[derive(Debug, Default)]
-struct Memory {
+struct RunRecord {
     started: Option<Instant>,
-    written: Vec<Write>,
+    written: Vec<UnseenWrite>,
     /// The uid of the shim that this process created.
     shim: Option<String>,
     /// Runs in a row that ended in a write conflict.
@@ -32,7 +32,7 @@ struct Memory {
 
 /// A write that a watch has to show before the next run (RS-11).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Write {
+pub(super) struct UnseenWrite {
     pub object: ObjectRef,
     pub version: String,
     at: Instant,
@@ -64,11 +64,11 @@ impl RunHistory {
         let at = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = all.entry(key.clone()).or_default();
-        memory.written.extend(writes.into_iter().map(|(object, version)| Write { object, version, at }));
+        memory.written.extend(writes.into_iter().map(|(object, version)| UnseenWrite { object, version, at }));
     }
 
     /// The kinds whose watches have not shown the last writes yet. Writes that were shown are removed (RS-11).
-    pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&Write) -> bool) -> Vec<String> {
+    pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&UnseenWrite) -> bool) -> Vec<String> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = all.get_mut(key) else { return Vec::new() };
         memory.written.retain(|write| write.at.elapsed() < FORGOTTEN && !has_seen(write));

@@ -13,7 +13,7 @@ use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
 
 /// The patch of everything but the status: defaults of variables, permission for a deletion or its hold, and the record of what its
 /// objects are made from (RS-06, HK-22, DEC-56, DEC-59).
-pub(super) fn of_cluster(
+pub(super) fn cluster_patch(
     raw: &Object,
     cluster: &Cluster,
     defaulted: Option<&Cluster>,
@@ -44,7 +44,7 @@ pub(super) fn of_cluster(
 }
 
 /// A new status (ST-18): what others keep in it is in `status` as it was in the version that the patch names.
-pub(super) fn of_status(status: Value) -> Vec<PatchOperation> {
+pub(super) fn status_patch(status: Value) -> Vec<PatchOperation> {
     vec![add(["status"], status)]
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::Metrics;
-use crate::webhook::limits::Limits;
+use crate::webhook::limits::ReviewLimits;
 use crate::webhook::routes::router;
 use engine::admission::Settings;
 use engine::topology::testing::Scene;
@@ -18,7 +18,7 @@ async fn answer(enforce: Enforce, operation: &str) -> (Value, String) {
     let metrics = Arc::new(Metrics::default());
     let settings = Settings { enforce, ..Settings::default() };
     let gatherer = Gatherer::new(Arc::new(Cache::new(Scene::new().fold().facts().clone())));
-    let handler = Arc::new(Handler::new(gatherer, settings, Limits::default(), metrics.clone()));
+    let handler = Arc::new(ReviewHandler::new(gatherer, settings, ReviewLimits::default(), metrics.clone()));
     let request = json!({
         "uid": "u", "operation": operation, "namespace": "ns", "name": "smith",
         "kind": {"group": "infrastructure.cluster.x-k8s.io", "version": "v1beta1", "kind": "ForgeMachineTemplate"},

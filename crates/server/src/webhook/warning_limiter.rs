@@ -13,11 +13,11 @@ const PEERS: usize = 256;
 
 /// When each peer was last warned about.
 #[derive(Debug, Default)]
-pub(super) struct Warned {
+pub(super) struct WarningLimiter {
     peers: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-impl Warned {
+impl WarningLimiter {
     /// Whether a warning about a peer is due; if so, none is for a while.
     pub(super) fn is_due(&self, peer: IpAddr, now: Instant) -> bool {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn warnings_about_a_peer_come_once_a_minute_and_few_peers_are_remembered() {
-        let (warned, now) = (Warned::default(), Instant::now());
+        let (warned, now) = (WarningLimiter::default(), Instant::now());
         let peer = |number: u32| IpAddr::from(number.to_be_bytes());
         assert!(warned.is_due(peer(1), now) && !warned.is_due(peer(1), now) && warned.is_due(peer(2), now));
         assert!(warned.is_due(peer(1), now + PAUSE));

@@ -15,7 +15,7 @@ use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-use super::list_watch::{Fault, Report, Selection, list_watch};
+use super::list_watch::{Fault, ListWatchEvent, WatchSelection, list_watch};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::ObjectKey;
 use schema::field::shortened;
@@ -70,7 +70,7 @@ impl WatchedKind {
 /// Follows the objects of a kind, for ever or until nothing serves it.
 pub(crate) fn follow<K>(
     api: Api<K>,
-    selection: Selection,
+    selection: WatchSelection,
     kind: WatchedKind,
     metrics: Arc<Metrics>,
 ) -> BoxStream<'static, Observation<K>>
@@ -81,11 +81,11 @@ where
 }
 
 fn seen<K: Resource + 'static>(
-    reports: impl Stream<Item = Result<Report<K>, Fault>> + Send + 'static,
+    reports: impl Stream<Item = Result<ListWatchEvent<K>, Fault>> + Send + 'static,
     kind: WatchedKind,
     metrics: Arc<Metrics>,
 ) -> impl Stream<Item = Observation<K>> + Send {
-    let start = (Box::pin(reports), Lists::default(), kind, metrics, None);
+    let start = (Box::pin(reports), ListProgress::default(), kind, metrics, None);
     stream::unfold(start, async |(mut reports, mut lists, kind, metrics, shown)| {
         // The consumer asks for more once it has taken over what it was given.
         let newest = metrics.watch_version.get_or_create(&metrics::Kind { kind: kind.metric }).clone();
@@ -93,9 +93,9 @@ fn seen<K: Resource + 'static>(
             newest.set(newest.get().max(shown));
         });
         let seen = match reports.next().await? {
-            Ok(Report::Bookmark | Report::Reopened) => Observation::Alive,
-            Ok(Report::Event(event)) => lists.seen(event),
-            Ok(Report::Listed { version }) => lists.listed(version),
+            Ok(ListWatchEvent::Bookmark | ListWatchEvent::Reopened) => Observation::Alive,
+            Ok(ListWatchEvent::Event(event)) => lists.seen(event),
+            Ok(ListWatchEvent::Listed { version }) => lists.listed(version),
             Err(fault) if kind.ends_if_unserved && !lists.has_listed && fault.is_not_found() => {
                 debug!(kind = kind.kind, version = kind.version, "The API server does not serve this kind");
                 return None;
@@ -130,12 +130,12 @@ fn version_of<K: Resource>(seen: &Observation<K>) -> Option<i64> {
 
 /// The list in progress: objects arrive one by one, and those that did not arrive are gone at its end.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct ListProgress {
     keys: BTreeSet<ObjectKey>,
     has_listed: bool,
 }
 
-impl Lists {
+impl ListProgress {
     pub(super) fn seen<K: Resource>(&mut self, event: Event<K>) -> Observation<K> {
         match event {
             Event::Init => {
@@ -192,7 +192,7 @@ where
     K: Resource + Lookup<DynamicType = <K as Resource>::DynamicType> + Clone + 'static,
     <K as Resource>::DynamicType: Eq + Hash + Clone,
 {
-    pub(crate) fn of(resource: <K as Resource>::DynamicType) -> Self {
+    pub(crate) fn for_resource(resource: <K as Resource>::DynamicType) -> Self {
         let writer = Writer::new(resource.clone());
         Mirror { store: writer.as_reader(), writer, resource, has_listed: false }
     }
@@ -260,7 +260,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     const PATH: &str = "/api/v1/configmaps";
 
@@ -269,11 +269,11 @@ mod tests {
     }
 
     /// A mirror, and what it has told.
-    struct Seen(Lists, Mirror<ConfigMap>);
+    struct Seen(ListProgress, Mirror<ConfigMap>);
 
     impl Seen {
         fn new() -> Self {
-            Seen(Lists::default(), Mirror::of(()))
+            Seen(ListProgress::default(), Mirror::for_resource(()))
         }
 
         fn take(&mut self, events: Vec<Event<ConfigMap>>) -> Vec<String> {
@@ -328,13 +328,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn faults_are_counted_and_watches_of_unserved_kinds_end() {
-        let unserved = || Answer::error(404, "the server could not find the requested resource");
+        let unserved = || ScriptedAnswer::error(404, "the server could not find the requested resource");
         for (ends_if_unserved, errors) in [(true, 0), (false, 1)] {
             let (script, metrics) = (Script::default(), Arc::new(Metrics::default()));
             script.get(PATH, &[], unserved());
-            script.get(PATH, &[], Answer::ok(json!({"metadata": {"resourceVersion": "1"}, "items": []})));
+            script.get(PATH, &[], ScriptedAnswer::ok(json!({"metadata": {"resourceVersion": "1"}, "items": []})));
             let kind = WatchedKind { ends_if_unserved, ..WatchedKind::own("ConfigMap", "v1") };
-            let mut seen = follow::<ConfigMap>(Api::all(script.client()), Selection::default(), kind, metrics.clone());
+            let mut seen =
+                follow::<ConfigMap>(Api::all(script.client()), WatchSelection::default(), kind, metrics.clone());
             match seen.next().await {
                 None => assert!(ends_if_unserved),
                 Some(Observation::Failed(fault)) => assert!(!ends_if_unserved && fault.is_not_found()),

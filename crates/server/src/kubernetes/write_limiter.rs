@@ -22,14 +22,14 @@ const SLOW: u32 = 15;
 
 /// A limit of concurrent writes that follows the latency of the API server.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct WriteLimiter {
     duration: Duration,
     permits: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<LimiterState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LimiterState {
     limit: usize,
     /// Permits to take away once they are given back.
     surplus: usize,
@@ -37,12 +37,12 @@ struct State {
 
 /// The permission to send one write.
 #[derive(Debug)]
-pub(super) struct Turn<'p> {
-    pace: &'p Pace,
+pub(super) struct WritePermit<'p> {
+    pace: &'p WriteLimiter,
     permit: Option<SemaphorePermit<'p>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WritePermit<'_> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         let mut state = self.pace.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,18 +53,18 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Pace {
+impl WriteLimiter {
     /// A pace for a Lease of this duration.
     pub(super) fn new(duration: Duration) -> Self {
-        let state = Mutex::new(State { limit: HIGHEST, surplus: 0 });
-        Pace { duration, permits: Semaphore::new(HIGHEST), state }
+        let state = Mutex::new(LimiterState { limit: HIGHEST, surplus: 0 });
+        WriteLimiter { duration, permits: Semaphore::new(HIGHEST), state }
     }
 
     /// Waits until one more write may be sent.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(super) async fn acquire(&self) -> WritePermit<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
-        Turn { pace: self, permit }
+        WritePermit { pace: self, permit }
     }
 
     /// Changes the limit: a renewal took this long, or failed.
@@ -97,15 +97,15 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(15);
 
-    fn turns(pace: &Pace) -> Vec<Turn<'_>> {
+    fn turns(pace: &WriteLimiter) -> Vec<WritePermit<'_>> {
         // Without the budget of a task, which is as large as the highest limit.
-        std::iter::from_fn(|| tokio::task::unconstrained(pace.turn()).now_or_never()).collect()
+        std::iter::from_fn(|| tokio::task::unconstrained(pace.acquire()).now_or_never()).collect()
     }
 
     #[tokio::test]
     async fn slow_renewals_halve_the_writes_and_fast_ones_raise_them_again() {
         // DEC-101
-        let (pace, metrics) = (Pace::new(LEASE), Metrics::default());
+        let (pace, metrics) = (WriteLimiter::new(LEASE), Metrics::default());
         let running = turns(&pace);
         assert_eq!(running.len(), HIGHEST);
         for (latency, want) in [
@@ -120,7 +120,10 @@ mod tests {
         ] {
             pace.renewed(latency, &metrics);
             assert_eq!(metrics.write_limit.get(), want, "{latency:?}");
-            assert!(tokio::task::unconstrained(pace.turn()).now_or_never().is_none(), "those that run are not stopped");
+            assert!(
+                tokio::task::unconstrained(pace.acquire()).now_or_never().is_none(),
+                "those that run are not stopped"
+            );
         }
         drop(running);
         assert_eq!(turns(&pace).len(), 12);

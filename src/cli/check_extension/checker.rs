@@ -37,36 +37,36 @@ const CLUSTERS: usize = 4;
 
 /// Extensions that are called.
 #[derive(Debug)]
-pub(super) struct Lab {
+pub(super) struct ExtensionChecker {
     runtime: Runtime,
     client: Client,
-    extensions: Vec<Extension>,
-    state: Mutex<State>,
+    extensions: Vec<CheckedExtension>,
+    state: Mutex<CheckerState>,
 }
 
 #[derive(Debug)]
-struct Extension {
+struct CheckedExtension {
     name: String,
     address: Address,
     registration: Registration,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    expected: BTreeMap<ObjectKey, Expected>,
+struct CheckerState {
+    expected: BTreeMap<ObjectKey, ExpectedCluster>,
     /// The first requests to each handler of a patch for a class, by its registered name, and by Cluster.
     questions: BTreeMap<(ObjectKey, String), BTreeMap<ObjectKey, Question>>,
     /// The answers to requests, by registered name and body.
     answers: BTreeMap<(String, String), Found<PatchAnswer>>,
     /// The variables of handlers, in the same way.
     variables: BTreeMap<(String, String), Found<Arc<[Value]>>>,
-    checked: BTreeMap<String, Checked>,
+    checked: BTreeMap<String, CheckedHandler>,
     problems: BTreeSet<String>,
 }
 
 /// What is known of a Cluster.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Expected {
+pub(super) struct ExpectedCluster {
     pub class: ObjectKey,
     /// The variables that no Cluster of the class lacks.
     pub always_set: BTreeSet<String>,
@@ -74,7 +74,7 @@ pub(super) struct Expected {
 
 /// A handler that was called.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct CheckedHandler {
     pub calls: usize,
     /// The time of the longest call.
     pub milliseconds: u64,
@@ -83,22 +83,22 @@ pub(super) struct Checked {
 
 /// A handler, and what is known of it.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct HandlerRow {
     /// The name that it is registered by.
     pub name: String,
     pub hook: &'static str,
     /// The findings, or why it was not called.
-    pub checked: Result<Checked, &'static str>,
+    pub checked: Result<CheckedHandler, &'static str>,
 }
 
-impl Lab {
+impl ExtensionChecker {
     /// Asks each extension for its handlers. `objects` may have their ExtensionConfigs, whose settings are sent.
     ///
     /// # Errors
     /// When Discovery fails, or a name is repeated.
     pub(super) fn discover(extensions: &[RunningExtension], client: Client, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut lab = Lab { runtime, client, extensions: Vec::new(), state: Mutex::default() };
+        let mut lab = ExtensionChecker { runtime, client, extensions: Vec::new(), state: Mutex::default() };
         for RunningExtension { name, address } in extensions {
             let is_new = lab.extensions.iter().all(|known| known.name != *name);
             ensure!(is_new, "two extensions are called {name}; name each with NAME=URL");
@@ -106,13 +106,13 @@ impl Lab {
             let answer = answer.map_err(|error| anyhow!("extension {name}: Discovery: {error}"))?;
             let registration = Registration::of(name, &answer, settings(objects, name));
             let registration = registration.with_context(|| format!("extension {name}: Discovery"))?;
-            lab.extensions.push(Extension { name: name.clone(), address: address.clone(), registration });
+            lab.extensions.push(CheckedExtension { name: name.clone(), address: address.clone(), registration });
         }
         Ok(lab)
     }
 
     /// What is known of the Clusters.
-    pub(super) fn expect(&self, expected: BTreeMap<ObjectKey, Expected>) {
+    pub(super) fn expect(&self, expected: BTreeMap<ObjectKey, ExpectedCluster>) {
         self.state().expected = expected;
     }
 
@@ -150,7 +150,7 @@ impl Lab {
         &self,
         name: &str,
         handler: &Handler,
-        extension: &Extension,
+        extension: &CheckedExtension,
         classes: &[(ObjectKey, Value)],
         sources: &mut Vec<(String, Vec<Value>)>,
     ) {
@@ -210,7 +210,7 @@ impl Lab {
     }
 
     /// All handlers in the order of their Discovery.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<HandlerRow> {
         let state = self.state();
         let handlers = self.extensions.iter().flat_map(|extension| extension.registration.handlers());
         let row = |(name, handler): (String, &Handler)| {
@@ -220,12 +220,12 @@ impl Lab {
                 _ if Hook::ALL.iter().any(|known| known.name() == hook) => "it may have side effects",
                 _ => "topologist does not call this hook",
             });
-            Row { name, hook, checked }
+            HandlerRow { name, hook, checked }
         };
         handlers.map(row).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CheckerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -262,7 +262,7 @@ impl Lab {
     }
 
     /// The handler of that name for a hook, and where it is called; nothing of an extension that is not checked.
-    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &Handler, Target), Option<String>> {
+    fn find(&self, name: &str, hook: &str) -> Result<(&CheckedExtension, &Handler, Target), Option<String>> {
         let (handler, config) =
             registered_name(name).ok_or_else(|| Some(format!("{name:?} is not a registered name")))?;
         let extension = self.extensions.iter().find(|extension| extension.name == config).ok_or(None)?;
@@ -271,7 +271,7 @@ impl Lab {
     }
 }
 
-impl ExtensionServer for Lab {
+impl ExtensionServer for ExtensionChecker {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
         let (extension, handler, target) = match self.find(&call.extension, call.hook.name()) {
             Ok(found) => found,
@@ -288,7 +288,8 @@ impl ExtensionServer for Lab {
             return known.clone();
         }
         let send = |body: &str| self.counted(name, &target, body);
-        let Expected { class, always_set } = self.state().expected.get(&call.cluster).cloned().unwrap_or_default();
+        let ExpectedCluster { class, always_set } =
+            self.state().expected.get(&call.cluster).cloned().unwrap_or_default();
         let is_first = !self.state().questions.keys().any(|(_, known)| known == name);
         if is_first {
             self.add(name, behavior::of_patch(&question, &always_set, &send));
@@ -309,7 +310,7 @@ impl ExtensionServer for Lab {
     }
 }
 
-impl VariableServer for Lab {
+impl VariableServer for ExtensionChecker {
     fn variables(&self, _: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let (extension, handler, target) = match self.find(name, DISCOVER_VARIABLES) {
             Ok(found) => found,

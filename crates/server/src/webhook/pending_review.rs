@@ -14,9 +14,9 @@ use model::wire::review::AdmissionRequest;
 use model::world::Scope;
 
 /// Whether the object of a review is in the scope of this installation, before or after the change (DEC-37).
-pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
+pub(super) fn is_in_scope(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
     #[derive(serde::Deserialize)]
-    struct OnlyMetadata {
+    struct ReviewedObject {
         metadata: Metadata,
     }
     let namespace = review.namespace.as_deref().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> b
     let mut objects = [review.object, review.old_object].into_iter().flatten();
     // What cannot be read is not let through unread.
     objects.any(|object| {
-        json::decode::<OnlyMetadata>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata))
+        json::decode::<ReviewedObject>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata))
     })
 }
 
@@ -43,22 +43,22 @@ pub(super) enum Pool {
 }
 
 /// A question as it is put in a round.
-pub(super) enum Put {
-    AsText(Asked),
+pub(super) enum ReviewInput {
+    AsText(PendingReview),
     Decoded(Arc<Question>),
 }
 
-impl Put {
+impl ReviewInput {
     pub(super) fn question(self) -> Result<Arc<Question>, Box<Verdict>> {
         match self {
-            Put::AsText(asked) => asked.question().map(Arc::new),
-            Put::Decoded(question) => Ok(question),
+            ReviewInput::AsText(asked) => asked.question().map(Arc::new),
+            ReviewInput::Decoded(question) => Ok(question),
         }
     }
 }
 
 /// The question that a review puts to an end point. The version of the end point does not matter: the review has group, version and kind.
-pub(super) struct Asked {
+pub(super) struct PendingReview {
     end_point: EndPoint,
     version: WireVersion,
     operation: Operation,
@@ -68,8 +68,12 @@ pub(super) struct Asked {
     old_object: Option<Bytes>,
 }
 
-impl Asked {
-    pub(super) fn of(end_point: EndPoint, review: &AdmissionRequest<'_>, body: &Bytes) -> Result<Self, String> {
+impl PendingReview {
+    pub(super) fn for_end_point(
+        end_point: EndPoint,
+        review: &AdmissionRequest<'_>,
+        body: &Bytes,
+    ) -> Result<Self, String> {
         let version = Request::version_of(end_point.kind, &review.kind)?;
         if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
             return Err(format!(
@@ -83,7 +87,7 @@ impl Asked {
             let text = object.map(RawValue::get).filter(|text| *text != "null");
             text.map(|text| body.slice_ref(text.as_bytes()))
         };
-        Ok(Asked {
+        Ok(PendingReview {
             end_point,
             version,
             operation,

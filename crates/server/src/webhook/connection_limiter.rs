@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::connection::{Activity, Spare};
+use super::connection::{Activity, EvictionReason};
 use crate::telemetry::metrics::Reason;
 
 /// How often a new connection looks again when all others are answering.
@@ -28,26 +28,26 @@ const BUSY: Duration = Duration::from_millis(500);
 
 /// A limited number of places.
 #[derive(Debug)]
-pub(super) struct ConnectionSlots {
+pub(super) struct ConnectionLimiter {
     limit: usize,
     /// How many requests may be open on all connections.
     requests: usize,
     open_requests: AtomicUsize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenSlots>,
     /// How many places have been given back.
     freed: watch::Sender<u64>,
     closed: Family<Reason, Counter>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenSlots {
     next: u64,
     /// Connections that have not been told to close.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenConnection>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     peer: IpAddr,
     activity: Activity,
     close: CancellationToken,
@@ -56,7 +56,7 @@ struct Open {
 /// The place of one connection; it is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
-    places: Arc<ConnectionSlots>,
+    places: Arc<ConnectionLimiter>,
     number: u64,
     peer: IpAddr,
     close: CancellationToken,
@@ -64,9 +64,9 @@ pub(super) struct ConnectionSlot {
 
 /// A request is counted for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<ConnectionSlots>);
+pub(super) struct RequestSlot(Arc<ConnectionLimiter>);
 
-impl Drop for Counted {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         self.0.open_requests.fetch_sub(1, Ordering::Relaxed);
     }
@@ -79,11 +79,11 @@ impl ConnectionSlot {
     }
 
     /// Counts a request. When there are too many, the connection with most of them is closed, of the peer with most of them.
-    pub(super) fn request(&self) -> Counted {
+    pub(super) fn request(&self) -> RequestSlot {
         if self.places.open_requests.fetch_add(1, Ordering::Relaxed) >= self.places.requests {
             self.places.close_fullest();
         }
-        Counted(self.places.clone())
+        RequestSlot(self.places.clone())
     }
 
     /// Is cancelled when the connection has to make room for another.
@@ -99,14 +99,14 @@ impl Drop for ConnectionSlot {
     }
 }
 
-impl ConnectionSlots {
+impl ConnectionLimiter {
     /// That many places, for so many requests; `closed` counts the connections that are closed to make room.
     pub(super) fn new(limit: usize, requests: usize, closed: Family<Reason, Counter>) -> Self {
         let (open_requests, freed) = (AtomicUsize::new(0), watch::Sender::new(0));
-        ConnectionSlots { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
+        ConnectionLimiter { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, TakenSlots> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +153,7 @@ impl ConnectionSlots {
         }
         let of_most = taken.open.iter().filter(|(_, open)| open.peer == most);
         let oldest = of_most.min_by_key(|(_, open)| open.activity.opened()).map(|(number, _)| *number);
-        oldest.is_some_and(|number| self.close(&mut taken, number, Spare::Busy))
+        oldest.is_some_and(|number| self.close(&mut taken, number, EvictionReason::Busy))
     }
 
     /// Closes the connection with most requests, of the peer with most requests.
@@ -165,11 +165,11 @@ impl ConnectionSlots {
         let of_most = taken.open.iter().filter(|(_, open)| open.peer == most);
         let fullest = of_most.max_by_key(|(_, open)| open.activity.open()).map(|(number, _)| *number);
         if let Some(number) = fullest {
-            self.close(&mut taken, number, Spare::Busy);
+            self.close(&mut taken, number, EvictionReason::Busy);
         }
     }
 
-    fn close(&self, taken: &mut Taken, number: u64, spare: Spare) -> bool {
+    fn close(&self, taken: &mut TakenSlots, number: u64, spare: EvictionReason) -> bool {
         let Some(open) = taken.open.remove(&number) else { return false };
         debug!(peer = %open.peer, reason = spare.label(), "Closing a connection to accept another");
         self.closed.get_or_create(&Reason { reason: spare.label() }).inc();
@@ -184,7 +184,7 @@ impl ConnectionSlots {
         }
         let (number, close) = (taken.next, CancellationToken::new());
         taken.next += 1;
-        taken.open.insert(number, Open { peer, activity: activity.clone(), close: close.clone() });
+        taken.open.insert(number, OpenConnection { peer, activity: activity.clone(), close: close.clone() });
         Some(ConnectionSlot { places: self.clone(), number, peer, close })
     }
 
@@ -193,15 +193,15 @@ impl ConnectionSlots {
     fn close_one(&self, any: bool) -> bool {
         let now = Instant::now();
         let mut taken = self.taken();
-        let of_all = taken.of_peers(|_| 1);
+        let of_all = taken.count_by_peer(|_| 1);
         let most = of_all.values().copied().max().unwrap_or_default();
-        let spare: Vec<(u64, IpAddr, Spare, Instant)> = taken
+        let spare: Vec<(u64, IpAddr, EvictionReason, Instant)> = taken
             .open
             .iter()
             .filter_map(|(number, open)| {
                 let (spare, since) = open.activity.spare(now)?;
                 let is_one_of_few = of_all.get(&open.peer).is_some_and(|count| count * 2 < most);
-                if spare == Spare::Idle && is_one_of_few && !any {
+                if spare == EvictionReason::Idle && is_one_of_few && !any {
                     return None;
                 }
                 Some((*number, open.peer, spare, since))
@@ -222,9 +222,9 @@ impl ConnectionSlots {
     }
 }
 
-impl Taken {
+impl TakenSlots {
     /// What the connections of each peer count together.
-    fn of_peers(&self, count: impl Fn(&Open) -> usize) -> HashMap<IpAddr, usize> {
+    fn count_by_peer(&self, count: impl Fn(&OpenConnection) -> usize) -> HashMap<IpAddr, usize> {
         let mut of_peers: HashMap<IpAddr, usize> = HashMap::new();
         for open in self.open.values() {
             *of_peers.entry(open.peer).or_default() += count(open);
@@ -233,8 +233,8 @@ impl Taken {
     }
 
     /// The peer with the most connections, and their number.
-    fn most(&self, count: impl Fn(&Open) -> usize) -> Option<(IpAddr, usize)> {
-        self.of_peers(count).into_iter().max_by_key(|(_, count)| *count)
+    fn most(&self, count: impl Fn(&OpenConnection) -> usize) -> Option<(IpAddr, usize)> {
+        self.count_by_peer(count).into_iter().max_by_key(|(_, count)| *count)
     }
 }
 
@@ -246,8 +246,8 @@ mod tests {
         IpAddr::from([127, 0, 0, last])
     }
 
-    fn places(limit: usize) -> Arc<ConnectionSlots> {
-        Arc::new(ConnectionSlots::new(limit, 8, Family::default()))
+    fn places(limit: usize) -> Arc<ConnectionLimiter> {
+        Arc::new(ConnectionLimiter::new(limit, 8, Family::default()))
     }
 
     async fn after(seconds: u64) {

@@ -149,7 +149,7 @@ pub(super) fn most_affected(report: &Report) -> Option<String> {
 }
 
 /// A write of one object, or of all objects of its role.
-pub(super) struct Step<'a> {
+pub(super) struct StepPhrase<'a> {
     pub action: &'static str,
     pub object: String,
     /// The name that the object takes the place of.
@@ -158,9 +158,9 @@ pub(super) struct Step<'a> {
     pub changes: &'a [ChangeReport],
 }
 
-impl<'a> Step<'a> {
-    fn of_cluster(step: &'a StepReport) -> Self {
-        Step {
+impl<'a> StepPhrase<'a> {
+    fn for_cluster(step: &'a StepReport) -> Self {
+        StepPhrase {
             action: step.action,
             object: format!("{} {}", step.kind, step.name),
             replaces: step.replaces.as_deref(),
@@ -176,7 +176,7 @@ impl<'a> Step<'a> {
             role if role == kind => kind.clone(),
             role => format!("{kind} ({role})"),
         };
-        Step { action, object, replaces: None, reason, changes }
+        StepPhrase { action, object, replaces: None, reason, changes }
     }
 
     /// Why it is done, where no change of a field says so.
@@ -190,10 +190,10 @@ impl<'a> Step<'a> {
 }
 
 /// The text of a group. That of a single Cluster has the names of its objects.
-pub(super) fn steps(group: &ChangeGroup) -> Vec<Step<'_>> {
+pub(super) fn steps(group: &ChangeGroup) -> Vec<StepPhrase<'_>> {
     match &group.alone {
-        Some(report) => report.steps.iter().map(Step::of_cluster).collect(),
-        None => group.steps.iter().map(Step::of_group).collect(),
+        Some(report) => report.steps.iter().map(StepPhrase::for_cluster).collect(),
+        None => group.steps.iter().map(StepPhrase::of_group).collect(),
     }
 }
 
@@ -224,10 +224,16 @@ fn proviso(in_place: Option<&str>, certainty: &str) -> String {
 }
 
 /// From when on machines are replaced, if that is later, and how many at a time.
-type Pace<'a> = (Option<&'a str>, Option<i64>);
+type RolloutPace<'a> = (Option<&'a str>, Option<i64>);
 
 /// What becomes of the machines of one object, or of all objects of a role.
-fn rolled(object: &str, machines: &Machines, (from, at_a_time): Pace<'_>, proviso: &str, reason: &str) -> String {
+fn rolled(
+    object: &str,
+    machines: &Machines,
+    (from, at_a_time): RolloutPace<'_>,
+    proviso: &str,
+    reason: &str,
+) -> String {
     let from = from.map(|from| format!(" from {from} on")).unwrap_or_default();
     let pace = match (machines.replaced, at_a_time) {
         (Some(0), _) | (_, None) => String::new(),
