@@ -114,7 +114,7 @@ pub struct CrdsArgs {
     pub hooks: bool,
 }
 
-/// Kinds that are installed together.
+/// A group of kinds that are installed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Family {
     /// Cluster, ClusterClass and the kinds around machines, of the group cluster.x-k8s.io.

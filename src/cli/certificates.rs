@@ -27,7 +27,7 @@ impl CertificateFlags {
     }
 }
 
-/// Shows what the Secret holds, and makes it whenever this process leads.
+/// Presents the certificate of the Secret, and manages the Secret whenever this process leads.
 pub(super) fn start(
     flags: &CertificateFlags,
     client: &kube::Client,

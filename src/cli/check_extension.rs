@@ -1,5 +1,5 @@
-//! `check-extension`: calls Runtime Extensions as the controllers would, and says whether they behave as callers
-//! expect.
+//! `check-extension`: calls Runtime Extensions as the controllers would, and reports where they differ from what
+//! callers expect.
 //!
 //! ```text
 //! --files ─► topologies ─► PatchCall ─► ExtensionChecker ─► the extension ─► the answer is used
@@ -106,7 +106,7 @@ fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &RolloutSide) -> Resul
     Ok(fold)
 }
 
-/// What is known of the Clusters whose topologies are computed.
+/// The known data of the Clusters whose topologies are computed.
 fn expected(facts: &Facts, clusters: &[ObjectKey]) -> BTreeMap<ObjectKey, ExpectedCluster> {
     let of_cluster = |key: &ObjectKey| {
         let Found::Yes(cluster) = facts.cluster(key) else { return None };

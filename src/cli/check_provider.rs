@@ -1,4 +1,4 @@
-//! `check-provider`: what a provider installs, and what it does, against the contract of Cluster API.
+//! `check-provider`: checks the definitions and the behavior of a provider against the contract of Cluster API.
 
 mod observer;
 
@@ -16,7 +16,7 @@ use super::output::{self, Text};
 use machines::provider_contract::{self, CheckedDefinition, ContractFinding, Level};
 use schema::field::{counted, enumerated};
 
-/// Prints the findings about each definition, or what objects of a running cluster do.
+/// Prints the findings about each definition, or about objects of a running cluster.
 pub(super) fn run(options: &CheckProviderArgs) -> Result<ExitCode> {
     match &options.live {
         Some(wanted) => observer::run(wanted, options),
@@ -48,7 +48,7 @@ fn check_files(options: &CheckProviderArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(fails)))
 }
 
-/// What `-o json` prints.
+/// The output of `-o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProviderReport<'a> {
@@ -97,7 +97,7 @@ impl<'a> ProviderReport<'a> {
         }
     }
 
-    /// What the input has instead of definitions of a provider.
+    /// The kinds of the input, if it has no definitions of a provider.
     fn others(&self, input: &FileInput) -> String {
         match self.not_checked.is_empty() {
             true => format!("the input holds {}", empty::holds([input])),

@@ -12,7 +12,7 @@ use super::offline::{CommandInput, ReviewSubject};
 use super::output::{self, Text};
 use super::validate::report_problems;
 
-/// Prints every object of the files; nothing if one of them is denied, so that a part cannot be applied.
+/// Prints every object of the files; prints nothing if one of them is denied, so that a part cannot be applied.
 pub(super) fn run(options: &DefaultArgs) -> Result<ExitCode> {
     let case = CommandInput::read(&options.paths, &[], &options.input)?;
     let subjects = case.subjects(&options.rules.settings());
@@ -54,7 +54,7 @@ pub(super) fn written(objects: &[Value], output: ObjectFormat) -> Result<String>
     Ok(text)
 }
 
-/// Says why objects are denied; returns whether any is.
+/// Prints why objects are denied; returns whether any is.
 fn report_denials(subjects: &[ReviewSubject<'_>]) -> Result<bool> {
     let mut messages = Text::default();
     let mut denied = false;

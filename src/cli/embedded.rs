@@ -33,14 +33,14 @@ use tls::authority::IssuedCertificate;
 use tls::identity::ServerIdentity;
 use tls::pair::CertificateFiles;
 
-/// How often an API without writes looks for changes and Events that are too old.
+/// Interval in which an API without writes drops old changes and Events.
 const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 
-/// The API, bound and not serving yet.
+/// The API: bound, and not serving yet.
 pub(super) struct EmbeddedApi {
     pub embedded: Embedded,
     server: HttpServer,
-    /// The certificate that vouches for the server's, in PEM form.
+    /// The CA certificate of the server, in PEM form.
     authority: String,
     token: BearerToken,
     /// Where it listens.
@@ -65,10 +65,10 @@ pub(super) struct LoadedContents {
 }
 
 impl LoadedContents {
-    /// How many files are named.
+    /// Maximum number of files that are named.
     const NAMED: usize = 5;
 
-    /// A line that names the files; nothing without any.
+    /// A line that names the files; `None` without any.
     pub(super) fn files_line(&self) -> Option<String> {
         if self.files.is_empty() {
             return None;
@@ -85,7 +85,8 @@ impl EmbeddedApi {
     /// Loads the files and binds the address.
     ///
     /// # Errors
-    /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state directory.
+    /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state
+    /// directory.
     pub(super) async fn bind(options: &ServeArgs, progress: &StatusLine) -> Result<EmbeddedApi> {
         let embedded = Embedded::new(ApiOptions::default());
         let loaded = seed(&embedded, &options.load, &options.links, progress)?;
@@ -114,7 +115,8 @@ impl EmbeddedApi {
         })
     }
 
-    /// Writes the kubeconfig. That comes last: one that does not start leaves alone what belongs to another that runs.
+    /// Writes the kubeconfig. This is the last step: a process that fails to start does not overwrite the file of a
+    /// running one.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -131,7 +133,7 @@ impl EmbeddedApi {
     }
 }
 
-/// Serves an API, and sweeps what it keeps.
+/// Serves an API, and sweeps it regularly.
 pub(super) async fn while_sweeping(sweep: impl Fn(), serving: impl Future<Output = ()>) {
     let sweeping = async {
         loop {
@@ -145,7 +147,7 @@ pub(super) async fn while_sweeping(sweep: impl Fn(), serving: impl Future<Output
     }
 }
 
-/// A certificate for the addresses, and the one that vouches for it.
+/// A certificate for the addresses, and its CA certificate.
 pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(Arc<ServerIdentity>, String)> {
     let mut names = BTreeSet::from(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
     let reachable = addresses.iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
@@ -158,7 +160,7 @@ pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(
     Ok((identity, issued.authority))
 }
 
-/// Stores the objects of the start.
+/// Stores the initial objects.
 fn seed(embedded: &Embedded, paths: &[PathBuf], links: &LinkFlags, progress: &StatusLine) -> Result<LoadedContents> {
     progress.step("Reading files");
     let input = FileReader::new(&VariableFlags::default(), links).read(paths)?;
@@ -194,13 +196,13 @@ fn seed(embedded: &Embedded, paths: &[PathBuf], links: &LinkFlags, progress: &St
     Ok(LoadedContents { classes, clusters, files })
 }
 
-/// Where an object stands.
+/// The file and the line of an object.
 fn place(loaded: &LoadedObject) -> String {
     let LoadedObject { file, manifest, .. } = loaded;
     format!("{file}:{}: {} {}", manifest.line, manifest.kind, manifest.key)
 }
 
-/// The definitions that are there besides those of files: ours, and those of kinds that come without one.
+/// The definitions besides those of files: those of Cluster API, and assumed ones of kinds without a definition.
 fn definitions(manifests: &[&Manifest]) -> Vec<Value> {
     let is_among_files = |definition: &Value| {
         manifests
@@ -211,8 +213,7 @@ fn definitions(manifests: &[&Manifest]) -> Vec<Value> {
     all.filter(|definition| !is_among_files(definition)).collect()
 }
 
-/// The object of a manifest as it is stored: a class with the status that its controller would give it, and a
-/// definition with its contracts.
+/// The object of a manifest as it is stored: a class gets the status of its controller, and a definition its contracts.
 fn object(manifest: &Manifest) -> Value {
     let mut value = manifest.value.clone();
     label_with_contracts(&mut value);
@@ -261,8 +262,8 @@ fn assumed_labels<'a>(group: &str, kind: &str, versions: impl Iterator<Item = &'
     labels
 }
 
-/// Definitions of the kinds of providers that come without one: anything may stand in their objects, and the contract
-/// is that of DEC-17. With a template comes the kind that is cloned from it.
+/// Definitions of the kinds of providers without one: their objects may have any fields, and the contract is that of
+/// DEC-17. A template implies the kind that is cloned from it.
 fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
     let ours: BTreeSet<String> =
         crd::definitions().iter().filter_map(|one| Some(one["metadata"]["name"].as_str()?.to_owned())).collect();
@@ -279,7 +280,7 @@ fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
     kinds.map(|((group, kind), versions)| assumed_definition(group, kind, &versions)).collect()
 }
 
-/// How the groups of providers end.
+/// The suffix of the groups of providers.
 const PROVIDERS: &str = ".cluster.x-k8s.io";
 
 fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Value {
@@ -312,7 +313,7 @@ fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Val
     })
 }
 
-/// What a person at a terminal may do with the API.
+/// Adds the commands with which a user can reach the API.
 pub(super) fn add_usage(text: &mut Text, kubeconfig: &Path, address: SocketAddr) {
     text.line(format_args!(
         "A Kubernetes API is at https://{address}, in memory: nothing in it outlives this process. In another terminal:"

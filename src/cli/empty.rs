@@ -1,4 +1,4 @@
-//! Input without anything to do for a command. This is probably a mistake, so it is an error without `--allow-empty`.
+//! Input without objects for a command. This is probably a mistake, so it is an error without `--allow-empty`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::offline::CommandInput;
 use super::output;
 use schema::field::enumerated;
 
-/// What a command looks for in its input.
+/// The objects that a command looks for in its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedInput {
     Judged,
@@ -38,7 +38,7 @@ impl fmt::Display for ExpectedInput {
     }
 }
 
-/// Says that a command found nothing to do, and what it found instead; returns the exit code, unless the user accepts
+/// Prints that a command found no such objects, and which ones it found; returns the exit code, unless the user accepts
 /// that.
 ///
 /// # Errors
@@ -56,7 +56,7 @@ pub(super) fn check_found(
     Ok(Some(UNUSABLE))
 }
 
-/// Says which objects are of a kind that is most likely a slip of one that is known.
+/// Prints the objects whose kind is most likely a misspelled known kind.
 ///
 /// # Errors
 /// When standard error cannot be written.

@@ -1,11 +1,11 @@
-//! Errors of verdicts, as commands print them.
+//! The output of commands for errors of verdicts.
 
 use serde::Serialize;
 
 use engine::admission::{Outcome, Verdict};
 use schema::field::{FieldError, RuleId};
 
-/// One error, as `-o json` prints it.
+/// An error in the output of `-o json`.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct ErrorRow {
     pub rule: RuleId,

@@ -1,4 +1,4 @@
-//! Runtime Extensions of a command: those that run are called, and recorded answers are read from files.
+//! Runtime Extensions of a command: running ones are called, and recorded answers are read from files.
 //!
 //! ```text
 //! PatchCall ─► Question ─► key of the request ─► answered before? ─► Found<PatchAnswer>
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan
-//! again. Requests of a simulation hold times, so its recording says when it began. Answers are kept until the command
+//! again. Requests of a simulation contain times, so its recording has its start. Answers are cached until the command
 //! ends; requests only for `--record`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,7 +88,7 @@ enum AnswerSource {
     Recorded(PathBuf, BTreeMap<String, Arc<RecordedCall>>),
 }
 
-/// What `--record` writes.
+/// The output of `--record`.
 #[derive(Debug, Serialize)]
 struct WrittenRecording<'a> {
     format: &'a str,
@@ -104,7 +104,7 @@ struct WrittenExtension<'a> {
     calls: Vec<&'a RecordedCall>,
 }
 
-/// The same, as it is read.
+/// The same, for reading.
 #[derive(Debug, Deserialize)]
 struct Recording {
     format: String,
@@ -120,7 +120,7 @@ struct RecordedExtension {
     calls: Vec<RecordedCall>,
 }
 
-/// A request, and either an answer or why there was none.
+/// A request, and either its answer or the error.
 #[derive(Debug, Serialize, Deserialize)]
 struct RecordedCall {
     key: String,
@@ -221,7 +221,7 @@ impl CommandExtensions {
         Ok(opened)
     }
 
-    /// Also when the recorded simulation began, if it is one.
+    /// Adds an extension, and the start of its recorded simulation, if it is one.
     fn register(
         &self,
         named: &NamedExtension,
@@ -243,9 +243,9 @@ impl CommandExtensions {
         Ok((RegisteredExtension { discovery, registration, selector: Selector::Everything, source }, start))
     }
 
-    /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered
-    /// as it is now (RH-3.8). Services have names and addresses inside of the cluster only, so a port is forwarded to
-    /// them.
+    /// An extension of a cluster, called at the address of its ExtensionConfig, or why it is not called: its current
+    /// generation must have been discovered (RH-3.8). Services have names and addresses inside of the cluster only, so
+    /// a port is forwarded to them.
     fn register_config(&self, config: &Object, cluster: &ClusterConnection) -> Result<RegisteredExtension, String> {
         let read = ExtensionConfig::of(config).map_err(|error| error.to_string())?;
         if config.annotation(annotation::PAUSED).is_some() {
@@ -275,13 +275,13 @@ impl CommandExtensions {
         first_value(&answer).map(ToOwned::to_owned).map_err(|error| error.to_string())
     }
 
-    /// When the simulation began whose recording answers.
+    /// The start of the recorded simulation.
     pub(super) fn recorded_start(&self) -> Option<Timestamp> {
         self.recorded_start
     }
 
-    /// Writes the recording that `--record` asks for; returns why calls have no answer. `start` is when the simulation
-    /// began, in a command that simulates.
+    /// Writes the recording for `--record`; returns why calls have no answer. `start` is the start of the simulation,
+    /// in a command that simulates.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -297,7 +297,7 @@ impl CommandExtensions {
         Ok(self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
     }
 
-    /// Whether a class has variables that its controller could not use: in a cluster, its Clusters would wait.
+    /// Whether a class has variables that its controller cannot use: in a cluster, its Clusters would wait.
     pub(super) fn is_faulty(&self) -> bool {
         self.is_faulty.load(Ordering::Relaxed)
     }
@@ -324,8 +324,7 @@ impl CommandExtensions {
         Found::Absent
     }
 
-    /// The outcome of a request to a handler, the same for all equal requests; `None` if the recording does not have
-    /// it.
+    /// The outcome of a request to a handler, the same for all equal requests; `None` if it is not in the recording.
     fn outcome(
         &self,
         name: &str,
@@ -357,10 +356,11 @@ impl CommandExtensions {
 }
 
 impl CommandExtensions {
-    /// The extension of a registered name and its handler.
+    /// The handler with a registered name, and its extension.
     ///
     /// # Errors
-    /// When the name is not one, or the extension has no such handler; without a reason if the extension is not called.
+    /// When the name is not registered, or the extension has no such handler; without a reason if the extension is not
+    /// called.
     fn find(&self, name: &str, hook: &str) -> Result<(&RegisteredExtension, &Handler), Option<String>> {
         let (handler, config) = registered_name(name)
             .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
@@ -371,8 +371,7 @@ impl CommandExtensions {
     /// Whether an extension is called for the objects of a namespace (RH-7.2, RH-8.1).
     ///
     /// # Errors
-    /// When that depends on a Namespace that does not exist; without a reason if it cannot be known, which is then
-    /// noted.
+    /// When that depends on a Namespace that does not exist; without a reason if it is unknown, which is then noted.
     fn selects(&self, extension: &RegisteredExtension, namespace: &str) -> Result<bool, Option<String>> {
         let Selector::Labels(_) = extension.selector else {
             return Ok(extension.selector.matches(&StringMap::default()));
@@ -392,8 +391,8 @@ impl CommandExtensions {
         }
     }
 
-    /// The extension of a registered name and its handler, if it is called for an object; otherwise the result of the
-    /// call.
+    /// The handler with a registered name, and its extension, if it is called for an object; otherwise the result of
+    /// the call.
     fn asked<T>(
         &self,
         call: &str,
@@ -416,7 +415,7 @@ impl CommandExtensions {
         }
     }
 
-    /// Says something about the result.
+    /// Prints a remark about the result.
     fn remark(&self, remark: String) {
         self.unanswered::<()>(remark);
     }
@@ -428,7 +427,7 @@ impl CommandExtensions {
         format!("{call}: no --extension {config}=URL|FILE{}", reason.unwrap_or_default())
     }
 
-    /// Why a request to this extension has no answer, although the extension is there.
+    /// Why a request to this registered extension has no answer.
     fn no_outcome(call: &str, extension: &RegisteredExtension) -> String {
         match &extension.source {
             AnswerSource::Recorded(file, _) => format!("{call}: {} has no answer to this request", file.display()),
@@ -555,7 +554,7 @@ fn client(flags: &args::ExtensionFlags) -> Result<Option<Client>> {
     Ok(Some(Client::trusting(ca.as_deref()).context("--extension-ca")?))
 }
 
-/// The labels of all Namespaces of a cluster, in whose place those of files come.
+/// The labels of all Namespaces of a cluster; Namespaces of files replace them.
 fn namespaces(cluster: &ClusterConnection, objects: &ObjectSet) -> Result<BTreeMap<String, StringMap>, String> {
     const KIND: &str = "Namespace";
     let client = cluster.client();
@@ -570,7 +569,7 @@ fn namespaces(cluster: &ClusterConnection, objects: &ObjectSet) -> Result<BTreeM
     Ok(stored.chain(of_files).map(labels).collect())
 }
 
-/// What is said when the lifecycle hooks of an extension are not called.
+/// The remark about an extension whose lifecycle hooks are not called.
 fn passed(config: &str) -> String {
     format!(
         "ExtensionConfig {config}: lifecycle hooks are not called, and are assumed to pass (--call-hooks calls them)"
@@ -584,7 +583,8 @@ fn hooks(config: &Object) -> bool {
     handlers.filter_map(hook).any(|hook| Hook::ALL.iter().any(|known| known.name() == hook))
 }
 
-/// What a recording has of an extension, with the requests if it is recorded again, and when its simulation began.
+/// The recorded discovery and calls of an extension, with the requests if it is recorded again, and the start of its
+/// simulation.
 fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, AnswerSource, Option<Timestamp>)> {
     let text = sources::text_content(file, TOTAL_LIMIT).with_context(|| format!("cannot read {}", file.display()))?;
     let recording: Recording =
@@ -600,7 +600,7 @@ fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValu
     Ok((found.discovery, AnswerSource::Recorded(file.to_owned(), calls), start))
 }
 
-/// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).
+/// The settings of an ExtensionConfig of the files; empty if it is absent (RH-5.6).
 pub(super) fn settings(objects: &ObjectSet, name: &str) -> BTreeMap<String, String> {
     let (group, kind) = (CONFIG_GROUP, CONFIG_KIND);
     // An object of a file that names no namespace counts as one of the default namespace.
@@ -610,7 +610,7 @@ pub(super) fn settings(objects: &ObjectSet, name: &str) -> BTreeMap<String, Stri
     found.and_then(|config| config.texts("spec.settings").ok()).unwrap_or_default()
 }
 
-/// The key of a request: equal ones to the same handler have the same.
+/// The key of a request: equal requests to the same handler have the same key.
 fn key(name: &str, hook: &str, body: &str) -> String {
     let text = format!("{name}\n{hook}\n{body}");
     let hash = digest(&SHA256, text.as_bytes());

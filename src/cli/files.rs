@@ -15,7 +15,7 @@ use golang::yaml::{self, RepeatedKey};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest::{self, Manifest};
 
-/// An object and the file that it came from.
+/// An object and its file.
 #[derive(Clone, Debug)]
 pub(super) struct LoadedObject {
     pub file: String,
@@ -45,20 +45,20 @@ pub(super) struct Undecoded {
     pub reason: String,
 }
 
-/// Everything that some paths hold.
+/// The content of the given paths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileInput {
     /// The objects in the order of paths and documents; files of a folder are sorted by name.
     pub objects: Vec<LoadedObject>,
-    /// Some of them in further versions, as an API server converted them.
+    /// Some of the objects in further versions, as an API server converted them.
     pub conversions: Vec<Object>,
-    /// Objects that an API server was asked for and does not have.
+    /// Objects that are missing on the API server.
     pub missing: BTreeSet<ObjectRef>,
-    /// What a running cluster has stored and does not decode.
+    /// Stored objects of a running cluster that do not decode.
     pub undecoded: Vec<Undecoded>,
-    /// What could not be read, besides the objects that could.
+    /// Unreadable files and documents.
     pub unreadable: Vec<Unreadable>,
-    /// Documents of folders that are no objects, such as values of other tools.
+    /// Documents of folders that are not objects, such as values of other tools.
     pub passed_over: Vec<Unreadable>,
 }
 
@@ -75,7 +75,7 @@ impl FileReader {
         FileReader { variables: variables.clone(), sources: Sources::new(links) }
     }
 
-    /// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are
+    /// Reads files, folders and `-`. Folders may contain other files besides objects: names that begin with a dot are
     /// skipped, and documents without apiVersion and kind are passed over.
     ///
     /// The named variables of the texts are replaced first ([`substitution`]).

@@ -1,4 +1,4 @@
-//! Edits in files that a ceiling would hold (DEC-59), with the numbers of the webhook.
+//! Edits in files that a ceiling would deny (DEC-59), with the numbers of the webhook.
 //!
 //! ```text
 //! stored objects, new templates ─► each changed template ─► each changed ClusterClass ─► each changed Cluster
@@ -25,11 +25,11 @@ use model::world::{Facts, ObjectSet, Record};
 use schema::budget::Stop;
 use server::kubernetes::sizes::worker_state;
 
-/// How long the machines of all edits may be counted. What is not counted by then has an upper bound, as in a review.
+/// Maximum time for counting the machines of all edits. After that, upper bounds are used, as in a review.
 const TIME: Duration = Duration::from_mins(5);
 
-/// The edits of the new files of `case` that a ceiling holds: that of `flag`, or those of classes. `facts` are those after all
-/// edits. Other denials come first: no edit is denied for another reason.
+/// The edits of the new files of `case` that a ceiling holds: that of `flag`, or those of classes. `facts` are those
+/// after all edits. Other denials come first: no edit is denied for another reason.
 pub(super) fn held_edits(
     case: &CommandInput,
     subjects: &[ReviewSubject<'_>],
@@ -53,7 +53,7 @@ pub(super) fn held_edits(
     held
 }
 
-/// The edits in the order in which they are taken to be applied.
+/// The edits in the assumed order of their application.
 fn edits(case: &CommandInput, subjects: &[ReviewSubject<'_>], stored: &Facts) -> Vec<Edit> {
     let mut edits: Vec<Edit> = template_edits(case, stored);
     for kind in [Kind::ClusterClass, Kind::Cluster] {
@@ -106,7 +106,7 @@ fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, means: Means<'_>) -> Opt
 /// Bounds and time of a computation.
 type Means<'a> = (Options, Timestamp, &'a Stop);
 
-/// What the edit does to machines, with all facts at hand.
+/// The impact of the edit, with all facts at hand.
 fn impact(edit: &Edit, stored: &Facts, (options, now, stop): Means<'_>) -> Option<(ImpactCase, Impact)> {
     let case = ImpactCase::of(edit, stored)?;
     let answers = case.needs().into_iter().map(|need| {
@@ -136,7 +136,7 @@ fn store(stored: &mut Facts, edit: Edit) {
     }
 }
 
-/// Notes the machines that MachineDeployments have, as the watch of a server does.
+/// Adds the machines of MachineDeployments to the facts, as the watch of a server does.
 fn put_sizes(facts: &mut Facts) {
     let clusters: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
     let Some(objects) = facts.objects() else { return };

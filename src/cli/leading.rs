@@ -39,15 +39,15 @@ use server::telemetry::metrics::Metrics;
 
 /// The namespace of an installation.
 pub(super) const NAMESPACE: &str = "topologist-system";
-/// How long it usually takes at most to find out that Cluster API's controllers do not run.
+/// Usual maximum time to find out that Cluster API's controllers do not run.
 const SETTLED: Duration = Duration::from_secs(2);
 /// The time between two log lines while the API server does not answer.
 const REPEATED: Duration = Duration::from_secs(5);
-/// For how long an API server that was not there before may forbid what it allows later on.
+/// Time after its start in which an API server may forbid requests that it allows later.
 const STARTING: Duration = Duration::from_secs(10);
 /// The time between two log lines of controllers that wait.
 const REMINDER: Duration = Duration::from_secs(30);
-/// How long a clean stop may take to give the lease back.
+/// Timeout of giving the lease back at a clean stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 impl ControllerFlags {
@@ -58,17 +58,17 @@ impl ControllerFlags {
     }
 }
 
-/// The means of the leader election, which it shares with no other work: neither many requests nor computations delay a
-/// renewal of the Lease (DEC-101).
+/// Dedicated resources of the leader election: neither many requests nor computations delay a renewal of the Lease
+/// (DEC-101).
 pub(super) struct ElectionSetup {
-    /// A client with a connection of its own.
+    /// A client with a separate connection.
     pub client: kube::Client,
     pub runtime: Handle,
     /// Learns of a Lease whose version goes back.
     pub history: Arc<ApiHistory>,
 }
 
-/// A part in the leader election.
+/// The participation in the leader election.
 #[derive(Debug)]
 pub(super) struct Leading {
     pub leadership: Leadership,
@@ -79,7 +79,7 @@ pub(super) struct Leading {
 }
 
 impl Leading {
-    /// Takes part from now on.
+    /// Starts the election.
     fn start(
         options: &ServeArgs,
         leases: &ElectionSetup,
@@ -111,7 +111,7 @@ impl Leading {
     }
 }
 
-/// What controllers share with the webhook.
+/// The resources that controllers share with the webhook.
 #[derive(Clone, Copy)]
 pub(super) struct ControllerContext<'a> {
     pub client: &'a kube::Client,
@@ -122,7 +122,7 @@ pub(super) struct ControllerContext<'a> {
     pub memory: &'a Arc<MemoryPool>,
 }
 
-/// What the machine controllers need besides what all controllers need.
+/// The additional dependencies of the machine controllers.
 #[derive(Clone, Debug)]
 pub(super) struct MachineSetup {
     pub settings: MachineSettings,
@@ -132,8 +132,8 @@ pub(super) struct MachineSetup {
 /// Starts the chosen controllers; `None` when there is nothing to lead.
 ///
 /// # Errors
-/// When Cluster API's own controllers run. In a pod that is no error: the webhook must keep serving regardless of what
-/// becomes of the controllers, which wait until the others are gone.
+/// When Cluster API's own controllers run. In a pod that is no error: the webhook must keep serving while the
+/// controllers wait until the others have stopped.
 pub(super) async fn start(
     options: &ServeArgs,
     shared: &ControllerContext<'_>,
@@ -177,7 +177,7 @@ where
     Box::new(move |definitions| run(one.clone(), definitions).boxed())
 }
 
-/// The chosen controllers with what logs call them.
+/// The chosen controllers with their names in logs.
 fn controllers(
     options: &ServeArgs,
     chosen: Controllers,
@@ -216,7 +216,7 @@ fn controllers(
     all
 }
 
-/// Controllers that run side by side and share one watch of CustomResourceDefinitions.
+/// Controllers that run concurrently and share one watch of CustomResourceDefinitions.
 struct ControllerGroup {
     controllers: Vec<(&'static str, Controller)>,
     setup: Setup,
@@ -242,7 +242,7 @@ impl ControllerGroup {
     }
 }
 
-/// What is known of Cluster API's own controllers; with --take-over they do not matter.
+/// The state of Cluster API's own controllers; ignored with --take-over.
 fn watch_incumbent(
     flags: &ControllerFlags,
     client: &kube::Client,
@@ -260,7 +260,7 @@ fn watch_incumbent(
 /// Returns once Cluster API's own controllers do not run. Waits for an API server that does not answer.
 ///
 /// # Errors
-/// When those controllers run, or when this client may not find out.
+/// When those controllers run, or when this client may not read their Leases.
 async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()> {
     // Since when the API server forbids it. One that has just started forbids more than later on.
     let (mut forbidden, mut has_waited, mut logged) = (None, false, None::<Instant>);
@@ -316,8 +316,7 @@ async fn run_alone(run: &impl AsyncFn(), mut incumbent: watch::Receiver<Incumben
     }
 }
 
-/// Waits until Cluster API's controllers do not run. Logs what it waits for when that is not over at once, and again
-/// every [`REMINDER`].
+/// Waits until Cluster API's controllers do not run. Logs the reason if it has to wait, and again every [`REMINDER`].
 async fn wait_until_alone(incumbent: &mut watch::Receiver<Incumbent>) {
     let mut pause = SETTLED;
     loop {

@@ -1,4 +1,4 @@
-//! Where servers listen: at the address that is given, or at the first free port from a default on.
+//! Addresses of servers: the given address, or the first free port from a default on.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use server::telemetry::metrics::Metrics;
 use server::webhook::server::{ConnectionLimits, HttpServer};
 use tls::identity::ServerIdentity;
 
-/// How many ports after a default are tried.
+/// Number of ports after the default that are tried.
 const NEXT_PORTS: u16 = 100;
 
 /// An address to listen on, and the flag that sets it.
@@ -35,7 +35,7 @@ impl ListenAddress {
     /// Binds the address.
     ///
     /// # Errors
-    /// When the address cannot be bound, nor any port after it that may be taken instead.
+    /// When neither the address nor one of the alternative ports can be bound.
     pub(super) async fn bind(
         self,
         identity: Option<Arc<ServerIdentity>>,
@@ -64,7 +64,7 @@ impl ListenAddress {
         HttpServer::bind(SocketAddr::new(self.ip(), port), identity.cloned(), limits, metrics.clone()).await
     }
 
-    /// What to say when another port was bound than the default.
+    /// The message when another port than the default was bound.
     pub(super) fn moved(&self, bound: SocketAddr) -> Option<String> {
         let wanted = self.address.port();
         (self.moves && bound.port() != wanted)

@@ -41,14 +41,14 @@ use server::kubernetes::cache::Cache;
 use server::kubernetes::gather::Gatherer;
 use server::telemetry::metrics::Metrics;
 
-/// What stands in the place of a file name.
+/// The source of objects, in place of a file name.
 const SOURCE: &str = "<cluster>";
-/// How long one round of questions may take.
+/// Timeout of one round of reads.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many objects come in one part of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// Reads what the topologies of a cluster look at, now and once the files take the place of what it has.
+/// Reads the inputs of the topologies of a cluster, now and after applying the files.
 ///
 /// # Errors
 /// When the cluster cannot be reached, or does not serve Clusters and ClusterClasses.
@@ -67,7 +67,7 @@ pub(super) fn read(connection: &ClusterConnection, after: &Facts, options: Optio
     })
 }
 
-/// How much of a cluster is read.
+/// The objects of a cluster that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// What topologies look at.
@@ -76,14 +76,14 @@ pub(super) enum Reach {
     Machines,
 }
 
-/// A client, and what it runs on.
+/// A client and its runtime.
 #[derive(Debug)]
 pub(super) struct ClusterConnection {
     runtime: Runtime,
     client: OpaqueClient,
 }
 
-/// A client shows nothing of itself.
+/// A client without content in its `Debug` output.
 struct OpaqueClient(kube::Client);
 
 impl fmt::Debug for OpaqueClient {
@@ -113,7 +113,8 @@ impl ClusterConnection {
     }
 }
 
-/// The kubeconfig in a file. kube-rs has the error of the operating system twice, so it is taken out of its own.
+/// The kubeconfig in a file. The message of kube-rs repeats the error of the operating system, so that error is
+/// returned instead.
 pub(super) fn read_kubeconfig(path: &Path) -> Result<Kubeconfig> {
     let read = Kubeconfig::read_from(path).map_err(|error| match error {
         KubeconfigError::ReadConfig(error, _) => anyhow::Error::new(error),
@@ -134,7 +135,7 @@ async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     kube::Client::try_from(config).context("cannot create a client for the API server")
 }
 
-/// The facts of the cluster, in which the Clusters and classes of files have taken the place of theirs.
+/// The facts of the cluster, with its Clusters and classes replaced by those of files.
 fn over(mut now: Facts, files: &Facts) -> Facts {
     for key in files.class_keys() {
         if let Found::Yes(class) = files.class(key) {
@@ -154,7 +155,7 @@ fn over(mut now: Facts, files: &Facts) -> Facts {
     now
 }
 
-/// What has been read so far.
+/// The objects that were read so far.
 struct ClusterReading {
     client: kube::Client,
     /// Clusters and ClusterClasses, as they are stored.
@@ -188,8 +189,8 @@ impl ClusterReading {
         ClusterReading { client, stored, objects, conversions, missing, definitions, undecoded }
     }
 
-    /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their
-    /// extensions would do is then not known.
+    /// Reads the ExtensionConfigs; without permission, or if they are not served, there are none: the answers of their
+    /// extensions are then unknown.
     async fn extensions(&mut self) {
         let resource = Resource::known(config::CONFIG_GROUP, config::CONFIG_VERSION, config::CONFIG_KIND);
         for config in list(&self.client, &resource, None).await.unwrap_or_default() {
@@ -199,7 +200,8 @@ impl ClusterReading {
         }
     }
 
-    /// Clusters and classes that decode. The others are noted: they are errors of their own Clusters.
+    /// Clusters and classes that decode. The others are noted: they are errors only of the Clusters that they belong
+    /// to.
     fn facts(&mut self) -> Facts {
         let (mut clusters, mut classes) = (Vec::new(), Vec::new());
         for (kind, object) in &self.stored {
@@ -254,7 +256,7 @@ impl ClusterReading {
     /// Keeps what the API server answered.
     ///
     /// # Errors
-    /// When it did not answer all that it was asked.
+    /// When it did not answer all requests.
     fn keep(&mut self, read: &[(Need, Answer)]) -> Result<()> {
         // What extensions say is asked for later, if they can be called.
         let is_of_extension =
@@ -292,7 +294,7 @@ impl ClusterReading {
         }
     }
 
-    /// Everything as if it had been in a file, with the definitions of all kinds that were met.
+    /// All objects as the input of a file, with the definitions of all their kinds.
     async fn into_input(self) -> Result<FileInput> {
         let mut values: Vec<Value> = self.stored.into_iter().map(|(_, object)| object).collect();
         values.extend(self.objects.into_values().map(|object| Value::from(Object::clone(&object))));
@@ -323,7 +325,7 @@ impl ClusterReading {
     }
 }
 
-/// What the API server answers until `compute` looks for nothing more; what files hold it is not asked.
+/// Reads from the API server until `compute` needs no more facts; objects of files are not requested.
 async fn asked(
     world: World,
     compute: impl Fn(&World),
@@ -349,7 +351,7 @@ async fn asked(
     Ok(read.take())
 }
 
-/// What files answer: to all but questions about objects that they may not hold, the same as to the plan.
+/// The answer from files: for all needs but those about objects that files may not contain, as in the plan.
 fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
     let answer = match need {
         Need::Class(_) | Need::List(_) => return None,
@@ -359,10 +361,10 @@ fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
     (!is_elsewhere).then_some(answer)
 }
 
-/// All objects of one kind, in parts.
+/// All objects of one kind, page by page.
 ///
 /// # Errors
-/// What the API server says instead.
+/// When the API server rejects the request.
 pub(super) async fn list(
     client: &kube::Client,
     resource: &Resource,

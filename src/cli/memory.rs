@@ -7,8 +7,8 @@
 //!                         │         ├─► schemas of providers     a twentieth, at most 32 MiB
 //!                         │         ├─► templates of classes     a twelfth, at most 64 MiB
 //!                         │         ├─► computed topologies      a quarter
-//!                         │         └─► work in progress         the rest: so many threads for long work
-//!                         └─► 20 % ───► connections              what each may hold uncharged
+//!                         │         └─► work in progress         the rest, divided among threads for long work
+//!                         └─► 20 % ───► connections              uncharged memory of each connection
 //! ```
 //!
 //! A connection takes a file descriptor as well, and some of those stay for everything else.
@@ -17,27 +17,26 @@ use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is taken as the limit where there is none.
+/// The assumed limit if there is none.
 const WITHOUT_LIMIT: usize = 1 << 30;
 
-/// What bodies of reviews, and compiled classes, take at most; bodies of conversions take half of it.
+/// Maximum memory of bodies of reviews, and of compiled classes; bodies of conversions get half of it.
 const MOST: usize = 256 << 20;
 
-/// What compiled schemas of providers' kinds take at most.
+/// Maximum memory of compiled schemas of providers' kinds.
 const MOST_SCHEMAS: usize = 32 << 20;
 
-/// What the templates of classes take at most.
+/// Maximum memory of the templates of classes.
 const MOST_TEMPLATES: usize = 64 << 20;
 
-/// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
+/// Maximum memory of the review of a ClusterClass: two objects of 3 MiB, decoded and compiled.
 const REVIEW: usize = 80 << 20;
 
 /// Maximum bytes of the conversion of a large body besides the body: its 32 MiB converted, the answer, and one decoded
 /// object.
 const CONVERSION: usize = 144 << 20;
 
-/// What a connection takes at most besides the bodies of its requests: what has arrived and is not read, its TLS state,
-/// and two requests.
+/// Maximum memory of a connection besides the bodies of its requests: unread bytes, its TLS state, and two requests.
 const CONNECTION: usize = 76 << 10;
 
 /// File descriptors for everything but connections: watches, files, and connections that are about to close.
@@ -47,7 +46,7 @@ const OTHER_FILES: usize = 192;
 /// connections.
 pub(super) const LEAST_FILES: usize = OTHER_FILES + 32;
 
-/// How many connections each port may have.
+/// Maximum number of connections of each port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connections {
     pub reviews: usize,
@@ -56,7 +55,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// As many as are wanted, if this limit of memory and so many file descriptors allow them.
+    /// The `wanted` connections, or fewer if this memory limit and number of file descriptors allow no more.
     pub(super) fn within(wanted: usize, limit: usize, files: usize) -> Self {
         let most = (limit / 5 / CONNECTION).min(files.saturating_sub(OTHER_FILES));
         let (conversions, probes) = ((most / 5).clamp(8, 512), (most / 16).clamp(8, 64));
@@ -65,7 +64,7 @@ impl Connections {
     }
 }
 
-/// How many files the process may have open, once the limit is raised as far as that is allowed.
+/// Raises the limit of open files as far as possible, and returns it.
 pub(super) fn files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // Without success it stays as it is.
@@ -74,7 +73,7 @@ pub(super) fn files() -> usize {
     files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
-/// What each user of memory may have, in bytes; schemas are those of providers' kinds.
+/// The memory shares of the parts of the process, in bytes; schemas are those of providers' kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub bodies: usize,
@@ -84,14 +83,14 @@ pub(super) struct Shares {
     pub templates: usize,
     /// Computations of topologies, in reviews and controllers (DEC-58).
     pub computations: usize,
-    /// How many threads may judge large objects and ClusterClasses.
+    /// Number of threads for reviews of large objects and ClusterClasses.
     pub threads: usize,
-    /// How many threads may convert large bodies.
+    /// Number of threads for conversions of large bodies.
     pub converting: usize,
 }
 
 impl Shares {
-    /// The shares of a process with this limit, on so many processors.
+    /// The shares of a process with this memory limit and number of processors.
     pub(super) fn within(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
         let (bodies, conversions, classes) = ((all / 5).min(MOST), (all / 10).min(MOST / 2), (all / 5).min(MOST));

@@ -1,4 +1,4 @@
-//! Reviews of objects in files: what kube-apiserver and its webhooks would do, with the files as the world.
+//! Reviews of objects in files, as kube-apiserver and its webhooks would do them, with the files as the world.
 //!
 //! ```text
 //! old ─┐                  new only: CREATE · both: UPDATE · old only: DELETE
@@ -35,11 +35,11 @@ use model::wire::{Decode, WireVersion, as_hub_json};
 use model::world::{Facts, Found, ObjectSet, Record};
 use schema::field::{ErrorKind, FieldError, Findings, Path};
 
-/// What a command reads.
+/// The input of a command.
 #[derive(Debug, Default)]
 pub(super) struct CommandInput {
     pub new: Arc<FileInput>,
-    /// May be what another case has as new.
+    /// Possibly shared with `new` of another input.
     pub old: Arc<FileInput>,
     world: Arc<FileInput>,
     crds: Arc<FileInput>,
@@ -47,7 +47,7 @@ pub(super) struct CommandInput {
     reader: FileReader,
     /// Whether values stay that were set by default when a Cluster was stored.
     keeps_defaults: bool,
-    /// What calls extensions.
+    /// Calls extensions.
     extensions: Option<Arc<dyn VariableServer>>,
 }
 
@@ -63,7 +63,7 @@ impl CommandInput {
         Ok(CommandInput { new, old, world, crds, reader, ..CommandInput::default() })
     }
 
-    /// Reads the files of a command that take the place of those of another case; the rest is that of the other case.
+    /// Reads the files of a command that replace those of another input; the rest is that of the other input.
     ///
     /// # Errors
     /// When a path cannot be read at all.
@@ -73,8 +73,7 @@ impl CommandInput {
         Ok(CommandInput { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..CommandInput::default() })
     }
 
-    /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it
-    /// is.
+    /// The same files, applied to a cluster that holds `live`: fields that they do not mention stay unchanged.
     pub(super) fn applied_to(self, live: &FileInput) -> Self {
         let named: BTreeSet<_> = self.new.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
         let applied = |loaded: &&LoadedObject| named.contains(&loaded.manifest.identity());
@@ -87,9 +86,8 @@ impl CommandInput {
         CommandInput { old: Arc::new(old), world: Arc::new(world), ..self }
     }
 
-    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by
-    /// default, and objects of providers the values that servers filled in: applying a file does not change fields that
-    /// it does not mention.
+    /// The same, in which Clusters keep the references of their controllers and defaulted variables, and objects of
+    /// providers the defaulted values: applying a file does not change fields that it does not mention.
     pub(super) fn kept_as_stored(mut self) -> Self {
         self.keeps_defaults = true;
         let stored: BTreeMap<_, _> =
@@ -105,28 +103,28 @@ impl CommandInput {
         self
     }
 
-    /// The same, in which extensions are called.
+    /// The same, with calls of extensions.
     pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
         CommandInput { extensions, ..self }
     }
 
-    /// What calls extensions.
+    /// Calls extensions.
     pub(super) fn extensions(&self) -> Option<Arc<dyn VariableServer>> {
         self.extensions.clone()
     }
 
-    /// What `live` holds, as if it had been in files.
+    /// The content of `live` as the input of files.
     pub(super) fn from_live(live: FileInput) -> Self {
         CommandInput { new: Arc::new(live), ..CommandInput::default() }
     }
 
-    /// Everything that was read, with what could not be.
+    /// All inputs, with their unreadable parts.
     pub(super) fn inputs(&self) -> [&FileInput; 4] {
         [&self.new, &self.old, &self.world, &self.crds]
     }
 
-    /// Objects of all other kinds in their new state, with the defaults that an API server gives them when they are
-    /// stored: what only the old files have is gone.
+    /// Objects of all other kinds in their new state, with the defaults of an API server; objects that only the old
+    /// files have are deleted.
     pub(super) fn objects(&self) -> ObjectSet {
         objects([&*self.crds, &*self.world, &*self.new])
     }
@@ -207,12 +205,12 @@ impl CommandInput {
         facts.with_objects(objects([&*self.crds, &*self.world, &*self.new, &*self.old]))
     }
 
-    /// What a running cluster has stored and does not decode, unless files take its place.
+    /// Stored objects of a running cluster that do not decode, unless files replace them.
     pub(super) fn undecoded(&self) -> impl Iterator<Item = &Undecoded> {
         self.world.undecoded.iter().chain(&self.new.undecoded)
     }
 
-    /// The same facts with what exists and does not decode: an error of the Clusters that it is about, and of no
+    /// The same facts with existing objects that do not decode: errors of the Clusters that they belong to, and of no
     /// others.
     fn with_undecoded(&self, mut facts: Facts) -> Facts {
         for Undecoded { kind, key, reason } in self.undecoded() {
@@ -230,7 +228,7 @@ impl CommandInput {
         facts
     }
 
-    /// Facts of these objects; a later one takes the place of an earlier one of the same name.
+    /// Facts of these objects; a later one replaces an earlier one of the same name.
     fn facts_of(&self, objects: impl Iterator<Item = StoredManifest>) -> Facts {
         let (mut clusters, mut classes) = (Vec::new(), Vec::new());
         for StoredManifest { kind, version, text } in objects {
@@ -283,9 +281,9 @@ fn complete(all: &ObjectSet, object: Object) -> Arc<Object> {
     Arc::new(completed(object, definition.as_deref()))
 }
 
-/// A class with the variables that its controller will give it: a file may hold a status from before its spec was edited.
-/// Only those that discover variables are not settled already ([`class_status::of_file`]); their extensions are not called, so
-/// that definitions of the spec, and those that a status has from extensions, are all that is known.
+/// A class with the variables that its controller will give it: a file may hold a status from before its spec was
+/// edited. Only those that discover variables are not settled already ([`class_status::of_file`]); their extensions are
+/// not called, so that definitions of the spec, and those that a status has from extensions, are all that is known.
 pub(super) fn settled(mut class: ClusterClass) -> ClusterClass {
     if !class.is_reconciled() && class.discovers_variables() {
         class.use_known_variables();
@@ -305,7 +303,7 @@ fn hub_cluster(value: Value, key: &ObjectKey) -> Option<Object> {
     Some(object)
 }
 
-/// An object as text, in a version that is understood.
+/// An object as text, in a known version.
 #[derive(Clone, Debug)]
 pub(super) struct StoredManifest {
     kind: Kind,
@@ -319,7 +317,7 @@ impl StoredManifest {
         Some(StoredManifest { kind, version, text: loaded.manifest.text() })
     }
 
-    /// Does what the mutating end point would have done when the object was stored.
+    /// Applies the mutating end point, as when the object was stored.
     fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) -> Option<Verdict> {
         let verdict = Question::decode(&self.creation(Phase::Default, "")).ok()?.settle(facts, settings);
         self.change(&verdict);
@@ -355,7 +353,7 @@ impl StoredManifest {
     }
 }
 
-/// An object that is judged, and what the mutating end point said of it.
+/// A reviewed object, with the verdict of the mutating end point.
 #[derive(Debug)]
 pub(super) struct ReviewSubject<'a> {
     pub loaded: &'a LoadedObject,
@@ -423,7 +421,7 @@ impl<'a> ReviewSubject<'a> {
         self.defaulted = Some(verdict);
     }
 
-    /// A new class, as the mutating end point left it, in v1beta2 if it can be converted.
+    /// A new class after the mutating end point, in v1beta2 if it can be converted.
     pub(super) fn class(&self) -> Option<(ObjectKey, Value)> {
         let class = self.new.as_ref().filter(|new| new.kind == Kind::ClusterClass)?;
         let mut value = json::value(&class.text).ok()?;
@@ -432,7 +430,7 @@ impl<'a> ReviewSubject<'a> {
         Some((self.loaded.manifest.key.clone(), value))
     }
 
-    /// A new Cluster, as the mutating end point left it, in v1beta2.
+    /// A new Cluster after the mutating end point, in v1beta2.
     pub(super) fn cluster(&self) -> Option<Object> {
         let cluster = self.new.as_ref().filter(|new| new.kind == Kind::Cluster)?;
         let converted = as_hub_json(cluster.version, &cluster.text, Kind::Cluster);
@@ -475,12 +473,12 @@ impl<'a> ReviewSubject<'a> {
         (!verdict.is_allowed()).then_some(verdict)
     }
 
-    /// The Cluster or ClusterClass as it would be stored; none for a deletion.
+    /// The Cluster or ClusterClass as it would be stored; `None` for a deletion.
     pub(super) fn stored(&self) -> Option<(Kind, &ObjectKey)> {
         self.new.as_ref().map(|new| (new.kind, &self.loaded.manifest.key))
     }
 
-    /// What the API server says by itself, and then the validating end point.
+    /// The review by the API server and the validating end point.
     pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &Settings, strict: bool) -> ObjectReview {
         let mut verdict = match self.question(Phase::Validate) {
             Some(Ok(question)) => question.settle(facts, settings),
@@ -536,7 +534,7 @@ impl<'a> ReviewSubject<'a> {
     }
 }
 
-/// What is said of one object.
+/// The review of one object.
 #[derive(Debug)]
 pub(super) struct ObjectReview {
     /// What its API schema does not allow (DEC-32).
@@ -547,14 +545,14 @@ pub(super) struct ObjectReview {
 }
 
 impl ObjectReview {
-    /// Errors of the schema that no rule has found as well, at the same field and of the same type.
+    /// Errors of the schema, without those that a rule found as well at the same field and of the same type.
     pub(super) fn schema_errors(&self) -> impl Iterator<Item = &FieldError> {
         let same = |a: &FieldError, b: &FieldError| a.kind == b.kind && a.path == b.path;
         self.schema.iter().filter(move |error| !self.verdict.errors().iter().any(|other| same(error, other)))
     }
 }
 
-/// Checks the API schema; returns unknown fields, each with what the API server does with it (DEC-32).
+/// Checks the API schema; returns unknown fields, each with the reaction of the API server (DEC-32).
 fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
     let wire = version.schema_version();
     let explain = |field: String| {
@@ -567,8 +565,8 @@ fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Finding
     crd::check(kind, wire, object, found).into_iter().map(explain).collect()
 }
 
-/// Warnings about unsubstituted variables of a file, once for each (DEC-33). The patches of a class are not
-/// looked at: their scripts are full of what looks the same.
+/// Warnings about unsubstituted variables of a file, once for each (DEC-33). The patches of a class are skipped: their
+/// scripts contain many variables of the same form.
 fn unresolved(object: &Value) -> Vec<String> {
     let mut places = BTreeMap::new();
     let mut visit = |path: &str, text: &str| {
@@ -585,7 +583,7 @@ fn unresolved(object: &Value) -> Vec<String> {
     places.into_iter().map(say).collect()
 }
 
-/// Warnings about texts that were hardly meant as YAML reads them.
+/// Warnings about texts that YAML probably reads in another way than intended.
 fn misread(object: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     texts(object, "", &mut |path, text| {

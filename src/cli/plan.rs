@@ -1,4 +1,4 @@
-//! `plan`: what a change does to every Cluster.
+//! `plan`: the effect of a change on every Cluster.
 //!
 //! ```text
 //! --from (or --live) ─► Fold, rolled out ─┐
@@ -48,7 +48,7 @@ use engine::comparison::report::{Keep, Report, ReportCollector};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use model::hub::ObjectKey;
 
-/// Prints what becomes of the Clusters on either side.
+/// Prints the plans of the Clusters of both sides.
 pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let PlanSides { before, after, connection } = sides(options)?;
@@ -133,7 +133,7 @@ fn print(report: &Report, options: &PlanArgs) -> io::Result<()> {
     }
 }
 
-/// Says why the input cannot be used, and returns the exit code then.
+/// Prints why the input cannot be used, and returns the exit code in that case.
 fn unusable(before: &RolloutSide, after: &RolloutSide, flags: &InputFlags) -> Result<Option<u8>> {
     for side in [before, after] {
         if let Some(code) = validate::report_unreadable(side.case())? {
@@ -173,7 +173,7 @@ fn sides(options: &PlanArgs) -> Result<PlanSides> {
     Ok(PlanSides { before, after, connection: None })
 }
 
-/// The extensions of either side: the same for both, unless flags tell them apart.
+/// The extensions of each side: the same for both, unless flags name different ones.
 fn extensions(
     options: &PlanArgs,
     after: &RolloutSide,

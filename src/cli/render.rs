@@ -1,4 +1,4 @@
-//! `render`: every object that topologies ask for.
+//! `render`: the desired objects of topologies.
 
 use std::process::ExitCode;
 

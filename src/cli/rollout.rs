@@ -1,4 +1,4 @@
-//! Worlds made of files, in which topologies are computed.
+//! Worlds of files, in which topologies are computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use model::hub::{Cluster, Kind, Object, ObjectKey};
 use model::world::{Facts, Found, Record};
 use schema::openapi::Violation;
 
-/// The files of one side, and what is said of the objects in them.
+/// The files of one side, and the reviews of their objects.
 #[derive(Debug)]
 pub(super) struct RolloutSide {
     case: CommandInput,
@@ -27,7 +27,7 @@ pub(super) struct RolloutSide {
 
 /// What rolls out a topology.
 impl RolloutSide {
-    /// Reads files; `old` are those that they take the place of.
+    /// Reads files; they replace the files `old`.
     ///
     /// # Errors
     /// When a path cannot be read at all.
@@ -40,7 +40,7 @@ impl RolloutSide {
         Ok(RolloutSide { case: CommandInput::read(paths, old, input)?.kept_as_stored(), settings: rules.settings() })
     }
 
-    /// Reads files that take the place of those of `before`.
+    /// Reads files that replace those of `before`.
     ///
     /// # Errors
     /// When a path cannot be read at all.
@@ -64,7 +64,7 @@ impl RolloutSide {
         Ok((RolloutSide { case: CommandInput::from_live(live), settings }, after))
     }
 
-    /// The same, in which extensions are called.
+    /// The same, with calls of extensions.
     pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
         RolloutSide { case: self.case.with_extensions(extensions), ..self }
     }
@@ -74,22 +74,22 @@ impl RolloutSide {
         &self.case
     }
 
-    /// How the rules judge.
+    /// The settings of the rules.
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The objects that are judged, after their defaults.
+    /// The reviewed objects, after their defaults.
     pub(super) fn subjects(&self) -> Vec<ReviewSubject<'_>> {
         self.case.subjects(&self.settings)
     }
 
-    /// What the objects are judged by.
+    /// The facts of the reviews.
     pub(super) fn facts(&self, subjects: &[ReviewSubject<'_>]) -> Arc<Facts> {
         Arc::new(self.case.facts(subjects))
     }
 
-    /// Clusters of the files that cannot be decoded: what becomes of them is not known, only why they are denied.
+    /// Clusters of the files that cannot be decoded: only the reason of their denial is known.
     pub(super) fn undecoded_clusters(&self, facts: &Facts) -> BTreeSet<ObjectKey> {
         let objects = self.case.new.objects.iter().map(|loaded| &loaded.manifest);
         let clusters = objects.filter(|manifest| manifest.admitted_kind() == Some(Kind::Cluster));
@@ -97,14 +97,14 @@ impl RolloutSide {
         clusters.map(|manifest| manifest.key.clone()).filter(|key| !is_decoded(key)).collect()
     }
 
-    /// A world of these facts and of the files alone, in which the objects have had their defaults.
+    /// A world of only these facts and the files, in which the objects have their defaults.
     pub(super) fn fold(&self, facts: &Facts) -> Fold {
         fold(&self.case, facts, &self.settings)
     }
 }
 
-/// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44). To
-/// compute their topologies would take as much time and memory as they ask for.
+/// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44).
+/// Computing their topologies could take any amount of time and memory.
 pub(super) fn oversized(subjects: &[ReviewSubject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
     let of = |cluster: Object| {
         let found = crd::oversized(Kind::Cluster, cluster.as_ref()).into_iter();
@@ -136,7 +136,7 @@ pub(super) fn fold(case: &CommandInput, facts: &Facts, settings: &Settings) -> F
     }
 }
 
-/// Gives Clusters of files the identity that an API server would give them.
+/// Gives Clusters of files an identity, as an API server would.
 fn identify(facts: &mut Facts) {
     let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
     for key in keys {
@@ -149,10 +149,10 @@ fn identify(facts: &mut Facts) {
     }
 }
 
-/// The Clusters that a command is about: those with a topology, or the one of that name.
+/// The Clusters for a command: those with a topology, or the one with this name.
 ///
 /// # Errors
-/// When there is none of that name, or it has no topology.
+/// When there is no Cluster with this name, or it has no topology.
 pub(super) fn clusters(facts: &Facts, wanted: Option<&ObjectKey>) -> Result<Vec<ObjectKey>> {
     // What a Cluster that does not decode asks for is not known.
     let has_topology = |key: &&ObjectKey| match facts.cluster(key) {

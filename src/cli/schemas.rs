@@ -1,4 +1,4 @@
-//! What commands say of the schemas that CustomResourceDefinitions give to objects of providers.
+//! Checks of objects of providers against the schemas of CustomResourceDefinitions, in commands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use model::hub::{Kind, ObjectKey, ObjectRef, TemplateRef, group_of, version_of};
 use model::variables::SampleExtent;
 use model::world::{Class, Facts, Found, Record};
 
-/// Says once which kinds of objects were not checked.
+/// Prints once which kinds of objects were not checked.
 pub(super) fn note(unchecked: &BTreeSet<String>) -> Result<()> {
     if !unchecked.is_empty() {
         let kinds: Vec<&str> = unchecked.iter().map(String::as_str).collect();
@@ -45,8 +45,8 @@ impl<'a> Inspector<'a> {
         Inspector { fold: rollout::fold(case, facts, settings), facts, settings }
     }
 
-    /// What schemas say of the objects of a Cluster, or of those of a Cluster that a class describes. Nothing where a
-    /// topology cannot be computed: `render` and `plan` say why.
+    /// The checks of the objects of a Cluster, or of a sample Cluster of a class. Empty if the topology cannot be
+    /// computed: `render` and `plan` report why.
     pub(super) fn checks(&self, kind: Kind, key: &ObjectKey) -> Checks {
         let class = match (kind, self.facts.cluster(key)) {
             (Kind::Cluster, Found::Yes(cluster)) => cluster.class_key(),
@@ -72,7 +72,7 @@ impl<'a> Inspector<'a> {
         Checks { unchecked, ..found.unwrap_or_default() }
     }
 
-    /// Whether the files hold all templates of a class, so that there is something to check.
+    /// Whether the files contain all templates of a class, so that its objects can be checked.
     fn has_templates(&self, class: &Class) -> bool {
         let Some(objects) = self.fold.facts().objects() else { return false };
         let is_there = |reference: &&TemplateRef| {

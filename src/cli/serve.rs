@@ -45,9 +45,9 @@ use model::world::Facts;
 use schema::budget::MemoryPool;
 use tls::identity::ServerIdentity;
 
-/// How often a computation that waits for memory looks again.
+/// Interval in which a computation that waits for memory looks again.
 const MEMORY_LOOK: Duration = Duration::from_millis(2);
-/// How long --embedded waits for its own objects before it serves.
+/// Maximum time for which --embedded waits for its own objects before it serves.
 const LISTING: Duration = Duration::from_secs(5);
 /// Exit code of a process that a second signal ended.
 const ABORTED: u8 = 130;
@@ -60,7 +60,7 @@ pub(super) fn run(options: ServeArgs) -> Result<ExitCode> {
     log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    // Probes and the renewal of the Lease have a runtime of their own, which works even if all threads of the other are
+    // Probes and the renewal of the Lease have a separate runtime, which works even if all threads of the other are
     // blocked.
     let probes = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -75,7 +75,7 @@ pub(super) fn run(options: ServeArgs) -> Result<ExitCode> {
     outcome
 }
 
-/// Which log lines appear: those that were asked for, else warnings where a person watches the start, else the usual ones.
+/// The filter of log lines: that of the flag, else warnings at a terminal, else the default.
 fn log_filter(options: &ServeArgs, progress: &StatusLine) -> String {
     let of_terminal = || progress.is_shown().then(|| std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()));
     options.log.clone().or_else(of_terminal).unwrap_or_else(|| "info".to_owned())
@@ -90,7 +90,7 @@ async fn serve(options: ServeArgs, progress: StatusLine, probes: Handle) -> Resu
     running.until_stopped(signals).await
 }
 
-/// A server with everything that it needs.
+/// A running server with all its parts.
 struct RunningServer {
     /// Tasks that must not end before the process does.
     tasks: JoinSet<&'static str>,
@@ -102,7 +102,7 @@ struct RunningServer {
     grace: Duration,
 }
 
-/// How the memory limit and the file descriptors are divided.
+/// The division of the memory limit and of the file descriptors.
 fn budgets(options: &ServeArgs) -> Result<(Shares, Connections)> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let (memory, files) = (options.memory_limit.unwrap_or_else(memory::limit), memory::files());
@@ -214,8 +214,8 @@ impl RunningServer {
     }
 }
 
-/// What the probes look at: the caches, whether the serving certificate has expired, and the certificates that this
-/// process manages once it does.
+/// The state for the probes: the caches, the expiry of the serving certificate, and the certificates that this process
+/// manages, once it does.
 fn health(
     shared: &ControllerContext<'_>,
     identity: &Arc<ServerIdentity>,
@@ -228,7 +228,7 @@ fn health(
         .requiring(Box::new(move || managed.get().map_or(Ok(()), |managed| managed.ready())))
 }
 
-/// Serves probes and metrics on their own runtime from now on.
+/// Starts to serve probes and metrics on their own runtime.
 fn serve_probes(probes: HttpServer, health: &Arc<Health>, runtime: &Handle, tasks: &mut JoinSet<&'static str>) {
     let probes = runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
     supervise(tasks, "probes", async { drop(probes.await) });
@@ -251,7 +251,7 @@ async fn lead(
     Ok(leading)
 }
 
-/// Keeps the facts of reviews current from now on.
+/// Starts to keep the facts of reviews current.
 fn keep_current(options: &ServeArgs, shared: &ControllerContext<'_>, tasks: &mut JoinSet<&'static str>) {
     let ControllerContext { client, cache, metrics, .. } = *shared;
     if !options.impact_time.is_zero() {

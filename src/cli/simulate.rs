@@ -52,7 +52,7 @@ use simulation::equivalent_clusters::{equivalent, renamed};
 use simulation::timeline::{ClusterTimeline, Timeline};
 use simulation::{End, Simulation, StuckReason};
 
-/// Simulates a rollout, or the one of a change.
+/// Simulates a rollout, or the rollout of a change.
 pub(super) fn run(options: &SimulateArgs) -> Result<ExitCode> {
     let TimingsFile { timings, failures, named: fixed } = timings(options.timings.as_deref())?;
     for (file, flag) in [(&options.html, "--html"), (&options.objects, "--objects")] {
@@ -157,7 +157,7 @@ impl SimulationSides {
         SimulationSides { before: served(self.before), after: self.after.map(served), ..self }
     }
 
-    /// Says why the input cannot be used, and returns the exit code then.
+    /// Prints why the input cannot be used, and returns the exit code in that case.
     fn unusable(&self, options: &SimulateArgs) -> Result<Option<u8>> {
         let sides = [Some(&self.before), self.after.as_ref()];
         let mut has_clusters = false;
@@ -181,7 +181,7 @@ impl SimulationSides {
 }
 
 impl SimulationSides {
-    /// Why Clusters of a running cluster are not simulated, and classes are not known.
+    /// Why Clusters of a running cluster are not simulated, and classes are unknown.
     fn undecoded(&self) -> Vec<String> {
         let all = self.before.case().undecoded();
         all.map(|Undecoded { kind, key, reason }| format!("{} {key} does not decode: {reason}", kind.name())).collect()
@@ -215,7 +215,7 @@ impl SimulationSides {
     }
 }
 
-/// The numbers of machines that failures name and that no Cluster comes to, and how many machines one had at most.
+/// The numbers of machines of failures that no Cluster reaches, and the maximum number of machines of a Cluster.
 fn never_made(failures: &[InjectedFailure], timeline: &Timeline) -> Vec<(u32, usize)> {
     let unused = |failure: &InjectedFailure| {
         let clusters = timeline.clusters.iter().filter(|(key, _)| failure.is_of(key));
@@ -225,7 +225,7 @@ fn never_made(failures: &[InjectedFailure], timeline: &Timeline) -> Vec<(u32, us
     failures.iter().filter_map(unused).collect()
 }
 
-/// Refuses a file in a folder that does not exist before any time is spent.
+/// Fails early for a file in a folder that does not exist.
 fn check_folder(file: &Path, flag: &str) -> Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     ensure!(folder.is_dir(), "cannot write {} ({flag}): {} is not a directory", file.display(), folder.display());
@@ -242,9 +242,9 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
     Ok(text)
 }
 
-/// What happened to each Cluster, and why some are stuck; nothing when an object of the files is denied.
+/// The timeline of each Cluster, and why some are stuck; `None` when an object of the files is denied.
 ///
-/// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of an equivalent one.
+/// Clusters do not affect each other, so each has a separate simulation, or that of an equivalent one.
 fn simulate(
     sides: &SimulationSides,
     settings: &MachineSettings,
@@ -271,7 +271,7 @@ fn simulate(
     let run = ClusterSimulations { before, change, settings, start, limit: options.limit, stop, keeps_objects };
     let mut keys = run.keys();
     keys.retain(|key| wanted.as_ref().is_none_or(|wanted| wanted.contains(key)));
-    // Extensions are told the names of Clusters.
+    // Requests to extensions contain the names of Clusters.
     let is_alone = keeps_objects || sides.before.case().extensions().is_some();
     let groups = if is_alone {
         ungrouped(keys)
@@ -291,14 +291,14 @@ fn simulate(
     Ok(Some(SimulationOutcome { timeline: Timeline::merge(clusters), stuck, objects }))
 }
 
-/// What happened, the Clusters that are stuck, and the objects at the end if they are asked for.
+/// The timeline, the stuck Clusters, and the final objects if they are requested.
 struct SimulationOutcome {
     timeline: Timeline,
     stuck: BTreeMap<ObjectKey, Stuck>,
     objects: Vec<Arc<Object>>,
 }
 
-/// The files of one side, ready for simulations.
+/// The files of one side, prepared for simulations.
 struct SimulationInputs {
     /// Without Clusters: each is created by its simulation, with the identity that it has there.
     topologies: Fold,
@@ -308,7 +308,7 @@ struct SimulationInputs {
     running: BTreeMap<ObjectKey, Vec<Arc<Object>>>,
 }
 
-/// Says which objects of a side are denied.
+/// Prints the denied objects of a side; returns whether there are any.
 fn has_denials(side: &RolloutSide) -> Result<bool> {
     let subjects = side.subjects();
     let denials = denials(&subjects, &side.facts(&subjects), side.settings());
@@ -357,7 +357,7 @@ fn as_new(cluster: &mut Object) {
     }
 }
 
-/// The objects of a Cluster, which are facts of its own simulation alone.
+/// Takes the objects of a Cluster, which are facts only of its simulation.
 fn take_objects(topologies: &mut Fold, cluster: &ObjectKey) -> Vec<Arc<Object>> {
     let Some(objects) = topologies.facts_mut().objects_mut() else { return Vec::new() };
     let taken: Vec<Arc<Object>> = objects.of_cluster(cluster).cloned().collect();
@@ -370,7 +370,7 @@ fn is_cluster(object: &Object) -> bool {
     GroupKind::for_object(object).is_core("Cluster")
 }
 
-/// What differs on the other side.
+/// The changes on the other side.
 struct SimulatedChange {
     state: SimulationInputs,
     /// Objects that are new or have changed, but for Clusters.
@@ -412,7 +412,7 @@ impl SimulatedChange {
     }
 }
 
-/// How it went for one Cluster.
+/// The outcome for one Cluster.
 struct ClusterOutcome {
     timeline: Option<ClusterTimeline>,
     stuck: Option<Stuck>,
@@ -421,7 +421,7 @@ struct ClusterOutcome {
 }
 
 impl ClusterOutcome {
-    /// Everything is as it should be.
+    /// A Cluster that converged.
     fn well(timeline: ClusterTimeline) -> Self {
         ClusterOutcome { timeline: Some(timeline), stuck: None, stuck_before: None, objects: Vec::new() }
     }
@@ -471,7 +471,8 @@ impl ClusterSimulations<'_> {
         })
     }
 
-    /// Simulates one Cluster; equivalent ones have its timeline with their names. A Cluster that is stuck has a reason of its own.
+    /// Simulates one Cluster; equivalent ones get its timeline with their names. Each stuck Cluster gets its own
+    /// reason.
     fn each(&self, group: &EquivalentClusters, progress: &ProgressBar) -> Result<Vec<(ObjectKey, ClusterOutcome)>> {
         let EquivalentClusters { first, others } = group;
         let end = self.one(first, progress)?;
@@ -489,7 +490,7 @@ impl ClusterSimulations<'_> {
         Ok(ends)
     }
 
-    /// Goes up to where the output begins. One that is rolled out before a change has an end there.
+    /// Runs up to the start of the output. Before a change, the rollout has an end there.
     fn begin(&self, key: &ObjectKey, simulation: &mut Simulation, tell: impl FnMut(Moment)) -> Result<Option<End>> {
         let Some(cluster) = self.before.clusters.get(key) else { return Ok(None) };
         let end = if let Some(objects) = self.before.running.get(key) {
@@ -530,7 +531,7 @@ impl ClusterSimulations<'_> {
     }
 }
 
-/// A Cluster and its objects, but for what is in its workload cluster.
+/// A Cluster and its objects, without those in its workload cluster.
 fn objects_of(key: &ObjectKey, simulation: &Simulation) -> Vec<Arc<Object>> {
     let all = simulation.objects();
     let cluster = all.get(&ObjectId::core("Cluster", &key.namespace, &key.name)).cloned();

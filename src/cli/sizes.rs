@@ -19,7 +19,7 @@ pub(super) struct SizedEdit {
     pub verdict: SizeVerdict,
 }
 
-/// The edits of the new files of `case` of which there is something to say. `facts` are those after all edits.
+/// The edits of the new files of `case` with a verdict to report. `facts` are those after all edits.
 pub(super) fn sized_edits(
     case: &CommandInput,
     subjects: &[ReviewSubject<'_>],

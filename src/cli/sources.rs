@@ -1,4 +1,4 @@
-//! The files that commands read: which ones of a folder, and how many bytes (DEC-65).
+//! The files that commands read: the selection of files of a folder, and size limits (DEC-65).
 //!
 //! A path of the command line may be anything that can be read, such as a pipe. The files of a folder may come from the
 //! author of a merge request: only regular ones are read, and no link leads out of the folder.
@@ -25,7 +25,7 @@ pub(super) struct RefusedFile {
     pub reason: String,
 }
 
-/// What may be read.
+/// The limits of reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sources {
     follows_links: bool,

@@ -2,8 +2,8 @@
 //! line names have the values of the environment (DEC-65): the author of a file could otherwise have every secret of a
 //! CI job printed.
 //!
-//! Everything else that begins with `${` is left alone, scripts are full of it; so is `$${…}`, which is how a template
-//! writes what is not a variable.
+//! Everything else that begins with `${` is left unchanged, since scripts contain it; so is `$${…}`, the escaped form
+//! of templates.
 
 /// A variable of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The variable with which a text begins, and how long it is there.
+/// The variable at the start of a text, and its length there.
 fn variable(text: &str) -> Option<(TextVariable<'_>, usize)> {
     let inside = text.strip_prefix("${")?;
     let length = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inside.len());

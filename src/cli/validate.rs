@@ -78,7 +78,7 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(nothing.unwrap_or(u8::from(denied || warned || is_faulty))))
 }
 
-/// Adds the denials of edits that a ceiling holds. Templates have rows for them alone.
+/// Adds the denials of edits by a ceiling. Templates have rows only for these.
 fn hold<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, held: &[HeldEdit]) {
     for held in held {
         deny(rows, case, held.object(), &held.error);
@@ -102,7 +102,7 @@ fn deny<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, object: (&str
     rows.extend(file.map(|loaded| ResultRow::from_template(loaded, error)));
 }
 
-/// Says what could not be read or is not what the user most likely meant; returns the exit code if that settles it.
+/// Prints unreadable input and probable mistakes; returns the exit code if there is unreadable input.
 pub(super) fn report_problems(case: &CommandInput) -> Result<Option<u8>> {
     let code = report_unreadable(case)?;
     if code.is_none() {
@@ -111,7 +111,7 @@ pub(super) fn report_problems(case: &CommandInput) -> Result<Option<u8>> {
     Ok(code)
 }
 
-/// Says what could not be read; returns the exit code if something could not.
+/// Prints unreadable input; returns the exit code if there is any.
 pub(super) fn report_unreadable(case: &CommandInput) -> Result<Option<u8>> {
     let each = || case.inputs().into_iter();
     for unreadable in each().flat_map(|input| &input.unreadable) {
@@ -137,7 +137,7 @@ pub(super) fn denials(subjects: &[ReviewSubject<'_>], facts: &Arc<Facts>, settin
     subjects.iter().flat_map(of).collect()
 }
 
-/// The result for one object, as `-o json` prints it.
+/// The result for one object in the output of `-o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ResultRow<'a> {
@@ -207,7 +207,7 @@ impl<'a> ResultRow<'a> {
         }
     }
 
-    /// Adds what schemas say of the objects that come of an object that is allowed.
+    /// Adds the schema checks of the objects that an allowed object creates.
     fn inspect(&mut self, subject: &ReviewSubject<'_>, inspector: &Inspector<'_>) {
         let Some((kind, key)) = subject.stored().filter(|_| self.allowed) else { return };
         let Checks { refusals, unchecked, unusable } = inspector.checks(kind, key);

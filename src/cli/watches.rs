@@ -1,4 +1,4 @@
-//! The watches of each replica whose facts reviews need.
+//! The watches of each replica for its reviews.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use server::kubernetes::impact_facts::{FactLimits, ImpactWatches};
 use server::telemetry::metrics::Metrics;
 use server::webhook::holds::Holds;
 
-/// What each replica watches for its reviews besides classes and Clusters.
+/// The watches of each replica for its reviews, besides those of classes and Clusters.
 pub(super) struct ReplicaWatches {
     /// Of ExtensionConfigs, where deletions are held or impacts computed.
     configs: Option<Arc<ExtensionConfigs>>,
@@ -53,7 +53,7 @@ impl ReplicaWatches {
         ReplicaWatches { configs: Some(configs), impacts }
     }
 
-    /// What holds the deletion of Clusters; `None` where that is not needed (DEC-56).
+    /// The holds on the deletion of Clusters; `None` if they are not needed (DEC-56).
     pub(super) fn holds(&self, options: &ServeArgs, client: &kube::Client) -> Option<Holds> {
         if options.deletion_guard() != DeletionGuard::Hold {
             return None;

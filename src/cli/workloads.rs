@@ -18,10 +18,10 @@ use apiserver::workloads::WorkloadApis;
 use machines::lifecycle::settings::ServerAddress;
 use model::hub::ObjectKey;
 
-/// The port where they listen by default.
+/// The default port.
 const PORT: u16 = 6444;
 
-/// The API servers of workload clusters, bound and not serving yet.
+/// The API servers of workload clusters: bound, and not serving yet.
 pub(super) struct WorkloadServer {
     server: HttpServer,
     handle: Handle,
@@ -37,7 +37,7 @@ struct Handle {
     workloads: WorkloadApis,
     /// What kubeconfigs name.
     address: SocketAddr,
-    /// The certificate that vouches for the listener's, in PEM form.
+    /// The CA certificate of the listener, in PEM form.
     authority: Arc<str>,
 }
 
@@ -65,10 +65,10 @@ impl WorkloadServer {
         Ok(WorkloadServer { server, handle, address: bound, moved: wanted.moved(bound) })
     }
 
-    /// What the machine controllers need.
+    /// The dependencies of the machine controllers.
     ///
     /// # Errors
-    /// When a flag or a file of the settings is not usable.
+    /// When a flag or a file of the settings is invalid.
     pub(super) fn machines(&self, options: &ServeArgs) -> Result<MachineSetup> {
         let address = self.handle.address;
         let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };

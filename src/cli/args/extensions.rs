@@ -25,13 +25,13 @@ pub struct ExtensionFlags {
     /// variables, secrets included.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Whether handlers of lifecycle hooks are called, which [`Hooks`] says.
+    /// Whether handlers of lifecycle hooks are called, as [`HookFlags`] set.
     #[arg(skip)]
     pub call_hooks: bool,
 }
 
 impl ExtensionFlags {
-    /// The same, in which these take the place of extensions of the same name.
+    /// The same, in which `others` replace extensions of the same name.
     #[must_use]
     pub fn over(&self, others: &[NamedExtension]) -> Self {
         let is_kept = |one: &&NamedExtension| others.iter().all(|other| other.name != one.name);
@@ -69,13 +69,13 @@ pub struct SideExtensionFlags {
 }
 
 impl SideExtensionFlags {
-    /// Whether each side has extensions of its own.
+    /// Whether the sides have different extensions.
     pub fn differ(&self) -> bool {
         !(self.extension_from.is_empty() && self.extension_to.is_empty())
     }
 }
 
-/// An extension, and what answers for it.
+/// An extension, and the source of its answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedExtension {
     /// The name of the ExtensionConfig.
@@ -83,14 +83,14 @@ pub struct NamedExtension {
     pub source: ExtensionSource,
 }
 
-/// What answers for an extension.
+/// The source of the answers of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtensionSource {
     Running(Address),
     Recorded(PathBuf),
 }
 
-/// An extension that runs.
+/// A running extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningExtension {
     /// The name of the ExtensionConfig.

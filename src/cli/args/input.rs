@@ -59,7 +59,7 @@ impl VariableFlags {
     }
 }
 
-/// The name of an environment variable. A path that stands behind the flag by mistake is none.
+/// The name of an environment variable. Rejects a path that follows the flag by mistake.
 fn variable_name(text: &str) -> Result<String, String> {
     let name = variable_prefix(text)?;
     if Path::new(text).exists() && env::var_os(text).is_none() {

@@ -196,8 +196,8 @@ impl ServeArgs {
         }
     }
 
-    /// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56). Cluster API's
-    /// core, which does not wait once topologist has taken over, leaves a Cluster with a hold alone.
+    /// The guard of the objects of a Cluster that is being deleted until its hooks have passed (DEC-56). Cluster API's
+    /// core, which does not wait once topologist has taken over, does not delete a Cluster with a hold.
     pub fn deletion_guard(&self) -> DeletionGuard {
         let gates = self.rules.feature_gates;
         let controllers = self.leading.chosen(self.is_in_pod() || self.embedded);
@@ -209,7 +209,8 @@ impl ServeArgs {
         }
     }
 
-    /// Whether the API server of the pod's own cluster is used. Nothing else is inferred from this (`FactSource::from_options`).
+    /// Whether the API server of the pod's own cluster is used. Nothing else is inferred from this
+    /// (`FactSource::from_options`).
     pub fn is_in_pod(&self) -> bool {
         self.kubeconfig.is_none() && !self.embedded
     }

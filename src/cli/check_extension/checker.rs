@@ -30,12 +30,12 @@ use server::extension_client::Client;
 
 /// The hook whose patches are applied in both orders.
 const GENERATE: &str = PatchHook::GeneratePatches.name();
-/// How many pairs of patches are applied in both orders.
+/// Maximum number of pairs of patches that are applied in both orders.
 const PAIRS: usize = 32;
-/// How many Clusters of a class have their requests kept for that.
+/// Maximum number of Clusters of a class whose requests are kept for that.
 const CLUSTERS: usize = 4;
 
-/// Extensions that are called.
+/// Calls extensions and checks their answers.
 #[derive(Debug)]
 pub(super) struct ExtensionChecker {
     runtime: Runtime,
@@ -64,7 +64,7 @@ struct CheckerState {
     problems: BTreeSet<String>,
 }
 
-/// What is known of a Cluster.
+/// The known data of a Cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpectedCluster {
     pub class: ObjectKey,
@@ -81,7 +81,7 @@ pub(super) struct CheckedHandler {
     pub findings: Vec<Finding>,
 }
 
-/// A handler, and what is known of it.
+/// A handler and its check.
 #[derive(Debug)]
 pub(super) struct HandlerRow {
     /// The name that it is registered by.
@@ -92,7 +92,7 @@ pub(super) struct HandlerRow {
 }
 
 impl ExtensionChecker {
-    /// Asks each extension for its handlers. `objects` may have their ExtensionConfigs, whose settings are sent.
+    /// Discovers the handlers of each extension. `objects` may contain their ExtensionConfigs, whose settings are sent.
     ///
     /// # Errors
     /// When Discovery fails, or a name is repeated.
@@ -111,12 +111,12 @@ impl ExtensionChecker {
         Ok(lab)
     }
 
-    /// What is known of the Clusters.
+    /// Sets the known data of the Clusters.
     pub(super) fn expect(&self, expected: BTreeMap<ObjectKey, ExpectedCluster>) {
         self.state().expected = expected;
     }
 
-    /// Checks what no topology has called: variables, plans, and the order of the patches of a class.
+    /// Checks the calls that topologies do not make: variables, plans, and the order of the patches of a class.
     pub(super) fn check_others(&self, classes: &[(ObjectKey, Value)]) {
         let mut sources: Vec<(String, Vec<Value>)> = classes.iter().map(|(_, class)| inline(class)).collect();
         for extension in &self.extensions {
@@ -144,8 +144,8 @@ impl ExtensionChecker {
         of_pairs.for_each(|((first, second), classes)| self.check_order(&first, &second, &classes));
     }
 
-    /// Asks for variables with the settings of each patch that names the handler, and compares them with those that are
-    /// defined elsewhere.
+    /// Requests variables with the settings of each patch that names the handler, and compares them with other
+    /// definitions of the same names.
     fn check_variables(
         &self,
         name: &str,
@@ -252,7 +252,7 @@ impl ExtensionChecker {
         reply
     }
 
-    /// Keeps a request, of which a handler may have several for a Cluster: the first counts.
+    /// Keeps the first request to a handler for a Cluster.
     fn keep(&self, class: ObjectKey, name: &str, cluster: &ObjectKey, question: &Question) {
         let mut state = self.state();
         let kept = state.questions.entry((class, name.to_owned())).or_default();
@@ -261,7 +261,7 @@ impl ExtensionChecker {
         }
     }
 
-    /// The handler of that name for a hook, and where it is called; nothing of an extension that is not checked.
+    /// The handler with this name for a hook, and its address; without a reason if the extension is not checked.
     fn find(&self, name: &str, hook: &str) -> Result<(&CheckedExtension, &Handler, Target), Option<String>> {
         let (handler, config) =
             registered_name(name).ok_or_else(|| Some(format!("{name:?} is not a registered name")))?;
@@ -343,7 +343,7 @@ fn version() -> String {
     format!("{GROUP}/{VERSION}")
 }
 
-/// The upgrade of which extensions are asked for a plan: over two minor versions.
+/// The upgrade for which plans are requested: over two minor versions.
 const UPGRADE: (&str, &str) = ("v1.33.0", "v1.35.0");
 
 fn upgrade_request() -> Value {
@@ -354,7 +354,7 @@ fn upgrade_request() -> Value {
         "fromControlPlaneKubernetesVersion": from, "fromWorkersKubernetesVersion": from, "toKubernetesVersion": to})
 }
 
-/// What is wrong with a plan, if anything.
+/// The finding about an invalid plan.
 fn no_plan(plan: &PlannedVersions) -> Option<Finding> {
     let (from, to) = UPGRADE;
     let problem = upgrade::check_plan(from, to, plan).err()?;
@@ -379,7 +379,7 @@ fn settings_of_patches(name: &str, classes: &[(ObjectKey, Value)]) -> BTreeSet<B
     if all.is_empty() { BTreeSet::from([BTreeMap::new()]) } else { all }
 }
 
-/// Variables that no class can use.
+/// The finding about variables that no class can use.
 fn unusable(problem: String) -> Finding {
     Finding {
         level: Level::Error,
@@ -389,14 +389,14 @@ fn unusable(problem: String) -> Finding {
     }
 }
 
-/// The variables that a class itself defines.
+/// The variables in the spec of a class.
 fn inline(class: &Value) -> (String, Vec<Value>) {
     let name = class.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let variables = class.pointer("/spec/variables").and_then(Value::as_array).cloned();
     (format!("ClusterClass {name}"), variables.unwrap_or_default())
 }
 
-/// Variables that are defined elsewhere too.
+/// Findings about variables that are defined elsewhere too.
 fn shared(variables: &[Value], sources: &[(String, Vec<Value>)]) -> Vec<Finding> {
     let names = |variables: &[Value]| -> BTreeSet<String> {
         variables.iter().filter_map(|variable| variable["name"].as_str()).map(str::to_owned).collect()

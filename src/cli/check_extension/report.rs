@@ -1,4 +1,4 @@
-//! What `check-extension` prints.
+//! The output of `check-extension`.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::cli::output::Text;
 use engine::extensions::behavior::Finding;
 use schema::field::{Level, counted};
 
-/// What `-o json` prints.
+/// The output of `-o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExtensionReport {

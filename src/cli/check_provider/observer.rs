@@ -30,7 +30,7 @@ use model::hub::{Object, ObjectKey};
 use schema::field::{counted, enumerated};
 use server::kubernetes::address::Resource;
 
-/// Follows objects until they are gone, the time is over, or a signal comes.
+/// Follows objects until they are deleted, the time is over, or a signal arrives.
 pub(super) fn run(wanted: &KindAndName, options: &CheckProviderArgs) -> Result<ExitCode> {
     let connection = ClusterConnection::open(options.kubeconfig.as_deref())?;
     connection.block_on(async {
@@ -51,7 +51,7 @@ pub(super) fn run(wanted: &KindAndName, options: &CheckProviderArgs) -> Result<E
     })
 }
 
-/// What is followed.
+/// The kind that is followed, or one object of it.
 struct ObservedKind {
     kind: String,
     role: ProviderRole,
@@ -111,7 +111,7 @@ struct ProviderKind<'a> {
 }
 
 impl<'a> ProviderKind<'a> {
-    /// The kind of a definition; nothing for one that no contract is about, or that names none.
+    /// The kind of a definition; `None` for one without a contract.
     fn from_definition(definition: &'a Value) -> Option<Self> {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
@@ -133,7 +133,7 @@ impl<'a> ProviderKind<'a> {
     }
 }
 
-/// An object with its surroundings.
+/// An object with its related objects.
 struct KnownObject {
     object: Object,
     around: RelatedObjects,
@@ -158,7 +158,7 @@ impl ProviderObserver {
         ProviderObserver { client, target, output, known, counts, errors: 0, warnings: 0, steps: 0 }
     }
 
-    /// Reports changes until the one object is gone.
+    /// Reports changes; ends when the one object is deleted.
     async fn follow(&mut self) -> Result<()> {
         let api: Api<DynamicObject> =
             self.target.resource.api(self.client.clone(), self.target.namespace.as_deref())?;
@@ -264,7 +264,7 @@ impl ProviderObserver {
         self.print_change(key, what, &verdicts)
     }
 
-    /// Prints a change, and counts what it says.
+    /// Prints a change, and counts its verdicts.
     fn print_change(&mut self, key: &ObjectKey, what: &str, verdicts: &[RuleVerdict]) -> Result<()> {
         self.steps += 1;
         for verdict in verdicts {
@@ -303,7 +303,7 @@ impl ProviderObserver {
         rules
     }
 
-    /// The rules that a change could have shown as kept, and none was about.
+    /// The rules that no change exercised, although one could have.
     fn unseen(&self) -> Vec<&'static str> {
         let ObservedKind { role, contract, .. } = self.target;
         shown(role, contract).iter().filter(|rule| !self.counts.contains_key(**rule)).copied().collect()
@@ -336,7 +336,7 @@ impl ProviderObserver {
     }
 }
 
-/// A change, and what it says.
+/// A change with its verdicts.
 fn text(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[RuleVerdict]) -> Text {
     let mut text = Text::default();
     text.line(format_args!("{now} {kind} {key}: {what}"));
@@ -359,7 +359,7 @@ fn row(verdict: &RuleVerdict) -> Value {
         "wayOut": way_out})
 }
 
-/// The object as others read it.
+/// The object in the form that rules read.
 fn whole(object: DynamicObject) -> Result<Object> {
     let mut value = serde_json::to_value(object)?;
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {

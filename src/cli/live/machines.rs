@@ -14,7 +14,7 @@ use server::kubernetes::address::{self, Resource};
 
 /// The kinds of Cluster API that are below a Cluster.
 const KINDS: [&str; 5] = ["MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
-/// Where they refer to objects of providers.
+/// Their fields with references to objects of providers.
 const REFERENCES: [&str; 4] = [
     "spec.bootstrap.configRef",
     "spec.infrastructureRef",

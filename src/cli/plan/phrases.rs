@@ -43,7 +43,7 @@ pub(super) fn summary(report: &Report) -> String {
     planned + &failed + &refused + denied + &held
 }
 
-/// What becomes of the classes that no Cluster uses, in a few words each.
+/// Short descriptions of the changes of classes that no Cluster uses.
 fn of_classes(report: &Report) -> Vec<String> {
     let samples = || report.groups.iter().filter(|group| group.is_sample());
     let number =
@@ -98,7 +98,7 @@ fn numbers(machines: &Machines) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// The Clusters of a group, what is done to them, and what becomes of their machines.
+/// The Clusters of a group, their changes, and the effect on their machines.
 pub(super) fn headline(group: &ChangeGroup) -> String {
     let has_machines = !group.steps.is_empty() && !matches!(group.about.fate, Fate::Sample | Fate::Class);
     let machines = if has_machines { format!(": {}", machines(&group.machines)) } else { String::new() };
@@ -197,7 +197,7 @@ pub(super) fn steps(group: &ChangeGroup) -> Vec<StepPhrase<'_>> {
     }
 }
 
-/// What becomes of the machines, a line for each object or role.
+/// The effect on machines, a line for each object or role.
 pub(super) fn rolls(group: &ChangeGroup) -> Vec<String> {
     let of_cluster = |roll: &RollReport| {
         let object = format!("{} {}", roll.kind, roll.name);
@@ -214,7 +214,7 @@ pub(super) fn rolls(group: &ChangeGroup) -> Vec<String> {
     }
 }
 
-/// What may become of the machines instead.
+/// The alternative to a replacement of the machines.
 fn proviso(in_place: Option<&str>, certainty: &str) -> String {
     match in_place {
         Some(extension) => format!(", or updated in place, if the extension {extension} agrees"),
@@ -226,7 +226,7 @@ fn proviso(in_place: Option<&str>, certainty: &str) -> String {
 /// From when on machines are replaced, if that is later, and how many at a time.
 type RolloutPace<'a> = (Option<&'a str>, Option<i64>);
 
-/// What becomes of the machines of one object, or of all objects of a role.
+/// The effect on the machines of one object, or of all objects of a role.
 fn rolled(
     object: &str,
     machines: &Machines,

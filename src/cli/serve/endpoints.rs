@@ -17,7 +17,7 @@ use server::webhook::limits::ReviewLimits;
 use server::webhook::review::ReviewHandler;
 use server::webhook::routes;
 
-/// What is answered on each port.
+/// The router of each port.
 pub(super) struct EndPoints {
     /// Everything, for callers in this process.
     pub all: Router,

@@ -49,7 +49,7 @@ pub(super) struct Addresses {
 
 impl Listeners {
     /// Binds the addresses that the options give, or the default ports. The second is the server of the probes, which
-    /// are served on a runtime of their own, and before anything else.
+    /// are served on a separate runtime, and before anything else.
     pub(super) async fn bind(
         options: &ServeArgs,
         api: Option<EmbeddedApi>,

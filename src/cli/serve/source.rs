@@ -20,7 +20,7 @@ use server::kubernetes::history::ApiHistory;
 /// A dead connection to the API server is noticed while the Lease can still be renewed.
 const LEASE_PINGS: connection::Pings =
     connection::Pings { interval: Duration::from_secs(4), timeout: Duration::from_secs(3) };
-/// The API server that is followed.
+/// The API server from which facts are read.
 pub(super) struct FactSource {
     pub client: kube::Client,
     pub leases: ElectionSetup,
@@ -51,7 +51,7 @@ impl FactSource {
             None => bail!("no source of objects: use --embedded (with --load PATH), or --kubeconfig FILE"),
         };
         let server = config.cluster_url.to_string();
-        // Longer than a watch lasts: a connection that has gone dead is noticed, and made anew.
+        // Longer than a watch lasts: a dead connection is detected, and opened again.
         config.read_timeout = Some(Duration::from_secs(320));
         // Callers retry on their own; a write that the client repeats on its own could come too late to be ours.
         config.default_retry = false;

@@ -15,10 +15,10 @@ const AXIS: usize = 22;
 const BAR: usize = 10;
 const LANE: usize = 13;
 const STEPS: usize = 60;
-/// How many parts the axis of time has at most.
+/// Maximum number of parts of the time axis.
 const TICKS: i64 = 5;
 
-/// A time as a position.
+/// Converts times to positions.
 pub(super) struct Scale {
     seconds: i64,
 }

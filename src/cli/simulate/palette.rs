@@ -10,7 +10,7 @@ const COLORS: usize = 8;
 /// The size of a square of a legend in pixels.
 const SQUARE: usize = 14;
 
-/// Which color a version has on the whole page.
+/// The color of each version on the page.
 pub(super) struct Palette {
     versions: BTreeMap<(u64, u64, u64, String), usize>,
 }

@@ -22,9 +22,9 @@ pub(super) struct TimelineGroup<'a> {
     pub timeline: &'a ClusterTimeline,
     /// Why its first Cluster is stuck, if it is.
     pub reason: Option<&'a StuckReason>,
-    /// The same of each Cluster.
+    /// The same for each Cluster.
     pub reasons: BTreeMap<&'a ObjectKey, &'a StuckReason>,
-    /// What a user can do about that, where it is known.
+    /// The remediation for the user, if it is known.
     pub way_out: Option<&'static str>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Stuck {
 }
 
 impl<'a> SimulationReport<'a> {
-    /// What a simulation came to; `fails` says whether failures were injected.
+    /// The report of a simulation; `fails` says whether failures were injected.
     pub(super) fn from_timeline(timeline: &'a Timeline, stuck: &'a BTreeMap<ObjectKey, Stuck>, fails: bool) -> Self {
         let mut groups: BTreeMap<TimelineShape, TimelineGroup<'a>> = BTreeMap::new();
         for (key, cluster) in &timeline.clusters {

@@ -1,10 +1,10 @@
-//! The CAs that the API server trusts: the caBundle of each webhook that calls us.
+//! The CAs that the API server trusts: the caBundle of each webhook of this installation.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// An object that says whom the API server trusts when it calls us.
+/// An object with a caBundle for calls to this installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BundleHolder {
     Mutating,
@@ -13,7 +13,7 @@ pub enum BundleHolder {
     Definition(&'static str),
 }
 
-/// The Services behind which we answer.
+/// The Services of this installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Services {
     pub namespace: String,
@@ -24,7 +24,7 @@ pub struct Services {
 }
 
 impl BundleHolder {
-    /// All of them: definitions are those whose objects are converted.
+    /// All of them; the definitions are those whose objects are converted.
     pub const ALL: [BundleHolder; 15] = [
         BundleHolder::Mutating,
         BundleHolder::Validating,
@@ -60,7 +60,7 @@ impl BundleHolder {
         }
     }
 
-    /// The name of the object, where configurations are called `configurations`.
+    /// The name of the object; `configurations` is the name of the configurations.
     pub fn name(self, configurations: &str) -> String {
         match self {
             BundleHolder::Mutating | BundleHolder::Validating => configurations.to_owned(),
@@ -68,7 +68,7 @@ impl BundleHolder {
         }
     }
 
-    /// The part of an object that matters here, so that nothing else is kept.
+    /// The part of an object that is kept.
     pub(super) fn excerpt(self, object: &Value) -> Value {
         let kept = match self {
             BundleHolder::Mutating | BundleHolder::Validating => json!({"webhooks": object["webhooks"]}),
@@ -81,13 +81,13 @@ impl BundleHolder {
         kept
     }
 
-    /// The caBundle of each place that calls us, as text; empty where there is none.
+    /// The caBundle of each client configuration for this installation, as text; empty if absent.
     pub fn bundles(self, object: &Value, services: &Services) -> Vec<String> {
         self.clients(object, services).into_iter().map(|(_, client)| bundle_of(client)).collect()
     }
 
-    /// What to send so that all these places hold `bundle`; `None` when they do. It applies to this version of the object
-    /// only.
+    /// The patch that sets `bundle` in all these client configurations; `None` if they have it. It applies to this
+    /// version of the object only.
     pub fn patch(self, object: &Value, services: &Services, bundle: &str) -> Option<Value> {
         let outdated = self.clients(object, services).into_iter().filter(|(_, client)| bundle_of(client) != bundle);
         let names: Vec<&str> = outdated.map(|(name, _)| name).collect();
@@ -109,7 +109,7 @@ impl BundleHolder {
         Some(patch)
     }
 
-    /// The places of an object that call us: what they are called, and how they call.
+    /// The client configurations of an object for this installation, by name.
     fn clients<'a>(self, object: &'a Value, services: &Services) -> Vec<(&'a str, &'a Map<String, Value>)> {
         let is_ours = |client: &Map<String, Value>, name: &str| {
             let service = client.get("service");

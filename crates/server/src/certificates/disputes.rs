@@ -1,5 +1,5 @@
-//! Other writers of the CA bundle, such as a GitOps tool or the CA injector of cert-manager. Each write of theirs is taken back, and with more
-//! and more time in between: two writers that answer each other at once would keep the API server busy (DEC-104).
+//! Other writers of the CA bundle, such as a GitOps tool or the CA injector of cert-manager. Each of their writes is
+//! reverted, with growing pauses: two writers that revert each other at once would keep the API server busy (DEC-104).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use schema::field::shortened;
 /// The pause after a first write, and the longest one.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(1);
-/// How many writes in a row are repeated without a longer pause: a person who applies old manifests does so once.
+/// Number of repeated writes without a longer pause: a person who applies old manifests does so once.
 const PATIENCE: u32 = 3;
-/// After this time without another writer, a dispute is over.
+/// Time without another writer after which a dispute is over.
 const OVER: Duration = Duration::from_mins(10);
-/// How often the log names the other writer.
+/// Interval of log lines about the other writer.
 const LOGGED_AGAIN: Duration = Duration::from_mins(5);
 
 /// The bundle that was written last into an object, and how often it had to be written again.
@@ -31,13 +31,13 @@ struct BundleDispute {
     logged: Option<Instant>,
 }
 
-/// What has been written, by object.
+/// The last written bundle of each object.
 #[derive(Debug, Default)]
 pub(super) struct BundleDisputes(BTreeMap<BundleHolder, BundleDispute>);
 
 impl BundleDisputes {
-    /// Notes that a bundle is about to be written; the pause before the next write of the object. `writer` is the field manager of what is
-    /// there now.
+    /// Notes that a bundle is about to be written; returns the pause before the next write of the object. `writer` is
+    /// the field manager of the current bundle.
     pub(super) fn write(
         &mut self,
         holder: BundleHolder,

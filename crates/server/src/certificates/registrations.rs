@@ -1,4 +1,5 @@
-//! Whether the API server calls this installation at all: with a webhook configuration that is deleted, everything is admitted, and no write fails.
+//! Whether the API server calls this installation at all: with a webhook configuration that is deleted, everything is
+//! admitted, and no write fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use tracing::{info, warn};
 use super::bundles::{BundleHolder, Services};
 use crate::telemetry::metrics::{self, Metrics};
 
-/// Why the API server does not call this installation for the sake of an object.
+/// Why the API server does not call this installation because of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RegistrationGap {
     /// The webhook configuration does not exist.
@@ -31,13 +32,13 @@ impl RegistrationGap {
     }
 }
 
-/// The gaps that have been reported.
+/// The reported gaps.
 #[derive(Debug, Default)]
 pub(super) struct Registrations(BTreeMap<BundleHolder, RegistrationGap>);
 
 impl Registrations {
-    /// Compares the objects that exist with those that should: logs what has changed, counts the gaps, and returns the message of an Event if
-    /// there are new ones.
+    /// Compares the existing objects with the expected ones: logs changes, counts the gaps, and returns the message of
+    /// an Event if there are new gaps.
     pub(super) fn update(
         &mut self,
         objects: &BTreeMap<BundleHolder, Value>,

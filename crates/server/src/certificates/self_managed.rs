@@ -1,7 +1,7 @@
 //! Certificates that topologist issues for itself.
 //!
 //! ```text
-//!  Secret ──watch──► every replica: shows the pair that the Secret vouches for
+//!  Secret ──watch──► every replica: presents the pair that the CA in the Secret issued
 //!    ▲    ──watch──► the leader ◄──watch── webhook configurations, definitions
 //!    └──── step ──────── rotation::next ──────── caBundle ──────► ┘
 //! ```
@@ -50,17 +50,17 @@ const ACQUAINTANCE: Duration = Duration::from_secs(30);
 /// When to look again at a Secret that has not changed: a certificate may have become valid.
 const SECOND_LOOK: Duration = Duration::from_mins(1);
 
-/// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or is not
-/// valid yet, at once.
+/// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or
+/// is not valid yet, at once.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long to wait after a write, so that another client that reverts each write does not cause a busy loop.
+/// Pause after a write, so that another client that reverts each write does not cause a busy loop.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause after writes that fail one after the other.
+/// Maximum pause after repeated failures of writes.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// What belongs to an installation, by name.
+/// The names of the objects of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallationNames {
     /// The Secret, in the namespace of the Services.
@@ -71,7 +71,7 @@ pub struct InstallationNames {
 }
 
 impl InstallationNames {
-    /// The DNS names under which the API server calls.
+    /// The DNS names that the API server calls.
     pub fn hosts(&self) -> Vec<String> {
         let Services { namespace, webhook, conversion } = &self.services;
         let both = |service: &String| ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"));
@@ -83,7 +83,7 @@ impl InstallationNames {
     }
 }
 
-/// Makes, renews and shows the certificates of an installation.
+/// Creates, renews and presents the certificates of an installation.
 pub struct SelfManaged {
     client: kube::Client,
     names: InstallationNames,
@@ -95,14 +95,14 @@ pub struct SelfManaged {
     shown: Mutex<PresentedPair>,
 }
 
-/// A Secret, or that there is none. It cannot be printed, for it would show its keys.
+/// The observed Secret, or its absence. Without `Debug`, which would print the keys.
 #[derive(Clone, Default)]
 struct ObservedSecret {
     secret: Option<Secret>,
     stored: StoredSecret,
 }
 
-/// What this replica shows, and why not something else.
+/// The pair that this replica presents, and why it does not present another.
 #[derive(Debug)]
 struct PresentedPair {
     pair: Option<CertificatePair>,
@@ -116,7 +116,7 @@ impl fmt::Debug for SelfManaged {
 }
 
 impl SelfManaged {
-    /// Nothing is known yet, and nothing shown.
+    /// Certificates before the first observation of the Secret; nothing is presented.
     pub fn new(
         client: kube::Client,
         names: InstallationNames,
@@ -129,10 +129,10 @@ impl SelfManaged {
         Arc::new(SelfManaged { client, names, policy, identity, metrics, seen, shown })
     }
 
-    /// Whether there is a certificate to show.
+    /// Whether there is a certificate to present.
     ///
     /// # Errors
-    /// Says what is in the way.
+    /// Names what is missing.
     pub fn ready(&self) -> Result<(), String> {
         let shown = self.shown();
         match (&shown.pair, &shown.obstacle) {
@@ -145,7 +145,7 @@ impl SelfManaged {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the Secret and shows what it holds; never ends. Every replica does.
+    /// Follows the Secret and presents its pair; never ends. Runs in every replica.
     pub async fn follow(self: Arc<Self>) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.names.services.namespace);
         let kind = WatchedKind::own("Secret", "v1");
@@ -176,7 +176,7 @@ impl SelfManaged {
         self.show();
     }
 
-    /// Shows the pair of the Secret from the next handshake on, if it is another one and can be used.
+    /// Presents the pair of the Secret from the next handshake on, if it is another one and can be used.
     fn show(&self) {
         let Some(stored) = self.seen.borrow().as_ref().map(|seen| seen.stored.clone()) else { return };
         let mut shown = self.shown();
@@ -201,7 +201,7 @@ impl SelfManaged {
         }
     }
 
-    /// The pair of the Secret, taken on if it is not `present`; or what is wrong with it.
+    /// The pair of the Secret, installed if it is not `present`. The error says why it cannot be used.
     fn usable(&self, stored: &StoredSecret, present: Option<&CertificatePair>) -> Result<CertificatePair, String> {
         let name = self.names.secret_name();
         let files = CertificateFiles {
@@ -225,14 +225,14 @@ impl SelfManaged {
         self.metrics.tls_reloads.get_or_create(&metrics::Outcome { outcome }).inc();
     }
 
-    /// Makes and renews what the Secret holds whenever this process leads; never ends.
+    /// Creates and renews the content of the Secret whenever this process leads; never ends.
     pub async fn manage(self: Arc<Self>, leadership: Leadership) {
         let writer = leadership.writer(self.client.clone());
         let managed = &self;
         leadership.while_leading(|| managed.lead(writer.clone())).await;
     }
 
-    /// What the API server shows of the configurations that hold the bundle.
+    /// The observations of the configurations that hold the bundle.
     fn follow_configurations(&self) -> BoxStream<'static, (BundleHolder, Observation<DynamicObject>)> {
         let follow = |holder: BundleHolder| {
             let (api, name) = (api(&self.client, holder), selection_by_name(&holder.name(&self.names.configurations)));
@@ -276,7 +276,7 @@ fn api(client: &kube::Client, holder: BundleHolder) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
 }
 
-/// What the leader knows and does.
+/// The work of the leader and its state.
 struct Leader<'a> {
     managed: &'a SelfManaged,
     writer: kube::Client,
@@ -296,7 +296,7 @@ struct Leader<'a> {
     recorder: Recorder,
 }
 
-/// An object that is written.
+/// An object that the leader writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WriteTarget {
     Secret,
@@ -312,7 +312,7 @@ impl WriteTarget {
     }
 }
 
-/// After a write of an object: when the next one may come, and the error of the last.
+/// The pause after a write of an object: the earliest time of the next write, and the error of the last one.
 struct WritePause {
     time: Duration,
     until: Instant,
@@ -363,7 +363,7 @@ impl<'a> Leader<'a> {
         self.configurations.insert(holder, holder.excerpt(&object));
     }
 
-    /// Notes whom the API server trusts, and when that changed.
+    /// Updates the authorities that the API server trusts, and when they changed.
     fn look(&mut self) {
         let services = &self.managed.names.services;
         let all = self.configurations.iter().flat_map(|(holder, object)| holder.bundles(object, services));
@@ -374,7 +374,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Does the work that is due; returns how long nothing is due, unless something changes.
+    /// Does the work that is due; returns when the next work is due, unless something changes.
     async fn step(&mut self, seen: Option<&ObservedSecret>) -> Duration {
         let Some(seen) = seen else { return IDLE };
         if !self.live.is_known && self.began.elapsed() < ACQUAINTANCE {
@@ -405,7 +405,7 @@ impl<'a> Leader<'a> {
         ends.filter(|end| !end.is_zero()).fold(pause, Duration::min)
     }
 
-    /// Reports configurations because of which the API server does not call this installation.
+    /// Reports missing configurations, without which the API server does not call this installation.
     async fn check_registrations(&mut self, seen: &ObservedSecret) {
         let (names, metrics) = (&self.managed.names, &self.managed.metrics);
         let new = self.registrations.update(&self.configurations, &names.services, &names.configurations, metrics);
@@ -448,7 +448,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Writes the Secret, unless it is no longer what it was; returns when to go on.
+    /// Writes the Secret, unless it has changed; returns the delay before the next step.
     async fn write(&mut self, step: &RotationStep, seen: &ObservedSecret) -> Duration {
         if self.must_wait(WriteTarget::Secret) {
             return IDLE;
@@ -497,7 +497,7 @@ impl<'a> Leader<'a> {
         self.pauses.insert(target, WritePause { time: PAUSE, until: Instant::now() + pause, error: None });
     }
 
-    /// Forgets an error that may be resolved.
+    /// Clears an error that may be resolved.
     fn forget_failure(&mut self, target: WriteTarget) {
         self.pauses.retain(|other, pause| *other != target || pause.error.is_none());
     }
@@ -511,7 +511,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Notes that something is in the way, and tries it again later.
+    /// Notes a failure, and schedules a retry.
     fn fail(&mut self, target: WriteTarget, error: String) {
         let former = self.pauses.remove(&target).filter(|former| former.error.is_some());
         let time = former.as_ref().map_or(PAUSE, |former| (former.time * 2).min(LONGEST_PAUSE));
@@ -538,7 +538,7 @@ fn new_secret(name: &str, content: &SecretContent) -> Secret {
     Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data(content)), ..Secret::default() }
 }
 
-/// The same Secret with other certificates; what others put there stays.
+/// The Secret with other certificates; data of other writers stays.
 fn changed_secret(secret: &Secret, content: &SecretContent) -> Secret {
     let mut changed = secret.clone();
     let held = changed.data.get_or_insert_default();

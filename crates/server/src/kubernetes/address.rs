@@ -6,8 +6,8 @@
 //!                                         └─► Malformed: no request is sent
 //! ```
 //!
-//! The client puts the parts of a path together as they are. Most of them come from objects that tenants write, so each part is
-//! checked before: none can leave its segment of the path. The response is compared with the request.
+//! The client puts the parts of a path together as they are. Most of them come from objects that tenants write, so each
+//! part is checked before: none can leave its segment of the path. The response is compared with the request.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ use model::hub::{Object, ObjectKey, ObjectRef, contract, group_of, version_of};
 use model::world::Scope;
 use schema::field::shortened;
 
-/// A text that cannot be a part of a path.
+/// The error of a text that cannot be a segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid object reference: {part} {:?} {fault}", shortened(.text))]
 pub struct InvalidSegment {
@@ -35,7 +35,7 @@ pub struct InvalidSegment {
     pub fault: String,
 }
 
-/// An answer that is not about the object that was asked for.
+/// The error of a response about another object than the requested one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API server returned {found} instead of {wanted}")]
 pub struct AnotherObject {
@@ -62,12 +62,13 @@ fn checked(part: &'static str, text: &str, faults: impl Fn(&str) -> Vec<String>)
     }
 }
 
-/// A namespace.
+/// Checks a namespace.
 fn namespace(text: &str) -> Result<(), InvalidSegment> {
     checked("the namespace", text, dns_label_faults)
 }
 
-/// A name. The API server knows other names, of roles for instance; no object that is looked at has one.
+/// Checks a name. The API server accepts further names, of roles for instance; the kinds that are read have none of
+/// them.
 fn name(text: &str) -> Result<(), InvalidSegment> {
     checked("the name", text, subdomain_faults)
 }
@@ -100,7 +101,7 @@ impl Resource {
         Self::new(group_of(api_version), version_of(api_version), kind)
     }
 
-    /// A kind that the program knows by itself; nothing of it comes from an object.
+    /// A kind that the program defines; nothing of it comes from an object.
     pub fn known(group: &'static str, version: &'static str, kind: &'static str) -> Self {
         let plural = contract::plural(kind);
         Resource(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), &plural))
@@ -117,7 +118,7 @@ impl Resource {
         Ok(Resource(ApiResource::from_gvk_with_plural(&kind, plural)))
     }
 
-    /// The kind as the client knows it.
+    /// The kind as a type of the client.
     pub fn as_api(&self) -> &ApiResource {
         &self.0
     }
@@ -171,7 +172,7 @@ impl Resource {
         Ok(ObjectApi { api: self.api(client, Some(&key.namespace))?, key: key.clone(), what })
     }
 
-    /// One object of the kind, which is in no namespace.
+    /// One object of the kind, which has no namespace.
     ///
     /// # Errors
     /// When the name cannot be a part of a path.
@@ -214,7 +215,7 @@ where
     }
 }
 
-/// The objects of a kind that the program knows, in all namespaces.
+/// The objects of a kind that the program defines, in all namespaces.
 pub(crate) fn anywhere<K: kube::Resource<DynamicType = ()>>(client: kube::Client) -> Api<K> {
     Api::all(client)
 }
@@ -231,7 +232,7 @@ where
     Ok(Api::namespaced(client, one))
 }
 
-/// One object of a kind that the program knows.
+/// One object of a kind that the program defines.
 ///
 /// # Errors
 /// When namespace or name cannot be a part of a path.
@@ -245,7 +246,7 @@ where
     Ok(ObjectApi { api: Api::namespaced(client, &key.namespace), key: key.clone(), what })
 }
 
-/// One object, of a kind that the program knows, which is in no namespace.
+/// One object, of a kind that the program defines, which has no namespace.
 ///
 /// # Errors
 /// When the name cannot be a part of a path.
@@ -272,7 +273,8 @@ pub(super) fn nodes(one: Option<&str>) -> Result<String, InvalidSegment> {
     }
 }
 
-/// One object of an API server, whose namespace and name can be parts of a path. Each answer is about this very object.
+/// A client for one object, whose namespace and name are valid segments. It checks that each response is about this
+/// object.
 #[derive(Clone, Debug)]
 pub struct ObjectApi<K> {
     api: Api<K>,
@@ -300,7 +302,7 @@ impl<K: kube::Resource + Clone + DeserializeOwned + Debug> ObjectApi<K> {
         Ok(Some(found))
     }
 
-    /// Creates the object, whose namespace and name are those that were checked.
+    /// Creates the object with the checked namespace and name.
     ///
     /// # Errors
     /// When it is not created, or the answer is about another.
@@ -353,7 +355,7 @@ impl<K: kube::Resource + Clone + DeserializeOwned + Debug> ObjectApi<K> {
     }
 }
 
-/// Requests for the objects of a kind in a namespace, both of which can be parts of a path.
+/// Requests for the objects of a kind in a namespace, both of which are valid segments.
 #[derive(Clone, Debug)]
 pub struct ObjectRequests {
     resource: ApiResource,
@@ -361,14 +363,14 @@ pub struct ObjectRequests {
     request: Request,
 }
 
-/// Kinds of the core group that are in no namespace and may be written.
+/// Kinds of the core group without a namespace that may be written.
 const IN_NO_NAMESPACE: [&str; 2] = ["Namespace", "Node"];
 
-/// A request, ready to be sent.
+/// A request that can be sent.
 type RequestResult = Result<http::Request<Vec<u8>>, kube::Error>;
 
 impl ObjectRequests {
-    /// Requests for the objects that a reference or selection is about.
+    /// Requests for the objects of a reference or selection.
     ///
     /// # Errors
     /// When one of its parts cannot be a part of a path.
@@ -389,7 +391,7 @@ impl ObjectRequests {
         Self::for_kind(&reference.api_version, &reference.kind, &reference.key.namespace)
     }
 
-    /// Requests for objects, of a kind that the program knows, which are in no namespace.
+    /// Requests for objects, of a kind that the program defines, which have no namespace.
     pub(super) fn cluster_scoped<K: kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>>() -> Self {
         let resource = ApiResource::erase::<K>(&());
         ObjectRequests { resource, namespace: String::new(), request: Request::new(K::url_path(&(), None)) }
@@ -431,7 +433,7 @@ impl ObjectRequests {
         self.named(name, |request| request.delete(name, params))
     }
 
-    /// Creates an object, whose name is in its body alone.
+    /// Creates an object, whose name is only in its body.
     pub(super) fn create(&self, name: &str, params: &PostParams, body: Vec<u8>) -> RequestResult {
         self.named(name, |request| request.create(params, body))
     }
@@ -453,8 +455,8 @@ impl ObjectRequests {
         build(&self.request).map_err(kube::Error::BuildRequest)
     }
 
-    /// Whether an object of a list is one of those that were asked for. A list of a kind of Kubernetes itself does not say of each
-    /// object what kind it is; metadata has a kind of its own.
+    /// Checks that an object of a list is a requested one. A list of a built-in kind has no kind in its objects;
+    /// metadata has a separate kind.
     pub(super) fn checked(&self, found: Object) -> Result<Object, AnotherObject> {
         let (api_version, kind) = (found.api_version(), found.kind());
         let is_of_kind = (api_version, kind) == (&*self.resource.api_version, &*self.resource.kind)
@@ -469,10 +471,10 @@ impl ObjectRequests {
     }
 }
 
-/// The kind of an object of which only the metadata was asked for.
+/// The kind of an object of which only the metadata was requested.
 const METADATA: (&str, &str) = ("meta.k8s.io/v1", "PartialObjectMetadata");
 
-/// The object that was asked for: of that version of that kind, in that namespace, with that name.
+/// The requested object: checks version, kind, namespace and name.
 ///
 /// # Errors
 /// When it is another.
@@ -480,7 +482,7 @@ pub(super) fn answered(wanted: &ObjectRef, found: Object) -> Result<Object, Anot
     answers(wanted, &found).map(|()| found)
 }
 
-/// Whether an object is the one that was asked for.
+/// Checks that an object is the requested one.
 ///
 /// # Errors
 /// When it is another.
@@ -497,7 +499,7 @@ fn described(reference: &ObjectRef) -> String {
     format!("{reference} of {:?}", shortened(&reference.api_version))
 }
 
-/// The definition of which only the metadata was asked for.
+/// The definition of which only the metadata was requested.
 ///
 /// # Errors
 /// When it is another.

@@ -1,4 +1,4 @@
-//! What ClusterClasses refer to, across all classes of a cache.
+//! The references of all ClusterClasses of a cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::cache::{Cache, CacheFollower};
 use model::hub::{ClusterClass, ObjectKey};
 use model::world::Found;
 
-/// The references of each class, each with the number of classes that have it.
+/// The references of each class, and the number of classes that have each reference.
 #[derive(Debug)]
 pub(super) struct ClassUses<T> {
     of_class: BTreeMap<ObjectKey, BTreeSet<T>>,
@@ -14,7 +14,7 @@ pub(super) struct ClassUses<T> {
     of: fn(&ClusterClass) -> BTreeSet<T>,
 }
 
-/// What a change of a class has changed.
+/// The references that a change of a class added and removed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UseChange<T> {
     /// All references of the class.
@@ -24,12 +24,12 @@ pub(super) struct UseChange<T> {
 }
 
 impl<T: Ord + Clone> ClassUses<T> {
-    /// Nothing yet; `of` gives the references of a class.
+    /// No classes yet; `of` returns the references of a class.
     pub(super) fn new(of: fn(&ClusterClass) -> BTreeSet<T>) -> Self {
         ClassUses { of_class: BTreeMap::new(), counts: BTreeMap::new(), of }
     }
 
-    /// Takes over a class as the cache has it. One that is gone or does not decode refers to nothing.
+    /// Updates a class from the cache. A class that is deleted or does not decode has no references.
     pub(super) fn update(&mut self, cache: &Cache, class: &ObjectKey) -> UseChange<T> {
         let used = match cache.facts().class(class) {
             Found::Yes(class) => (self.of)(&class),
@@ -58,7 +58,7 @@ impl<T: Ord + Clone> ClassUses<T> {
         UseChange { used, unused }
     }
 
-    /// Everything that some class refers to.
+    /// The references of all classes.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         self.counts.keys()
     }

@@ -1,4 +1,4 @@
-//! Values that are kept for a while: the one used longest ago goes when there is no room.
+//! A cache with a lifetime and a size limit: the least recently used values are evicted.
 
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use lru::LruCache;
 use tokio::time::Instant;
 
-/// Values by their keys. Each has a size, and together they have a limit.
+/// A cache of values by key, limited by the sum of their sizes.
 #[derive(Debug)]
 pub(super) struct ExpiringCache<K: Hash + Eq, V> {
     lifetime: Duration,
@@ -29,12 +29,12 @@ struct CachedValue<V> {
 }
 
 impl<K: Hash + Eq, V: Clone> ExpiringCache<K, V> {
-    /// Values of together this size at most, each for this time at most.
+    /// A cache of values of together at most `limit`, each for at most `lifetime`.
     pub(super) fn new(lifetime: Duration, limit: usize) -> Self {
         ExpiringCache { lifetime, limit, inner: Mutex::new(CacheInner { values: LruCache::unbounded(), size: 0 }) }
     }
 
-    /// The value of a key, if it is still kept.
+    /// The value of a key, if it is still cached.
     pub(super) fn get(&self, key: &K) -> Option<V> {
         let mut inner = self.inner();
         match inner.values.get(key) {
@@ -45,7 +45,7 @@ impl<K: Hash + Eq, V: Clone> ExpiringCache<K, V> {
         None
     }
 
-    /// Keeps a value. One that is larger than all together may be is not kept.
+    /// Caches a value, unless it is larger than the limit.
     pub(super) fn put(&self, key: K, value: V, size: usize) {
         let mut inner = self.inner();
         inner.remove(&key);

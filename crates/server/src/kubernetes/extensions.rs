@@ -1,4 +1,4 @@
-//! Answers of Runtime Extensions: which handlers are called for an object, and what is remembered of their answers.
+//! Answers of Runtime Extensions: which handlers are called for an object, and the cache of their answers.
 //!
 //! ```text
 //! ExtensionConfigs ─► discovery (reconciler) ─► Registry ─┐
@@ -6,7 +6,7 @@
 //! DiscoverVariables ──────────────────────────────────────┘
 //! ```
 //!
-//! Everything that is remembered may be lost at any time (RH-9.7).
+//! Everything in the cache may be lost at any time (RH-9.7).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -34,24 +34,25 @@ use engine::extensions::{
 use model::hub::{Hook, ObjectKey};
 use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
 
-/// How long an answer that blocks is remembered at most (RH-9.3, PERF-03).
+/// Maximum time for which a blocking answer is cached (RH-9.3, PERF-03).
 const BLOCKING: Duration = Duration::from_hours(24);
-/// How long plans of upgrades, variables and patches are remembered (RH-9.1, RH-9.5, PERF-04, PERF-05).
+/// Time for which plans of upgrades, variables and patches are cached (RH-9.1, RH-9.5, PERF-04, PERF-05).
 const ANSWERS: Duration = Duration::from_mins(10);
-/// How long the start waits for extensions; Discovery has ten seconds.
+/// Maximum time for which the start waits for extensions; Discovery has ten seconds.
 const SETTLING: Duration = Duration::from_secs(15);
-/// Bytes of an answer that is decoded at once; a longer one leaves the threads of connections.
+/// Maximum size of an answer that is decoded inline; a longer one is decoded on a blocking thread.
 const INLINE: usize = 64 * 1024;
-/// How many calls of one extension there are at a time. One that hangs holds up no more runs than this, of those that there are at a time.
+/// Maximum number of concurrent calls of one extension, and so of the runs that an extension without response can
+/// delay.
 const CALLS: usize = 16;
-/// How long a call waits for others of its extension.
+/// Maximum time for which a call waits for other calls of its extension.
 const QUEUEING: Duration = Duration::from_secs(2);
-/// Entries of the memories whose values are small.
+/// Capacity of the caches with small values, in entries.
 const ENTRIES: usize = 16_384;
-/// Bytes of remembered patches, and of remembered variables.
+/// Capacity of the caches of patches and of variables, in bytes.
 const BYTES: usize = 64 << 20;
 
-/// The extensions of a process that reconciles.
+/// Calls the extensions of a process that reconciles.
 pub struct ExtensionCaller {
     /// `None` until the ExtensionConfigs are listed (RH-3.7).
     registry: RwLock<Option<Registry>>,
@@ -69,7 +70,7 @@ pub struct ExtensionCaller {
     metrics: Arc<Metrics>,
 }
 
-/// Why an extension gives no answer.
+/// Why there is no answer of an extension.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtensionError {
     /// Which extensions there are is not known yet.
@@ -106,7 +107,7 @@ impl From<NotRegistered> for ExtensionError {
     }
 }
 
-/// Why no call is made. The failure policy decides about calls that failed, and about nothing else (RH-7.3).
+/// Why no call is made. The failure policy applies only to failed calls (RH-7.3).
 #[derive(Debug, thiserror::Error)]
 pub enum NotCalled {
     #[error("its extension has {CALLS} calls to answer")]
@@ -137,15 +138,15 @@ pub enum DiscoverError {
     Answer(#[from] DiscoveryError),
 }
 
-/// An error in the words of conditions, which do not change from call to call.
+/// An error as conditions show it, without parts that change from call to call.
 fn in_conditions(error: &impl fmt::Display) -> String {
     told(&error.to_string())
 }
 
-/// The hash of everything that an answer depends on.
+/// The hash of the input of an answer.
 type AnswerKey = [u8; 32];
 
-/// An answer that blocks.
+/// A blocking answer.
 #[derive(Clone, Debug)]
 struct BlockingAnswer {
     until: Instant,
@@ -159,7 +160,7 @@ impl fmt::Debug for ExtensionCaller {
 }
 
 impl ExtensionCaller {
-    /// No extension is known yet.
+    /// A caller without registered extensions.
     pub fn new(client: kube::Client, clients: Clients, metrics: Arc<Metrics>) -> Self {
         ExtensionCaller {
             registry: RwLock::default(),
@@ -176,7 +177,7 @@ impl ExtensionCaller {
         }
     }
 
-    /// Changes the registry, which begins empty.
+    /// Changes the registry, which is empty at the start.
     pub fn change(&self, change: impl FnOnce(&mut Registry)) {
         {
             let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
@@ -188,12 +189,12 @@ impl ExtensionCaller {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Forgets all registrations: they are not kept up to date while another process leads.
+    /// Drops all registrations: they are not kept current while another process leads.
     pub fn reset(&self) {
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Tells of each change of the registry.
+    /// A receiver that is notified of each change of the registry.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -203,7 +204,7 @@ impl ExtensionCaller {
         self.look_up(Registry::versions).unwrap_or_default()
     }
 
-    /// Whether the answers of extensions do not wait for this any more.
+    /// Whether the answers of extensions no longer wait for this cache.
     pub fn has(&self, unlisted: &Unlisted) -> bool {
         let is_ready = |registry: &Registry| match unlisted {
             Unlisted::Extension(config) => !registry.is_pending(config),
@@ -212,20 +213,20 @@ impl ExtensionCaller {
         self.look_up(is_ready).unwrap_or(false)
     }
 
-    /// Waits until every extension that was there at the start has been called, but not for one that hangs: what it would be asked is
-    /// an error until then (RH-3.7).
+    /// Waits until every extension that existed at the start has been called, but at most [`SETTLING`]: until its
+    /// discovery, an extension that does not respond is an error of its calls (RH-3.7).
     pub async fn settled(&self) {
         let mut changes = self.changes();
         let settled = changes.wait_for(|_| self.look_up(Registry::is_settled).unwrap_or(false));
         let _ = timeout(SETTLING, settled).await;
     }
 
-    /// What is registered for an ExtensionConfig.
+    /// The registration of an ExtensionConfig.
     pub fn registered(&self, config: &str) -> Option<Arc<Registered>> {
         self.look_up(|registry| registry.get(config).cloned()).ok().flatten()
     }
 
-    /// Whether an ExtensionConfig was there when this process began to lead, and has not been discovered since.
+    /// Whether an ExtensionConfig existed when this process began to lead, and has not been discovered since.
     pub fn is_expected(&self, config: &str) -> bool {
         self.look_up(|registry| registry.is_expected(config)).unwrap_or(false)
     }
@@ -240,7 +241,7 @@ impl ExtensionCaller {
     /// The answer to a need that extensions can answer.
     ///
     /// # Errors
-    /// When it is not known yet which extensions there are.
+    /// While the extensions are not listed yet.
     pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Result<Option<Answer>, Unlisted> {
         Ok(Some(match need {
             Need::Hook(call) => call.answer(answered(self.hook(call, deadline).await)?),
@@ -267,7 +268,7 @@ impl ExtensionCaller {
         Ok(Registration::of(config, &answer, settings)?)
     }
 
-    /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), remembered by RH-9.1.
+    /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), cached by RH-9.1.
     ///
     /// # Errors
     /// When there is no such handler, or it fails.
@@ -298,8 +299,8 @@ impl ExtensionCaller {
         Ok(variables)
     }
 
-    /// What all handlers of a lifecycle hook say (HK-04, HK-07, RH-8.1 to RH-8.5). A run that ends before all were called fails; the next one
-    /// calls the others, so that handlers which take long together are all called at last.
+    /// The combined answer of all handlers of a lifecycle hook (HK-04, HK-07, RH-8.1 to RH-8.5). A run that ends before
+    /// all were called fails; the next run calls the others, so that slow handlers are all called eventually.
     async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, ExtensionError> {
         let HookCall { hook, cluster, request } = call;
         let called = self.all(hook.name(), &cluster.namespace, deadline).await?;
@@ -347,7 +348,7 @@ impl ExtensionCaller {
         Ok(Found::Yes(answer))
     }
 
-    /// The plan of an extension, remembered by the versions that it leads from and to (RH-9.5, PERF-04, RH-21.3).
+    /// The plan of an extension, cached by its start and end version (RH-9.5, PERF-04, RH-21.3).
     async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<PlannedVersions>, ExtensionError> {
         const HOOK: &str = "GenerateUpgradePlan";
         let PlanCall { extension, cluster, request } = call;
@@ -367,8 +368,8 @@ impl ExtensionCaller {
         Ok(Found::Yes(plan))
     }
 
-    /// What the extension of a patch says. An extension gives equal requests equal answers (RH-23.5), so an answer holds for the
-    /// next runs, and a Cluster for which nothing changes calls nothing.
+    /// The answer of the extension of a patch. An extension gives equal requests equal answers (RH-23.5), so an answer
+    /// holds for the next runs, and a Cluster without changes calls nothing.
     async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, ExtensionError> {
         let hook = call.hook.name();
         let called = self.one(&call.extension, hook, &call.cluster, deadline).await?;
@@ -387,7 +388,7 @@ impl ExtensionCaller {
         Ok(found)
     }
 
-    /// The handler of a name, if it may be called for an object (RH-7.1, RH-7.2).
+    /// The handler with a name, if it may be called for an object (RH-7.1, RH-7.2).
     async fn one(
         &self,
         name: &str,
@@ -428,11 +429,11 @@ impl ExtensionCaller {
         calls.entry(config.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(CALLS))).clone()
     }
 
-    /// Sends a request, and counts it (PERF-10). A call that begins before the deadline may take as long as its handler says, so that no
-    /// call fails because another one took long.
+    /// Sends a request, and counts it (PERF-10). A call that begins before the deadline may take as long as its handler
+    /// says, so that no call fails because another one took long.
     ///
     /// # Errors
-    /// When the extension is not called: the failure policy decides about calls that failed, and about nothing else (RH-7.3).
+    /// When the extension is not called: the failure policy applies only to failed calls (RH-7.3).
     async fn send(
         &self,
         hook: &'static str,
@@ -458,7 +459,8 @@ impl ExtensionCaller {
 /// The answer to a call, or why it failed.
 type CallResult = Result<Box<RawValue>, CallFailure>;
 
-/// Identifies what a handler of a hook is asked: the request but for metadata and status of the Cluster, which differ from run to run.
+/// The key of a request to a handler of a hook: without metadata and status of the Cluster, which differ from run to
+/// run.
 fn request_key(hook: Hook, called: &Called, request: &Value) -> AnswerKey {
     let mut request = request.clone();
     if let Some(cluster) = request.get_mut("cluster").and_then(Value::as_object_mut) {
@@ -467,7 +469,7 @@ fn request_key(hook: Hook, called: &Called, request: &Value) -> AnswerKey {
     key(&[hook.name(), &called.name, &called.extension.version, &request.to_string()])
 }
 
-/// What a need is answered with: a failure is an answer, and not knowing any extension is none.
+/// The answer to a need: a failure is an answer, extensions that are not listed yet are none.
 fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
     match said {
         Ok(found) => Ok(found),
@@ -480,7 +482,7 @@ fn length(sent: &CallResult) -> usize {
     sent.as_ref().map_or(0, |answer| answer.get().len())
 }
 
-/// Runs `work`, on a thread for work that blocks if `bytes` are many (DEC-44).
+/// Runs `work`, on a blocking thread if `bytes` is large (DEC-44).
 async fn on_blocking_thread<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -491,7 +493,7 @@ async fn on_blocking_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await
 }
 
-/// The answer to a call, or why it failed in words.
+/// The answer to a call, or the message of its failure.
 fn outcome(sent: &CallResult) -> Result<&RawValue, String> {
     sent.as_deref().map_err(ToString::to_string)
 }

@@ -5,8 +5,9 @@
 //!                                                             └─► 410 for each watch until its kind has been listed again
 //! ```
 //!
-//! A watch cannot notice it: kube-apiserver goes on with events of the restored history, or leaves out those whose version is not above the one
-//! that was asked for. The Lease is written every two seconds, so its version goes back for certain.
+//! A watch cannot detect it: kube-apiserver continues with events of the restored history, or leaves out those whose
+//! version is not above the requested one. The Lease is written every two seconds, so its version goes back in any
+//! case.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tower::BoxError;
 
-/// Which history of the API server each list is from.
+/// The history of the API server, and the epoch of each list.
 #[derive(Debug)]
 pub struct ApiHistory {
     /// How often it went back.
@@ -39,7 +40,7 @@ impl Default for ApiHistory {
 
 type HistoryBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What a request is, as far as it matters here.
+/// The kind of a request: whether it lists or watches.
 #[derive(Debug, PartialEq, Eq)]
 enum RequestKind {
     /// The first page of a list.
@@ -67,18 +68,18 @@ impl RequestKind {
 }
 
 impl ApiHistory {
-    /// The history went back: all that is known of objects is from another one.
+    /// Notes that the history went back, so all known objects are outdated.
     pub(crate) fn went_back(&self) {
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
 
-    /// How often the history went back.
+    /// The number of times the history went back.
     #[cfg(test)]
     pub(super) fn epoch(&self) -> u64 {
         *self.epoch.borrow()
     }
 
-    /// A client whose watches end when the history goes back, and begin again with a list.
+    /// A client whose watches end when the history goes back, and start again with a list.
     pub fn client(self: &Arc<Self>, client: kube::Client) -> kube::Client {
         let (history, namespace) = (self.clone(), client.default_namespace().to_owned());
         let service = tower::service_fn(move |request| {
@@ -120,7 +121,7 @@ impl ApiHistory {
     }
 }
 
-/// The answer of an API server that does not know a version any more.
+/// The response of an API server whose history no longer has a version.
 fn gone() -> Response<HistoryBody> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410, "reason": "Expired",

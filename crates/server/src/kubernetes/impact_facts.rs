@@ -1,4 +1,4 @@
-//! The facts of impacts and field checks, all in memory: a review asks the API server for none of them (DEC-57).
+//! The facts of impacts and field checks, all in memory: a review requests none of them from the API server (DEC-57).
 //!
 //! ```text
 //! definitions (labels) ─────────────► contract.rs ──────────┐
@@ -22,10 +22,10 @@ use model::hub::contract::definition_name;
 use model::hub::{Object, ObjectRef, ResourceDefinition, group_of};
 use model::world::{Answer, Ask, DefinitionName, Found, Need};
 
-/// How often it is looked whether everything is known.
+/// Interval in which completeness is checked.
 const SETTLING: Duration = Duration::from_millis(5);
 
-/// Where the facts come from.
+/// The source of the facts.
 #[derive(Clone, Debug)]
 pub enum ImpactFacts {
     /// The cache holds everything there is, as with files.
@@ -35,7 +35,7 @@ pub enum ImpactFacts {
     Watched(Arc<ImpactWatches>),
 }
 
-/// What is watched for impacts.
+/// The watches for impacts.
 #[derive(Debug)]
 pub struct ImpactWatches {
     definitions: Definitions,
@@ -44,7 +44,7 @@ pub struct ImpactWatches {
     configs: Arc<ExtensionConfigs>,
 }
 
-/// The memory that the facts may take, in bytes (DEC-44).
+/// Memory limits of the facts, in bytes (DEC-44).
 #[derive(Clone, Copy, Debug)]
 pub struct FactLimits {
     pub schemas: usize,
@@ -71,7 +71,7 @@ impl ImpactWatches {
         ImpactWatches { definitions, schemas, templates, configs }
     }
 
-    /// Keeps schemas and templates current, for ever.
+    /// Keeps schemas and templates current; never ends.
     pub async fn follow(self: Arc<Self>) {
         let templates = async {
             match &self.templates {
@@ -85,7 +85,7 @@ impl ImpactWatches {
         }
     }
 
-    /// Waits until everything is known of the classes that the cache has.
+    /// Waits until the facts of all classes of the cache are known.
     pub async fn settled(&self) {
         let is_settled = || {
             let has_templates = self.templates.as_ref().is_none_or(|templates| templates.is_settled());
@@ -126,7 +126,7 @@ impl ImpactWatches {
 }
 
 impl ImpactFacts {
-    /// The answers to needs. Templates that no review has asked for before are decoded.
+    /// The answers to needs. Decodes templates that no review has read before.
     pub fn answers(&self, needs: impl IntoIterator<Item = Need>) -> Vec<(Need, Answer)> {
         let answer = |need: &Need| match self {
             ImpactFacts::Complete(cache) => cache.facts().answer(need),
@@ -140,8 +140,8 @@ impl ImpactFacts {
         needs.into_iter().map(answered).collect()
     }
 
-    /// What objects of these versions of kinds (`apiVersion` and kind) may hold, by the names of their definitions, as far as that is
-    /// known. Nothing else of a definition is given.
+    /// The known schemas of these versions of kinds (`apiVersion` and kind), by the names of their definitions, which
+    /// have no other parts.
     pub fn schemas(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Arc<ResourceDefinition>> {
         let shared = |(name, definition)| (name, Arc::new(definition));
         match self {
@@ -151,7 +151,7 @@ impl ImpactFacts {
         }
     }
 
-    /// The ExtensionConfig of an extension that may update machines in place, as far as that is known.
+    /// A known ExtensionConfig of an extension that may update machines in place.
     pub fn updater(&self) -> Option<String> {
         match self {
             ImpactFacts::Complete(cache) => cache.facts().objects().and_then(updater),

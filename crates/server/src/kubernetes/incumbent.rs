@@ -1,7 +1,7 @@
 //! Whether Cluster API's own controllers run: they hold a Lease of a known name, in any namespace.
 //!
-//! Two controllers of the same objects overwrite each other, so ours wait until that Lease is no longer renewed. As with our
-//! own, renewals are observed here; times in the Lease are not compared with the clock here.
+//! Two controllers of the same objects overwrite each other, so ours wait until that Lease is no longer renewed. As
+//! with our own, renewals are observed here; times in the Lease are not compared with the clock here.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,9 +21,9 @@ use model::hub::ObjectKey;
 
 /// The Lease of Cluster API's core controllers.
 pub const LEASE: &str = "controller-leader-election-capi";
-/// How long a Lease lasts that does not say.
+/// Duration of a Lease that has none.
 const DEFAULT_DURATION: Duration = Duration::from_secs(15);
-/// How often silence is looked at.
+/// Interval in which expiry is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether Cluster API's controllers run.
@@ -45,7 +45,7 @@ pub enum Incumbent {
     },
 }
 
-/// What is known of the Leases of that name.
+/// The observed Leases of that name.
 #[derive(Debug, Default)]
 struct ObservedLeases {
     seen: BTreeMap<ObjectKey, ObservedLease>,
@@ -110,7 +110,7 @@ impl ObservedLeases {
     }
 }
 
-/// What is known of the incumbent, and what keeps that current, for ever.
+/// The state of the incumbent, and the future that keeps it current, which never ends.
 pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (watch::Receiver<Incumbent>, impl Future<Output = ()>) {
     let (sender, receiver) = watch::channel(Incumbent::Unknown);
     let follow = async move {

@@ -1,9 +1,9 @@
 //! List, then watch, and repeat ([efficient detection of
 //! changes](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes)).
 //!
-//! kube's own watcher is not used, for two reasons. It does not pass bookmarks on; if the objects of a kind do not change, only
-//! bookmarks show that the API server still answers. And it notices a dead connection only after 290 seconds and a margin; until
-//! then reviews would be answered from outdated caches.
+//! kube's own watcher is not used, for two reasons. It does not pass bookmarks on; if the objects of a kind do not
+//! change, only bookmarks show that the API server still answers. And it notices a dead connection only after 290
+//! seconds and a margin; until then reviews would be answered from outdated caches.
 //!
 //! ```text
 //! list, page by page ─► watch from the version of the list ─► events and bookmarks, each of which moves the version
@@ -27,32 +27,32 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::describe;
 
-/// How long a watch may say nothing before its connection counts as dead. kube-apiserver sends bookmarks every 60 to 75
-/// seconds, but none for a kind of which it has not seen an event since its start; so after twice this time without a
-/// word the objects are listed anew, which is proof either way.
+/// Silence of a watch after which its connection counts as dead. kube-apiserver sends bookmarks every 60 to 75 seconds,
+/// but none for a kind of which it has not seen an event since its start; so after twice this time the objects are
+/// listed again, which shows whether the server responds.
 const SILENCE: Duration = Duration::from_secs(100);
 
-/// How long a page of a list may take; kube-apiserver gives itself a minute.
+/// Timeout of a page of a list; that of kube-apiserver is a minute.
 const LIST_LIMIT: Duration = Duration::from_secs(65);
 
-/// How long the headers of a watch may take.
+/// Timeout of the headers of a watch.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// A watch that ends sooner and without a word is a fault, or it would be started in a circle without a pause. One that stays open for
-/// as long after a fault shows that the fault is over: events that were missed would have come.
+/// A watch that ends sooner and without an event is a fault, so that it is not restarted in a loop without a pause. One
+/// that stays open for this time after a fault shows that the fault is over: missed events would have arrived.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// The longest pause after a fault. An API server that is back is noticed within that time.
+/// Maximum pause after a fault, within which a recovered API server is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often the API server may ask for patience (429) before that is a fault. It does so when a definition is new.
+/// Maximum number of retries on 429 before that is a fault. The API server responds so while a definition is new.
 const PATIENCE: usize = 5;
 
-/// Objects in one page of a list. A page is held as a whole, three times over while it arrives, and an object can have more
-/// than a megabyte.
+/// Objects per page of a list. A page is held as a whole, three times over while it arrives, and an object can have
+/// more than a megabyte.
 const PAGE: u32 = 100;
 
-/// What the API server said.
+/// A report of the API server.
 #[derive(Debug)]
 pub(super) enum ListWatchEvent<K> {
     Event(Event<K>),
@@ -66,14 +66,14 @@ pub(super) enum ListWatchEvent<K> {
     Reopened,
 }
 
-/// Which objects of a kind are listed and watched; all of them unless something is said.
+/// The objects of a kind that are listed and watched; defaults to all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchSelection {
     pub labels: Option<String>,
     pub fields: Option<String>,
 }
 
-/// Why a list or a watch did not go on; each is followed by another attempt.
+/// Why a list or a watch ended; each fault is retried.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("the list failed: {}", describe(.0))]
@@ -93,7 +93,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Whether there is no such kind.
+    /// Whether the kind does not exist.
     pub(super) fn is_not_found(&self) -> bool {
         match self {
             Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) => status.code == 404,
@@ -101,8 +101,8 @@ impl Fault {
         }
     }
 
-    /// Whether the API server has answered, and says that it does not list these objects. That it is busy, not reached or not ready yet
-    /// says nothing about them.
+    /// Whether the API server responded that it does not list these objects. A server that is busy, unreachable or not
+    /// ready says nothing about them.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Fault::List(kube::Error::Api(status)) => !matches!(status.code, 429 | 502..=504),
@@ -110,7 +110,7 @@ impl Fault {
         }
     }
 
-    /// Whether the API server does not let this client list or watch these objects.
+    /// Whether this client may not list or watch these objects.
     pub(super) fn is_forbidden(&self) -> bool {
         match self {
             Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) => {
@@ -120,7 +120,7 @@ impl Fault {
         }
     }
 
-    /// What a tenant may be told of it: the status of the answer, and no word of it (DEC-40).
+    /// The fault as shown to a tenant: only the status code of the response, never its body (DEC-40).
     pub(crate) fn status(&self, what: &str) -> String {
         let code = match self {
             Fault::List(kube::Error::Api(status))
@@ -131,7 +131,7 @@ impl Fault {
         format!("it answered {code} to a request for {what}")
     }
 
-    /// Whether the version that was asked for is too old to go on from.
+    /// Whether the requested version is too old to continue from.
     fn is_gone(&self) -> bool {
         match self {
             Fault::Watch(kube::Error::Api(status)) | Fault::Reported(status) => status.code == 410,
@@ -140,7 +140,7 @@ impl Fault {
         }
     }
 
-    /// How long the API server wants to be left alone, if that is all.
+    /// The delay that a busy API server requests; `None` for other faults.
     fn is_busy(&self) -> Option<Duration> {
         match self {
             Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) if status.code == 429 => {
@@ -154,8 +154,8 @@ impl Fault {
 
 /// Every object and then every change of it, with growing pauses after faults; never ends.
 ///
-/// A new list begins with `Event::Init`, which comes with the first page and not before it; so each report says that the
-/// API server has just answered.
+/// A new list begins with `Event::Init`, which comes with the first page and not before it; so each report shows that
+/// the API server has just responded.
 pub(super) fn list_watch<K>(
     api: Api<K>,
     selection: WatchSelection,
@@ -172,7 +172,7 @@ where
     reports.backoff(Pauses(DefaultBackoff::default()))
 }
 
-/// Growing pauses.
+/// Exponentially growing pauses.
 struct Pauses(DefaultBackoff);
 
 impl Iterator for Pauses {
@@ -327,12 +327,12 @@ where
         Err(fault)
     }
 
-    /// Where to go on after a fault.
+    /// The state after a fault.
     fn after(&self, fault: &Fault, version: &str) -> ListWatchState<K> {
         if fault.is_gone() { ListWatchState::Unlisted } else { self.again(version.to_owned()) }
     }
 
-    /// A new watch, or a new list when nothing has been heard for too long.
+    /// A new watch, or a new list after too long a silence.
     fn again(&self, version: String) -> ListWatchState<K> {
         if self.heard.elapsed() < 2 * SILENCE { ListWatchState::Listed { version } } else { ListWatchState::Unlisted }
     }
@@ -377,7 +377,7 @@ pub(super) fn is_before(version: &str, other: &str) -> bool {
     number(version).zip(number(other)).is_some_and(|(version, other)| version < other)
 }
 
-/// What an event of a watch says, and up to which version all is known then.
+/// The report of a watch event, and the version up to which all is known then.
 fn report_of<K: Resource>(event: WatchEvent<K>) -> Result<(ListWatchEvent<K>, Option<String>), Fault> {
     let version = |object: &K| object.resource_version().filter(|version| !version.is_empty());
     Ok(match event {

@@ -1,4 +1,4 @@
-//! Facts that are not watched: they are read when they are needed.
+//! Facts that are not watched, but read on demand.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{Hook, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
-/// How long the API server may take for one answer.
+/// Timeout of one response of the API server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a request to a busy API server is retried, and the delay before each retry.
+/// Maximum number of attempts on a busy API server, and the delay before each retry.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-/// How many answers may be under way at a time.
+/// Maximum number of concurrent reads.
 const READERS: usize = 64;
-/// Why there is no answer of an extension.
+/// Why extensions have no answer.
 const NOT_CALLED: &str = "Runtime Extensions are not called";
-/// How many objects come in one part of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// The API server, and the workload clusters that it knows.
+/// Reads objects from the API server, and Nodes from the workload clusters that it knows.
 pub(super) struct LiveReader {
     client: kube::Client,
     workloads: Arc<Workloads>,
@@ -54,7 +54,7 @@ impl fmt::Debug for LiveReader {
     }
 }
 
-/// Why an answer is none.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error("{}", describe(.0))]
@@ -83,7 +83,7 @@ impl ReadError {
         }
     }
 
-    /// The overload because of which there is no answer.
+    /// The overload that caused the error.
     fn overload(&self) -> Option<ApiOverload> {
         match self {
             ReadError::Api(error) => ApiOverload::from_error(error),
@@ -111,12 +111,12 @@ impl LiveReader {
         LiveReader { keeps_owners: true, ..self }
     }
 
-    /// The workload clusters, to forget some.
+    /// The workload clusters.
     pub(super) fn workloads(&self) -> Arc<Workloads> {
         self.workloads.clone()
     }
 
-    /// Ends the connections to the workload cluster of a Cluster.
+    /// Closes the connections to the workload cluster of a Cluster.
     pub(super) fn forget(&self, cluster: &ObjectKey) {
         self.workloads.forget(cluster);
     }
@@ -153,7 +153,7 @@ impl LiveReader {
         }
     }
 
-    /// An object with what its record of field managers says of topologies. While its kind is not served, as for a moment after a
+    /// An object with the field manager entries of topologies. While its kind is not served, as for a moment after a
     /// start of the API server, it is unreadable.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl LiveReader {
         Ok(list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default())
     }
 
-    /// Nothing when no extension is registered for a hook (HK-04); extensions themselves are not called.
+    /// `None` when no extension is registered for a hook (HK-04); extensions are not called.
     async fn handlers(&self, hook: Hook) -> Result<Option<HookAnswer>, ReadError> {
         let configs = self.extension_configs().await?;
         let mut handlers = configs.iter().filter_map(|config| config.pointer("/status/handlers")?.as_array()).flatten();
@@ -202,7 +202,7 @@ impl LiveReader {
         self.read(what, read, deadline).await.unwrap_or_else(|error| Found::Unreadable(error.to_string()))
     }
 
-    /// What is read, at `deadline` at the latest; counts the answer.
+    /// The result of a read, at `deadline` at the latest; counts it.
     async fn read<T>(
         &self,
         what: &'static str,
@@ -243,7 +243,7 @@ impl LiveReader {
         Ok(Some(address::answered(reference, object(found)?)?))
     }
 
-    /// The same; fails if the kind is not served, which says nothing about its objects.
+    /// The same; fails if the kind is not served.
     async fn served_object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
         let request = ObjectRequests::to(reference)?.get(&reference.key.name)?;
         match self.response(request).await? {
@@ -258,7 +258,7 @@ impl LiveReader {
         }
     }
 
-    /// The objects of a selection by name; nothing when their kind is not served.
+    /// The objects of a selection by name; `None` when their kind is not served.
     async fn list(&self, selection: &Selection) -> Result<Option<Vec<Arc<Object>>>, ReadError> {
         let requests = ObjectRequests::for_kind(&selection.api_version, &selection.kind, &selection.namespace)?;
         let mut params = ListParams::default().limit(PAGE);
@@ -291,13 +291,13 @@ impl LiveReader {
         Ok(Some(ResourceDefinition { labels, ..ResourceDefinition::default() }))
     }
 
-    /// What the API server answers; nothing when it says that there is no such thing.
+    /// The response of the API server; `None` if it is 404.
     async fn client_answer(&self, request: http::Request<Vec<u8>>) -> Result<Option<Value>, ReadError> {
         Ok(self.response(request).await?.ok())
     }
 
-    /// What the API server answers, or how it says that there is no such thing. One that is busy is asked again: it is so for a
-    /// moment whenever a kind is new.
+    /// The response of the API server, or the status of a 404. Retries on a busy server: it is busy for a moment
+    /// whenever a kind is new.
     async fn response(&self, request: http::Request<Vec<u8>>) -> Result<Result<Value, Box<Status>>, ReadError> {
         let mut left = ATTEMPTS;
         loop {
@@ -320,7 +320,7 @@ fn object(value: Value) -> Result<Object, ReadError> {
     Object::try_from(value).map_err(|_| ReadError::NoObject)
 }
 
-/// The labels of a selection as a query has them. Labels of an object may be unchecked.
+/// The labels of a selection in the form of a query. Labels of an object may be unchecked.
 pub(super) fn selector(selection: &Selection) -> Result<String, ReadError> {
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
     let label = |(name, value): (&String, &String)| match !name.is_empty() && is_plain(name) && is_plain(value) {

@@ -1,4 +1,4 @@
-//! Watches that keep only the metadata of objects.
+//! Watches that store only the metadata of objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
@@ -18,13 +18,13 @@ use model::hub::{ObjectKey, label};
 /// The metadata of an object of any kind.
 pub type ObjectMetadata = PartialObjectMeta<DynamicObject>;
 
-/// The Cluster that an object belongs to; topologies write its name on everything.
+/// The Cluster of an object, by the label that topologies set.
 pub(crate) fn cluster_of(object: &ObjectMetadata) -> Option<ObjectKey> {
     let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
     Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
 }
 
-/// The metadata of the objects of a kind, also by the Cluster that they belong to.
+/// A store of the metadata of the objects of a kind, indexed by Cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct MetadataStore {
     store: Store<ObjectMetadata>,
@@ -34,12 +34,12 @@ pub(crate) struct MetadataStore {
 }
 
 impl MetadataStore {
-    /// All of them.
+    /// All objects.
     pub(crate) fn store(&self) -> &Store<ObjectMetadata> {
         &self.store
     }
 
-    /// Those that belong to a Cluster, by name.
+    /// The objects of a Cluster, by name.
     pub(crate) fn in_cluster(&self, cluster: &ObjectKey) -> Vec<Arc<ObjectMetadata>> {
         let mut names = self.names();
         let Some(known) = names.get_mut(cluster) else { return Vec::new() };
@@ -68,10 +68,11 @@ impl MetadataStore {
     }
 }
 
-/// Keeps a store of metadata current, for ever or until nothing serves the kind, and tells of each change after it is in the store.
+/// Keeps a store of metadata current, and reports each change after it is in the store; ends only when the kind is not
+/// served.
 ///
-/// Only what controllers and reviews look at is kept: names, labels, owners, versions, generations, finalizers, and whether objects are
-/// paused or being deleted.
+/// It keeps only what controllers and reviews read: names, labels, owners, versions, generations, finalizers, and
+/// whether objects are paused or being deleted.
 pub(crate) fn follow(
     api: Api<ObjectMetadata>,
     resource: ApiResource,
@@ -113,7 +114,7 @@ fn prune(object: &mut ObjectMetadata) {
     };
 }
 
-/// The one annotation that controllers look at.
+/// The only annotation that controllers read.
 fn paused(mut annotations: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     annotations.retain(|name, _| name == annotation::PAUSED);
     Some(annotations).filter(|annotations| !annotations.is_empty())

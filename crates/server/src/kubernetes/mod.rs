@@ -76,13 +76,13 @@ pub mod watch;
 pub(crate) mod workload;
 mod raw_object;
 
-/// The present moment.
+/// The current time.
 pub(crate) fn moment() -> Moment {
     let now = Timestamp::now();
     Moment { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or_default() }
 }
 
-/// An error of the client as the API server states it, or with everything that lies behind it.
+/// An error of the client: the message of the API server, or the error with all its sources.
 pub(crate) fn describe(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error
         && !status.message.is_empty()

@@ -1,4 +1,4 @@
-//! The labels of Namespaces, which say whether an extension is called for the objects in them (RH-7.2).
+//! The labels of Namespaces, which decide whether an extension is called for their objects (RH-7.2).
 
 use std::fmt;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::{address, describe};
 use engine::extensions::Selector;
 use golang::json::StringMap;
 
-/// How long the labels of a Namespace are remembered.
+/// Time for which the labels of a Namespace are cached.
 const LABELS: Duration = Duration::from_secs(5);
-/// How many Namespaces are remembered.
+/// Capacity of the cache.
 const ENTRIES: usize = 16_384;
 
-/// Why the labels of a Namespace are not known.
+/// Why the labels of a Namespace cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the labels of namespace {namespace:?} cannot be read: {source}")]
 pub struct NamespaceError {
@@ -38,7 +38,7 @@ enum NamespaceCause {
     Missing,
 }
 
-/// Reads labels of Namespaces, and remembers them for a moment.
+/// Reads labels of Namespaces, and caches them for a short time.
 pub(super) struct NamespaceLabels {
     client: kube::Client,
     labels: ExpiringCache<String, StringMap>,

@@ -1,5 +1,5 @@
-//! The events of a watch for its consumers: objects that exist, objects that were deleted, and lists that are
-//! complete. Faults are counted and logged here, and the next attempt follows by itself.
+//! The observations of a watch for its consumers: existing objects, deleted objects, and complete lists. Faults are
+//! counted and logged here, and retried.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -20,7 +20,7 @@ use crate::telemetry::metrics::{self, Metrics};
 use model::hub::ObjectKey;
 use schema::field::shortened;
 
-/// What a watch has shown.
+/// An observation of a watch.
 #[derive(Debug)]
 pub(crate) enum Observation<K> {
     /// An object that is there; `in_list` if it did not have to come or change for that.
@@ -35,7 +35,7 @@ pub(crate) enum Observation<K> {
     Failed(Fault),
 }
 
-/// A kind as logs and metrics name it.
+/// The names of a kind in logs and metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedKind {
     /// The label of metrics, which have no names that come from outside.
@@ -43,8 +43,8 @@ pub(crate) struct WatchedKind {
     /// Kind and API version of log lines.
     pub kind: String,
     pub version: String,
-    /// Whether the watch ends if the first list is answered with 404, because nothing serves the kind. Otherwise the kind belongs
-    /// to the installation, and is about to be served.
+    /// Whether the watch ends if the first list is answered with 404, because nothing serves the kind. Otherwise the
+    /// kind belongs to the installation, and is about to be served.
     pub ends_if_unserved: bool,
 }
 
@@ -54,7 +54,7 @@ impl WatchedKind {
         WatchedKind { metric: kind, kind: kind.to_owned(), version: version.to_owned(), ends_if_unserved: false }
     }
 
-    /// Logs that a list is complete. A kind without events is listed again every few minutes, which is no news.
+    /// Logs the first complete list. A kind without events is listed again every few minutes, which is not logged.
     fn note<K>(&self, seen: &Observation<K>) {
         let WatchedKind { kind, version, .. } = self;
         match seen {
@@ -67,7 +67,7 @@ impl WatchedKind {
     }
 }
 
-/// Follows the objects of a kind, for ever or until nothing serves it.
+/// Watches the objects of a kind; ends only when the kind is not served.
 pub(crate) fn follow<K>(
     api: Api<K>,
     selection: WatchSelection,
@@ -128,7 +128,7 @@ fn version_of<K: Resource>(seen: &Observation<K>) -> Option<i64> {
     version?.parse().ok()
 }
 
-/// The list in progress: objects arrive one by one, and those that did not arrive are gone at its end.
+/// The list in progress: objects arrive one by one, and objects that did not arrive are deleted at its end.
 #[derive(Debug, Default)]
 pub(super) struct ListProgress {
     keys: BTreeSet<ObjectKey>,
@@ -165,7 +165,7 @@ pub(crate) fn key_of<K: Resource>(object: &K) -> ObjectKey {
     ObjectKey::new(part(&object.meta().namespace), part(&object.meta().name))
 }
 
-/// What became different in a store.
+/// A change of a store.
 #[derive(Debug)]
 pub(crate) enum StoreChange<'a, K> {
     /// This object was created, changed or deleted.
@@ -174,7 +174,7 @@ pub(crate) enum StoreChange<'a, K> {
     All,
 }
 
-/// A store of what a watch has shown.
+/// A store with the current objects of a watch.
 #[derive(Debug)]
 pub(crate) struct Mirror<K>
 where
@@ -201,8 +201,8 @@ where
         &self.store
     }
 
-    /// Takes over what a watch has shown, and tells of each change after it is in the store. The store is empty until the first list
-    /// is complete.
+    /// Applies an observation, and reports each change after it is in the store. The store is empty until the first
+    /// list is complete.
     pub(crate) fn take(&mut self, seen: Observation<K>, mut changed: impl FnMut(StoreChange<'_, K>)) {
         match seen {
             Observation::There { object, .. } if !self.has_listed => {

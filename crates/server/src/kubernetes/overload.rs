@@ -1,14 +1,14 @@
-//! Requests that a busy API server turned away, or did not answer. That says nothing about the objects (DEC-106).
+//! Requests that a busy API server rejected, or did not answer. They say nothing about the objects (DEC-106).
 
 use std::time::Duration;
 
 use super::address::{AnotherObject, InvalidSegment};
 use super::describe;
 
-/// The longest time that the API server may ask for.
+/// Maximum delay that the API server may request.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// A request without an answer, which is sent again later.
+/// A request without a response, which is sent again later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct ApiOverload {
@@ -18,7 +18,7 @@ pub struct ApiOverload {
 }
 
 impl ApiOverload {
-    /// The overload behind an error of a client; `None` if the API server has answered the request.
+    /// The overload that caused an error of a client; `None` if the API server has handled the request.
     pub(crate) fn from_error(error: &kube::Error) -> Option<Self> {
         let retry_after = match error {
             kube::Error::Api(status) if matches!(status.code, 429 | 502..=504) => {
@@ -32,7 +32,7 @@ impl ApiOverload {
         Some(ApiOverload { reason: describe(error), retry_after })
     }
 
-    /// An overload because of which there was no answer in time.
+    /// The overload of a request that timed out.
     pub(super) fn late(error: &impl ToString) -> Self {
         ApiOverload { reason: error.to_string(), retry_after: Duration::ZERO }
     }
@@ -43,7 +43,7 @@ impl ApiOverload {
         ApiOverload { reason, ..self }
     }
 
-    /// Both of them.
+    /// Combines two overloads.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         ApiOverload { retry_after: self.retry_after.max(other.retry_after), ..self }

@@ -1,4 +1,4 @@
-//! Streams to a Service of a cluster from outside of it, as `kubectl port-forward` opens them.
+//! Streams to a Service of a cluster from the outside, as `kubectl port-forward` opens them.
 //!
 //! ```text
 //! Service ─► the name of its port ─► EndpointSlices ─► a ready Pod and its port ─► pods/portforward ─► Stream

@@ -1,4 +1,4 @@
-//! Objects as the API server wrote them.
+//! Objects in the unchanged text of the API server.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use model::hub::ObjectKey;
 
-/// An object as it was written, to the letter, with what a watch has to know of it.
+/// The unchanged text of an object, with the metadata that a watch needs.
 ///
-/// Only the text is kept until it is read: as a tree an object takes seven times its size, and a page of a
-/// list has many. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
+/// Only the text is kept until it is read: as a tree an object takes seven times its size, and a page of a list has
+/// many. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
 #[derive(Clone, Debug)]
 pub(super) struct RawObject {
     /// Name, namespace and resourceVersion, and nothing else.

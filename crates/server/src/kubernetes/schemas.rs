@@ -1,5 +1,5 @@
-//! The schemas of the kinds that topologies are made of: read outside reviews, once for each generation of their definition, compiled, and
-//! kept while a class needs them (DEC-57).
+//! The schemas of the kinds of objects in topologies: read outside reviews, once for each generation of their
+//! definition, compiled, and cached while a class needs them (DEC-57).
 //!
 //! ```text
 //! ClusterClasses: which versions of kinds ─┐
@@ -30,17 +30,17 @@ use model::hub::{ClusterClass, LazySchema, ObjectKey, ResourceDefinition, group_
 use model::world::Found;
 use schema::openapi::without_descriptions;
 
-/// How long the API server may take for one definition.
+/// Timeout of the request for one definition.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When a definition that could not be read is asked for again.
+/// Delay before an unreadable definition is requested again.
 const RETRY: Duration = Duration::from_secs(10);
-/// How many definitions are read at a time.
+/// Maximum number of concurrent reads of definitions.
 const READERS: usize = 4;
-/// How many bytes a compiled schema takes for each byte of its text in memory, together with that.
+/// Memory of a compiled schema and its text, per byte of the text.
 const COMPILED: usize = 4;
-/// How many versions of kinds are kept.
+/// Maximum number of cached versions of kinds.
 const MOST_KINDS: usize = 256;
-/// How many versions of kinds of one Cluster are looked at.
+/// Maximum number of versions of kinds of one Cluster.
 const MOST_KINDS_OF_CLUSTER: usize = 32;
 
 /// The name of a definition, and a version.
@@ -57,16 +57,17 @@ pub(super) struct SchemaCache {
     known: Mutex<BTreeMap<String, CachedDefinition>>,
 }
 
-/// A definition that was read.
+/// A cached definition.
 #[derive(Debug)]
 struct CachedDefinition {
     stamp: DefinitionGeneration,
-    /// The schemas of the versions that classes name; `None` for one that is not served, or has no schema that can be read.
+    /// The schemas of the versions that classes name; `None` for one that is not served, or has no schema that can be
+    /// read.
     versions: BTreeMap<String, Option<Arc<LazySchema>>>,
     bytes: usize,
 }
 
-/// Which definition it is, and how often its spec has changed.
+/// The uid and the generation of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DefinitionGeneration {
     uid: Option<String>,
@@ -86,7 +87,7 @@ impl fmt::Debug for SchemaCache {
 }
 
 impl SchemaCache {
-    /// Nothing is known until [`SchemaCache::follow`] runs. All schemas together take `most_bytes` at most (DEC-44).
+    /// An empty cache, which [`SchemaCache::follow`] fills. All schemas together take `most_bytes` at most (DEC-44).
     pub(super) fn new(
         client: kube::Client,
         cache: Arc<Cache>,
@@ -97,8 +98,8 @@ impl SchemaCache {
         SchemaCache { client, cache, definitions, metrics, most_bytes, known: Mutex::default() }
     }
 
-    /// Definitions with nothing but the schemas of these versions of kinds (`apiVersion` and kind), by name: those that are known, and of
-    /// the present generation of their definition.
+    /// Definitions, by name, with only the schemas of these versions of kinds (`apiVersion` and kind): those that are
+    /// known and of the current generation.
     pub(super) fn for_kinds(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, ResourceDefinition> {
         let known = self.known();
         let mut found: BTreeMap<String, ResourceDefinition> = BTreeMap::new();
@@ -112,7 +113,8 @@ impl SchemaCache {
         found
     }
 
-    /// Whether the schemas of all classes are known, or those of too many. One that cannot be read is never known.
+    /// Whether the schemas of all classes are known, or the limit of kinds is reached. An unreadable one is never
+    /// known.
     pub(super) fn is_settled(&self) -> bool {
         let (facts, known) = (self.cache.facts(), self.known());
         let is_known = |(name, version): &KindVersion| match self.stamp(name) {
@@ -128,7 +130,7 @@ impl SchemaCache {
         known.len() >= MOST_KINDS || facts.class_keys().all(is_settled)
     }
 
-    /// Keeps the schemas of all kinds current of which Clusters get objects, for ever.
+    /// Keeps the schemas of all kinds of objects in topologies current; never ends.
     pub(super) async fn follow(&self) {
         let (mut changed, mut definitions) = (self.cache.follow(), self.definitions.changes());
         let mut uses = ClassUses::new(kinds_of);
@@ -151,14 +153,14 @@ impl SchemaCache {
         }
     }
 
-    /// Reads what classes use and is not known; whether everything could be read.
+    /// Reads the missing schemas of classes; returns whether all could be read.
     async fn read_all(&self, uses: &ClassUses<KindVersion>) -> bool {
         let wanted = self.wanted(uses);
         let read = stream::iter(wanted).map(|wanted| self.read(wanted)).buffer_unordered(READERS);
         read.fold(true, async |all, succeeded| all && succeeded).await
     }
 
-    /// The definitions that have to be read. Those that no class uses any more, or that are gone, are dropped.
+    /// The definitions that have to be read. Drops those that are deleted or that no class uses any more.
     fn wanted(&self, uses: &ClassUses<KindVersion>) -> Vec<MissingDefinition> {
         let mut versions: BTreeMap<&String, BTreeSet<String>> = BTreeMap::new();
         for (name, version) in uses.all().take(MOST_KINDS) {
@@ -181,7 +183,7 @@ impl SchemaCache {
         wanted.collect()
     }
 
-    /// The present generation of a definition; `None` while there is no such definition, or none is known.
+    /// The current generation of a definition; `None` while it does not exist or is not known.
     fn stamp(&self, name: &str) -> Option<DefinitionGeneration> {
         let metadata = self.definitions.get(name).ok().flatten()?;
         Some(DefinitionGeneration { uid: metadata.metadata.uid.clone(), generation: metadata.metadata.generation })
@@ -209,7 +211,7 @@ impl SchemaCache {
         }
     }
 
-    /// Keeps the schemas of a definition, or the fact that there is no room for them.
+    /// Caches the schemas of a definition, or the fact that there is no room for them.
     fn put(&self, name: String, mut read: CachedDefinition) {
         let mut known = self.known();
         known.remove(&name);
@@ -227,7 +229,7 @@ impl SchemaCache {
     }
 }
 
-/// The versions of kinds of which Clusters of a class get objects.
+/// The versions of kinds of the objects of Clusters of a class.
 fn kinds_of(class: &ClusterClass) -> BTreeSet<KindVersion> {
     made_kinds(&class.spec).iter().map(|(api_version, kind)| key(api_version, kind)).collect()
 }
@@ -236,10 +238,10 @@ fn key(api_version: &str, kind: &str) -> KindVersion {
     (definition_name(group_of(api_version), kind), version_of(api_version).to_owned())
 }
 
-/// The schemas of a definition, compiled. The answer may be of another generation than the one that was asked for.
+/// The compiled schemas of a definition. The response may have another generation than the requested one.
 ///
 /// # Errors
-/// When it cannot be read, is gone, or does not decode.
+/// When it cannot be read, is deleted, or does not decode.
 async fn read_definition(client: &kube::Client, wanted: &MissingDefinition) -> Result<CachedDefinition, String> {
     let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let one = resource
@@ -254,7 +256,7 @@ async fn read_definition(client: &kube::Client, wanted: &MissingDefinition) -> R
     tokio::task::spawn_blocking(compile).await.unwrap_or_else(|_| Err("its schema cannot be compiled".to_owned()))
 }
 
-/// What a definition says of these versions.
+/// The compiled schemas of these versions of a definition.
 fn compiled(definition: &Value, versions: &BTreeSet<String>) -> CachedDefinition {
     let metadata = |name: &str| definition.pointer(&format!("/metadata/{name}"));
     let stamp = DefinitionGeneration {

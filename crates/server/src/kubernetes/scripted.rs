@@ -20,7 +20,7 @@ use http::{Method, Request, Response, StatusCode};
 use serde_json::Value;
 use tower::service_fn;
 
-/// What is answered to a request.
+/// The response to a request.
 pub enum ScriptedAnswer {
     /// A status and an object.
     Object(StatusCode, Value),
@@ -60,7 +60,7 @@ const KINDS: [&str; 17] = [
     "Secret",
 ];
 
-/// The lines that have not been spoken yet.
+/// The expected requests that have not arrived yet, with their responses.
 #[derive(Clone, Default)]
 pub struct Script(Arc<Mutex<VecDeque<ScriptLine>>>);
 
@@ -77,12 +77,12 @@ impl Script {
         self.expect(&Method::GET, path, words, answer)
     }
 
-    /// How many requests are still to come.
+    /// The number of expected requests that have not arrived yet.
     pub fn left(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 
-    /// A client whose requests follow the script; one that does not fails the test.
+    /// A client whose requests have to follow the script; any other request fails the test.
     pub fn client(&self) -> kube::Client {
         let script = self.clone();
         let service = service_fn(move |request: Request<kube::client::Body>| {
@@ -115,7 +115,7 @@ impl ScriptedAnswer {
         ScriptedAnswer::Object(code, status(code.as_u16(), reason))
     }
 
-    /// The answer with what the script leaves out and every API server says of an object: which one it is.
+    /// The response with the identity of the object, which scripts leave out.
     fn about(self, path: &str, body: &[u8]) -> ScriptedAnswer {
         let ScriptedAnswer::Object(StatusCode::OK, mut object) = self else { return self };
         if object.get("items").is_none() {
@@ -144,7 +144,7 @@ fn is_of_object(path: &str) -> bool {
     path.split('/').skip_while(|segment| *segment != "namespaces").count() == 4
 }
 
-/// Writes into an object in a namespace which one it is, as its path says; what is there already stays.
+/// Sets kind, namespace and name of an object in a namespace from its path; existing values stay.
 pub fn identify(path: &str, object: &mut Value) {
     let segments: Vec<&str> = path.split('/').collect();
     let (api_version, namespace, plural, name) = match segments.as_slice() {

@@ -1,4 +1,4 @@
-//! The watch of MachineDeployments, of which the number of replicas is kept, which an autoscaler decides where a topology does not
+//! The watch of MachineDeployments. It stores the number of replicas, which an autoscaler sets if a topology does not
 //! (DEC-53), and how many of them are outdated (DEC-59).
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use model::wire::WireVersion;
 use model::world::{WorkerSet, WorkerState};
 
 const KIND: &str = "MachineDeployment";
-/// How long until an API server that does not serve the kind is asked again.
+/// Delay before the watch is retried on an API server that does not serve the kind.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Keeps the numbers of machines of worker sets current, for ever. Nothing waits for the first list: a number that is not known yet
-/// is the least one.
+/// Keeps the numbers of machines of worker sets current; never ends. Nothing waits for the first list: until then, the
+/// minimum is assumed.
 pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
     loop {
         follow(client.clone(), &cache, metrics.clone()).await;
@@ -31,7 +31,7 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
     }
 }
 
-/// Applies what the watch shows to the cache, until nothing serves the kind.
+/// Applies the observations of the watch to the cache, until the kind is not served.
 async fn follow(client: kube::Client, cache: &Cache, metrics: Arc<Metrics>) {
     let resource = Resource::known(GROUP, WireVersion::V1Beta2.name(), KIND);
     let api = resource.in_scope::<RawObject>(client, cache.facts().scope());
@@ -59,7 +59,7 @@ fn take(cache: &Cache, seen: Observation<RawObject>) {
     }
 }
 
-/// Most events change other fields, and the facts stay as they are.
+/// Updates the cache only if the state differs: most events change other fields.
 fn put(cache: &Cache, deployment: ObjectKey, state: Option<(WorkerSet, WorkerState)>) {
     let facts = cache.facts();
     let known = facts.sized_set(&deployment).and_then(|set| Some((set.clone(), facts.worker_state(set)?.clone())));
@@ -70,12 +70,12 @@ fn put(cache: &Cache, deployment: ObjectKey, state: Option<(WorkerSet, WorkerSta
     }
 }
 
-/// The worker set that a MachineDeployment is, and its state; `None` for one that belongs to no topology.
+/// The worker set of a MachineDeployment, and its state; `None` without a topology.
 fn state(deployment: &RawObject) -> Option<(WorkerSet, WorkerState)> {
     worker_state(&deployment.key().namespace, deployment.text())
 }
 
-/// The same, of the JSON of a MachineDeployment.
+/// The same for the JSON of a MachineDeployment.
 pub fn worker_state(namespace: &str, deployment: &str) -> Option<(WorkerSet, WorkerState)> {
     #[derive(Deserialize)]
     struct DeploymentObject {

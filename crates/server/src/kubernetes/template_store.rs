@@ -1,8 +1,8 @@
-//! The templates that classes name, as a watch and single reads show them.
+//! The templates that classes name, from a watch and single reads.
 //!
 //! ```text
-//! watch (without copies) ──► named by a class? ─ yes ─► held, decoded when a review first looks at it
-//!                                  └─ no ─► spare: the latest ones, which an edited class may be about to name
+//! watch (without copies) ──► named by a class? ─ yes ─► held, decoded at its first use by a review
+//!                                  └─ no ─► spare: the latest ones, which an edited class may name next
 //! a class names a template that the watch does not show ─► pending ─► read once ─► held, or absent
 //! ```
 
@@ -19,17 +19,17 @@ use golang::json::{self, JsonSize};
 use model::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
 use model::world::Found;
 
-/// A template of a version of a kind.
+/// The key of a template: a version of a kind, and its name.
 pub(super) type TemplateKey = (ObjectKind, ObjectKey);
 
-/// The kind and the name of a reference.
+/// The key of the template of a reference.
 pub(super) fn template_key(reference: &ObjectRef) -> TemplateKey {
     let ObjectRef { api_version, kind, key } = reference;
     let (group, version) = (group_of(api_version).to_owned(), version_of(api_version).to_owned());
     (ObjectKind { group, version, kind: kind.clone() }, key.clone())
 }
 
-/// The templates of the kinds that are watched.
+/// The templates of the watched kinds.
 #[derive(Debug)]
 pub(super) struct TemplateStore {
     kinds: BTreeMap<ObjectKind, Listing>,
@@ -45,7 +45,7 @@ pub(super) struct TemplateStore {
     most_bytes: usize,
 }
 
-/// Whether the watch of a kind has shown everything.
+/// Whether the list of a kind is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
     Listed,
@@ -54,7 +54,7 @@ pub(super) enum Listing {
     Failed(String),
 }
 
-/// What is known of a template that a class names.
+/// The state of a template that a class names.
 #[derive(Debug)]
 enum HeldTemplate {
     /// The watch does not show it, and it has not been read; with the reason if reading has failed.
@@ -70,7 +70,7 @@ enum HeldTemplate {
     TooLarge,
 }
 
-/// A template as the API server wrote it. It is decoded when it is first asked for.
+/// The text of a template, which is decoded at its first use.
 #[derive(Debug)]
 pub(super) struct StoredTemplate {
     written: RawObject,
@@ -85,10 +85,10 @@ impl StoredTemplate {
         Arc::new(StoredTemplate { written, decoded: OnceLock::new(), bytes })
     }
 
-    /// The object without the record of its field managers.
+    /// The object without `managedFields`.
     ///
     /// # Errors
-    /// When it does not decode, or holds more than an object may.
+    /// When it does not decode, or exceeds the limits of an object.
     pub(super) fn object(&self) -> Result<Arc<Object>, String> {
         self.decoded.get_or_init(|| decode(self.written.text())).clone()
     }
@@ -105,7 +105,7 @@ fn decode(text: &str) -> Result<Arc<Object>, String> {
 }
 
 impl TemplateStore {
-    /// Nothing is watched yet. All templates together take `most_bytes` at most (DEC-44).
+    /// A store without kinds. All templates together take `most_bytes` at most (DEC-44).
     pub(super) fn new(most_bytes: usize) -> Self {
         TemplateStore {
             kinds: BTreeMap::new(),
@@ -118,12 +118,12 @@ impl TemplateStore {
         }
     }
 
-    /// Begins with a kind, or begins anew.
+    /// Adds a kind, or starts its list again.
     pub(super) fn begin(&mut self, kind: &ObjectKind) {
         self.kinds.insert(kind.clone(), Listing::Unlisted);
     }
 
-    /// Forgets a kind that no class names any more.
+    /// Removes a kind that no class names any more.
     pub(super) fn end(&mut self, kind: &ObjectKind) {
         self.kinds.remove(kind);
         let spare: Vec<_> = self.spare.iter().filter(|((of, _), _)| of == kind).map(|(key, _)| key.clone()).collect();
@@ -142,7 +142,8 @@ impl TemplateStore {
         }
     }
 
-    /// Notes that a class names a template. The class has just changed, so what the watch does not show is read anew.
+    /// Notes that a class names a template. The class has just changed, so a template that the watch leaves out is read
+    /// again.
     pub(super) fn name(&mut self, key: &TemplateKey) {
         if let Some(HeldTemplate::Present { is_watched: true, .. }) = self.named.get(key) {
             return;
@@ -157,7 +158,7 @@ impl TemplateStore {
         }
     }
 
-    /// Notes that no class names a template any more. It stays among the spare ones: an edit may be taken back.
+    /// Notes that no class names a template any more. It stays among the spare ones: an edit may be reverted.
     pub(super) fn release(&mut self, key: &TemplateKey) {
         self.unread.remove(key);
         if let Some(HeldTemplate::Present { template, is_watched: true }) = self.take_named(key) {
@@ -165,7 +166,7 @@ impl TemplateStore {
         }
     }
 
-    /// Takes over what the watch of a kind has shown; whether templates have to be read now.
+    /// Applies an observation of the watch of a kind; returns whether templates have to be read now.
     pub(super) fn see(&mut self, kind: &ObjectKind, seen: Observation<RawObject>) -> bool {
         // Its watch is about to end.
         if !self.kinds.contains_key(kind) {
@@ -207,7 +208,7 @@ impl TemplateStore {
         !self.unread().is_empty()
     }
 
-    /// The watch does not show a template any more: it is gone, or it has got the label of copies.
+    /// Removes a template that the watch no longer shows: it was deleted, or got the label of copies.
     fn lose(&mut self, key: &TemplateKey) -> bool {
         let was_watched = matches!(
             self.named.get(key),
@@ -221,13 +222,14 @@ impl TemplateStore {
         was_watched
     }
 
-    /// The templates that have to be read: those that classes name and the complete list of their kind has not shown.
+    /// The templates that have to be read: classes name them, and the complete list of their kind does not contain
+    /// them.
     pub(super) fn unread(&self) -> Vec<TemplateKey> {
         let is_listed = |(kind, _): &&TemplateKey| self.kinds.get(kind) == Some(&Listing::Listed);
         self.unread.iter().filter(is_listed).cloned().collect()
     }
 
-    /// Whether these templates are known to be named by classes, and nothing of them is still under way.
+    /// Whether these templates are noted as named by classes, and none of them is still being listed or read.
     pub(super) fn is_settled(&self, keys: &BTreeSet<TemplateKey>) -> bool {
         let is_settled = |key: &TemplateKey| {
             let is_listing = matches!(self.kinds.get(&key.0), None | Some(Listing::Unlisted));
@@ -236,7 +238,7 @@ impl TemplateStore {
         keys.iter().all(is_settled) && self.unread().is_empty()
     }
 
-    /// Takes over the result of a read, unless the watch has shown the template meanwhile.
+    /// Stores the result of a read, unless the watch has shown the template meanwhile.
     pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<RawObject>, String>) {
         if !self.unread.contains(key) {
             return;
@@ -256,7 +258,7 @@ impl TemplateStore {
         }
     }
 
-    /// A template, as far as it is known. What no class names may exist.
+    /// A template, as far as it is known. One that no class names may exist.
     pub(super) fn get(&self, reference: &ObjectRef) -> Found<Arc<StoredTemplate>> {
         let key = template_key(reference);
         match self.named.get(&key) {
@@ -271,7 +273,7 @@ impl TemplateStore {
         }
     }
 
-    /// Why nothing is known of a template.
+    /// Why a template is not known.
     fn unknown(&self, kind: &ObjectKind) -> String {
         match self.kinds.get(kind) {
             Some(Listing::Unlisted) => "the templates of its kind are not listed yet".to_owned(),
@@ -303,7 +305,7 @@ impl TemplateStore {
         Some(held)
     }
 
-    /// Drops spare templates until there is room; whether there is.
+    /// Drops spare templates until there is room; returns whether there is.
     fn make_room(&mut self, bytes: usize) -> bool {
         let fits =
             |store: &Self| store.bytes.saturating_add(store.spare_bytes).saturating_add(bytes) <= store.most_bytes;
@@ -337,7 +339,7 @@ impl TemplateStore {
     }
 }
 
-/// The part of the memory that spare templates may take.
+/// Divisor of the memory for spare templates.
 const SPARE: usize = 4;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The metadata of templates, of the kinds that are requested.
 //!
-//! The first question about a kind starts a watch of it. Copies that belong to a Cluster are left out of the watch:
-//! there are many, and classes do not refer to them. What the watch does not show is looked up, so an absence is
+//! The first request for a kind starts a watch of it. Copies that belong to a Cluster are left out of the watch:
+//! there are many, and classes do not refer to them. Objects that the watch leaves out are looked up, so an absence is
 //! certain.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +21,11 @@ use super::observations::{StoreChange, WatchedKind, key_of};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::ObjectKey;
 
-/// How many versions of kinds are watched at a time: the sum over all classes (DEC-45). Objects of others are read one by one.
+/// Maximum number of watched versions of kinds: the sum over all classes (DEC-45). Objects of others are read one by
+/// one.
 pub(super) const MOST_KINDS: usize = 128;
 
-/// Templates that belong to the topology of a Cluster do not interest a class.
+/// Selects objects that belong to no topology: classes do not refer to those of a topology.
 pub(super) const NOT_OWNED: &str = "!topology.cluster.x-k8s.io/owned";
 
 /// A version of a kind.
@@ -36,10 +37,10 @@ pub struct ObjectKind {
 }
 
 impl ObjectKind {
-    /// The kind as the API serves it; the plural is the one that the contract prescribes (CT-2.1).
+    /// The resource of the kind, with the plural that the contract prescribes (CT-2.1).
     ///
     /// # Errors
-    /// When group, version or kind cannot be a part of a path (DEC-45).
+    /// When group, version or kind cannot be a segment of a path (DEC-45).
     pub fn resource(&self) -> Result<Resource, InvalidSegment> {
         Resource::new(&self.group, &self.version, &self.kind)
     }
@@ -57,7 +58,7 @@ impl ObjectKind {
     }
 }
 
-/// Learns of a template, or of a kind of which any template may be different.
+/// Called with a changed template, or with a kind of which any template may have changed.
 type TemplateListener = dyn Fn(&ObjectKind, Option<ObjectKey>) + Send + Sync;
 
 /// The watched kinds.
@@ -69,7 +70,7 @@ pub struct Templates {
     kinds: Mutex<BTreeMap<ObjectKind, TemplateWatch>>,
 }
 
-/// What the watch of a kind shows, and whether all is listed.
+/// The store of the watch of a kind, and whether all is listed.
 type WatchedStore = (Store<ObjectMetadata>, watch::Receiver<bool>);
 
 struct TemplateWatch {
@@ -87,8 +88,8 @@ impl fmt::Debug for Templates {
 }
 
 impl Templates {
-    /// Nothing watched yet, and never anything outside of `namespace` if there is one. `changed` learns of a template,
-    /// or of a kind of which any template may be different. Dropping the result ends every watch.
+    /// No watches yet, and never one outside of `namespace` if there is one. `changed` is called with a changed
+    /// template, or with a kind of which any template may have changed. Dropping the result ends every watch.
     pub fn new(
         client: kube::Client,
         namespace: Option<&str>,
@@ -99,11 +100,10 @@ impl Templates {
         Templates { client, namespace, metrics, changed: Arc::new(changed), kinds: Mutex::default() }
     }
 
-    /// The metadata of a template, if there is such a template. A watch that has just begun is waited for until
-    /// `deadline`.
+    /// The metadata of a template, if it exists. Waits for a new watch until `deadline`.
     ///
     /// # Errors
-    /// When the API server cannot be asked, or kind or key cannot be parts of a path.
+    /// When the request fails, or kind or key cannot be segments of a path.
     pub async fn get(
         &self,
         kind: &ObjectKind,
@@ -127,10 +127,10 @@ impl Templates {
         look_up(&one).await
     }
 
-    /// The metadata of a template as the API server has it now.
+    /// The current metadata of a template, read from the API server.
     ///
     /// # Errors
-    /// When the API server cannot be asked, or kind or key cannot be parts of a path.
+    /// When the request fails, or kind or key cannot be segments of a path.
     pub async fn look_up(
         &self,
         kind: &ObjectKind,
@@ -144,7 +144,7 @@ impl Templates {
         self.change(|followed| followed.retain(|kind, _| kinds.contains(kind)));
     }
 
-    /// What the watch of a kind shows, and whether all is listed; nothing when too many kinds are watched.
+    /// The store of the watch of a kind, and whether all is listed; `None` at the limit of watched kinds.
     fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<WatchedStore>, InvalidSegment> {
         let shown = |followed: &TemplateWatch| Some((followed.store.clone(), followed.is_listed.clone()));
         self.change(|kinds| {
@@ -208,7 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// An API server on which every kind is served in the version `v1` and has no objects, and the paths it was asked for.
+    /// An API server on which every kind is served in the version `v1` and has no objects, and the paths it was asked
+    /// for.
     fn empty() -> (kube::Client, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = asked.clone();

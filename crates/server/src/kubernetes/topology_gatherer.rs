@@ -1,4 +1,4 @@
-//! Answers to the Needs of topologies, which only a leader has: from its watches if they are current.
+//! Answers to the Needs of topologies, which only a leader gathers: from its watches if they are current.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::telemetry::metrics::Metrics;
 use model::hub::{GROUP, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::world::{Answer, Ask, Found, Need};
 
-/// What answers.
+/// Gathers the facts of topologies.
 #[derive(Debug)]
 pub(crate) struct TopologyGatherer {
     managed: Arc<ManagedObjects>,
@@ -29,7 +29,7 @@ pub(crate) struct TopologyGatherer {
     live: LiveReader,
 }
 
-/// Why needs have no answers for now. Nothing is concluded from that.
+/// Why needs have no answers at the moment. The run draws no conclusions from that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// These caches are not listed yet (DEC-100).
@@ -51,7 +51,7 @@ impl From<ApiOverload> for Unanswered {
 }
 
 impl Unanswered {
-    /// Both; caches that are not listed come first, since the end of that is known.
+    /// Combines both; unlisted caches take precedence, since they report when they are listed.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Unanswered::Unlisted(mut all), Unanswered::Unlisted(more)) => {
@@ -65,8 +65,8 @@ impl Unanswered {
 }
 
 impl TopologyGatherer {
-    /// Answers from these watches, and by asking the API server for what they do not show. Dry runs are requests like writes,
-    /// and go through `writer`.
+    /// A gatherer that uses these watches, and reads from the API server what they leave out. Dry runs are requests
+    /// like writes, and go through `writer`.
     pub(crate) fn new(
         client: kube::Client,
         writer: kube::Client,
@@ -79,10 +79,10 @@ impl TopologyGatherer {
         TopologyGatherer { managed, definitions, dry_runs, extensions, live: LiveReader::new(client, metrics) }
     }
 
-    /// The answers to needs, gathered side by side, at `deadline` at the latest.
+    /// The answers to needs, gathered concurrently, at `deadline` at the latest.
     ///
     /// # Errors
-    /// Names the caches that are not listed yet, or why the API server does not answer.
+    /// Names the caches that are not listed yet, or the reason why the API server does not answer.
     pub(crate) async fn gather_all(
         &self,
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
@@ -103,12 +103,12 @@ impl TopologyGatherer {
         unanswered.map_or(Ok(answered), Err)
     }
 
-    /// Drops what is kept for a Cluster that is gone.
+    /// Drops the cached data of a deleted Cluster.
     pub(crate) fn forget(&self, cluster: &ObjectKey) {
         self.live.forget(cluster);
     }
 
-    /// Whether questions do not wait for this any more.
+    /// Whether needs no longer wait for this cache.
     pub(crate) fn has(&self, unlisted: &Unlisted) -> bool {
         match unlisted {
             Unlisted::Kind(kind) => self.managed.has_listed(kind),
@@ -119,7 +119,7 @@ impl TopologyGatherer {
         }
     }
 
-    /// Waits, again and again, until something becomes known that may have been missing; calls `told` each time.
+    /// Calls `listed` each time a cache that may have been missing is listed; never ends.
     pub(crate) async fn follow_listings(&self, told: impl Fn()) {
         let (mut kinds, mut definitions) = (self.managed.listings(), self.definitions.listed());
         let mut extensions = self.extensions.as_ref().map(|extensions| extensions.changes());
@@ -159,8 +159,8 @@ impl TopologyGatherer {
         })
     }
 
-    /// A reference leads to something until the API server says otherwise: a watch may lag, and of most kinds it shows only
-    /// what belongs to topologies (CS-13). A health check is looked for by its name, and most often there is none.
+    /// The object of a reference. It is absent only if the API server says so: a watch may lag, and of most kinds it
+    /// shows only objects of topologies (CS-13). A health check is looked up by its name, and most often there is none.
     async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Result<Found<Arc<Object>>, Unanswered> {
         Ok(match self.managed.object(reference, deadline).await? {
             Found::Absent if (reference.group(), &*reference.kind) != (GROUP, "MachineHealthCheck") => {

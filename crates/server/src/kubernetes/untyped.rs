@@ -1,4 +1,4 @@
-//! Requests about objects of any kind, for those who write.
+//! Requests about objects of any kind, for the writers.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use engine::topology::plan::MANAGER;
 use model::hub::{Object, ObjectRef};
 use model::world::Selection;
 
-/// How long the API server may take for one answer; it waits for webhooks, each up to 30 seconds but usually 10.
+/// Timeout of one response; the API server waits for webhooks, each up to 30 seconds but usually 10.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often an API server is asked that turns requests away unread, and how long to wait in between.
+/// Maximum number of attempts on an API server that rejects requests unread, and the delay between them.
 const ATTEMPTS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(500);
-/// How many objects come in one part of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
-/// The field manager of what is not applied (SSA-19).
+/// The field manager of writes other than applies (SSA-19).
 const UPDATER: &str = "topologist";
 
 /// Why a request to an API server failed.
@@ -42,12 +42,12 @@ pub enum ApiRequestError {
     NoObject,
 }
 
-/// What a failed write says about whether something was written.
+/// Whether a failed write may have changed the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteFailure {
     /// The API server rejected it: nothing was written.
     Rejected,
-    /// The API server reports an error of its own.
+    /// The API server reports an internal error.
     ServerError,
     /// The API server did not answer.
     NoAnswer,
@@ -66,7 +66,7 @@ impl From<kube::Error> for ApiRequestError {
 }
 
 impl ApiRequestError {
-    /// The status code of an answer.
+    /// The status code of the response.
     fn code(&self) -> Option<u16> {
         match self {
             ApiRequestError::Api(kube::Error::Api(status)) => Some(status.code),
@@ -74,12 +74,12 @@ impl ApiRequestError {
         }
     }
 
-    /// Whether there is no such object.
+    /// Whether the object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code() == Some(StatusCode::NOT_FOUND.as_u16())
     }
 
-    /// Whether the object is not what it was thought to be: another version, another uid, or there already.
+    /// Whether the stored object differs from the expected one: another version, another uid, or it exists already.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(StatusCode::CONFLICT.as_u16())
     }
@@ -125,8 +125,8 @@ impl ApiRequestError {
     }
 }
 
-/// Applies an object as the manager of topologies, over what others have set (SSA-01, SSA-15). A dry run is one in which nothing
-/// is stored.
+/// Applies an object as the manager of topologies, over what others have set (SSA-01, SSA-15). A dry run is one in
+/// which nothing is stored.
 pub(super) async fn apply(client: &kube::Client, object: &Object, is_dry: bool) -> Result<Object, ApiRequestError> {
     let params = PatchParams { dry_run: is_dry, ..PatchParams::apply(MANAGER).force() };
     patch(client, &object.reference(), &params, &Patch::Apply(&*object.to_value())).await
@@ -203,7 +203,8 @@ pub(crate) async fn delete(
     }
 }
 
-/// The metadata of the objects of a selection; nothing else of them is asked for. There are none of a kind that is not served.
+/// The metadata of the objects of a selection; nothing else of them is asked for. There are none of a kind that is not
+/// served.
 pub(super) async fn list_metadata(
     client: &kube::Client,
     selection: &Selection,
@@ -219,7 +220,7 @@ pub(crate) async fn list(client: &kube::Client, selection: &Selection) -> Result
     pages(client, selection, ObjectRequests::list).await
 }
 
-/// How a part of a list is asked for.
+/// Builds the request for a page of a list.
 type ListRequest = fn(&ObjectRequests, &ListParams) -> Result<http::Request<Vec<u8>>, kube::Error>;
 
 async fn pages(client: &kube::Client, selection: &Selection, ask: ListRequest) -> Result<Vec<Object>, ApiRequestError> {

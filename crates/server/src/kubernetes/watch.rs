@@ -1,6 +1,7 @@
 //! Watches that fill the cache.
 //!
-//! Objects are isolated: one that does not decode is logged, counted and kept as unreadable; it never empties the cache.
+//! Objects are isolated: one that does not decode is logged, counted and kept as unreadable; it never empties the
+//! cache.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -215,8 +216,8 @@ async fn store<T: WatchableKind>(object: RawObject, cache: &Arc<Cache>, metrics:
 }
 
 fn record<T: WatchableKind>(object: &RawObject, facts: &Facts) -> Record<T::Prepared> {
-    // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which is
-    // as large as it has to be.
+    // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which
+    // is as large as it has to be.
     let compact = |read: T| T::clone(&read);
     if let Some(oversize) = Oversize::of(object.text()) {
         let reason = format!("its {} {}", oversize.part, oversize.reason()).into();

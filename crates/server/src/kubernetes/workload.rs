@@ -1,14 +1,14 @@
 //! Nodes of workload clusters (DEC-40).
 //!
 //! ```text
-//! Secret <cluster>-kubeconfig ─► kubeconfig.rs ─► client, kept for as long as the Secret stays as it is
+//! Secret <cluster>-kubeconfig ─► kubeconfig.rs ─► client, kept until the Secret changes
 //!                                                    │
-//!                     breaker: three times no answer ─► not asked for half a minute
+//!                     breaker: three times no response ─► no request for half a minute
 //! ```
 //!
-//! The owner of a Cluster controls its kubeconfig, and with it the destination of requests and their responses. So they are reads
-//! with the credentials of that file alone, over TLS, bounded in time, number and size, never redirected; and what is
-//! told of an answer is its status, and no word of it.
+//! The owner of a Cluster controls its kubeconfig, and with it the destination of requests and their responses. So they
+//! are reads with the credentials of that file alone, over TLS, bounded in time, number and size, and never redirected;
+//! and only the status code of a response is reported, never its body.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,7 +124,7 @@ pub(crate) struct Workloads {
     readers: Semaphore,
 }
 
-/// A workload cluster that was asked before.
+/// A workload cluster with an open connection.
 #[derive(Clone)]
 struct KnownWorkload {
     /// Of the Secret that the client was made of.
@@ -134,7 +134,7 @@ struct KnownWorkload {
     breaker: Breaker,
 }
 
-/// A client made of a kubeconfig.
+/// A client, and the kubeconfig that it was made from.
 #[derive(Clone)]
 pub(crate) struct WorkloadLink {
     pub client: kube::Client,
@@ -182,7 +182,8 @@ impl Workloads {
         Workloads { management, known: Mutex::new(LruCache::unbounded()), readers: Semaphore::new(READERS) }
     }
 
-    /// Reads the Secret of a cluster, and asks the cluster whether it answers; the same client until the kubeconfig is another one.
+    /// Reads the Secret of a cluster, and asks the cluster whether it answers; the same client until the kubeconfig is
+    /// another one.
     pub(crate) async fn probe(&self, cluster: &ObjectKey) -> Result<WorkloadLink, WorkloadError> {
         let deadline = Instant::now() + PATIENCE * 3;
         let read = async {
@@ -325,7 +326,7 @@ async fn get(
 ) -> Result<Option<Object>, WorkloadError> {
     let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(kube::client::Body::empty());
     let request = request.map_err(|_| WorkloadError::NoObject(what.to_owned()))?;
-    // The client would report failures as errors of its own; they are those of the owner of the cluster.
+    // The client would log failures as its own errors; they are errors of the owner of the cluster.
     let sent = client.send(request).with_subscriber(NoSubscriber::default()).await;
     let response = sent.map_err(|error| {
         warn!(%cluster, error = %shortened(&describe(&error)), "Cannot reach the workload cluster");

@@ -1,7 +1,7 @@
-//! How many writes this process sends at a time. The time that renewals of the Lease take decides, so that the writes of a large rollout do
-//! not delay the renewal until the Lease is lost (DEC-101).
+//! Limits the concurrent writes of this process. The limit follows the latency of renewals of the Lease, so that the
+//! writes of a large rollout do not delay the renewal until the Lease is lost (DEC-101).
 //!
-//! Writes themselves are no measure: a slow admission webhook of one kind would slow down the writes of all kinds.
+//! The latency of writes is not used: a slow admission webhook of one kind would slow down the writes of all kinds.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,13 +10,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::telemetry::metrics::Metrics;
 
-/// The limit at the start, and the highest.
+/// The initial and highest limit.
 const HIGHEST: usize = 128;
 /// The lowest limit.
 const LOWEST: usize = 4;
-/// By how much one fast renewal raises the limit.
+/// The increase of the limit after a fast renewal.
 const STEP: usize = 8;
-/// The shares of the Lease's duration that a fast renewal takes at most, and a slow one at least: half a second and a second of 15.
+/// Divisors of the Lease's duration: the maximum time of a fast renewal, and the minimum of a slow one; 0.5 s and 1 s
+/// of 15 s.
 const FAST: u32 = 30;
 const SLOW: u32 = 15;
 
@@ -54,7 +55,7 @@ impl Drop for WritePermit<'_> {
 }
 
 impl WriteLimiter {
-    /// A pace for a Lease of this duration.
+    /// A limiter for a Lease of this duration.
     pub(super) fn new(duration: Duration) -> Self {
         let state = Mutex::new(LimiterState { limit: HIGHEST, surplus: 0 });
         WriteLimiter { duration, permits: Semaphore::new(HIGHEST), state }
@@ -67,7 +68,7 @@ impl WriteLimiter {
         WritePermit { pace: self, permit }
     }
 
-    /// Changes the limit: a renewal took this long, or failed.
+    /// Changes the limit after a renewal with this latency, or after a failed one.
     pub(super) fn renewed(&self, latency: Option<Duration>, metrics: &Metrics) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = match latency {

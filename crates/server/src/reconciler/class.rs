@@ -1,7 +1,7 @@
-//! One run of the ClusterClass reconciler, which keeps no class from being deleted (CCR-14).
+//! One run of the ClusterClass reconciler. It sets no finalizer, so classes can be deleted at any time (CCR-14).
 //!
-//! Every write names the resourceVersion that it was computed from. So a write that was held up until another process
-//! led is refused, and no write takes back what others have written.
+//! Every write names the resourceVersion that it was computed from. So the API server rejects a write that was delayed
+//! until another process led, and no write reverts changes of other clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,19 +39,19 @@ use model::world::{Facts, Found, Record, World};
 use schema::budget::Stop;
 use schema::field::{a_few, counted, shortened};
 
-/// How long a run waits for watches that have just begun.
+/// Maximum time for which a run waits for new watches.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an extension may take to define its variables; its own timeout is shorter.
+/// Timeout for the variables of an extension; the timeout of the handler is shorter.
 const DISCOVERY: Duration = Duration::from_secs(35);
-/// How long finding the Clusters that new variables break may take.
+/// Timeout of the search for Clusters that new variables break.
 const JUDGING: Duration = Duration::from_secs(5);
-/// How many of them an event names.
+/// Maximum number of them that an event names.
 const NAMED_CLUSTERS: usize = 10;
 const BREAKS: EventReason = EventReason::warning("TopologyBroken");
-/// How often a write is retried after a conflict.
+/// Maximum number of retries of a write after conflicts.
 const CONFLICTS: usize = 3;
 
-/// Why a run did not do everything.
+/// Why a run was incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReconcileError {
     #[error(transparent)]
@@ -80,7 +80,7 @@ pub(super) enum ReconcileError {
     Late,
 }
 
-/// Why a reference could not be followed.
+/// Why a reference could not be resolved.
 #[derive(Debug, thiserror::Error)]
 enum ReferenceFailure {
     #[error(transparent)]
@@ -103,7 +103,7 @@ enum ReferenceFailure {
 }
 
 impl ReferenceFailure {
-    /// The overload because of which a reference was not followed.
+    /// The overload that caused the failure.
     fn overload(&self) -> Option<ApiOverload> {
         match self {
             ReferenceFailure::Unreadable { error, .. } | ReferenceFailure::Unwritten { error, .. } => {
@@ -119,7 +119,7 @@ impl ReferenceFailure {
     }
 }
 
-/// The references of a class after each of them was followed.
+/// The resolved references of a class, and the failures.
 struct ResolvedReferences {
     references: References,
     failures: Vec<String>,
@@ -129,7 +129,7 @@ struct ResolvedReferences {
     took_any: bool,
 }
 
-/// What runs need.
+/// The dependencies of all runs.
 pub(super) struct ClassReconciler {
     /// Writes only while this process leads.
     pub writer: kube::Client,
@@ -147,7 +147,7 @@ pub(super) struct ClassReconciler {
 }
 
 impl ClassReconciler {
-    /// Whether runs do not wait for this any more.
+    /// Whether runs no longer wait for this cache.
     pub(super) fn has(&self, unlisted: &Unlisted) -> bool {
         match unlisted {
             Unlisted::Definitions => *self.definitions.listed().borrow(),
@@ -252,7 +252,7 @@ impl ClassReconciler {
         Ok((Outdated::of(reference, &labels)?, took))
     }
 
-    /// Makes the class an owner of a template (CCR-04); says whether it was none.
+    /// Makes the class an owner of a template (CCR-04); returns whether that is new.
     async fn own(
         &self,
         class: &RawClass,
@@ -292,10 +292,11 @@ impl ClassReconciler {
         Err(ReferenceFailure::Contended { kind, name })
     }
 
-    /// Asks every extension that defines variables, in the order of the patches, even after one has failed (CCR-07, RH-16.3).
+    /// Calls every extension that defines variables, in the order of the patches, even after one has failed (CCR-07,
+    /// RH-16.3).
     ///
     /// # Errors
-    /// While it is not known which extensions there are.
+    /// While the extensions are not listed yet.
     async fn variables(&self, class: &RawClass, hub: &ClusterClass) -> Result<Variables, Unlisted> {
         let Some(extensions) = &self.extensions else { return Ok(Variables::of(&class.value, &[])) };
         let mut discovered = Vec::new();
@@ -316,7 +317,7 @@ impl ClassReconciler {
         })
     }
 
-    /// The Clusters that fit the variables of the status and not those that extensions define now.
+    /// The Clusters that are valid with the variables of the status, and invalid with those that extensions define now.
     async fn broken(&self, hub: &ClusterClass, variables: &Variables) -> Vec<(ObjectKey, String)> {
         let Variables::Settled(list) = variables else { return Vec::new() };
         if hub.spec.discovering_patches().next().is_none() || hub.status.variables.is_empty() {
@@ -339,7 +340,7 @@ impl ClassReconciler {
         tokio::task::spawn_blocking(judge).await.unwrap_or_default()
     }
 
-    /// Tells how many Clusters break before they fail one by one.
+    /// Writes an event about the Clusters that break, before they fail one by one.
     async fn warn_of(&self, class: &RawClass, broken: &[(ObjectKey, String)]) {
         let Some((_, fault)) = broken.first() else { return };
         self.metrics.broken_by_discovery.inc_by(u64::try_from(broken.len()).unwrap_or(u64::MAX));
@@ -354,7 +355,7 @@ impl ClassReconciler {
         self.events.write(vec![QueuedEvent::now(&object, &uid, BREAKS, message)]).await;
     }
 
-    /// Reports a failure that goes on, if there is one.
+    /// Reports a persistent failure, if there is one.
     pub(super) async fn report(&self, class: &RawClass, message: Option<String>) {
         let (object, uid) = reference(class);
         runs::report(&self.events, &object, &uid, message).await;
@@ -396,7 +397,7 @@ async fn checked(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]
     tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Why reviews could not use a class with these variables, if they could not.
+/// Why reviews cannot use a class with these variables; `None` if they can.
 async fn with_variables(class: &RawClass, variables: &[Value]) -> Option<String> {
     let mut value = class.value.clone();
     let status = value.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
@@ -407,7 +408,7 @@ async fn with_variables(class: &RawClass, variables: &[Value]) -> Option<String>
     }
 }
 
-/// Why reviews cannot use a class although it decodes: it takes more than a class may (DEC-44).
+/// Why reviews cannot use a class although it decodes: it exceeds the limits of a class (DEC-44).
 async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
     let class = ClusterClass::clone(class);
     // Compiling can take a second, which is too long for an async thread.
@@ -418,7 +419,7 @@ async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
     }
 }
 
-/// A class as events refer to it.
+/// The reference to a class and its uid, for events.
 fn reference(class: &RawClass) -> (ObjectRef, String) {
     let object = ObjectRef::new(format!("{GROUP}/{}", WireVersion::V1Beta2), Kind::ClusterClass.name(), class.key());
     (object, class.metadata().uid.clone().unwrap_or_default())

@@ -4,7 +4,7 @@
 //! ClusterClasses ────────────► index of references ─┐
 //!   events                                          │ which classes?
 //! CustomResourceDefinitions ────────────────────────┤
-//! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or again after a while
+//! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or a retry
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,14 +42,14 @@ use model::world::Scope;
 
 /// The name of the controller in metrics.
 const NAME: &str = "clusterclass";
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "clusterclass-controller";
-/// How many classes are looked at side by side.
+/// Number of concurrent runs.
 const WORKERS: u16 = 10;
-/// How long a run may take (RS-10).
+/// Timeout of a run (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
-/// The ClusterClass controller. It looks after the classes in the scope of the cached facts.
+/// The ClusterClass controller. It reconciles the classes in the scope of the cached facts.
 #[derive(Debug)]
 pub struct ClassController(pub Setup);
 
@@ -108,7 +108,7 @@ impl ClassController {
         run_woken((NAME, &self.0.metrics), classes, woken, WORKERS, run).await;
     }
 
-    /// Keeps the classes and what is derived from them current.
+    /// Keeps the classes and the index of their references current.
     async fn follow_classes(
         &self,
         mut classes: Mirror<RawClass>,
@@ -145,13 +145,13 @@ impl ClassController {
     }
 }
 
-/// Wakes the classes that waited for caches which are ready by now.
+/// Queues the classes that waited for caches which are listed by now.
 fn resume(reconciler: &ClassReconciler, index: &Index) {
     reconciler.postponed.take(|unlisted| reconciler.has(unlisted)).iter().for_each(|class| index.wake(class));
 }
 
-/// Wakes the classes whose variables an extension defines, each time its ExtensionConfig is registered anew or gone (RH-16.7), and those that
-/// waited until it was known which extensions there are (DEC-100).
+/// Queues the classes whose variables an extension defines, each time its ExtensionConfig is registered or deleted
+/// (RH-16.7), and those that waited for the list of extensions (DEC-100).
 async fn follow_extensions(extensions: Option<&ExtensionCaller>, index: &Index, reconciler: &ClassReconciler) {
     let Some(extensions) = extensions else { return std::future::pending().await };
     let (mut changes, mut known) = (extensions.changes(), BTreeMap::new());
@@ -170,7 +170,7 @@ async fn follow_extensions(extensions: Option<&ExtensionCaller>, index: &Index, 
     }
 }
 
-/// What is seen means to those who look at the classes in scope only (DEC-37).
+/// The observation restricted to classes in scope: a class that left the scope counts as deleted (DEC-37).
 fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass> {
     let is_ours = |class: &RawClass| *scope == Scope::default() || scope.has(&class.labels());
     match seen {
@@ -180,7 +180,7 @@ fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass>
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the class before.
+/// Runs once; returns when the next run is due if nothing queues the class before.
 async fn run(class: &RawClass, reconciler: &ClassReconciler, index: &Index, metrics: &Metrics) -> NextRun {
     let (key, started) = (class.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
@@ -219,7 +219,7 @@ impl RunFailure for ReconcileError {
     }
 }
 
-/// Which class refers to which templates, and a way to wake it.
+/// The index of the templates of classes, and the queue of classes.
 struct Index {
     users: Mutex<Users>,
     /// The ExtensionConfigs that define variables of classes.
@@ -259,7 +259,7 @@ impl Index {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every kind of template that a class refers to.
+    /// All kinds of templates of all classes.
     fn kinds(&self) -> BTreeSet<ObjectKind> {
         self.users().kinds()
     }

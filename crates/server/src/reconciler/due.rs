@@ -1,4 +1,4 @@
-//! Counts the objects that controllers are about to reconcile: `topologist_reconciles_due`.
+//! Counts the objects with a run in progress or due soon: `topologist_reconciles_due`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use crate::telemetry::metrics::{Controller, Metrics};
 
-/// A run that is due within this time counts.
+/// Runs that are due within this time count.
 const DUE_WITHIN: Duration = Duration::from_secs(1);
 
 /// The objects whose run is in progress or due within a second, counted by controller.
@@ -36,7 +36,7 @@ impl<K> fmt::Debug for DueObjects<K> {
 }
 
 impl<K: Clone + Eq + Hash> DueObjects<K> {
-    /// None yet. `controller` names the controller of an object as metrics do.
+    /// No objects yet. `controller` returns the metric label of the controller of an object.
     pub(super) fn new(
         metrics: Arc<Metrics>,
         controller: impl Fn(&K) -> &'static str + Send + Sync + 'static,
@@ -44,24 +44,24 @@ impl<K: Clone + Eq + Hash> DueObjects<K> {
         DueObjects { states: Mutex::default(), controller: Box::new(controller), metrics }
     }
 
-    /// A run of an object is due after a time.
+    /// Notes that a run of an object is due after a time.
     pub(super) fn queue(&self, object: &K, after: Duration) {
         if after <= DUE_WITHIN {
             self.change(object, |state| state.is_queued = true);
         }
     }
 
-    /// A run of an object begins.
+    /// Notes that a run of an object begins.
     pub(super) fn begin(&self, object: &K) {
         self.change(object, |state| *state = DueState { is_queued: false, is_running: true });
     }
 
-    /// A run of an object has ended.
+    /// Notes that a run of an object has ended.
     pub(super) fn end(&self, object: &K) {
         self.change(object, |state| state.is_running = false);
     }
 
-    /// A queued object is gone, so its run does not begin.
+    /// Notes that a queued object is deleted, so its run does not begin.
     pub(super) fn skip(&self, object: &K) {
         self.change(object, |state| state.is_queued = false);
     }

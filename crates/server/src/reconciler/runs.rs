@@ -22,17 +22,17 @@ use crate::kubernetes::overload::ApiOverload;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 use model::hub::{self, ObjectKey};
 
-/// When to look again at what is about to change.
+/// Delay of the next run when a change is expected soon.
 pub(super) const SHORT_REQUEUE: Duration = Duration::from_secs(1);
 
-/// The event of a failure that goes on.
+/// The event of a persistent failure.
 pub(super) const RECONCILE_FAILED: EventReason = EventReason::warning("ReconcileFailed");
-/// After this many runs in vain in a row, another one counts as a failure.
+/// Number of consecutive runs without effect after which the next one counts as a failure.
 const IN_VAIN: u32 = 30;
-/// How long an object is left alone at most.
+/// Maximum time without a run of an object.
 const RESYNC: Duration = Duration::from_mins(10);
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunOutcome {
     /// Nothing had to be written.
@@ -44,7 +44,7 @@ pub(super) enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// Its name in metrics.
+    /// The metric label.
     pub(super) fn name(self) -> &'static str {
         match self {
             RunOutcome::Unchanged => "unchanged",
@@ -56,7 +56,7 @@ impl RunOutcome {
 
 /// When the next run of an object is due if no event queues it before.
 ///
-/// kube's type of the same name does not say when that is.
+/// Unlike `Action` of kube, it exposes the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NextRun {
     requeue_after: Option<Duration>,
@@ -80,7 +80,7 @@ impl From<NextRun> for controller::Action {
     }
 }
 
-/// Reconciles queued known objects, one run at a time for each object and `workers` side by side.
+/// Reconciles queued known objects, one run at a time for each object and `workers` concurrently.
 pub(super) async fn run_woken<K, R>(
     (controller, metrics): (&'static str, &Arc<Metrics>),
     known: Store<K>,
@@ -102,7 +102,7 @@ pub(super) async fn run_woken<K, R>(
         });
         Box::pin(run)
     };
-    // Errors are dealt with where they arise; an object that is gone is no error.
+    // Runs handle their errors; a deleted object is no error.
     let again = |_: Arc<K>, never: &Infallible, _: Arc<()>| match *never {};
     let config = Config::default().concurrency(workers);
     let named = |name: &str, namespace: &Option<String>| ObjectKey::new(namespace.as_deref().unwrap_or(""), name);
@@ -116,27 +116,27 @@ pub(super) async fn run_woken<K, R>(
     runs.for_each(note_gone).await;
 }
 
-/// What the failure of a run means for the next one.
+/// When to run again after a failed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RetryDecision {
     /// The lease was not renewed in time. It may still be renewed: then the run is due.
     NotLeading,
-    /// The run was in vain and nothing is wrong, unless that happens again and again: the next one is due after a while; with the name of
-    /// that outcome in metrics.
+    /// The run had no effect, which counts as a failure only if it is repeated. The next run is due after this time.
+    /// The metric label of the outcome.
     Again(Duration, &'static str),
-    /// A cache is not listed yet, which wakes the object when it is. A list that the API server refuses is a result after a while, of which
-    /// no cache tells.
+    /// A cache is not listed yet; its list queues the object. A list that the API server refuses becomes a result after
+    /// a while, without a notification.
     Postponed,
     /// As long as nothing else keeps writing.
     Held(Duration),
-    /// It is tried again after a while that grows.
+    /// The run is retried with exponential backoff.
     Failed,
-    /// The same, and not sooner than the API server wants.
+    /// The same, and not sooner than the API server requests.
     Overloaded(Duration),
 }
 
 impl RetryDecision {
-    /// That of a failure, which is an overload of the API server or not (DEC-106).
+    /// The decision for a failure, with the overload of the API server that caused it, if any (DEC-106).
     pub(super) fn for_failure(overload: Option<&ApiOverload>) -> Self {
         overload.map_or(RetryDecision::Failed, |overload| RetryDecision::Overloaded(overload.retry_after))
     }
@@ -144,7 +144,7 @@ impl RetryDecision {
 
 /// Why a run of a controller did not finish.
 pub(super) trait RunFailure: fmt::Display {
-    /// What that means for the next run.
+    /// The decision about the next run.
     fn verdict(&self) -> RetryDecision;
 }
 
@@ -155,7 +155,7 @@ pub(super) struct Conclusion {
     pub action: NextRun,
     /// The name of the outcome in metrics.
     pub outcome: &'static str,
-    /// A failure that goes on, which an Event of the object reports (DEC-60).
+    /// A persistent failure, which an Event of the object reports (DEC-60).
     pub report: Option<String>,
 }
 
@@ -165,7 +165,7 @@ impl Conclusion {
     }
 }
 
-/// Concludes a run. `trouble` is what logs call a failure.
+/// Concludes a run. `trouble` is the log message of a failure.
 pub(super) fn conclude<E: RunFailure>(
     key: &ObjectKey,
     outcome: Result<(NextRun, &'static str), E>,
@@ -213,20 +213,20 @@ pub(super) fn conclude<E: RunFailure>(
     }
 }
 
-/// Reports a failure that goes on, if there is one, on the object of the run.
+/// Reports a persistent failure, if there is one, in an Event of the object of the run.
 pub(super) async fn report(events: &Recorder, object: &hub::ObjectRef, uid: &str, message: Option<String>) {
     if let Some(message) = message {
         events.write(vec![QueuedEvent::now(object, uid, RECONCILE_FAILED, message)]).await;
     }
 }
 
-/// The message of a failure that goes on.
+/// The message of a persistent failure.
 pub(super) fn failing(failures: u32, error: &str) -> String {
     format!("failed {failures} times in a row: {error}")
 }
 
-/// When an object is reconciled although nothing queued it: after ten minutes, and up to one more minute that a hash of the object chooses,
-/// so that not all objects come at once (RS-02, DEC-60).
+/// The delay of a run that nothing queued: ten minutes, and up to one more minute by a hash of the object, so that not
+/// all objects are queued at once (RS-02, DEC-60).
 pub(super) fn resync<K: Hash>(object: &K) -> Duration {
     let mut hasher = DefaultHasher::new();
     object.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What every controller is given, and how those of workers watch them.
+//! The common dependencies of controllers, and the watch of worker objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::telemetry::metrics::Metrics;
 use engine::topology::worker::API_VERSION;
 use model::hub::{GROUP, label};
 
-/// What the controllers of a process share.
+/// The dependencies that the controllers of a process share.
 #[derive(Clone)]
 pub struct Setup {
     pub client: kube::Client,
     /// Controllers write only while it says so.
     pub leadership: Leadership,
-    /// Facts, which the caller must keep current. Controllers look after the objects in their scope.
+    /// Facts, which the caller must keep current. Controllers reconcile the objects in their scope.
     pub cache: Arc<Cache>,
     /// Runtime Extensions; `None` while the feature gate is off.
     pub extensions: Option<Arc<ExtensionCaller>>,
@@ -39,7 +39,7 @@ impl Setup {
         self.leadership.writer(self.client.clone())
     }
 
-    /// The objects of one kind of Cluster API that belong to topologies, and what keeps them current.
+    /// The objects of one kind of Cluster API that belong to topologies, and the future that keeps them current.
     pub(super) fn follow_owned<F: Fn(StoreChange<'_, ObjectMetadata>) + Send>(
         &self,
         kind: &'static str,

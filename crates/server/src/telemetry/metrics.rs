@@ -151,7 +151,7 @@ impl ComputationMemory {
     }
 }
 
-/// A gauge that is one higher for as long as this lives, however it ends.
+/// Guard of an incremented gauge; dropping it decrements the gauge.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard(Gauge);
 
@@ -169,7 +169,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// Metrics that are being made.
+/// Registers metrics.
 struct MetricRegistrar<'r>(&'r mut Registry);
 
 impl MetricRegistrar<'_> {
@@ -179,14 +179,14 @@ impl MetricRegistrar<'_> {
         metric
     }
 
-    /// One in bytes.
+    /// A metric in bytes.
     fn sized<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         let metric = M::default();
         self.0.register_with_unit(name, help, Unit::Bytes, metric.clone());
         metric
     }
 
-    /// One in seconds.
+    /// A metric in seconds.
     fn timed<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
         self.0.register_with_unit(name, help, Unit::Seconds, metric.clone());
         metric
@@ -204,7 +204,7 @@ fn review_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_02, 2.0, 20))
 }
 
-/// Metrics are rendered in the order in which they are made.
+/// Registers all metrics; they are rendered in this order.
 fn registered_in(mut registry: Registry) -> Metrics {
     let mut new = MetricRegistrar(registry.sub_registry_with_prefix("topologist"));
     Metrics {

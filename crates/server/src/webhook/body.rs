@@ -1,9 +1,10 @@
-//! Bodies of requests and of their answers: each is read whole, and all of them share one bounded memory.
+//! Bodies of requests and responses: each is buffered whole, and all of them share one bounded memory.
 //!
-//! Every byte is charged when it arrives and freed when the last reference to it is dropped; an answer is charged until it
-//! has gone out. A body that finds no memory waits for it, smallest first. The oldest body that is arriving may exceed the
-//! memory by one body limit, so that half-read bodies never wait for each other. While bodies wait, a body that takes long to
-//! arrive is ended, so is a response that the client does not read, and if that does not help, the largest body that waits. (DEC-46)
+//! Every byte is charged when it arrives and freed when the last reference to it is dropped; a response is charged
+//! until it has been sent. A body without free memory waits for it, smallest first. The oldest incoming body may exceed
+//! the memory by one body limit, so that half-read bodies never wait for each other. While bodies wait, slow incoming
+//! bodies and responses that the client does not read are evicted, and if that does not help, the largest waiting body.
+//! (DEC-46)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -23,22 +24,22 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::telemetry::metrics::GaugeGuard;
 
-/// How many bytes of a body that is too large are read and discarded, so that its sender can read the answer.
+/// Maximum number of bytes of an oversized body that are read and discarded, so that its sender can read the response.
 const DISCARDED: usize = 64 * 1024 * 1024;
 
-/// How long a body may take to arrive while others wait for its memory. Time that it waits itself does not count.
+/// Maximum time in which a body arrives while others wait for its memory. Time that it waits itself does not count.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// How often waiting bodies look for slow ones.
+/// Interval in which waiting bodies look for slow ones.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a body waits before one of twice its size that waits as well is ended for it.
+/// Time after which a waiting body evicts another waiting body of twice its size.
 const CROWDED: Duration = Duration::from_secs(1);
 
-/// How much of an answer is given out of hand at a time.
+/// Maximum size of a frame of a response.
 const PIECE: usize = 16 * 1024;
 
-/// Bounds of bodies.
+/// Limits of size, time and memory of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyLimits {
     /// The largest body in bytes.
@@ -49,7 +50,7 @@ pub(super) struct BodyLimits {
     pub(super) held: usize,
 }
 
-/// Why there is no body.
+/// Why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyReadError {
     #[error("the body is larger than {0} bytes")]
@@ -65,7 +66,7 @@ pub(super) enum BodyReadError {
 }
 
 impl BodyReadError {
-    /// The status of the answer, and what metrics call it.
+    /// The status of the response, and the reason as a metric label.
     pub(super) fn parts(&self) -> (StatusCode, &'static str) {
         match self {
             BodyReadError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
@@ -76,20 +77,20 @@ impl BodyReadError {
     }
 }
 
-/// Reads bodies.
+/// Reads request bodies and writes responses within the shared memory.
 #[derive(Debug)]
 pub(super) struct Bodies {
     memory: Arc<BodyMemory>,
 }
 
 impl Bodies {
-    /// Bodies with these bounds; `waiting` counts those that wait for memory.
+    /// Bodies with these limits; `waiting` counts the bodies that wait for memory.
     pub(super) fn new(bounds: BodyLimits, waiting: Gauge) -> Self {
         Bodies { memory: Arc::new(BodyMemory { bounds, waiting, state: Mutex::default() }) }
     }
 
-    /// The whole body of a request, at `deadline` at the latest. Its memory is charged until the last of the bytes is
-    /// dropped.
+    /// Reads the whole body of a request, at `deadline` at the latest. Its memory is charged until the last reference
+    /// to the bytes is dropped.
     pub(super) async fn read(&self, request: Request, deadline: Instant) -> Result<Bytes, BodyReadError> {
         let bounds = self.memory.bounds;
         let expects = request.headers().contains_key(header::EXPECT);
@@ -110,7 +111,7 @@ impl Bodies {
         }
     }
 
-    /// An answer as a body whose memory is charged until it has gone out.
+    /// A response body whose memory is charged until it has been sent.
     pub(super) fn answer(&self, answer: Vec<u8>) -> Body {
         let bytes = Arc::new(Mutex::new(Some(Bytes::from(answer))));
         let held = whole(&bytes).as_ref().map_or(0, Bytes::len);
@@ -124,14 +125,14 @@ impl Bodies {
     }
 }
 
-/// The bytes of an answer; none once they had to make room for others.
+/// The bytes of a response; `None` after their eviction.
 type ResponseBytes = Arc<Mutex<Option<Bytes>>>;
 
 fn whole(bytes: &ResponseBytes) -> MutexGuard<'_, Option<Bytes>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The memory that all bodies share.
+/// The memory shared by all bodies.
 #[derive(Debug)]
 struct BodyMemory {
     bounds: BodyLimits,
@@ -154,7 +155,7 @@ struct BodyMemoryState {
     looked: Option<Instant>,
 }
 
-/// A body that is not complete, or an answer that has not gone out.
+/// The memory charge of an incomplete body, or of a response that has not been sent.
 #[derive(Debug)]
 struct BodyCharge {
     held: usize,
@@ -203,14 +204,14 @@ impl BodyMemoryState {
         self.arriving.get(&id).is_some_and(|part| part.need > 0)
     }
 
-    /// Whether a body may take this much more. What the others hold is never more than the memory, and so the excess is
+    /// Whether a body may take `more` bytes. The others together never hold more than the memory, so the excess is
     /// enough for the oldest.
     fn fits(&self, id: u64, more: usize, bounds: &BodyLimits) -> bool {
         let most = if self.is_oldest(id) { bounds.held.saturating_add(bounds.body) } else { bounds.held };
         self.used.saturating_add(more) <= most
     }
 
-    /// Gives what is free to those that wait: to the oldest body, which may have more, then to the smallest ones.
+    /// Gives free memory to waiting bodies: first to the oldest, which may exceed the memory, then to the smallest.
     fn grant(&mut self, bounds: &BodyLimits) {
         if self.waiting.is_empty() {
             return;
@@ -225,7 +226,7 @@ impl BodyMemoryState {
         }
     }
 
-    /// Gives a body what it waits for, if that is free.
+    /// Gives a waiting body its memory, if that is free.
     fn give(&mut self, id: u64, bounds: &BodyLimits) {
         let need = self.arriving.get(&id).map_or(0, |part| part.need);
         if need == 0 || !self.fits(id, need, bounds) {
@@ -240,8 +241,8 @@ impl BodyMemoryState {
         }
     }
 
-    /// While bodies wait: ends those that take long to arrive or to be taken, those that hold most first, and then the
-    /// largest one that waits, if a much smaller one has waited for long.
+    /// Evicts slow bodies and responses while others wait, those that hold most first, and then the largest waiting
+    /// body, if a much smaller one has waited for long.
     fn make_room(&mut self, bounds: &BodyLimits) {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK / 2) {
@@ -269,7 +270,7 @@ impl BodyMemoryState {
         }
     }
 
-    /// Frees what a body or an answer holds, and tells it.
+    /// Evicts a body or a response: frees its memory and notifies its owner.
     fn end(&mut self, id: u64) {
         if let Some(part) = self.take_out(id) {
             part.changed.notify_one();
@@ -287,7 +288,7 @@ impl BodyMemoryState {
     }
 }
 
-/// A body that is being read; what it holds is free again when this is dropped.
+/// A body that is being read; dropping it frees its memory.
 #[derive(Debug)]
 struct IncomingBody {
     memory: Arc<BodyMemory>,
@@ -338,7 +339,7 @@ impl IncomingBody {
         if self.size > limit { Err(BodyReadError::TooLarge(limit)) } else { self.check_held() }
     }
 
-    /// Waits until this much more may be held.
+    /// Waits until `more` bytes may be held.
     async fn charge(&self, more: usize) -> Result<(), BodyReadError> {
         if self.take(more)? {
             return Ok(());
@@ -358,7 +359,7 @@ impl IncomingBody {
         }
     }
 
-    /// Takes memory if there is some; otherwise this body waits.
+    /// Takes `more` bytes if they are free; otherwise queues this body.
     fn take(&self, more: usize) -> Result<bool, BodyReadError> {
         let mut state = self.memory.state();
         let fits = more == 0 || state.fits(self.id, more, &self.memory.bounds);
@@ -384,7 +385,7 @@ impl IncomingBody {
         self.bytes.extend_from_slice(data);
     }
 
-    /// Frees what has arrived of a body that is too large.
+    /// Frees the received bytes of an oversized body.
     fn discard(&mut self) {
         if self.bytes.capacity() > 0 {
             self.bytes = Vec::new();
@@ -397,7 +398,7 @@ impl IncomingBody {
         self.memory.state().arriving.get(&self.id).map(|_| ()).ok_or(BodyReadError::GaveWay)
     }
 
-    /// The bytes, with what they hold.
+    /// The bytes with their memory charge.
     fn finish(mut self) -> Result<Bytes, BodyReadError> {
         let bytes = std::mem::take(&mut self.bytes);
         let held = {
@@ -418,7 +419,7 @@ impl Drop for IncomingBody {
     }
 }
 
-/// An answer on its way.
+/// A response that is being sent.
 struct OutgoingBody {
     memory: Arc<BodyMemory>,
     id: u64,
@@ -459,7 +460,7 @@ impl Drop for OutgoingBody {
     }
 }
 
-/// A body that is complete.
+/// The bytes of a complete body, with their memory charge.
 struct ChargedBytes {
     bytes: Vec<u8>,
     held: usize,

@@ -1,9 +1,9 @@
 //! The state of one connection, and its timeouts.
 //!
 //! kube-apiserver calls Services by HTTP/1.1 and keeps connections for 90 s. A server that closes one of them just when
-//! the next request is on its way makes that request fail, and a failed call is a refused write. So an idle connection is
-//! left to its client for longer than that, and one that has grown old is ended by its next answer
-//! (`Connection: close`), never by surprise. HTTP/2 has GOAWAY for that, after which clients know what to send again.
+//! the next request is on its way makes that request fail, and a failed call is a rejected write. So an idle connection
+//! is kept open for longer than that, and an old connection is closed by its next response (`Connection: close`).
+//! HTTP/2 has GOAWAY for that, after which clients know which requests to send again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,11 +16,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
-/// How long a connection may keep us waiting, with the body of a request or by not taking an answer, before it may be closed
-/// to make room for others.
+/// Time for which the peer may delay the body of a request or the reading of a response, before the connection may be
+/// closed to make room for others.
 pub(super) const SLOW: Duration = Duration::from_secs(2);
 
-/// What a connection is doing while no request of it is open.
+/// The phase of a connection without an open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IdlePhase {
     /// Nothing, since then.
@@ -29,7 +29,7 @@ enum IdlePhase {
     Head(Instant),
 }
 
-/// Whose move it is in an open request.
+/// An open request: whether it waits for the peer or for this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct OpenRequest {
     /// The peer has to send more of the body, or to take more of the answer, since then.
@@ -41,13 +41,13 @@ struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// How long the peer has kept us waiting.
+    /// Time for which this request has waited for the peer.
     fn waited(&self, now: Instant) -> Duration {
         self.before + self.peers.map_or(Duration::ZERO, |since| now.duration_since(since))
     }
 }
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug)]
 struct ConnectionState {
     quiet: IdlePhase,
@@ -56,20 +56,20 @@ struct ConnectionState {
 }
 
 impl ConnectionState {
-    /// How long the peer has kept us waiting, if nothing is our move.
+    /// Time for which all open requests have waited for the peer; `None` if one waits for this server.
     fn waits_for_peer(&self, now: Instant) -> Option<Duration> {
         let all_wait = self.open.values().all(|open| open.peers.is_some());
         self.open.values().map(|open| open.waited(now)).max().filter(|_| all_wait)
     }
 
-    /// When the first of the answers was due that are not taken, if nothing is our move.
+    /// The start of the oldest response that the peer does not read; `None` if a request waits for this server.
     fn unread_since(&self) -> Option<Instant> {
         let all_wait = self.open.values().all(|open| open.peers.is_some());
         self.open.values().filter(|open| open.is_answer).filter_map(|open| open.peers).min().filter(|_| all_wait)
     }
 }
 
-/// Why a connection can be spared, most easily spared first.
+/// Why a connection can be closed to make room, the best reason first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionReason {
     /// It has not sent a request.
@@ -83,7 +83,7 @@ pub(super) enum EvictionReason {
 }
 
 impl EvictionReason {
-    /// What metrics call it.
+    /// The metric label.
     pub(super) fn label(self) -> &'static str {
         match self {
             EvictionReason::Silent => "no_request",
@@ -94,7 +94,7 @@ impl EvictionReason {
     }
 }
 
-/// What a connection is doing, as seen by its bytes and its requests.
+/// Tracks the state of a connection by its bytes and its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
     opened: Instant,
@@ -103,7 +103,7 @@ pub(super) struct Activity {
     is_leaving: Arc<AtomicBool>,
 }
 
-/// A request is open for as long as this lives: until its answer has gone out.
+/// Guard of an open request; dropped when the response has been sent.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
     activity: Activity,
@@ -117,12 +117,12 @@ impl RequestGuard {
         }
     }
 
-    /// The peer has to send more of the body, or to take more of the answer.
+    /// Notes that the peer has to send more of the body, or to read more of the response.
     pub(super) fn waits_for_peer(&self) {
         self.change(|open| open.peers = open.peers.or_else(|| Some(Instant::now())));
     }
 
-    /// We have to do something.
+    /// Notes that this server has to act.
     pub(super) fn waits_for_us(&self) {
         self.change(|open| {
             if let Some(since) = open.peers.take() {
@@ -131,7 +131,7 @@ impl RequestGuard {
         });
     }
 
-    /// The answer is there, or a part of it, and the peer has to take it.
+    /// Notes that a part of the response is ready, which the peer has to read.
     pub(super) fn answers(&self) {
         self.change(|open| {
             let before = if open.is_answer { open.waited(Instant::now()) } else { Duration::ZERO };
@@ -151,7 +151,7 @@ impl Drop for RequestGuard {
 }
 
 impl Activity {
-    /// A connection that has just been made.
+    /// A new connection.
     pub(super) fn new() -> Self {
         let opened = Instant::now();
         let doing = ConnectionState { quiet: IdlePhase::Idle(opened), next: 0, open: BTreeMap::new() };
@@ -162,7 +162,7 @@ impl Activity {
         self.doing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The head of a request is complete.
+    /// Opens a request, whose head is complete.
     pub(super) fn answering(&self) -> RequestGuard {
         self.has_asked.store(true, Ordering::Relaxed);
         let mut doing = self.state();
@@ -173,7 +173,7 @@ impl Activity {
         RequestGuard { activity: self.clone(), number }
     }
 
-    /// How many requests are open.
+    /// The number of open requests.
     pub(super) fn open(&self) -> usize {
         self.state().open.len()
     }
@@ -187,27 +187,27 @@ impl Activity {
         }
     }
 
-    /// From now on answers say that they are the last ones.
+    /// Makes the next response close the connection.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Whether an answer should say that it is the last one.
+    /// Whether a response should close the connection.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
-    /// Whether a request has been sent.
+    /// Whether the peer has sent a request.
     pub(super) fn has_asked(&self) -> bool {
         self.has_asked.load(Ordering::Relaxed)
     }
 
-    /// When the connection was made.
+    /// The time at which the connection was opened.
     pub(super) fn opened(&self) -> Instant {
         self.opened
     }
 
-    /// Whether the connection can be spared, and since when.
+    /// Why the connection can be closed to make room, and since when.
     pub(super) fn spare(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
         let doing = self.state();
         if !doing.open.is_empty() {
@@ -220,8 +220,8 @@ impl Activity {
         }
     }
 
-    /// Ends when the connection has been idle for `idle`, or when the first request, the head of another, or the peer in taking
-    /// an answer, has taken `patience`.
+    /// Resolves when the connection has been idle for `idle`, or when the first request, the head of another, or
+    /// reading a response, has taken `patience`.
     pub(super) async fn overdue(&self, idle: Duration, patience: Duration) {
         let step = (patience / 8).max(Duration::from_millis(10));
         loop {
@@ -241,7 +241,7 @@ impl Activity {
         }
     }
 
-    /// Ends when nothing is being answered that the peer still takes, `patience` from now at the earliest.
+    /// Resolves when the peer reads no more responses, after `patience` at the earliest.
     pub(super) async fn quiet(&self, patience: Duration) {
         loop {
             sleep(patience).await;
@@ -253,8 +253,8 @@ impl Activity {
     }
 }
 
-/// A stream that tells when bytes of HTTP/1.1 arrive. HTTP/2 has frames besides requests, such as answers to pings, which
-/// do not count.
+/// A stream that notes when bytes of HTTP/1.1 arrive. HTTP/2 has frames besides requests, such as answers to pings,
+/// which do not count.
 #[derive(Debug)]
 pub(super) struct ObservedStream<S> {
     stream: S,

@@ -1,8 +1,9 @@
-//! The limit of connections, and which connection is closed when it is reached.
+//! The limit of connections, and which connection is closed at the limit.
 //!
-//! Those without a request go first, then those that keep us waiting, with a body or by not taking an answer, then idle ones;
-//! each time one of the peer that has most of them, and of these the one that has been so for the longest time. A connection
-//! that we are answering is closed only for a peer that has fewer connections. So one peer cannot keep others out. (DEC-46)
+//! Connections without a request are closed first, then those with a slow request body or an unread response, then idle
+//! ones; each time of the peer with most of them, and there the one that has been in this state longest. A connection
+//! with a request in progress is closed only for a peer with fewer connections. So one peer cannot keep others out.
+//! (DEC-46)
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -20,13 +21,13 @@ use tracing::debug;
 use super::connection::{Activity, EvictionReason};
 use crate::telemetry::metrics::Reason;
 
-/// How often a new connection looks again when all others are answering.
+/// Interval in which a new connection looks again while all others have requests in progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a new connection waits for others before one that is answering is closed for it.
+/// Time after which a connection with a request in progress is closed for a new one.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// A limited number of places.
+/// Limits the connections, and the requests on all of them.
 #[derive(Debug)]
 pub(super) struct ConnectionLimiter {
     limit: usize,
@@ -53,7 +54,7 @@ struct OpenConnection {
     close: CancellationToken,
 }
 
-/// The place of one connection; it is free again when this is dropped.
+/// The slot of one connection; dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     places: Arc<ConnectionLimiter>,
@@ -62,7 +63,7 @@ pub(super) struct ConnectionSlot {
     close: CancellationToken,
 }
 
-/// A request is counted for as long as this lives.
+/// The slot of one request; dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct RequestSlot(Arc<ConnectionLimiter>);
 
@@ -73,12 +74,13 @@ impl Drop for RequestSlot {
 }
 
 impl ConnectionSlot {
-    /// Whose place it is.
+    /// The peer of the connection.
     pub(super) fn peer(&self) -> IpAddr {
         self.peer
     }
 
-    /// Counts a request. When there are too many, the connection with most of them is closed, of the peer with most of them.
+    /// Counts a request. When there are too many, the connection with most of them is closed, of the peer with most of
+    /// them.
     pub(super) fn request(&self) -> RequestSlot {
         if self.places.open_requests.fetch_add(1, Ordering::Relaxed) >= self.places.requests {
             self.places.close_fullest();
@@ -86,7 +88,7 @@ impl ConnectionSlot {
         RequestSlot(self.places.clone())
     }
 
-    /// Is cancelled when the connection has to make room for another.
+    /// Cancelled when the connection has to make room for another.
     pub(super) fn close(&self) -> &CancellationToken {
         &self.close
     }
@@ -100,7 +102,8 @@ impl Drop for ConnectionSlot {
 }
 
 impl ConnectionLimiter {
-    /// That many places, for so many requests; `closed` counts the connections that are closed to make room.
+    /// Limits connections to `limit` and requests to `requests`; `closed` counts the connections that are closed to
+    /// make room.
     pub(super) fn new(limit: usize, requests: usize, closed: Family<Reason, Counter>) -> Self {
         let (open_requests, freed) = (AtomicUsize::new(0), watch::Sender::new(0));
         ConnectionLimiter { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
@@ -110,8 +113,8 @@ impl ConnectionLimiter {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection of this peer, once one is free or another connection could be closed; none if the peer has
-    /// more than half of them and none can be spared.
+    /// A slot for a connection of this peer, once one is free or another connection is closed; `None` if the peer has
+    /// more than half of them and no connection can be closed.
     pub(super) async fn take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<ConnectionSlot> {
         let (began, mut freed) = (Instant::now(), self.freed.subscribe());
         loop {
@@ -133,7 +136,7 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Closes a connection, if one can be spared, and waits until it has ended.
+    /// Closes a connection, if there is a reason to, and waits until it has ended.
     pub(super) async fn make_room(&self) -> bool {
         let mut freed = self.freed.subscribe();
         self.close_one(true) && timeout(LOOK, freed.changed()).await.is_ok()
@@ -188,8 +191,8 @@ impl ConnectionLimiter {
         Some(ConnectionSlot { places: self.clone(), number, peer, close })
     }
 
-    /// Closes the connection that can be spared most; false if all are answering. Idle ones of peers that have few connections
-    /// do not count unless `any` may go.
+    /// Closes the connection with the best reason; returns `false` if all have requests in progress. Idle ones of peers
+    /// with few connections are closed only with `any`.
     fn close_one(&self, any: bool) -> bool {
         let now = Instant::now();
         let mut taken = self.taken();
@@ -223,7 +226,7 @@ impl ConnectionLimiter {
 }
 
 impl TakenSlots {
-    /// What the connections of each peer count together.
+    /// The sum of `count` over the connections of each peer.
     fn count_by_peer(&self, count: impl Fn(&OpenConnection) -> usize) -> HashMap<IpAddr, usize> {
         let mut of_peers: HashMap<IpAddr, usize> = HashMap::new();
         for open in self.open.values() {

@@ -1,7 +1,7 @@
-//! From a ConversionReview to its answer: objects of one version in the shape of another (CONV).
+//! Answers ConversionReviews: converts objects from one version to another (CONV).
 //!
-//! A conversion needs no cache and no rule, so it is answered as soon as the port is open, for all namespaces and labels.
-//! The watches that fill the caches may need conversions themselves.
+//! A conversion needs no cache and no rule, so it is answered as soon as the port is open, for all namespaces and
+//! labels. The watches that fill the caches may need conversions themselves.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ use model::wire::conversion::{self, ConversionError, KindKey, KindVersions, exte
 use model::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 use schema::budget::Stop;
 
-/// Bounds of a request.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConversionLimits {
     /// The largest body in bytes: a page of a list, 500 objects of 64 KiB.
@@ -64,22 +64,22 @@ impl Default for ConversionLimits {
     }
 }
 
-/// What is too large to be stored, and so is no object (kube-apiserver takes requests of 3 MiB).
+/// Maximum size of an object (kube-apiserver accepts requests of 3 MiB).
 const LARGEST: usize = 3 * 1024 * 1024;
 
-/// How much the text of an object may hold: an object becomes some 650 bytes, another value some 60.
+/// Maximum content of the text of an object: in memory, a JSON object takes about 650 bytes, another value about 60.
 const MOST: JsonSize = JsonSize { objects: 50_000, values: 400_000 };
 
-/// Objects with more than this part of that are converted one at a time.
+/// Objects with more than this fraction of [`MOST`] are converted one at a time.
 const PART: usize = 10;
 
-/// How many kinds the objects of a review may refer to.
+/// Maximum number of kinds that the objects of a review refer to.
 const KINDS: usize = 64;
 
-/// How many failures a message names; it counts the others.
+/// Maximum number of failures that a message names; it counts the others.
 const NAMED: usize = 5;
 
-/// What converts objects.
+/// Converts objects.
 #[derive(Debug)]
 pub struct Converter {
     versions: ApiVersions,
@@ -103,14 +103,14 @@ impl Converter {
     }
 }
 
-/// Says where conversions are answered, on a port where they are not.
+/// A router that names the port of conversions, for the ports that do not serve them.
 pub fn elsewhere() -> Router {
     let text = "conversions are answered at --conversion-addr: this port asks for a certificate of the caller, which \
                 kube-apiserver does not show for conversions";
     Router::new().route(PATH, any(async move || error_response(StatusCode::NOT_FOUND, text)))
 }
 
-/// The end point as a router, the only one of its port.
+/// The end point as the only router of its port.
 pub fn router_alone(converter: Arc<Converter>) -> Router {
     let unknown = async |method: Method, uri: Uri| {
         let text = format!("{method} {} is not served; send conversions to POST {PATH}", uri.path());
@@ -185,7 +185,7 @@ impl Converter {
         Ok(serde_json::to_vec(&ConversionAnswer::new(uid, outcome))?)
     }
 
-    /// Every object of a request in the desired version, or what is wrong with which.
+    /// Every object of a request in the desired version, or the failures.
     async fn all(
         &self,
         request: &ConversionRequest<'_>,
@@ -218,7 +218,7 @@ impl Converter {
         Ok(if failures.count == 0 { Ok(converted) } else { Err(failures.to_string()) })
     }
 
-    /// An object in the desired version; its kind, if it is one that is converted.
+    /// An object in the desired version; its kind, if that kind is converted.
     async fn one(
         &self,
         text: &str,
@@ -254,7 +254,7 @@ impl Converter {
     }
 }
 
-/// The version in which objects are wanted.
+/// The desired version of a request.
 #[derive(Clone, Copy, Debug)]
 enum TargetVersion<'a> {
     ClusterApi(WireVersion),
@@ -284,7 +284,7 @@ impl fmt::Display for TargetVersion<'_> {
     }
 }
 
-/// What becomes of one object.
+/// How one object is converted.
 #[derive(Clone, Copy, Debug)]
 enum Conversion<'a> {
     ClusterApi(Kind, WireVersion),
@@ -293,7 +293,7 @@ enum Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// The conversion of an object, or which kinds have one.
+    /// The conversion of an object. The error names the kinds that have one.
     fn for_object(object: &Value, to: TargetVersion<'a>) -> Result<Self, String> {
         match to {
             TargetVersion::ClusterApi(version) => kind_of(object)
@@ -334,7 +334,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// What is wrong with the objects of a review: some of it, and how much there is.
+/// The first failures of the objects of a review, and the number of all.
 #[derive(Debug, Default)]
 struct ConversionFailures {
     named: Vec<String>,
@@ -360,7 +360,7 @@ impl fmt::Display for ConversionFailures {
     }
 }
 
-/// How much the text of an object holds, counted before it is decoded.
+/// The content of the text of an object, counted before it is decoded.
 #[derive(Clone, Copy, Debug)]
 struct TextExtent {
     bytes: usize,
@@ -379,7 +379,7 @@ impl TextExtent {
         self.size.exceeds(JsonSize { objects: MOST.objects / PART, values: MOST.values / PART })
     }
 
-    /// Why it is not decoded.
+    /// Why the text is not decoded.
     fn excess(self) -> Option<String> {
         let TextExtent { bytes, size: JsonSize { objects, values } } = self;
         let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
@@ -423,7 +423,7 @@ fn described(kind: &str, namespace: &str, name: &str, version: &str) -> String {
     format!("{} {}/{} ({})", short(kind), short(namespace), short(name), short(version))
 }
 
-/// The kind of an object, if it is one of ours in a version that we know.
+/// The kind of an object of Cluster API in a known version.
 fn kind_of(object: &Value) -> Option<Kind> {
     WireVersion::from_api_version(object["apiVersion"].as_str()?)?;
     Kind::from_name(object["kind"].as_str()?)

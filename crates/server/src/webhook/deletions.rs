@@ -1,7 +1,7 @@
-//! Deletions of what a topology has made (DEC-56): they wait for the hooks of the Cluster.
+//! Deletions of the objects of a topology (DEC-56): they wait for the hooks of the Cluster.
 //!
-//! A hold keeps Cluster API's core from deleting. The garbage collector does not look at it when a Cluster is deleted in the
-//! foreground. So it is answered that the object cannot be deleted yet, and asks again. Nothing is written here.
+//! A hold keeps Cluster API's core from deleting. The garbage collector ignores it when a Cluster is deleted in the
+//! foreground. So its request is denied, and it tries again later. Nothing is written here.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, Admi
 use model::wire::{Decode, WireVersion};
 use model::world::Scope;
 
-/// Where deletions of managed objects are reviewed.
+/// The path of reviews of deletions of managed objects.
 pub const PATH: &str = "/validate-deletions";
 /// The kind of these reviews in metrics.
 const METRIC: &str = "ManagedObject";
@@ -89,8 +89,8 @@ impl ReviewHandler {
 }
 
 impl Holds {
-    /// Why an object of a topology cannot be deleted yet. The Cluster is read from the API server: the garbage collector may have seen
-    /// its deletion before our watch.
+    /// Why an object of a topology cannot be deleted yet. The Cluster is read from the API server: the garbage
+    /// collector may have seen its deletion before our watch.
     async fn denial(&self, review: &AdmissionRequest<'_>, scope: &Scope, deadline: Instant) -> Option<DeletionDenial> {
         let deadline = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let object: TopologyObject = json::decode(review.old_object?.get()).ok()?;
@@ -112,7 +112,7 @@ impl Holds {
         let text = serde_json::to_string(&found).ok()?;
         let found = match Cluster::decode(WireVersion::V1Beta2, &text) {
             Ok(cluster) => cluster,
-            // It can be deleted with all that it has, and no hook is called (DEC-103).
+            // It can be deleted with all its objects, and no hook is called (DEC-103).
             Err(reason) => {
                 self.log_unreadable(&found.metadata, &reason);
                 return None;
@@ -123,13 +123,13 @@ impl Holds {
     }
 }
 
-/// The part of a managed object that is read.
+/// The fields of a managed object that are read.
 #[derive(Deserialize)]
 struct TopologyObject {
     metadata: Metadata,
 }
 
-/// Whether the objects of a Cluster have to stay until its hooks have passed.
+/// Whether the objects of a Cluster wait for its hooks.
 fn waits(cluster: &Cluster) -> bool {
     let has = |name| cluster.annotation(name).is_some();
     cluster.metadata.is_being_deleted()
@@ -138,7 +138,7 @@ fn waits(cluster: &Cluster) -> bool {
         && !has(annotation::SKIP_DELETE_HOOKS)
 }
 
-/// Whether an object is one of those that go first: workers, the control plane and the infrastructure of the Cluster.
+/// Whether an object is deleted first: a worker, the control plane or the infrastructure of the Cluster.
 fn is_part(cluster: &Cluster, review: &AdmissionRequest<'_>, object: &Metadata) -> bool {
     let (group, kind) = (&*review.kind.group, &*review.kind.kind);
     let is = |reference: &ContractRef| {

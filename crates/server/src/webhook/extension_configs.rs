@@ -27,7 +27,7 @@ use model::wire::review::{
 };
 use schema::field::RuleId;
 
-/// Where ExtensionConfigs are reviewed. The versions have the same spec, and the review says which one it is about.
+/// The paths of reviews of ExtensionConfigs. The versions have the same spec, and the review names its version.
 pub const END_POINTS: [(Phase, &str, &str); 4] = [
     (Phase::Default, "v1beta2", "/mutate-runtime-cluster-x-k8s-io-v1beta2-extensionconfig"),
     (Phase::Default, "v1alpha1", "/mutate-runtime-cluster-x-k8s-io-v1alpha1-extensionconfig"),
@@ -35,13 +35,13 @@ pub const END_POINTS: [(Phase, &str, &str); 4] = [
     (Phase::Validate, "v1alpha1", "/validate-runtime-cluster-x-k8s-io-v1alpha1-extensionconfig"),
 ];
 
-/// Why a write is denied.
+/// The denial of a write.
 #[derive(Debug, PartialEq, Eq)]
 struct ConfigDenial {
     rule: RuleId,
     code: u16,
     reason: &'static str,
-    /// As metrics have it.
+    /// The metric label.
     outcome: &'static str,
     message: String,
     /// Path and problem of an invalid field: kubectl shows causes instead of the message.
@@ -92,7 +92,7 @@ impl ReviewHandler {
     }
 }
 
-/// The defaults of an ExtensionConfig, or that it is valid, which is an empty patch.
+/// The patch with the defaults of an ExtensionConfig; empty for a valid one in the validating phase.
 fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Box<ConfigDenial>> {
     let undecodable = |message: String| {
         Box::new(ConfigDenial {
@@ -138,7 +138,7 @@ fn is_merely_released(object: &Object, review: &AdmissionRequest<'_>) -> bool {
     object.is_being_deleted() && old.and_then(spec).is_some_and(|before| before.as_ref() == object.at("spec"))
 }
 
-/// An absent selector selects all namespaces, and a service has a port (RH-2.4).
+/// The defaults: an absent selector selects all namespaces, and a service has a port (RH-2.4).
 fn defaults(object: &Object) -> Patch {
     let mut added = Vec::new();
     let mut add = |path: &[&str], value: Value| {
@@ -155,14 +155,14 @@ fn defaults(object: &Object) -> Patch {
     Patch(added)
 }
 
-/// A field is wrong: kubectl shows the cause instead of the message.
+/// The denial of a wrong field; kubectl shows its cause instead of the message.
 fn invalid(rule: RuleId, name: &str, path: &str, problem: String) -> Result<(), Box<ConfigDenial>> {
     let message = format!("{CONFIG_KIND}.{CONFIG_GROUP} {name:?} is invalid: {path}: {problem}");
     let cause = Some((path.to_owned(), problem));
     Err(Box::new(ConfigDenial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, cause }))
 }
 
-/// The extension can be called, if extensions are called at all (RH-1.3, RH-2.5).
+/// Checks that the extension can be called, and that extensions are called at all (RH-1.3, RH-2.5).
 fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<ConfigDenial>> {
     if !runtime_sdk {
         return Err(Box::new(ConfigDenial {

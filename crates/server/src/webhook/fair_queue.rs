@@ -1,8 +1,8 @@
-//! Turns at the threads for long work, shared fairly between callers, and for each caller between namespaces (DEC-44).
+//! A queue for blocking threads that is fair between callers, and for each caller between namespaces (DEC-44).
 //!
-//! One namespace with many expensive reviews waits for itself: a turn that becomes free goes to the callers that wait, one
-//! after the other, and there to their namespaces. When too many reviews wait, the caller with most of them loses the latest
-//! of the namespace with most of them.
+//! One namespace with many expensive reviews delays only itself: free permits go round-robin to the waiting callers,
+//! and there to their namespaces. When the queue is full, the caller with most waiting reviews loses the latest one of
+//! its namespace with most of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -16,12 +16,12 @@ use tokio::time::{Instant, timeout_at};
 use super::queue::Overloaded;
 use crate::telemetry::metrics::GaugeGuard;
 
-/// What tells callers apart: the address of a peer, or the name of a user.
+/// The identity of a caller: the address of a peer, or the name of a user.
 pub(super) trait Caller: Ord + Clone {}
 
 impl<C: Ord + Clone> Caller for C {}
 
-/// A fixed number of turns.
+/// Limits concurrent work on blocking threads.
 #[derive(Clone, Debug)]
 pub(super) struct FairQueue<C: Caller = CallerAddress> {
     shared: Arc<Mutex<FairQueueState<C>>>,
@@ -33,19 +33,20 @@ pub(super) struct FairQueue<C: Caller = CallerAddress> {
 /// The address of a caller, if it is not this process.
 pub(super) type CallerAddress = Option<IpAddr>;
 
-/// A turn; it is free again when this is dropped.
+/// The permission to use a thread; dropping it frees the thread.
 pub(super) struct QueuePermit<C: Caller = CallerAddress>(FairQueue<C>);
 
 type Waiter<C> = oneshot::Sender<Result<QueuePermit<C>, Overloaded>>;
 
-/// Whose review it is: namespaces are fair to each other among the reviews of one caller, who may invent them.
+/// The caller and namespace of a review. Permits are shared between callers first, since a caller may invent
+/// namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Requester<'a, C = CallerAddress> {
     pub(super) peer: C,
     pub(super) namespace: &'a str,
 }
 
-/// Free turns, and the reviews that wait for one; none waits while a turn is free.
+/// Free permits, and the reviews that wait for one; none waits while a permit is free.
 struct FairQueueState<C: Caller> {
     free: usize,
     count: usize,
@@ -54,7 +55,7 @@ struct FairQueueState<C: Caller> {
     order: VecDeque<C>,
 }
 
-/// The reviews of a peer that wait.
+/// The waiting reviews of a caller.
 struct CallerQueue<C: Caller> {
     count: usize,
     namespaces: BTreeMap<String, VecDeque<Waiter<C>>>,
@@ -63,13 +64,13 @@ struct CallerQueue<C: Caller> {
 }
 
 impl<C: Caller> FairQueue<C> {
-    /// That many turns, and room for so many who wait; `waiting` counts those.
+    /// Limits concurrent work to `turns`, with a queue of `room`; `waiting` counts the queued reviews.
     pub(super) fn new(turns: usize, room: usize, waiting: Gauge) -> Self {
         let state = FairQueueState { free: turns, count: 0, peers: BTreeMap::new(), order: VecDeque::new() };
         FairQueue { shared: Arc::new(Mutex::new(state)), room, waiting }
     }
 
-    /// A turn for a review, at `deadline` at the latest.
+    /// Waits for a permit, until `deadline`.
     pub(super) async fn acquire(
         &self,
         owner: Requester<'_, C>,
@@ -89,7 +90,7 @@ impl<C: Caller> FairQueue<C> {
 }
 
 impl<C: Caller> FairQueueState<C> {
-    /// Takes a free turn, which gives nothing to wait for; otherwise what is waited for, or the reason why not.
+    /// Takes a free permit, or queues the review and returns the receiver of its permit.
     #[expect(clippy::type_complexity, reason = "it is used once")]
     fn enter(
         &mut self,
@@ -113,14 +114,14 @@ impl<C: Caller> FairQueueState<C> {
         Some(Ok(turn))
     }
 
-    /// Sends away the latest review of the peer that has most of them waiting, and there of the namespace that has; says
+    /// Rejects the latest review of the caller with most waiting reviews, in its namespace with most of them; returns
     /// whether there is room now.
     fn make_room(&mut self, owner: &Requester<'_, C>) -> bool {
         self.remove_disconnected();
         let own = self.peers.get(&owner.peer).map_or(0, |waiting| waiting.count);
         let most = self.peers.iter().max_by_key(|(_, waiting)| waiting.count);
         let Some((most, count)) = most.map(|(peer, waiting)| (peer.clone(), waiting.count)) else { return true };
-        // Of its own reviews one of another namespace goes.
+        // One of its reviews in another namespace is rejected.
         let peer = if count > own + 1 { most } else { owner.peer.clone() };
         let least = if peer == owner.peer { self.waiting(owner) + 1 } else { 0 };
         let waiter = self.peers.get_mut(&peer).and_then(|waiting| waiting.pop_longest(least));
@@ -131,7 +132,7 @@ impl<C: Caller> FairQueueState<C> {
         true
     }
 
-    /// How many reviews of this namespace and peer wait.
+    /// The number of waiting reviews of this caller and namespace.
     fn waiting(&self, owner: &Requester<'_, C>) -> usize {
         let own = self.peers.get(&owner.peer).and_then(|waiting| waiting.namespaces.get(owner.namespace));
         own.map_or(0, VecDeque::len)
@@ -145,7 +146,7 @@ impl<C: Caller> FairQueueState<C> {
         self.count = self.peers.values().map(|waiting| waiting.count).sum();
     }
 
-    /// The review whose turn is next; if none waits, the turn is free.
+    /// Removes the next review from the queue; frees the permit if none waits.
     fn next(&mut self) -> Option<Waiter<C>> {
         while let Some(peer) = self.order.pop_front() {
             let Some(waiting) = self.peers.get_mut(&peer) else { continue };

@@ -1,6 +1,6 @@
-//! The impact of an allowed edit, computed in little time and on threads of its own: it does not delay the reviews of others, and
-//! only a ceiling that was asked for makes it a reason to deny (DEC-42, DEC-53). A ceiling counts all machines of Clusters that cannot
-//! be computed (DEC-59).
+//! The impact of an allowed edit, computed in little time and on dedicated threads: it does not delay other reviews. It
+//! denies an edit only if the user has set a ceiling (DEC-42, DEC-53). A ceiling counts all machines of Clusters that
+//! cannot be computed (DEC-59).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZero;
@@ -32,7 +32,7 @@ use model::world::{Answer, Facts, Found, Need};
 use schema::budget::{MemoryPool, Stop};
 use schema::field::{FieldError, Warning, shortened};
 
-/// How many edits are remembered, so that none is counted twice.
+/// Number of remembered edits, so that none is counted twice.
 const LATEST: usize = 256;
 
 /// Computes impacts, a few at a time.
@@ -55,7 +55,7 @@ pub(super) struct Assessor {
     announcer: Option<Arc<ImpactEventWriter>>,
 }
 
-/// What a review says of the machines that an edit replaces or removes.
+/// The assessment of the machines that an edit replaces or removes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Assessment {
     pub warnings: Vec<Warning>,
@@ -82,7 +82,7 @@ enum ImpactError {
     Panicked,
 }
 
-/// An edit that may do something to machines, with all that is read for it.
+/// An edit that may affect machines, with the facts for its impact.
 struct PreparedEdit {
     edit: Edit,
     case: Case,
@@ -91,7 +91,7 @@ struct PreparedEdit {
     warnings: Vec<Warning>,
 }
 
-/// What is known of an edit.
+/// The results for an edit.
 struct AssessedEdit {
     id: EditId,
     impact: Impact,
@@ -141,7 +141,7 @@ impl Assessor {
         Assessor { announcer: Some(Arc::new(announcer)), ..self }
     }
 
-    /// The verdict on an edit, with what it does to machines.
+    /// The verdict on an edit, with its effect on machines.
     pub(super) async fn judge(
         &self,
         mut verdict: Verdict,
@@ -184,8 +184,8 @@ impl Assessor {
         verdict
     }
 
-    /// Whether an edit makes topologies too large (DEC-58). What is not known, or not in time, weighs nothing: the controllers compute
-    /// nothing that is too large either.
+    /// Whether an edit makes topologies too large (DEC-58). Unknown and late facts do not deny an edit: the controllers
+    /// do not compute oversized topologies either.
     pub(super) async fn sized(
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
@@ -205,7 +205,7 @@ impl Assessor {
         timeout_at(ends, tokio::task::spawn_blocking(judge)).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// What an edit does to machines; `decode` is called on a thread for such work.
+    /// The effect of an edit on machines; `decode` is called on a blocking thread.
     pub(super) async fn assess(
         &self,
         decode: impl Fn() -> Result<Edit, String> + Clone + Send + 'static,
@@ -238,8 +238,8 @@ impl Assessor {
         }
     }
 
-    /// What a ceiling says of an edit whose impact is not known: all machines of its Clusters may go (DEC-59). `None` without a
-    /// ceiling, and for an edit that cannot be decoded.
+    /// The verdict of a ceiling on an edit with unknown impact: all machines of its Clusters count (DEC-59). `None`
+    /// without a ceiling, and for an edit that cannot be decoded.
     async fn bounded(
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
@@ -277,8 +277,8 @@ impl Assessor {
         self.metrics.impact_duration.observe(started.elapsed().as_secs_f64());
     }
 
-    /// Counts an edit that is denied, or the machines that go with an edit that is stored. Returns whether the edit counts: one that
-    /// the API server repeats after a conflict counts once.
+    /// Counts a denied edit, or the machines that a stored edit replaces or removes. Returns whether the edit counts:
+    /// one that the API server repeats after a conflict counts once.
     pub(super) fn count(&self, assessment: &Assessment, kind: &'static str, is_dry_run: bool) -> bool {
         if assessment.denial.is_some() {
             self.metrics.held_edits.get_or_create(&metrics::Kind { kind }).inc();
@@ -295,7 +295,7 @@ impl Assessor {
         true
     }
 
-    /// Whether an edit is none of the latest ones, of which it is one from now on.
+    /// Whether an edit is not among the latest ones. Adds it to them.
     fn is_new(&self, id: &EditId) -> bool {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !latest.contains(id);
@@ -331,8 +331,8 @@ impl Assessor {
         Ok(Some(AssessedEdit { id: prepared.edit.id(), impact, checks, denial, warnings }))
     }
 
-    /// What is wrong with the objects of a new Cluster, as far as templates and schemas are known and there is time. Without
-    /// templates it costs next to nothing.
+    /// The problems of the objects of a new Cluster, as far as templates and schemas are known and there is time.
+    /// Without templates it costs next to nothing.
     async fn inspected(
         &self,
         edit: Edit,
@@ -374,7 +374,7 @@ impl Assessor {
         timeout_at(ends, prepare).await.map_err(|_| ImpactError::Late)??.map_err(ImpactError::Unreadable)
     }
 
-    /// What is known of the impact when all Clusters are compared, or the time is over.
+    /// The impact when all Clusters are compared, or the time is over.
     async fn compared(
         &self,
         prepared: &Arc<PreparedEdit>,
@@ -398,7 +398,7 @@ impl Assessor {
     }
 }
 
-/// How edits are treated that make topologies too large: as those that break variables (DEC-1, DEC-58).
+/// How to treat edits that make topologies too large: like those that break variables (DEC-1, DEC-58).
 pub fn breaking(dependents: Dependents) -> Breaking {
     match dependents {
         Dependents::Deny => Breaking::Denied,
@@ -407,14 +407,14 @@ pub fn breaking(dependents: Dependents) -> Breaking {
     }
 }
 
-/// Tells work to end when the time is over, or when the first value is dropped because the caller has gone.
+/// A stop that is set when the time is over, or when the returned guard is dropped because the client has disconnected.
 fn stop_at(ends: Instant) -> (Disconnected, Stop) {
     let gone = Disconnected::default();
     let (is_gone, ends) = (gone.0.clone(), ends.into_std());
     (gone, Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= ends))
 }
 
-/// An edit with the facts that its impact follows from; `None` for one that cannot do anything to machines.
+/// An edit with the facts for its impact; `None` for one that cannot affect machines.
 fn prepare(
     edit: Edit,
     stored: &Facts,
@@ -443,7 +443,7 @@ fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does work on a thread of its own, which keeps its turn until the work ends.
+/// Runs work on a blocking thread, which keeps its permit until the work ends.
 async fn on_thread<T: Send + 'static>(
     turn: Arc<QueuePermit<String>>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -458,13 +458,13 @@ async fn on_thread<T: Send + 'static>(
     result.await.unwrap_or(Err(ImpactError::Panicked))
 }
 
-/// Whose edit a review is about.
+/// The user and the namespace of an edit.
 pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Requester<'a, String> {
     let namespace = review.namespace.as_deref().unwrap_or_default();
     Requester { peer: review.user_info.username.clone().into_owned(), namespace }
 }
 
-/// The edit that a review asks about.
+/// The edit of a review.
 fn edit(edited: Edited) -> Edit {
     match edited {
         Edited::NewCluster(new) => Edit::NewCluster(Arc::from(new)),

@@ -8,13 +8,13 @@
 //!                                                                  │     └─ queue.rs (which review runs next)
 //!                                                                  │     fair_queue.rs (which work gets a thread next)
 //!                                                                  └─► conversion.rs ─► wire
-//! impact.rs: what an allowed edit does to machines, as warnings
+//! impact.rs: the effect of an allowed edit on machines, as warnings
 //! routes.rs: the paths that are served
 //! extension_configs.rs: reviews of ExtensionConfigs
-//! holds.rs: holds on the deletion of Clusters; deletions.rs: reviews of deletions of what belongs to them
-//! templates.rs: reviews of the templates of classes, for their impact alone; template_deletions.rs: their deletions,
+//! holds.rs: holds on the deletion of Clusters; deletions.rs: reviews of deletions of their objects
+//! templates.rs: reviews of the templates of classes, only for their impact; template_deletions.rs: their deletions,
 //! which template_guard.rs denies
-//! probes.rs: liveness, readiness and metrics, on a port of its own
+//! probes.rs: liveness, readiness and metrics, on a separate port
 //! ```
 
 mod impact_events;

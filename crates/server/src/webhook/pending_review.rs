@@ -1,4 +1,4 @@
-//! A review as a question, and the kind of thread that answers it.
+//! Reviews that wait for their evaluation, and the kind of thread that evaluates them.
 
 use std::sync::Arc;
 
@@ -27,22 +27,22 @@ pub(super) fn is_in_scope(review: &AdmissionRequest<'_>, scope: &Scope) -> bool 
         return true;
     }
     let mut objects = [review.object, review.old_object].into_iter().flatten();
-    // What cannot be read is not let through unread.
+    // An object with unreadable metadata is reviewed.
     objects.any(|object| {
         json::decode::<ReviewedObject>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata))
     })
 }
 
-/// Where the work on a review is done.
+/// The kind of thread that evaluates a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pool {
-    /// On the async thread: it takes less than a millisecond.
+    /// The async thread, for work of less than a millisecond.
     Inline,
-    /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
+    /// A blocking thread: compiling a ClusterClass can take seconds.
     Blocking,
 }
 
-/// A question as it is put in a round.
+/// The input of one evaluation.
 pub(super) enum ReviewInput {
     AsText(PendingReview),
     Decoded(Arc<Question>),
@@ -57,7 +57,8 @@ impl ReviewInput {
     }
 }
 
-/// The question that a review puts to an end point. The version of the end point does not matter: the review has group, version and kind.
+/// A review whose objects are not decoded yet. The version of the end point does not matter: the review has group,
+/// version and kind.
 pub(super) struct PendingReview {
     end_point: EndPoint,
     version: WireVersion,

@@ -1,7 +1,7 @@
-//! The limit of parallel reviews, and a short queue.
+//! The limit of concurrent reviews, with a short queue.
 //!
-//! kube-apiserver does not ask twice: a review that is turned away is a write that failed. So a review waits for its place
-//! as long as its caller does, and only then, or when too many wait already, it is shed.
+//! kube-apiserver does not retry a review: a rejected review is a failed write. So a review waits for its place as long
+//! as its caller does, and is rejected only then, or when the queue is full.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::telemetry::metrics::GaugeGuard;
 
-/// Why a review is not answered with a verdict.
+/// Why a review is rejected without a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Overloaded {
     /// Too many reviews wait already.
@@ -26,7 +26,7 @@ pub(super) enum Overloaded {
 }
 
 impl Overloaded {
-    /// What metrics call it.
+    /// The metric label.
     pub(super) fn label(self) -> &'static str {
         match self {
             Overloaded::Full => "queue_full",
@@ -36,7 +36,7 @@ impl Overloaded {
     }
 }
 
-/// A number of places, taken in the order of arrival.
+/// Limits concurrent reviews; waiting reviews are served in the order of arrival.
 #[derive(Debug)]
 pub(super) struct ReviewQueue {
     places: Arc<Semaphore>,
@@ -45,12 +45,12 @@ pub(super) struct ReviewQueue {
 }
 
 impl ReviewQueue {
-    /// That many places, and room for so many who wait; `waiting` counts those.
+    /// Limits concurrent reviews to `places`, with a queue of `room`; `waiting` counts the queued reviews.
     pub(super) fn new(places: usize, room: usize, waiting: Gauge) -> Self {
         ReviewQueue { places: Arc::new(Semaphore::new(places)), room: Semaphore::new(room), waiting }
     }
 
-    /// A place, at `deadline` at the latest; it is free again when it is dropped.
+    /// Waits for a place, until `deadline`; dropping the permit frees the place.
     pub(super) async fn acquire(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Overloaded> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);

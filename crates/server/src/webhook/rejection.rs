@@ -1,4 +1,4 @@
-//! HTTP errors, for requests that are answered by no review.
+//! HTTP errors, for requests without a readable review.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -36,7 +36,7 @@ pub(super) enum Rejection {
 }
 
 impl Rejection {
-    /// The status of the answer, and what metrics call it.
+    /// The status of the response, and the reason as a metric label.
     pub(super) fn parts(&self) -> (StatusCode, &'static str) {
         match self {
             Rejection::Unread(unread) => unread.parts(),

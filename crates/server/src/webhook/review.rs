@@ -1,8 +1,8 @@
-//! From an AdmissionReview to its answer, in the format of
+//! Answers AdmissionReviews, in the format of
 //! [admission webhooks](https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response).
 //!
-//! The answer needs the uid of the request. So a request whose envelope cannot be read gets an HTTP error. Every other request
-//! gets an AdmissionReview, also if its object cannot be decoded.
+//! The response needs the uid of the request. So a request whose envelope cannot be read gets an HTTP error. Every
+//! other request gets an AdmissionReview, also if its object cannot be decoded.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -36,7 +36,8 @@ use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, Admi
 use model::world::{ComputeResult, Unsettled, World, settle};
 use schema::budget::{MemoryPool, Stop};
 
-/// The function that answers a question. It is a field of the handler so that a test can replace it by one that fails.
+/// The function that evaluates a question. It is a field of the handler, so that a test can replace it by one that
+/// fails.
 type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
 
 /// The handler of reviews.
@@ -50,7 +51,7 @@ pub struct ReviewHandler {
     pub(super) bodies: Bodies,
     pub(super) metrics: Arc<Metrics>,
     pub(super) assessor: Assessor,
-    /// Holds deletions, where no other controller waits for hooks.
+    /// Set where no other controller holds deletions for hooks.
     pub(super) holds: Option<Holds>,
     pub(super) template_guard: TemplateGuard,
     evaluate: Evaluate,
@@ -175,8 +176,8 @@ impl ReviewHandler {
         })
     }
 
-    /// Judges a review while it has a place. The place is free again before anything is written: kube-apiserver sends reviews of that
-    /// write.
+    /// Judges a review while it has a place. The place is free again before anything is written: kube-apiserver sends
+    /// reviews of that write.
     async fn judge_in_turn(
         &self,
         end_point: EndPoint,
@@ -208,8 +209,8 @@ impl ReviewHandler {
         Ok((verdict, None))
     }
 
-    /// The verdict on a Cluster with what its deletion asks for (DEC-56): the hold is written before a deletion is allowed, and an update
-    /// that takes it away gets it back.
+    /// The verdict on a Cluster with what its deletion asks for (DEC-56): the hold is written before a deletion is
+    /// allowed, and an update that takes it away gets it back.
     async fn with_hold(
         &self,
         mut verdict: Verdict,
@@ -237,8 +238,8 @@ impl ReviewHandler {
         }
     }
 
-    /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits takes only
-    /// the memory of its text.
+    /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits
+    /// takes only the memory of its text.
     async fn settle(
         &self,
         asked: PendingReview,
@@ -253,8 +254,8 @@ impl ReviewHandler {
         Ok((verdict, Arc::into_inner(question)))
     }
 
-    /// The verdict with warnings about the machines that the edit replaces or removes, if it is allowed (DEC-42); it is denied after
-    /// all if they are more than a ceiling allows (DEC-53).
+    /// The verdict with warnings about the machines that the edit replaces or removes, if it is allowed (DEC-42); it is
+    /// denied after all if they are more than a ceiling allows (DEC-53).
     async fn with_impact(
         &self,
         verdict: Verdict,
@@ -289,13 +290,14 @@ impl ReviewHandler {
             if let Some(verdict) = verdict {
                 return Ok(((verdict, question), world, (put, work)));
             }
-            // The work is too long for an async thread. Needs that it recorded are dropped, and recorded again on the other thread.
+            // The work is too long for an async thread. Needs that it recorded are dropped, and recorded again on the
+            // other thread.
             (work.pool, _) = (Pool::Blocking, world.take_needs());
         }
     }
 
-    /// Does work on this thread, or on a blocking thread when its turn comes. The work is stopped when it takes too long for this
-    /// thread, when the deadline has passed, and when the caller has closed the connection.
+    /// Does work on this thread, or on a blocking thread when its turn comes. The work is stopped when it takes too
+    /// long for this thread, when the deadline has passed, and when the caller has closed the connection.
     async fn work<T: Send + 'static>(
         &self,
         ReviewContext { pool, owner, deadline }: ReviewContext<'_>,
@@ -313,7 +315,8 @@ impl ReviewHandler {
             Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
         };
         let work = tokio::task::spawn_blocking(move || {
-            // Work can only stop between its parts. It keeps its turn until then, also if the caller has closed the connection.
+            // Work can only stop between its parts. It keeps its turn until then, also if the caller has closed the
+            // connection.
             let _turn = turn;
             span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });
@@ -399,8 +402,8 @@ enum ReviewError {
     Shed(#[from] Overloaded),
 }
 
-/// The answer to a review that is rejected because of overload. Its code and retry hint let clients retry by themselves. With
-/// `--enforce=warn` it is a warning (DEC-38).
+/// The answer to a review that is rejected because of overload. Its code and retry hint let clients retry by
+/// themselves. With `--enforce=warn` it is a warning (DEC-38).
 fn overload<'a>(
     shed: Overloaded,
     enforce: Enforce,
@@ -414,7 +417,8 @@ fn overload<'a>(
     }
     let (code, reason, retry_after_seconds) = match shed {
         Overloaded::Full | Overloaded::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
-        // A retry would take as long again, so there is no hint. A timeout is not a verdict, so the object is not called invalid (DEC-44).
+        // A retry would take as long again, so there is no hint. A timeout is not a verdict, so the object is not
+        // called invalid (DEC-44).
         Overloaded::Unfinished => (500, "InternalError", None),
     };
     let mut status = AdmissionStatus::failure(code, reason, message);

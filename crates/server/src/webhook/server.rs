@@ -1,6 +1,6 @@
-//! Listeners: connections, handshakes, protocols, and an orderly end.
+//! Listeners: connections, handshakes, protocols and shutdown.
 //!
-//! One piece of code serves the webhook over TLS and the probes in plain text, so both have the same bounds.
+//! The same code serves the webhook over TLS and the probes in plain text, so both have the same limits.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -33,7 +33,7 @@ use super::warning_limiter::WarningLimiter;
 use crate::telemetry::metrics::{GaugeGuard, Metrics, Reason};
 use tls::identity::ServerIdentity;
 
-/// Bounds of connections.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// How many connections may be open. A new one closes another early; see `connection_limiter.rs`.
@@ -45,8 +45,8 @@ pub struct ConnectionLimits {
     pub patience: Duration,
     /// How long a connection may be idle: longer than clients keep theirs (kube-apiserver 90 s), who then end it.
     pub idle: Duration,
-    /// How long a connection is used at least, and half of the most: then it is ended in good order, so that callers who
-    /// keep connections spread over all replicas.
+    /// How long a connection is used at least, and half of the most: then it is ended in good order, so that callers
+    /// who keep connections spread over all replicas.
     pub age: Duration,
     /// How long open requests may go on after the listener has closed.
     pub drain: Duration,
@@ -66,7 +66,7 @@ impl Default for ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// The same for another number of connections: twice as many requests, and some where there are few.
+    /// The same for another number of connections: twice as many requests, with a minimum.
     #[must_use]
     pub fn with_connections(self, connections: usize) -> Self {
         ConnectionLimits { connections, requests: connections.saturating_mul(2).max(256), ..self }
@@ -102,20 +102,20 @@ impl HttpServer {
         Ok(HttpServer { listener, identity, asks_callers: true, reads_headers: true, limits, metrics, leaving })
     }
 
-    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections and those of HTTP/2 get a GOAWAY, so that few
-    /// are left at the end.
+    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections and those of HTTP/2 get a GOAWAY, so that
+    /// few are left at the end.
     #[must_use]
     pub fn leaving_with(self, leaving: CancellationToken) -> Self {
         HttpServer { leaving, ..self }
     }
 
-    /// Callers are not asked for a certificate, even if the identity has an authority for them.
+    /// Requests no client certificate, even if the identity has an authority for clients.
     #[must_use]
     pub fn asking_no_caller(self) -> Self {
         HttpServer { asks_callers: false, ..self }
     }
 
-    /// Headers of requests are dropped as soon as they are there: a byte of HTTP/2 may become a hundred in memory.
+    /// Drops the headers of requests on arrival: a byte of HTTP/2 may become a hundred in memory.
     #[must_use]
     pub fn reading_no_headers(self) -> Self {
         HttpServer { reads_headers: false, ..self }
@@ -195,13 +195,13 @@ impl HttpServer {
 /// Too many open files, of the process and of the system.
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
 
-/// How long a connection of HTTP/2 is used while its server is about to go.
+/// Lifetime of a connection of HTTP/2 while its server shuts down.
 const RECONNECT: Duration = Duration::from_millis(200);
 
-/// How long a connection has for its GOAWAY when it makes room for another.
+/// Time for the GOAWAY of a connection that makes room for another.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 struct ServerContext {
     router: Router,
     identity: Option<Arc<ServerIdentity>>,
@@ -253,7 +253,7 @@ impl ServerContext {
         self.metrics.handshake_failures.get_or_create(&Reason { reason }).inc();
     }
 
-    /// Answers requests until the peer leaves, its next request does not come, its place is needed, or the server stops.
+    /// Serves requests until the peer disconnects or is idle for too long, its slot is needed, or the server stops.
     async fn serve_requests(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -331,18 +331,18 @@ impl ServerContext {
     }
 }
 
-/// How a connection ended.
+/// Logs how a connection ended.
 fn note(outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = outcome {
         debug!(error, "Connection failed");
     }
 }
 
-/// The address that a request came from.
+/// The address of the peer of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerAddress(pub(super) IpAddr);
 
-/// Keeps of headers what the answer depends on.
+/// Drops all headers except those that the response depends on.
 fn drop_headers(headers: &mut HeaderMap) {
     let expects = headers.contains_key(header::EXPECT);
     *headers = HeaderMap::new();
@@ -351,7 +351,7 @@ fn drop_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// A body whose activity shows in each poll: that of a request, or that of an answer.
+/// The body of a request or a response; each poll notes its activity.
 struct ObservedBody<B> {
     body: B,
     answering: Arc<RequestGuard>,
@@ -360,12 +360,12 @@ struct ObservedBody<B> {
     _counted: Option<RequestSlot>,
 }
 
-/// The peer is waited for while its request is being read.
+/// Notes that the request waits for the peer while its body is being read.
 fn received(answering: &RequestGuard, is_pending: bool) {
     if is_pending { answering.waits_for_peer() } else { answering.waits_for_us() }
 }
 
-/// Until more of the answer is polled, the connection waits for the peer.
+/// Notes that the connection waits for the peer until more of the response is polled.
 fn answered(answering: &RequestGuard, is_pending: bool) {
     if is_pending { answering.waits_for_us() } else { answering.answers() }
 }
@@ -392,7 +392,7 @@ impl<B: HttpBody + Unpin> HttpBody for ObservedBody<B> {
     }
 }
 
-/// Ends when a connection should make room for another: it has its age, or its server is about to go.
+/// Resolves when a connection should close: it has reached its age, or the server shuts down.
 async fn old(age: impl Future<Output = ()>, leaving: &CancellationToken, is_http2: bool) {
     tokio::select! {
         () = age => {}
@@ -403,18 +403,18 @@ async fn old(age: impl Future<Output = ()>, leaving: &CancellationToken, is_http
     }
 }
 
-/// A time between `age` and twice as much, so that connections opened together do not end together.
+/// A random time between `age` and twice as much, so that connections opened together do not end together.
 fn scattered(age: Duration) -> Duration {
     let chance = RandomState::new().hash_one(());
     let part = u32::try_from(chance % 1000).unwrap_or_default();
     age + age * part / 1000
 }
 
-/// How much of request bodies may wait in a connection of HTTP/2, of one of them and of all: bytes that a peer may send before
-/// they are read, and so before they are charged.
+/// The windows of HTTP/2 of a stream and of a connection: bytes that a peer may send before they are read, and so
+/// before they are charged.
 const WINDOWS: [u32; 2] = [32 * 1024, 64 * 1024];
 
-/// How much of a head, and of what has been read and written besides, a connection may hold.
+/// Maximum size of the head of a request, and of the other buffers of a connection.
 const BUFFER: usize = 64 * 1024;
 
 fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {

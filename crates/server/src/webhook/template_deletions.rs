@@ -14,7 +14,7 @@ use crate::telemetry::metrics;
 use engine::admission::Enforce;
 use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
 
-/// Where deletions of templates are reviewed.
+/// The path of reviews of deletions of templates.
 pub const PATH: &str = "/validate-template-deletions";
 /// The kind of these reviews in metrics.
 const METRIC: &str = "Template";

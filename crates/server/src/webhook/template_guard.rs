@@ -5,8 +5,9 @@
 //!            allowed            no: allowed                   yes: allowed            no longer in use: allowed
 //! ```
 //!
-//! Classes and Clusters are those of the watches. The API server is asked for one Namespace, and only if the template is in use. A
-//! client that deletes Clusters or a class just before the template is ahead of the watches, so a denial waits for them.
+//! Classes and Clusters come from the watches. One Namespace is read from the API server, and only if the template is
+//! in use. A client that deletes Clusters or a class just before the template is ahead of the watches, so a denial
+//! waits for them.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,11 +29,11 @@ use model::wire::review::AdmissionRequest;
 use model::world::{Facts, Found};
 use schema::field::{a_few, counted};
 
-/// How long a denial waits for the watches.
+/// Maximum time that a denial waits for the watches.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Maximum number of reviews that wait for the watches; others are answered at once.
 const WAITERS: usize = 64;
-/// How many classes a denial names.
+/// Maximum number of classes that a denial names.
 const NAMED: usize = 3;
 
 /// Denies the deletion of templates in use.
@@ -61,7 +62,7 @@ impl fmt::Display for ClassInUse {
     }
 }
 
-/// The part of a template that is read.
+/// The fields of a template that are read.
 #[derive(Deserialize)]
 struct ReviewedTemplate {
     metadata: Metadata,

@@ -1,4 +1,4 @@
-//! Reviews of templates that classes refer to: nothing of them is judged but what an edit does to machines (DEC-42, DEC-53).
+//! Reviews of templates that classes refer to, which check only the effect of an edit on machines (DEC-42, DEC-53).
 //!
 //! The entries for them are opt-in (`manifests/components/templates`), and their failure policy is `Ignore`.
 
@@ -25,7 +25,7 @@ use model::wire::review::{
 };
 use schema::field::FieldError;
 
-/// Where new and edited templates are reviewed.
+/// The path of reviews of new and edited templates.
 pub const PATH: &str = "/validate-templates";
 
 impl ReviewHandler {
@@ -66,7 +66,7 @@ impl ReviewHandler {
             return Assessment::default();
         }
         let place = self.places.acquire(deadline).await;
-        // Without a place nothing is computed, and a ceiling counts all machines.
+        // Without a place no impact is computed, and a ceiling counts all machines.
         let deadline = if place.is_ok() { deadline } else { Instant::now() + LAST_ROUND };
         let text = |text: &RawValue| body.slice_ref(text.get().as_bytes());
         let (old, new) = (old.map(text), text(new));

@@ -1,24 +1,24 @@
-//! Peers that had a warning recently, so that a peer cannot fill the log.
+//! Limits warnings for each peer, so that a peer cannot fill the log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a peer is not warned about again.
+/// Interval between two warnings about a peer.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// How many peers are remembered. When all are recent, others are not warned about.
+/// Number of remembered peers. When all are recent, there are no warnings about others.
 const PEERS: usize = 256;
 
-/// When each peer was last warned about.
+/// The time of the last warning about each peer.
 #[derive(Debug, Default)]
 pub(super) struct WarningLimiter {
     peers: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl WarningLimiter {
-    /// Whether a warning about a peer is due; if so, none is for a while.
+    /// Whether a warning about a peer is due; if so, the next one is due after [`PAUSE`].
     pub(super) fn is_due(&self, peer: IpAddr, now: Instant) -> bool {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.retain(|_, last| now.duration_since(*last) < PAUSE);

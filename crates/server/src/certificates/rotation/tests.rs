@@ -43,7 +43,7 @@ impl World {
         World { policy, now: start(), stored, live, changed: start(), shown, trusted, steps, replicas_lag, servers_lag }
     }
 
-    /// Everything settled with an installation of its own.
+    /// An installation with its certificate, trusted everywhere.
     fn settled() -> Self {
         let mut world = World::new(policy(), StoredSecret::Absent, &["", ""]);
         world.run_until(start() + DAY);

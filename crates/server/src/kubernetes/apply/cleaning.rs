@@ -1,5 +1,5 @@
-//! What is reverted when an object could not be written: templates that were created for it (RS-21, RS-29, RS-32, RS-34), and hooks that
-//! were marked for it (HK-20).
+//! What is reverted when an object could not be written: templates that were created for it (RS-21, RS-29, RS-32,
+//! RS-34), and hooks that were marked for it (HK-20).
 
 use serde_json::{Value, json};
 use tracing::{info, warn};
@@ -15,11 +15,12 @@ use model::hub::{Hook, ObjectRef};
 const OF_STEP: [Hook; 3] = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade];
 
 impl PlanExecution<'_> {
-    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no object refers
-    /// to them, and the next run makes others.
+    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no
+    /// object refers to them, and the next run makes others.
     ///
-    /// What failed may have been written all the same, when the API server said nothing or that it does not know, or by an attempt
-    /// before one that met a conflict; then a template is kept as long as it may be referred to. It is deleted with the Cluster at the latest (ROT-11).
+    /// What failed may have been written all the same, when the API server said nothing or that it does not know, or by
+    /// an attempt before one that met a conflict; then a template is kept as long as it may be referred to. It is
+    /// deleted with the Cluster at the latest (ROT-11).
     pub(super) async fn clean_up_after(&mut self, failed: &Step, error: &ApplyError) {
         let made = self.made_for(failed);
         if made.is_empty() {
@@ -50,8 +51,9 @@ impl PlanExecution<'_> {
         }
     }
 
-    /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the step: the next run would
-    /// call them before the control plane is upgraded (HK-20). The mark of the hook at the end of the upgrade stays.
+    /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the
+    /// step: the next run would call them before the control plane is upgraded (HK-20). The mark of the hook at the end
+    /// of the upgrade stays.
     pub(super) async fn unmark_hooks_after(&mut self, failed: &Step) {
         let is_step = failed.part == Part::ControlPlane && failed.changes.iter().any(|change| change.path == VERSION);
         let (Some(current), true) = (&failed.current, is_step) else { return };
@@ -80,8 +82,8 @@ impl PlanExecution<'_> {
         }
     }
 
-    /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
-    /// deletion of an old template, reverts nothing.
+    /// Templates that were created in this run only as references of the object that failed. A failed health check, or
+    /// a failed deletion of an old template, reverts nothing.
     fn made_for(&mut self, failed: &Step) -> Vec<CreatedObject> {
         if failed.action == Action::Delete || matches!(failed.part, Part::WorkerHealthCheck(_)) {
             return Vec::new();
@@ -104,7 +106,8 @@ impl PlanExecution<'_> {
     }
 }
 
-/// The annotation with the hooks in `to`, without those of a step that are not in `from` as well; `None` if no hook is left.
+/// The annotation with the hooks in `to`, without those of a step that are not in `from` as well; `None` if no hook is
+/// left.
 fn hooks_without_step(from: Option<&Value>, to: Option<&Value>) -> Option<Value> {
     let names = |value: Option<&Value>| -> Vec<String> {
         let text = value.and_then(Value::as_str).unwrap_or_default();

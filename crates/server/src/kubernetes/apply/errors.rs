@@ -5,11 +5,12 @@ use crate::kubernetes::untyped::ApiRequestError;
 use engine::topology::ownership::Unavailable;
 use model::hub::{ObjectRef, WrongType};
 
-/// Why the execution of a plan stopped. The text becomes a condition, so it must not change while the cause is the same.
+/// Why the execution of a plan stopped. The text becomes a condition, so it must not change while the cause is the
+/// same.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// Without the name, which is another the next time: a condition that changes with every attempt would wake its Cluster
-    /// each time (RS-36).
+    /// Without the name, which is another the next time: a condition that changes with every attempt would wake its
+    /// Cluster each time (RS-36).
     #[error("failed to create {what}{}", listed(.source))]
     Create {
         /// `Kind.group`.
@@ -37,7 +38,8 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Whether all that is wrong is that something has changed since it was read, so that trying again soon is all it takes.
+    /// Whether all that is wrong is that something has changed since it was read, so that trying again soon is all it
+    /// takes.
     pub fn is_conflict(&self) -> bool {
         match self {
             ApplyError::Changed { .. } => true,

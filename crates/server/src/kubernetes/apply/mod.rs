@@ -70,14 +70,14 @@ impl fmt::Debug for Applier {
 pub struct PlanRun<'a> {
     pub cluster: &'a ObjectKey,
     pub cluster_uid: &'a str,
-    /// The `resourceVersion` of the Cluster that the plan was made of.
+    /// The `resourceVersion` of the Cluster from which the plan was computed.
     pub cluster_version: &'a str,
     pub plan: &'a Plan,
     /// The uid of the shim, if an earlier run of this process created it.
     pub shim: Option<&'a str>,
 }
 
-/// What has become of a plan. Everything that was written stays, even if a later write fails.
+/// The result of a plan. Everything that was written stays, even if a later write fails.
 #[derive(Debug, Default)]
 pub struct AppliedPlan {
     /// In the order in which it was written (RS-11).
@@ -88,7 +88,7 @@ pub struct AppliedPlan {
     pub cluster: Option<Object>,
     /// The uid of the shim, when it was created or found (RS-14).
     pub shim: Option<String>,
-    /// The deletion of the shim succeeded; so it does when another object has its name.
+    /// Whether the deletion of the shim succeeded; another object of its name counts as success.
     pub has_deleted_shim: bool,
     pub error: Option<ApplyError>,
 }
@@ -107,8 +107,8 @@ impl Applier {
         Applier { recorder: Recorder::new(client.clone(), REPORTER), client, goes_on: Box::new(|_, _| true) }
     }
 
-    /// One that makes objects only while their Cluster goes on. The Cluster may be deleted while a plan is executed, and what is made
-    /// after its controller has deleted everything would stay (MA-27.15).
+    /// One that makes objects only while their Cluster goes on. The Cluster may be deleted while a plan is executed,
+    /// and what is made after its controller has deleted everything would stay (MA-27.15).
     #[must_use]
     pub(crate) fn only_while(self, goes_on: impl Fn(&ObjectKey, &str) -> bool + Send + Sync + 'static) -> Self {
         Applier { goes_on: Box::new(goes_on), ..self }
@@ -132,14 +132,14 @@ impl Applier {
         AppliedPlan { error, ..outcome }
     }
 
-    /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
+    /// Writes a Warning event about a Cluster whose template is no longer rotated (DEC-35).
     pub(crate) async fn report_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
         let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
         self.recorder.write(vec![QueuedEvent::now(&cluster, uid, ROTATION_HELD, message)]).await;
     }
 }
 
-/// A plan that is being carried out.
+/// The execution of a plan.
 struct PlanExecution<'a> {
     client: &'a kube::Client,
     goes_on: &'a GoesOn,
@@ -154,7 +154,7 @@ struct PlanExecution<'a> {
     outcome: AppliedPlan,
 }
 
-/// An object that was not there before.
+/// An object that was created.
 struct CreatedObject {
     part: Part,
     object: ObjectRef,
@@ -201,8 +201,8 @@ impl PlanExecution<'_> {
         }
     }
 
-    /// Creates or applies an object. What went meanwhile is not made again, since the uid of what is updated is sent (SSA-05), and what
-    /// another write has changed is not overwritten (SSA-24).
+    /// Creates or applies an object. What went meanwhile is not made again, since the uid of what is updated is sent
+    /// (SSA-05), and what another write has changed is not overwritten (SSA-24).
     async fn write(&mut self, step: &Step, sent: &Object) -> Result<(), ApplyError> {
         let is_new = matches!(step.action, Action::Create | Action::Rotate);
         let mut sent = sent.clone();
@@ -261,8 +261,8 @@ impl PlanExecution<'_> {
         Ok(())
     }
 
-    /// When the control plane fails and the infrastructure cluster is new, its reference is written all the same: it must not be
-    /// lost. That of a control plane which is not there is left out (RS-18).
+    /// When the control plane fails and the infrastructure cluster is new, its reference is written all the same: it
+    /// must not be lost. That of a control plane which is not there is left out (RS-18).
     async fn note_infrastructure(&mut self, failed: &Step, left: &[Step], error: ApplyError) -> ApplyError {
         let is_of_control_plane =
             matches!(failed.part, Part::ControlPlane | Part::ControlPlaneMachines | Part::ControlPlaneHealthCheck);

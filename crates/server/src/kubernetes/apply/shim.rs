@@ -1,8 +1,8 @@
 //! The ConfigMap that owns infrastructure cluster and control plane until the Cluster does (RS-14, DEC-47).
 //!
-//! A ConfigMap of that name belongs to the topology if it has the labels of a topology and the Cluster, by uid, as an owner. Any
-//! other one is neither used nor deleted: garbage collection follows owner references, so an object that another writer
-//! deletes would take infrastructure cluster and control plane with it.
+//! A ConfigMap of that name belongs to the topology if it has the labels of a topology and the Cluster, by uid, as an
+//! owner. Any other one is neither used nor deleted: garbage collection follows owner references, so an object that
+//! another writer deletes would take infrastructure cluster and control plane with it.
 
 use serde_json::{Value, json};
 use tracing::info;
@@ -53,8 +53,8 @@ pub(super) fn owner(cluster: &ObjectKey, uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": shim::KIND, "name": shim::name(&cluster.name), "uid": uid})
 }
 
-/// Deletes the ConfigMap with the uid that this process remembers to have created; without one, the ConfigMap that is there
-/// if it belongs to the topology. One that is gone, or that was replaced meanwhile, is no error.
+/// Deletes the ConfigMap with the uid that this process remembers to have created; without one, the ConfigMap that is
+/// there if it belongs to the topology. One that is gone, or that was replaced meanwhile, is no error.
 pub(super) async fn delete(
     client: &kube::Client,
     cluster: &ObjectKey,

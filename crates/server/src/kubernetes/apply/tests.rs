@@ -165,7 +165,7 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
     let names: Vec<_> = outcome.written.iter().map(|one| &*one.object.key.name).collect();
     assert_eq!(names, ["ground", "cells", "blade"]);
 
-    // Both errors are told when the Cluster cannot be written either.
+    // Both errors are reported when the Cluster cannot be written either.
     let script = Script::default();
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground"));
     script.applies(&format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"), refused(422));
@@ -267,7 +267,7 @@ async fn the_old_template_of_a_control_plane_is_deleted_after_the_control_plane_
     }
 }
 
-/// What becomes of the templates of a machine deployment when it cannot be written.
+/// The templates of a machine deployment when it cannot be written.
 fn deployment(action: Action) -> Vec<Step> {
     let of = |part: fn(WorkerKind, String) -> Part| part(MD, "md".to_owned());
     let template = if action == Action::Create { Action::Create } else { Action::Rotate };

@@ -1,7 +1,7 @@
 //! Applies to objects that exist, which an API server refuses once another write has changed them (SSA-24).
 //!
-//! A request that was given up, or one of a former leader, may arrive after newer writes. It carries the resourceVersion of the object
-//! that it was computed from, so it cannot overwrite them.
+//! A request that was given up, or one of a former leader, may arrive after newer writes. It carries the
+//! resourceVersion of the object that it was computed from, so it cannot overwrite them.
 
 use serde_json::{Value, json};
 use tracing::debug;
@@ -16,8 +16,8 @@ const ATTEMPTS: usize = 5;
 
 /// Applies `sent` to an object that was `current` when its plan was made.
 ///
-/// A status that another client has written since, or a finalizer, is no reason to plan again: then the object is read and the apply
-/// is sent once more. Any other change is a conflict.
+/// A status that another client has written since, or a finalizer, is no reason to plan again: then the object is read
+/// and the apply is sent once more. Any other change is a conflict.
 pub(super) async fn apply(client: &kube::Client, mut sent: Object, current: &Object) -> Result<Object, ApplyError> {
     let (reference, planned) = (current.reference(), basis(current));
     let mut version = version_of(current);
@@ -46,8 +46,8 @@ fn version_of(object: &Object) -> String {
     object.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned()
 }
 
-/// What a plan depends on. Everything else changes without any effect on what is applied: the status, finalizers, and the fields of
-/// other field managers, which count by their values.
+/// What a plan depends on. Everything else changes without any effect on what is applied: the status, finalizers, and
+/// the fields of other field managers, which count by their values.
 fn basis(object: &Object) -> Object {
     let mut basis = object.clone();
     for path in ["status", "metadata.resourceVersion", "metadata.generation", "metadata.finalizers"] {

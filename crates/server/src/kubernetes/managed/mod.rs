@@ -36,7 +36,7 @@ use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};
 use model::world::{Found, Selection};
 
-/// What became different.
+/// A change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectChange<'a> {
     pub kind: &'a ObjectKind,
@@ -47,7 +47,7 @@ pub struct ObjectChange<'a> {
 
 type Listener = dyn Fn(ObjectChange<'_>) + Send + Sync;
 
-/// The objects of the kinds that were asked for. Dropping it ends every watch.
+/// The objects of the kinds that topologies use. Dropping it ends every watch.
 pub struct ManagedObjects {
     client: kube::Client,
     namespace: Option<String>,
@@ -71,8 +71,9 @@ impl FollowedKind {
     }
 }
 
-/// Gives up the kind that could not be listed for longest. The API server answers "forbidden" for a kind that it does not serve,
-/// unless its client may list every kind, so a user who can name kinds could fill all places with such names.
+/// Gives up the kind that could not be listed for longest. The API server answers "forbidden" for a kind that it does
+/// not serve, unless its client may list every kind, so a user who can name kinds could fill all places with such
+/// names.
 fn make_room(kinds: &mut BTreeMap<ObjectKind, FollowedKind>) -> bool {
     let has_failed = |followed: &FollowedKind| {
         matches!(*followed.state.borrow(), KindState::Refused { .. }) && followed.since.elapsed() >= UNSERVED
@@ -82,7 +83,7 @@ fn make_room(kinds: &mut BTreeMap<ObjectKind, FollowedKind>) -> bool {
     oldest.is_some_and(|oldest| kinds.remove(&oldest).is_some())
 }
 
-/// How far the watch of a kind is.
+/// The progress of the watch of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KindState {
     /// Nothing is known of the kind yet. The API server may not have answered at all.
@@ -115,8 +116,9 @@ impl fmt::Debug for ManagedObjects {
 }
 
 impl ManagedObjects {
-    /// Nothing watched yet, and never anything outside of `namespace` if there is one. `changed` learns of each object that
-    /// came, went, or is different in more than its version; of a list that is read for the first time it learns nothing.
+    /// Nothing watched yet, and never anything outside of `namespace` if there is one. `changed` learns of each object
+    /// that came, went, or is different in more than its version; of a list that is read for the first time it learns
+    /// nothing.
     pub fn new(
         client: kube::Client,
         namespace: Option<&str>,
@@ -196,8 +198,8 @@ impl ManagedObjects {
         self.lock().values().map(|followed| followed.object_store.size()).fold((0, 0), |(n, m), (a, b)| (n + a, m + b))
     }
 
-    /// The objects of a kind whose state is known. The list is waited for while the kind is new, so that what comes later does not wait
-    /// for each of many Clusters.
+    /// The objects of a kind whose state is known. The list is waited for while the kind is new, so that what comes
+    /// later does not wait for each of many Clusters.
     async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> Result<(Arc<ObjectStore>, KindState), Unlisted> {
         let resource = match kind.resource() {
             Ok(resource) => resource,
@@ -220,8 +222,8 @@ impl ManagedObjects {
         followed.unwrap_or_else(|| (Arc::default(), watch::channel(KindState::Unwatched).1))
     }
 
-    /// What the watch of a kind shows; nothing when too many kinds are watched. The kinds of Cluster API itself do not count, of
-    /// which there are a few; nor do those that nothing serves.
+    /// What the watch of a kind shows; nothing when too many kinds are watched. The kinds of Cluster API itself do not
+    /// count, of which there are a few; nor do those that nothing serves.
     fn follow_if_new(
         &self,
         kind: &ObjectKind,

@@ -22,14 +22,14 @@ struct StoreContents {
     newest: u64,
 }
 
-/// An object that was here.
+/// An object that was removed from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemovedObject {
     /// The name of the Cluster that it belonged to.
     pub cluster: Option<String>,
 }
 
-/// An object as JSON text: as a tree it takes seven times as much.
+/// An object as JSON text; a tree takes seven times as much memory.
 #[derive(Clone, Debug)]
 struct CompactObject {
     version: Box<str>,
@@ -40,8 +40,8 @@ struct CompactObject {
 }
 
 impl ObjectStore {
-    /// Keeps an object; returns whether anything but its version and the records of other field managers is different (RS-01,
-    /// PERF-06).
+    /// Keeps an object; returns whether anything but its version and the records of other field managers is different
+    /// (RS-01, PERF-06).
     pub(super) fn put(&self, object: Object) -> bool {
         let key = object.key();
         let (compact, mut contents) = (CompactObject::from_object(object), self.write());
@@ -62,7 +62,8 @@ impl ObjectStore {
         true
     }
 
-    /// Drops an object, of which `version` is the last that was shown; returns the Cluster that it belonged to if it was here.
+    /// Drops an object, of which `version` is the last that was shown; returns the Cluster that it belonged to if it
+    /// was here.
     pub(super) fn remove(&self, key: &ObjectKey, version: Option<&str>) -> Option<RemovedObject> {
         let mut contents = self.write();
         version.into_iter().for_each(|version| contents.note(version));
@@ -164,8 +165,9 @@ impl CompactObject {
     }
 }
 
-/// Leaves of the record of field managers what topologies look at: the entry of what they applied (SSA-11), and one that says
-/// that all others were lost (SSA-20). Without any, the others are not missed, but that there were some must show.
+/// Leaves of the record of field managers what topologies look at: the entry of what they applied (SSA-11), and one
+/// that says that all others were lost (SSA-20). Without any, the others are not missed, but that there were some must
+/// show.
 pub(in crate::kubernetes) fn slim(object: &mut Object) {
     const FIELDS: &str = "metadata.managedFields";
     let Some(Value::Array(mut entries)) = object.remove(FIELDS) else { return };

@@ -1,4 +1,5 @@
-//! Results of a discovery that another controller replaces, as Cluster API's core manager does in a take-over (DEC-92).
+//! Results of discoveries that another controller overwrites, as Cluster API's core manager does in a take-over
+//! (DEC-92).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +10,10 @@ use tokio::time::Instant;
 
 use super::config::{RawConfig, Revision};
 
-/// The time between two writes of a result that another controller replaces.
+/// Minimum time between two writes of a result that another controller overwrites.
 const APART: Duration = Duration::from_mins(10);
 
-/// The last status that was written of each ExtensionConfig.
+/// The last written status of each ExtensionConfig.
 #[derive(Debug, Default)]
 pub(super) struct StatusDisputes(Mutex<HashMap<String, WrittenStatus>>);
 
@@ -53,7 +54,7 @@ impl StatusDisputes {
         }
     }
 
-    /// Notes a status that took the place of the one of `config`.
+    /// Notes the status that replaced that of `config`.
     pub(super) fn wrote(&self, config: &RawConfig, status: &Value) {
         let (revision, replaced) = (config.revision(), config.version().to_owned());
         let written =
@@ -61,7 +62,7 @@ impl StatusDisputes {
         self.lock().insert(config.object.name().to_owned(), written);
     }
 
-    /// Forgets an ExtensionConfig that is gone.
+    /// Removes a deleted ExtensionConfig.
     pub(super) fn forget(&self, name: &str) {
         self.lock().remove(name);
     }
@@ -79,7 +80,7 @@ fn result(status: Option<&Value>) -> Value {
     json!({"handlers": status.and_then(|status| status.get("handlers")), "conditions": values.collect::<Vec<_>>()})
 }
 
-/// What the status of an ExtensionConfig says of its discovery.
+/// A summary of the discovery in the status of an ExtensionConfig.
 pub(super) fn summary(status: Option<&Value>) -> String {
     let conditions = status.and_then(|status| status.get("conditions")?.as_array()).into_iter().flatten();
     let discovered = conditions.into_iter().find(|condition| condition["type"] == "Discovered");

@@ -33,13 +33,13 @@ use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION};
 
 /// The name of the controller in metrics.
 const NAME: &str = "extensionconfig";
-/// How many extensions are discovered side by side.
+/// Number of concurrent discoveries.
 const WORKERS: u16 = 10;
-/// How long a run may take: Discovery has ten seconds.
+/// Timeout of a run: Discovery has ten seconds.
 const RUN_LIMIT: Duration = Duration::from_mins(1);
-/// How long a server that does not know the kind is left alone.
+/// Delay before the list is retried on a server that does not serve the kind.
 const UNSERVED: Duration = Duration::from_mins(1);
-/// Who reports Events.
+/// The reporting controller of Events.
 const REPORTER: &str = "extensionconfig-controller";
 
 /// The ExtensionConfig controller.
@@ -50,7 +50,7 @@ pub struct ExtensionController {
 }
 
 impl ExtensionController {
-    /// Watches and discovers until dropped. What another process that led has registered does not count here.
+    /// Watches and discovers until dropped. Starts without the registrations of other leaders.
     pub async fn run(self: Arc<Self>) {
         self.extensions.reset();
         let (wake, woken) = mpsc::unbounded();
@@ -85,7 +85,7 @@ impl ExtensionController {
         run_woken((NAME, &self.setup.metrics), configs, woken, WORKERS, run).await;
     }
 
-    /// Keeps the ExtensionConfigs current. Where the kind is not served there is none.
+    /// Keeps the ExtensionConfigs current. If the kind is not served, there are none.
     async fn follow(
         &self,
         mut configs: Mirror<RawConfig>,
@@ -139,14 +139,14 @@ impl ExtensionController {
         }
     }
 
-    /// RH-2.8
+    /// Removes the registration of a deleted ExtensionConfig (RH-2.8).
     fn unregister(&self, config: &RawConfig, reconciler: &ExtensionReconciler) {
         self.extensions.change(|registry| registry.unregister(config.object.name()));
         reconciler.forget(config);
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the ExtensionConfig before.
+/// Runs once; returns when the next run is due if nothing queues the ExtensionConfig before.
 async fn run(config: &RawConfig, reconciler: &ExtensionReconciler, metrics: &Metrics) -> NextRun {
     let (key, started) = (config.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(config)).await.unwrap_or(Err(DiscoveryFailure::Late));

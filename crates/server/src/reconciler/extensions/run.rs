@@ -26,7 +26,7 @@ use engine::extensions::config::{is_paused, paused_status, status};
 use engine::extensions::{ConfigError, ExtensionConfig, Registered, Registration};
 use model::hub::ObjectKey;
 
-/// How long the handlers of an extension hold before it is asked again, if its CA comes from a Secret, which is not watched (RH-2.7).
+/// Interval of discoveries of an extension whose CA comes from a Secret, which is not watched (RH-2.7).
 const RESYNC_SECRET: Duration = Duration::from_mins(1);
 /// The key of a CA in a Secret (RH-2.7).
 const CA_KEY: &str = "ca.crt";
@@ -50,7 +50,7 @@ pub(super) enum DiscoveryFailure {
     Late,
 }
 
-/// What runs need.
+/// The dependencies of all runs.
 pub(super) struct ExtensionReconciler {
     /// Writes only while this process leads.
     pub writer: kube::Client,
@@ -64,7 +64,7 @@ pub(super) struct ExtensionReconciler {
 }
 
 impl ExtensionReconciler {
-    /// Discovers an extension and registers its handlers; says when to ask it again (RH-3.1).
+    /// Discovers an extension and registers its handlers; returns the delay before the next discovery (RH-3.1).
     pub(super) async fn run(&self, config: &RawConfig) -> Result<(Duration, RunOutcome), DiscoveryFailure> {
         self.leadership.may_write()?;
         let name = config.object.name();
@@ -87,7 +87,7 @@ impl ExtensionReconciler {
         }
     }
 
-    /// How long the last registration holds, unless the ExtensionConfig has changed since.
+    /// Remaining time of the last registration, unless the ExtensionConfig has changed since.
     fn still_holds(&self, config: &RawConfig) -> Option<Duration> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (revision, since) = known.get(config.object.name()).filter(|(known, _)| *known == config.revision())?;
@@ -95,7 +95,7 @@ impl ExtensionReconciler {
         interval(config).checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// An ExtensionConfig that is gone.
+    /// Drops the data of a deleted ExtensionConfig.
     pub(super) fn forget(&self, config: &RawConfig) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(config.object.name());
         self.disputes.forget(config.object.name());
@@ -134,7 +134,7 @@ impl ExtensionReconciler {
         Ok(())
     }
 
-    /// Only what the status says is registered (RH-3.1).
+    /// Writes the status, and then registers its handlers (RH-3.1).
     async fn register(
         &self,
         config: &RawConfig,
@@ -151,7 +151,7 @@ impl ExtensionReconciler {
         Ok((interval(config), outcome))
     }
 
-    /// earlier registrations stay (RH-3.2).
+    /// Reports a failed discovery; earlier registrations stay (RH-3.2).
     async fn failed(&self, config: &RawConfig, reason: &str) -> Result<(), DiscoveryFailure> {
         let name = config.object.name();
         self.extensions.change(|registry| registry.failed(name, reason));
@@ -164,8 +164,8 @@ impl ExtensionReconciler {
         Ok(())
     }
 
-    /// Writes the status if it differs; returns the new resourceVersion. One that another controller keeps replacing is written every
-    /// ten minutes (DEC-92).
+    /// Writes the status if it differs; returns the new resourceVersion. One that another controller keeps overwriting
+    /// is written every ten minutes (DEC-92).
     async fn write_status(&self, config: &RawConfig, status: Value) -> Result<Option<String>, DiscoveryFailure> {
         let stored = config.value().get("status");
         if stored == Some(&status) {

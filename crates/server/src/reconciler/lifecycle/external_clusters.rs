@@ -1,11 +1,12 @@
-//! Workload clusters whose control plane another controller runs (MA-2.6, MA-8.1, MA-8.2, MA-27.12).
+//! Workload clusters with an external control plane (MA-2.6, MA-8.1, MA-8.2, MA-27.12).
 //!
 //! ```text
 //! Secret <cluster>-kubeconfig ─► probe, every 10 s ─► the same kubeconfig: connected while an answer is less than 50 s old
 //!                                     └─► another one: new watches; connected when all kinds are listed
 //! ```
 //!
-//! The owner of a Cluster controls this server: requests are bounded (DEC-40), and so is what it shows. Nothing is published.
+//! The owner of a Cluster controls this server: requests and the size of its objects are bounded (DEC-40). Nothing is
+//! published.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -28,21 +29,21 @@ use crate::kubernetes::workload::{WorkloadLink, Workloads};
 use crate::telemetry::metrics::Metrics;
 use model::hub::ObjectKey;
 
-/// How often a cluster is asked whether it answers, and whether its Secret has changed.
+/// Interval of probes of a cluster and its Secret.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The first wait after a failure without a connection; each further one is twice as long, up to `LONGEST`.
+/// The first delay after a failure without a connection; it doubles each time, up to `LONGEST`.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// How long a connection counts after the last answer (MA-27.12).
+/// Time after the last response for which a cluster counts as connected (MA-27.12).
 const GRACE: Duration = Duration::from_secs(50);
-/// How long the first lists of all kinds may take together.
+/// Timeout of the first lists of all kinds.
 const LISTING: Duration = Duration::from_mins(1);
-/// How long a cluster whose objects exceed `MOST` is left alone.
+/// Delay before the next attempt on a cluster whose objects exceed `MOST`.
 const LEFT_ALONE: Duration = Duration::from_mins(5);
-/// How many reports of watches may wait.
+/// Capacity of the channel for reports of watches.
 const REPORTS: usize = 64;
 
-/// The workload clusters that are followed. Their watches end with this.
+/// The followed workload clusters. Dropping it ends their watches.
 pub(super) struct ExternalClusters {
     shared: Arc<FollowerContext>,
     running: Mutex<HashMap<ObjectKey, RunningFollower>>,
@@ -64,7 +65,7 @@ struct RunningFollower {
 type ClientSlot = Mutex<Option<kube::Client>>;
 
 impl ExternalClusters {
-    /// None yet. `management` reads the Secrets.
+    /// No followed clusters. `management` reads the Secrets.
     pub(super) fn new(
         management: kube::Client,
         leadership: Leadership,
@@ -78,7 +79,7 @@ impl ExternalClusters {
         }
     }
 
-    /// Follows a workload cluster, unless that is so already.
+    /// Follows a workload cluster, unless it is followed already.
     pub(super) fn start(&self, cluster: &ObjectKey) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.contains_key(cluster) {
@@ -97,7 +98,7 @@ impl ExternalClusters {
         running.insert(cluster.clone(), RunningFollower { client, _task: task });
     }
 
-    /// Does not follow it any more, and forgets what is in it.
+    /// Stops following it, and drops its objects.
     pub(super) fn stop(&self, cluster: &ObjectKey) {
         let stopped = self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
         if stopped.is_some() {
@@ -106,7 +107,7 @@ impl ExternalClusters {
         }
     }
 
-    /// The client of a cluster that is followed; nothing if it is not followed.
+    /// The client of a followed cluster; `None` if it is not followed.
     pub(super) fn client(&self, cluster: &ObjectKey) -> Option<Result<kube::Client, String>> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let client = running.get(cluster)?.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -124,7 +125,7 @@ struct ClusterFollower {
     wait: Duration,
 }
 
-/// The watches of a workload cluster, which end with this.
+/// The watches of a workload cluster. Dropping it ends them.
 struct WorkloadConnection {
     kubeconfig: Arc<[u8]>,
     bounded: Bounded,
@@ -144,7 +145,7 @@ impl ClusterFollower {
         }
     }
 
-    /// Asks once, and says when to ask again.
+    /// Probes once; returns the delay before the next probe.
     async fn probe(&mut self) -> Duration {
         let link = match self.shared.workloads.probe(&self.cluster).await {
             Ok(link) => link,
@@ -173,7 +174,7 @@ impl ClusterFollower {
         }
     }
 
-    /// Waits for the next turn; a cluster that shows too much is left alone for longer.
+    /// Waits for the next probe; longer if the objects of the cluster exceed the limit.
     async fn pause(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
         loop {
@@ -190,7 +191,8 @@ impl ClusterFollower {
         }
     }
 
-    /// Watches the cluster anew; it is connected when all kinds are listed, since a drain must see all Pods (MA-10.4).
+    /// Starts new watches; the cluster is connected when all kinds are listed, since a drain must see all Pods
+    /// (MA-10.4).
     async fn connect(&mut self, link: WorkloadLink) -> Duration {
         if self.connection.is_some() {
             self.disconnect("its kubeconfig has changed".to_owned());
@@ -231,7 +233,7 @@ impl ClusterFollower {
         PERIOD
     }
 
-    /// Ends the connection, if there is one, and says why; returns when to try again.
+    /// Closes the connection, if there is one, and reports why; returns the delay before the next attempt.
     fn disconnect(&mut self, problem: String) -> Duration {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).take();
         if self.connection.take().is_some() {
@@ -289,14 +291,14 @@ impl WorkloadConnection {
         }
     }
 
-    /// Why what is known is too old, although the server answers.
+    /// Why the watched objects are outdated, although the server responds.
     fn stale(&self) -> Option<String> {
         let mut failing = self.failing.values().filter(|(since, _)| since.elapsed() >= GRACE);
         failing.next().map(|(_, problem)| problem.clone())
     }
 }
 
-/// Passes on what the watch of a kind reports; of the reports that it is alive, only the first one after a failure.
+/// Forwards the reports of the watch of a kind; of the reports that it is alive, only the first one after a failure.
 async fn forward(
     kind: &'static str,
     reports: impl Stream<Item = WatchProgress>,

@@ -62,7 +62,7 @@ pub(super) struct KindWatch {
 }
 
 impl KindWatch {
-    /// Follows the kind for ever, or until the API server does not serve it.
+    /// Follows the kind; ends only when the API server does not serve it.
     pub(super) fn follow(
         mut self,
         api: Api<FullObject>,
@@ -102,7 +102,8 @@ impl KindWatch {
     fn put(&mut self, whole: FullObject, resource: &ApiResource) -> WatchProgress {
         let id = self.id(&whole);
         let mut object = whole.object;
-        // The items of a list of a built-in kind have no type. Without it, no request can be made from the stored object.
+        // The items of a list of a built-in kind have no type. Without it, no request can be made from the stored
+        // object.
         set_field(&mut object, "apiVersion", resource.api_version.as_str().into());
         set_field(&mut object, "kind", resource.kind.as_str().into());
         if let Some(sizes) = &mut self.sizes {

@@ -1,13 +1,13 @@
-//! Machines: carries out the steps of [`machines::lifecycle`] on an API server.
+//! Machines: executes the steps of [`machines::lifecycle`] on an API server.
 //!
 //! ```text
-//! watches.rs: a watch for each kind that a step asks for ─► store.rs: Objects, and whose step is due ─► queue
+//! watches.rs: a watch for each kind that a step needs ───► store.rs: objects, and the steps that are due ─► queue
 //!                                                             ▲                                        │
 //!                      writes.rs: requests; their answers go into the store at once ◄── next(id) ◄─────┘
 //! workloads.rs: the API servers of workload clusters in this process; external_clusters.rs: those of other control planes
 //! ```
 //!
-//! A step sees the answers to the writes of the steps before it, so that nothing is made twice while a watch is behind.
+//! A step sees the responses to the writes of the steps before it, so that nothing is created twice while a watch lags.
 
 mod failures;
 mod external_clusters;
@@ -47,23 +47,23 @@ use machines::lifecycle::{
 use model::hub::Object;
 use model::world::Scope;
 
-/// How many steps are carried out side by side.
+/// Number of concurrent steps.
 const WORKERS: usize = 32;
-/// How long a step may take before the log shows it.
+/// Time after which a running step is logged.
 const SLOW: Duration = Duration::from_mins(1);
-/// How long a step waits for the first list of a kind before it looks for problems.
+/// Time for which a step waits for the first list of a kind before it looks for problems.
 const WAITING: Duration = Duration::from_secs(10);
-/// After this many conflicts in a row, the object is read from the API server.
+/// Number of consecutive conflicts after which the object is read from the API server.
 const OUTDATED: u32 = 3;
-/// After this many conflicts in a row, another one counts as a failure.
+/// Number of consecutive conflicts after which the next one counts as a failure.
 const IN_VAIN: u32 = 10;
-/// After this many failures in a row, a step that something wakes waits up to `DAMPED` after the last one. What wakes it may be an effect of
-/// the failure itself: objects that it created, and deleted because another one could not be created.
+/// Number of consecutive failures after which a queued step waits up to `DAMPED` after the last one. The failure itself
+/// may have queued it: by objects that it created, and deleted because another one could not be created.
 const UNDAMPED: u32 = 5;
 const DAMPED: Duration = Duration::from_secs(10);
 /// The kinds of Cluster API that have steps.
 const KINDS: [&str; 6] = ["Cluster", "MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "topologist-machines";
 
 /// The controllers of machines.
@@ -74,7 +74,7 @@ pub struct LifecycleController {
     pub workloads: Arc<dyn WorkloadClusters>,
 }
 
-/// What the runs of objects share.
+/// The dependencies of all steps.
 struct Runner {
     store: Arc<LifecycleStore>,
     watches: KindWatches,
@@ -87,9 +87,9 @@ struct Runner {
 }
 
 impl LifecycleController {
-    /// Watches and carries out steps until dropped.
+    /// Watches and executes steps until dropped.
     ///
-    /// Workload clusters begin anew: what is in them may be older than what another leader has done since this process led last.
+    /// Workload clusters are created again: their content may be older than the last writes of another leader.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         self.workloads.forget_all();
         let Setup { client, cache, metrics, .. } = &self.setup;
@@ -120,7 +120,8 @@ impl LifecycleController {
 }
 
 impl Runner {
-    /// Runs what is due, each object once at a time. Steps are computed on all processors; they end when this future is dropped.
+    /// Runs the steps that are due, one at a time for each object. Steps are computed on all processors; dropping this
+    /// future ends them.
     async fn run(self: Arc<Self>, queue: impl Stream<Item = ScheduleRequest<ObjectId>> + Send + Unpin) {
         let mut due = pin!(scheduler(queue));
         let mut runs = JoinSet::new();
@@ -196,7 +197,7 @@ impl Runner {
         self.failed(id, object, &problems.join("; "), None).await
     }
 
-    /// Carries out what a step came to; the outcome is for metrics.
+    /// Executes the result of a step; returns the outcome for metrics.
     async fn carry_out(&self, id: &ObjectId, object: Option<&Object>, step: Reconciliation) -> &'static str {
         let Reconciliation { writes, events, requeue_after: again, mut errors } = step;
         let has_writes = !writes.is_empty();
@@ -236,7 +237,7 @@ impl Runner {
         if has_writes { "changed" } else { "unchanged" }
     }
 
-    /// Reads an object again whose stored state keeps being contradicted: its watch may have missed something.
+    /// Reads an object again after repeated conflicts with its stored state: its watch may have missed a change.
     async fn refresh(&self, outdated: &ObjectId) {
         if let Err(error) = self.writer.refresh(outdated).await {
             debug!(object = %outdated, %error, "Cannot read an object again");
@@ -280,7 +281,7 @@ impl Runner {
     }
 }
 
-/// A step, which the log shows as long as it does not end: its object has no other step meanwhile.
+/// Runs a step, and logs it while it does not end: its object has no other step meanwhile.
 async fn noticed(id: &ObjectId, step: impl Future<Output = ()>) {
     let (mut step, started) = (pin!(step), Instant::now());
     while timeout(SLOW, step.as_mut()).await.is_err() {
@@ -288,8 +289,8 @@ async fn noticed(id: &ObjectId, step: impl Future<Output = ()>) {
     }
 }
 
-/// Whether this installation looks after an object: by its namespace, and by the label of its Cluster, or its own label if it belongs to
-/// no Cluster (CT-15.14, DEC-37). Nothing while the Clusters are not listed.
+/// Whether an object is in the scope of this installation: by its namespace, and by the label of its Cluster, or its
+/// own label if it belongs to no Cluster (CT-15.14, DEC-37). `None` while the Clusters are not listed.
 fn is_in_scope(scope: &Scope, objects: &MachineCache, id: &ObjectId) -> Option<bool> {
     if !scope.has_namespace(&id.key.namespace) {
         return Some(false);
@@ -303,7 +304,7 @@ fn is_in_scope(scope: &Scope, objects: &MachineCache, id: &ObjectId) -> Option<b
     Some(scope.has_label(|name| cluster.unwrap_or(object).label(name)))
 }
 
-/// What metrics call the controller of an object.
+/// The metric label of the controller of an object.
 fn controller_name(id: &ObjectId) -> &'static str {
     match &*id.kind.kind {
         _ if &*id.kind.group != model::hub::GROUP => "provider",

@@ -1,4 +1,4 @@
-//! What the watches and the answers to writes have shown, and which objects are due because of it.
+//! The objects of watches and of responses to writes, and the queue of the objects that are due.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
@@ -18,10 +18,10 @@ use machines::lifecycle::{GroupKind, MachineCache, ObjectId};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey};
 
-/// For how long an object that is gone does not come back with the late answer to a write. Requests take less.
+/// Time for which a late response to a write does not restore a deleted object. Requests take less.
 const FRESH: Duration = Duration::from_mins(1);
 
-/// What becomes of a workload cluster that is followed by its Secret.
+/// A change of the connection to a followed workload cluster.
 pub(super) enum ConnectionChange {
     Begins,
     /// Its API server answers, and its objects are here.
@@ -31,7 +31,7 @@ pub(super) enum ConnectionChange {
     Ends,
 }
 
-/// The objects, and the queue of those that are due.
+/// The objects, and the queue of the objects that are due.
 pub(super) struct LifecycleStore {
     objects: RwLock<MachineCache>,
     queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
@@ -47,7 +47,7 @@ pub(super) struct LifecycleStore {
 }
 
 impl LifecycleStore {
-    /// An empty store, and the requests to look at objects.
+    /// An empty store, and the receiver of the queue.
     pub(super) fn new(metrics: Arc<Metrics>) -> (Self, mpsc::UnboundedReceiver<ScheduleRequest<ObjectId>>) {
         let (queue, due) = mpsc::unbounded();
         let store = LifecycleStore {
@@ -62,7 +62,7 @@ impl LifecycleStore {
         (store, due)
     }
 
-    /// Does something with the objects, which do not change meanwhile.
+    /// Calls `look` with the locked objects.
     pub(super) fn with<T>(&self, look: impl FnOnce(&MachineCache) -> T) -> T {
         look(&self.objects.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -72,7 +72,7 @@ impl LifecycleStore {
         change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs a step of an object after that time.
+    /// Queues a step of an object after this time.
     pub(super) fn wake_after(&self, id: &ObjectId, after: Duration) {
         self.due.queue(id, after);
         let request = ScheduleRequest { message: id.clone(), run_at: Instant::now() + after };
@@ -84,7 +84,7 @@ impl LifecycleStore {
         ids.into_iter().for_each(|id| self.wake_after(&id, Duration::ZERO));
     }
 
-    /// Runs a step of an object when these kinds are listed.
+    /// Queues a step of an object when these kinds are listed.
     pub(super) fn wait_for(&self, id: &ObjectId, kinds: &BTreeSet<GroupKind>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for kind in kinds {
@@ -97,8 +97,8 @@ impl LifecycleStore {
         }
     }
 
-    /// All objects of a kind were shown, in the management cluster or in a workload cluster. Others were gone at this resourceVersion:
-    /// one of them is there only if this process has written it since.
+    /// Notes a complete list of a kind, in the management cluster or in a workload cluster. Other objects did not exist
+    /// at this resourceVersion: one of them exists only if this process has written it since.
     pub(super) fn listed(
         &self,
         workload: Option<&ObjectKey>,
@@ -133,7 +133,7 @@ impl LifecycleStore {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object that is not in a list of this resourceVersion is gone, unless it is newer than the list.
+    /// Removes an object that is not in a list of this resourceVersion, unless it is newer than the list.
     fn not_listed(&self, id: &ObjectId, version: u64) {
         let gone = self.with_mut(|objects| {
             let known = objects.get(id).filter(|known| version_of(known) <= version)?;
@@ -143,26 +143,26 @@ impl LifecycleStore {
         self.note_removed(id, gone);
     }
 
-    /// The answer to a write of this process. One that comes after a list that is newer, and that does not have the object, is that of
-    /// an object that was deleted meanwhile.
+    /// Stores the response to a write of this process. If a newer list does not contain the object, it was deleted
+    /// meanwhile.
     pub(super) fn wrote(&self, id: &ObjectId, object: Object) {
         self.put(id, object, |known, version| {
             known.is_some() || self.last_list(id).is_none_or(|listed| listed < version)
         });
     }
 
-    /// The resourceVersion of the last list that would have had an object.
+    /// The resourceVersion of the last list that would have contained an object.
     fn last_list(&self, id: &ObjectId) -> Option<u64> {
         self.lists().get(&id.workload)?.get(&id.kind).copied()
     }
 
-    /// An object as it is now, unless a newer version of it is here or it is gone: the answer to a write may come after the
-    /// watch has shown that another controller has removed the last finalizer.
+    /// Stores an observed object, unless a newer version is stored or it was deleted: the response to a write may
+    /// arrive after the watch has shown that another controller removed the last finalizer.
     pub(super) fn seen(&self, id: &ObjectId, object: Object) {
         self.put(id, object, |_, _| true);
     }
 
-    /// Stores an object if it is there, by what is known of its name and by its resourceVersion.
+    /// Stores an object if it exists, by the stored object of its name and by its resourceVersion.
     fn put(&self, id: &ObjectId, mut object: Object, is_there: impl FnOnce(Option<&Object>, u64) -> bool) {
         object.remove("metadata.managedFields");
         let object = Arc::new(object);
@@ -179,7 +179,7 @@ impl LifecycleStore {
         self.wake_dependents(id, before.as_deref(), Some(&object));
     }
 
-    /// An object is gone; with `uid` only if it is that one.
+    /// Removes a deleted object; with `uid` only if it has that uid.
     pub(super) fn removed(&self, id: &ObjectId, uid: Option<&str>) {
         let gone = self.with_mut(|objects| {
             let known = objects.get(id).map(|known| known.uid().to_owned());
@@ -206,12 +206,12 @@ impl LifecycleStore {
         }
     }
 
-    /// What came of the eviction of a Pod.
+    /// Notes the result of the eviction of a Pod.
     pub(super) fn note_eviction(&self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
         self.with_mut(|objects| objects.note_eviction(cluster, pod, refusal));
     }
 
-    /// A workload cluster is connected, or is gone.
+    /// Notes that a workload cluster is connected or deleted.
     pub(super) fn connected(&self, cluster: &ObjectKey, up: bool) {
         let ids = self.with_mut(|objects| {
             match up {
@@ -229,7 +229,7 @@ impl LifecycleStore {
         self.lists().remove(&Some(cluster.clone()));
     }
 
-    /// What has become of a workload cluster that is followed; nothing if it is not followed any more.
+    /// Applies a change of the connection to a followed workload cluster.
     pub(super) fn followed(&self, cluster: &ObjectKey, now: ConnectionChange) {
         let cluster_id = ObjectId::core("Cluster", &cluster.namespace, &cluster.name);
         let woken = self.with_mut(|objects| {
@@ -288,7 +288,7 @@ impl LifecycleStore {
     }
 }
 
-/// What has happened to some of many in the last minute, as far as that matters.
+/// A set of keys that were added in the last minute.
 struct RecentKeys<K> {
     at: HashMap<K, Instant>,
     /// How many there may be before the old ones are dropped, so that each costs the same however many there are.
@@ -325,7 +325,7 @@ impl Drop for LifecycleStore {
     }
 }
 
-/// A phase as a label of metrics, which have fixed sets of values. A Machine without one is about to get its first.
+/// The metric label of a phase, from a fixed set. A Machine without a phase is about to get its first.
 fn known_phase(phase: &str) -> &'static str {
     let phase = if phase.is_empty() { "Pending" } else { phase };
     metrics::PHASES.into_iter().find(|known| *known == phase).unwrap_or("Unknown")

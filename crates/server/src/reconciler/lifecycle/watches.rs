@@ -1,4 +1,4 @@
-//! One watch for each kind that steps look at, in the version that its contract asks for (CT-3.5).
+//! One watch for each kind that steps read, in the version of its contract (CT-3.5).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::pin::pin;
@@ -22,11 +22,11 @@ use model::hub::contract::{definition_name, newest_version};
 use model::hub::{GROUP, ObjectKey};
 use model::world::Scope;
 
-/// How long a definition is waited for, and how soon it is looked for again.
+/// Timeout of waiting for a definition, and the delay before the next attempt.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many kinds are watched. References choose them, and every user who may create a Machine chooses references.
+/// Maximum number of watched kinds. References name them, and every user who may create a Machine chooses references.
 const MOST_KINDS: usize = 512;
-/// The kinds of workload clusters that steps look at.
+/// The kinds of workload clusters that steps read.
 pub(super) const OF_WORKLOADS: [(&str, &str); 6] = [
     ("", "Namespace"),
     ("", "Node"),
@@ -36,7 +36,7 @@ pub(super) const OF_WORKLOADS: [(&str, &str); 6] = [
     ("storage.k8s.io", "VolumeAttachment"),
 ];
 
-/// The watches. They end with this.
+/// The watches. Dropping it ends them.
 pub(super) struct KindWatches(Arc<WatchesState>);
 
 struct WatchesState {
@@ -45,7 +45,7 @@ struct WatchesState {
     running: Mutex<JoinSet<()>>,
 }
 
-/// What the watch of any kind of the management cluster needs.
+/// The dependencies of watches of the management cluster.
 #[derive(Clone)]
 struct WatchSource {
     client: kube::Client,
@@ -77,7 +77,7 @@ impl KindWatches {
         kinds.iter().filter_map(|kind| problems.get(kind).cloned()).collect()
     }
 
-    /// Watches a kind from now on.
+    /// Starts the watch of a kind.
     pub(super) fn want(&self, kind: &GroupKind) {
         let shared = &self.0;
         let mut wanted = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +97,7 @@ impl KindWatches {
 }
 
 impl WatchSource {
-    /// Watches a kind for ever.
+    /// Watches a kind; never ends.
     async fn watch(self, kind: &GroupKind) {
         loop {
             match version_of(&self.definitions, kind).await {
@@ -142,7 +142,7 @@ impl WatchSource {
         self.note(kind, Some("the API server does not serve this kind".to_owned()));
     }
 
-    /// Notes why a kind is not watched; nothing if it is.
+    /// Notes why a kind is not watched; `None` if it is.
     fn note(&self, kind: &GroupKind, problem: Option<String>) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         match problem {
@@ -157,7 +157,7 @@ impl WatchSource {
     }
 }
 
-/// The version in which a kind is read, and its contract; nothing for an own kind that is not installed.
+/// The version in which a kind is read, and its contract; `None` for a kind of Cluster API that is not installed.
 async fn version_of(definitions: &Definitions, kind: &GroupKind) -> Result<Option<(String, Option<Contract>)>, String> {
     if kind.group.is_empty() {
         return Ok(Some(("v1".to_owned(), None)));
@@ -188,7 +188,7 @@ impl WorkloadWatches {
         WorkloadWatches { store, metrics, running: Mutex::default() }
     }
 
-    /// Follows a workload cluster, unless that is so already.
+    /// Follows a workload cluster, unless it is followed already.
     pub(super) fn start(&self, cluster: &ObjectKey, client: &kube::Client) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.contains_key(cluster) {
@@ -209,13 +209,13 @@ impl WorkloadWatches {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).contains_key(cluster)
     }
 
-    /// Does not follow it any more.
+    /// Stops following it.
     pub(super) fn stop(&self, cluster: &ObjectKey) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
     }
 }
 
-/// Follows a kind of a workload cluster; `name` is what logs call it.
+/// Follows a kind of a workload cluster; `name` is its name in logs.
 pub(super) fn follow_workload(
     store: &Arc<LifecycleStore>,
     metrics: &Arc<Metrics>,

@@ -1,14 +1,14 @@
-//! The two controllers that delete templates of machines which no topology uses any more: which events queue them, and what follows
-//! from how a run ends.
+//! The two controllers that delete unused templates of machines of topologies: which events queue their objects, and
+//! when a run is retried.
 //!
 //! ```text
 //! MachineDeployments (metadata) ─┐
-//! MachineSets (metadata) ────────┼─► queue, one for each kind ─► run.rs ─► ok, or again after a while
+//! MachineSets (metadata) ────────┼─► queue, one for each kind ─► run.rs ─► ok, or a retry
 //! Clusters that go on ───────────┘
 //! ```
 //!
-//! A finalizer keeps an object until its templates are dealt with. While topologist does not run, such objects stay. Machine
-//! pools have none: their objects go with them by owner references (DEL-12).
+//! A finalizer keeps an object until its templates are deleted. While topologist does not run, such objects stay.
+//! Machine pools have none: their objects are garbage collected by owner references (DEL-12).
 
 mod run;
 
@@ -39,11 +39,11 @@ use engine::topology::templates_in_use::Maker;
 use model::hub::{GROUP, ObjectKey};
 use model::world::{Facts, Found};
 
-/// How many objects of each kind are looked at side by side (RS-10).
+/// Number of concurrent runs for each kind (RS-10).
 const WORKERS: u16 = 25;
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "topologist-templates";
-/// How long a run may take (RS-10).
+/// Timeout of a run (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
 /// The name of the controller of a kind in metrics.
@@ -106,7 +106,7 @@ impl TemplatesController {
         }
     }
 
-    /// The objects of one kind that belong to topologies, and what keeps them current.
+    /// The objects of one kind that belong to topologies, and the future that keeps them current.
     fn follow(
         &self,
         maker: Maker,
@@ -124,7 +124,7 @@ impl TemplatesController {
     }
 }
 
-/// Which objects to reconcile.
+/// The objects to reconcile.
 #[derive(Clone, Debug)]
 enum Wake {
     One(ObjectRef<ObjectMetadata>),
@@ -136,7 +136,7 @@ enum Wake {
 }
 
 impl Wake {
-    /// The objects that there are; the past of one that is gone is forgotten.
+    /// The existing objects; drops the state of a deleted one.
     fn objects(self, all: &MetadataStore, reconciler: &TemplateReconciler) -> Vec<ObjectRef<ObjectMetadata>> {
         let resource = &reconciler.resource;
         let reference = |object: Arc<ObjectMetadata>| ObjectRef::from_obj_with(&*object, resource.clone());
@@ -159,8 +159,8 @@ fn is_leaving(object: &Arc<ObjectMetadata>) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
 
-/// Wakes what waited for Clusters: that have come, that are not paused any more, or that were paused until they were deleted
-/// (DEL-05). It does so for ever.
+/// Queues the objects that waited for a Cluster which was created, is no longer paused, or was paused until its
+/// deletion (DEL-05). Never ends.
 async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
     let mut follower = cache.follow();
     let facts = cache.facts();
@@ -189,7 +189,7 @@ async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
     }
 }
 
-/// Whether a Cluster keeps its objects waiting.
+/// Whether the objects of a Cluster wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClusterProgress {
     Active,
@@ -198,7 +198,7 @@ enum ClusterProgress {
 }
 
 impl ClusterProgress {
-    /// `None` when there is no such Cluster.
+    /// `None` when the Cluster does not exist.
     fn for_cluster(facts: &Facts, key: &ObjectKey) -> Option<Self> {
         match facts.cluster(key) {
             Found::Yes(cluster) if cluster.spec.paused != Some(true) => Some(ClusterProgress::Active),
@@ -208,7 +208,7 @@ impl ClusterProgress {
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the object before.
+/// Runs once; returns when the next run is due if nothing queues the object before.
 async fn run(object: &ObjectMetadata, reconciler: &TemplateReconciler, metrics: &Metrics) -> NextRun {
     let (key, started, controller) = (key_of(object), Instant::now(), controller_of(reconciler.maker));
     let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(TemplateRunError::Late));

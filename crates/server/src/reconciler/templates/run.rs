@@ -27,13 +27,13 @@ use model::world::{Found, Selection};
 
 /// The version in which Cluster API's own kinds are read.
 const API_VERSION: &str = "cluster.x-k8s.io/v1beta2";
-/// How long a run waits for watches that have just begun.
+/// Maximum time for which a run waits for new watches.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a finalizer is taken away before that is a failure, and how long to wait in between (DEL-10).
+/// Maximum number of attempts to remove a finalizer, and the delay between them (DEL-10).
 const ATTEMPTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a run did not do everything.
+/// Why a run was incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TemplateRunError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub(super) enum TemplateRunError {
     Late,
 }
 
-/// What runs need.
+/// The dependencies of all runs.
 pub(super) struct TemplateReconciler {
     pub maker: Maker,
     /// How the API server names the kind.
@@ -75,7 +75,7 @@ pub(super) struct TemplateReconciler {
     pub backoff: Backoff,
 }
 
-/// What is known of the Cluster of an object.
+/// The state of the Cluster of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClusterStanding {
     GoesOn,
@@ -84,8 +84,8 @@ enum ClusterStanding {
 }
 
 impl TemplateReconciler {
-    /// Adds the finalizer to an object of a topology (MA-29.1). Removes it once the templates of an object that is being deleted are
-    /// cleaned up (DEL-05).
+    /// Adds the finalizer to an object of a topology (MA-29.1). Removes it once the templates of an object that is
+    /// being deleted are cleaned up (DEL-05).
     pub(super) async fn run(&self, object: &ObjectMetadata) -> Result<RunOutcome, TemplateRunError> {
         self.leadership.may_write()?;
         let metadata = &object.metadata;
@@ -118,8 +118,9 @@ impl TemplateReconciler {
         scope.has(&hub::Metadata { namespace: key.namespace, labels, ..hub::Metadata::default() })
     }
 
-    /// How the Cluster of an object stands. An object whose Cluster is missing is in error as long as it stays; one that goes
-    /// must be able to go, so there a Cluster is missing when the API server says so (DEL-05, DEC-11).
+    /// The state of the Cluster of an object. A missing Cluster is an error for an existing object. An object that is
+    /// being deleted must not be blocked, so for it a Cluster is missing only if the API server says so (DEL-05,
+    /// DEC-11).
     async fn standing(&self, object: &ObjectMetadata, is_leaving: bool) -> Result<ClusterStanding, TemplateRunError> {
         let key = match cluster_of(object) {
             Some(key) => key,
@@ -162,8 +163,8 @@ impl TemplateReconciler {
         }
     }
 
-    /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06, DEL-07, MA-29.3). Any
-    /// error keeps the finalizer.
+    /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06,
+    /// DEL-07, MA-29.3). Any error keeps the finalizer.
     async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, TemplateRunError> {
         let Some(leaving) = self.get(&self.reference(key)).await? else { return Ok(RunOutcome::Unchanged) };
         if !leaving.is_being_deleted() {
@@ -192,7 +193,7 @@ impl TemplateReconciler {
         Ok(RunOutcome::Changed)
     }
 
-    /// The MachineSets of a MachineDeployment, as they are now.
+    /// The current MachineSets of a MachineDeployment.
     async fn sets(&self, deployment: &ObjectKey) -> Result<Vec<Object>, TemplateRunError> {
         let selection = Selection {
             api_version: API_VERSION.to_owned(),
@@ -266,7 +267,7 @@ fn failed(object: &ObjectRef, done: &'static str, error: ApiRequestError) -> Tem
     TemplateRunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
 }
 
-/// What takes one finalizer off an object, if it has that and is the one that is meant.
+/// The patch that removes one finalizer of an object, if it has the finalizer and this uid.
 fn removal(object: &Object, finalizer: &str, uid: &str) -> Option<json_patch::Patch> {
     let finalizers = object.at("metadata.finalizers")?.as_array()?;
     let at = finalizers.iter().position(|name| name == finalizer).filter(|_| object.uid() == uid)?;

@@ -1,8 +1,8 @@
 //! The Cluster topology controller: which events queue a Cluster, and when it is retried.
 //!
 //! ```text
-//! Clusters, what topologies made ─┐
-//! ClusterClasses ─────────────────┼─► queue.rs ─► run.rs ─► again after a while, or at the next event
+//! Clusters, objects of topologies ┐
+//! ClusterClasses ─────────────────┼─► queue.rs ─► run.rs ─► a retry, or the next event
 //! templates of classes ───────────┘       history.rs: not too soon, and not before the watches show the last writes
 //! ```
 
@@ -48,22 +48,23 @@ use model::world::{Facts, Found};
 
 /// The name of the controller in metrics.
 const NAME: &str = "topology/cluster";
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "topology/cluster-controller";
-/// How long a run may take (RS-10).
+/// Timeout of a run (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
-/// How soon a run is tried that the watches were not ready for (RS-11).
+/// Delay before a run is retried for which the watches were outdated (RS-11).
 const STALE: Duration = Duration::from_millis(100);
 
-/// The Cluster topology controller. It looks after the Clusters in the scope of the cached facts.
+/// The Cluster topology controller. It reconciles the Clusters in the scope of the cached facts.
 #[derive(Debug)]
 pub struct TopologyController {
     pub setup: Setup,
     pub options: Options,
     /// How many Clusters are reconciled at a time (RS-10).
     pub workers: u16,
-    /// Whether the controllers of machines run beside it. Then a Cluster has their finalizer before anything is made for it: it would
-    /// otherwise be gone at once when it is deleted, and its machine deployments, which it does not own yet, would stay (MA-27.15).
+    /// Whether the controllers of machines run beside it. Then a Cluster has their finalizer before anything is made
+    /// for it: it would otherwise be gone at once when it is deleted, and its machine deployments, which it does not
+    /// own yet, would stay (MA-27.15).
     pub awaits_finalizer: bool,
     pub deletions: Deletions,
     /// The memory of computations.
@@ -149,13 +150,13 @@ impl TopologyController {
     }
 }
 
-/// Wakes the Clusters that waited for caches which are ready by now.
+/// Queues the Clusters that waited for caches which are listed by now.
 fn resume(reconciler: &TopologyReconciler, queue: &ClusterQueue) {
     let woken = reconciler.postponed.take(|unlisted| reconciler.gatherer.has(unlisted));
     woken.iter().for_each(|key| queue.wake(key));
 }
 
-/// Wakes the Clusters that a change concerns (RS-02, DEC-29).
+/// Queues the dependents of a change (RS-02, DEC-29).
 fn wake(queue: &ClusterQueue, cache: &Cache, changed: &ObjectChange<'_>) {
     let ObjectChange { kind, key, cluster } = changed;
     match cluster {
@@ -186,7 +187,7 @@ fn wake_users(queue: &ClusterQueue, facts: &Facts, class: &ObjectKey) {
     facts.user_keys(class).for_each(|key| queue.wake(key));
 }
 
-/// Wakes the Clusters of classes that changed (RS-02, CCR-13), for ever.
+/// Queues the Clusters of changed classes (RS-02, CCR-13); never ends.
 async fn follow_classes(cache: &Cache, queue: &ClusterQueue) {
     let mut follower = cache.follow();
     let facts = cache.facts();
@@ -209,7 +210,7 @@ async fn follow_classes(cache: &Cache, queue: &ClusterQueue) {
     }
 }
 
-/// The version of a class; empty of one that cannot be read, and `None` when there is none.
+/// The version of a class; empty if it cannot be read, and `None` if it does not exist.
 fn version(facts: &Facts, class: &ObjectKey) -> Option<String> {
     match facts.class(class) {
         Found::Yes(found) => Some(found.metadata.resource_version.clone()),
@@ -218,7 +219,7 @@ fn version(facts: &Facts, class: &ObjectKey) -> Option<String> {
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the Cluster before.
+/// Runs once; returns when the next run is due if nothing queues the Cluster before.
 async fn run(key: &ObjectKey, reconciler: &TopologyReconciler, queue: &ClusterQueue) -> NextRun {
     // Runs that are put off are not counted (PERF-09).
     if reconciler.stale(key) {
@@ -249,7 +250,7 @@ fn concluded(key: &ObjectKey, outcome: Result<TopologyOutcome, TopologyRunError>
     conclude(key, outcome.map(|outcome| done(key, &outcome)), backoff, "Failed to reconcile topology")
 }
 
-/// When the next run is due after one that came to its end (RS-08), and the name of its outcome in metrics.
+/// When the next run is due after a completed one (RS-08), and the metric label of its outcome.
 fn done(key: &ObjectKey, outcome: &TopologyOutcome) -> (NextRun, &'static str) {
     match *outcome {
         TopologyOutcome::Gone => (NextRun::await_change(), "gone"),

@@ -11,7 +11,7 @@ use kube::runtime::watcher::Event;
 use crate::kubernetes::observations::key_of;
 use model::hub::{Kind, ObjectKey};
 
-/// The name of a Cluster, which is all that the queue knows of it.
+/// The name of a Cluster, as an object for the queue of kube.
 #[derive(Clone, Debug)]
 pub(super) struct ClusterName(ObjectMeta);
 
@@ -29,7 +29,7 @@ impl ClusterName {
 
 resource!(ClusterName, Kind::Cluster, 0);
 
-/// Wakes Clusters by name, whether they exist or not.
+/// Queues Clusters by name, whether they exist or not.
 pub(super) struct ClusterQueue {
     names: Mutex<Writer<ClusterName>>,
     store: Store<ClusterName>,
@@ -37,7 +37,7 @@ pub(super) struct ClusterQueue {
 }
 
 impl ClusterQueue {
-    /// A queue, and what comes out of it.
+    /// A queue and its receiver.
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<ObjectRef<ClusterName>>) {
         let (wake, woken) = mpsc::unbounded();
         let mut names = Writer::default();
@@ -46,12 +46,12 @@ impl ClusterQueue {
         (ClusterQueue { store: names.as_reader(), names: Mutex::new(names), wake }, woken)
     }
 
-    /// The names that were woken and not forgotten.
+    /// The queued names that were not removed.
     pub(super) fn names(&self) -> Store<ClusterName> {
         self.store.clone()
     }
 
-    /// Has a Cluster looked at.
+    /// Queues a Cluster.
     pub(super) fn wake(&self, key: &ObjectKey) {
         let woken = ObjectRef::new(&key.name).within(&key.namespace);
         {
@@ -64,7 +64,7 @@ impl ClusterQueue {
         let _ = self.wake.unbounded_send(woken);
     }
 
-    /// Forgets a Cluster for which `is_gone` holds, unless it was queued since.
+    /// Removes a Cluster for which `is_gone` returns `true`, unless it was queued since.
     pub(super) fn forget(&self, key: &ObjectKey, is_gone: impl FnOnce() -> bool) -> bool {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let is_gone = is_gone();

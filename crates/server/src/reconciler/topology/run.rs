@@ -49,12 +49,12 @@ use model::wire::{Decode, WireVersion};
 use model::world::{Class, ComputeResult, Found, Unsettled, World, settle};
 use schema::budget::{Lease, MemoryPool, SharedLease, Stop};
 
-/// How long the facts of one computation are gathered. No call of an extension begins later; one that has begun may take as long as its
-/// handler says, until the run is over (RS-10).
+/// Maximum time in which the facts of one computation are gathered. No call of an extension begins later; one in
+/// progress may use the timeout of its handler, until the run is over (RS-10).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a run that waits for memory looks again.
+/// Interval in which a run that waits for memory looks again.
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
-/// The part of its memory that a run keeps while it writes: the current objects and the plan.
+/// Divisor of the memory that a run keeps while it writes: the current objects and the plan.
 const WRITING: usize = 2;
 /// The time between a run that repaired `managedFields` and the next run (SSA-23).
 const REPAIRED: Duration = Duration::from_secs(1);
@@ -211,8 +211,8 @@ impl TopologyReconciler {
         self.conclude(key, &cluster, findings).await
     }
 
-    /// Whether the controllers of machines have not seen the Cluster yet. The finalizer that they add wakes it again (MA-1.8). Without
-    /// its class nothing is made, and no finalizer can be added (CL-V-054).
+    /// Whether the controllers of machines have not seen the Cluster yet. The finalizer that they add queues it again
+    /// (MA-1.8). Without its class nothing is created, and no finalizer can be added (CL-V-054).
     fn is_too_early(&self, raw: &Object, cluster: &Cluster) -> bool {
         let has_class =
             || cluster.class_key().is_some_and(|key| matches!(self.cache.facts().class(&key), Found::Yes(_)));
@@ -289,8 +289,8 @@ impl TopologyReconciler {
         }
     }
 
-    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the condition
-    /// (DEC-35). They come from names in templates, or from webhooks with changing defaults (CT-9.3).
+    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the
+    /// condition (DEC-35). They come from names in templates, or from webhooks with changing defaults (CT-9.3).
     async fn hold_endless_rotations(
         &self,
         cluster: &Cluster,
@@ -312,8 +312,8 @@ impl TopologyReconciler {
         self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run. The memory for all that follows
-    /// is taken before the first object of the topology is read (DEC-58).
+    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run. The memory of the
+    /// computation is taken before the first object of the topology is read (DEC-58).
     async fn observed(&self, cluster: &Arc<Cluster>) -> Result<RunInputs, Interruption> {
         let ends = std::time::Instant::now() + RUN_LIMIT;
         let stop = Stop::when(move || std::time::Instant::now() >= ends);
@@ -361,7 +361,7 @@ impl TopologyReconciler {
         self.gathered(world, plan).await.map(|(planned, _)| planned)
     }
 
-    /// Computes until no fact is missing; returns the world with all answers, which hold for the rest of the run.
+    /// Computes until no fact is missing; returns the world with all answers, which stay valid for the rest of the run.
     async fn gathered<T, F>(&self, world: World, compute: F) -> Result<(T, World), Interruption>
     where
         T: Send + 'static,
@@ -565,7 +565,7 @@ impl RunFindings {
         }
     }
 
-    /// The same with what a hold on a Cluster that is not being deleted asks for.
+    /// The same with the requirements of a hold on a Cluster that is not being deleted.
     fn with(self, standing: HoldStanding) -> Self {
         match standing {
             HoldStanding::None => self,

@@ -60,7 +60,8 @@ fn stored(version: Value) -> Value {
         "spec": {"topology": {"classRef": {"name": "k"}, "version": version}}})
 }
 
-/// Why the deletion of a MachineDeployment of the Cluster is denied, if this is the answer to the request for the Cluster.
+/// Why the deletion of a MachineDeployment of the Cluster is denied, if this is the answer to the request for the
+/// Cluster.
 async fn denied(holds: &Holds, script: &Script, answer: ScriptedAnswer) -> &'static str {
     let review = json!({
         "uid": "u", "kind": {"group": GROUP, "version": "v1beta2", "kind": "MachineDeployment"}, "operation": "DELETE",

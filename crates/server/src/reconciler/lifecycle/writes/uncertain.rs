@@ -1,11 +1,12 @@
-//! Creations of which it is not known whether the API server has carried them out.
+//! Creations without a response of the API server, which may have succeeded.
 //!
 //! ```text
 //! create ─► no answer ─► read again for `LIMIT` ─► answer: made or not
 //!                              └─► none: noted for the owner, whose next step reads again before anything else
 //! ```
 //!
-//! A step that took such an object for absent would make another one under another name, and delete what the first one refers to.
+//! A step that treated such an object as absent would create another one with another name, and delete the objects that
+//! the first one refers to.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,18 +19,19 @@ use tracing::warn;
 use crate::kubernetes::untyped;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
 
-/// How long after a request without an answer its effect is looked for.
+/// Delay between a request without a response and the read of the object.
 const PAUSE: Duration = Duration::from_secs(1);
-/// For how long a step reads again. It occupies one of the few places for steps meanwhile.
+/// Maximum time for which a step reads again. It occupies one of the few slots for steps meanwhile.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
-/// How long a creation is noted that no step of its owner asks for: by then the owner is gone, since steps are repeated every ten minutes.
+/// Time after which an unused note is dropped: by then the owner is deleted, since its steps are repeated every ten
+/// minutes.
 const KEPT: Duration = Duration::from_hours(1);
-/// How many steps of one Cluster read again at a time. The objects of the others are noted at once.
+/// Maximum number of concurrent steps of one Cluster that read again. The objects of others are noted at once.
 pub(super) const SHARE: usize = 4;
-/// Bytes of all noted objects, as JSON. Beyond it, those of the owner that was added or asked for longest ago are dropped.
+/// Maximum size of all noted objects, as JSON. Above it, the objects of the least recently used owner are dropped.
 const MOST_BYTES: usize = 16 << 20;
 
-/// An object that may have been created, with those that were created before it and have to go if it was not.
+/// An object that may have been created, with the objects before it, which have to be deleted if it was not.
 #[derive(Clone, Debug)]
 pub(super) struct UncertainCreation {
     pub object: Object,
@@ -42,7 +44,7 @@ impl UncertainCreation {
     }
 }
 
-/// What the API server says of an object that may have been created.
+/// The result of reading an object that may have been created.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CreationResult {
     Made(Box<Object>),
@@ -50,7 +52,7 @@ pub(super) enum CreationResult {
     Unknown,
 }
 
-/// The creations of one owner without an answer.
+/// The uncertain creations of one owner.
 #[derive(Debug)]
 struct OwnerCreations {
     doubts: Vec<UncertainCreation>,
@@ -76,7 +78,7 @@ impl OwnerCreations {
     }
 }
 
-/// All creations without an answer.
+/// All uncertain creations.
 #[derive(Debug, Default)]
 pub(super) struct UncertainCreations {
     /// By the uid of the owner.
@@ -85,7 +87,7 @@ pub(super) struct UncertainCreations {
     waiting: Mutex<HashMap<ObjectKey, usize>>,
 }
 
-/// One of the places of a Cluster.
+/// One of the slots of a Cluster.
 struct ReadSlot<'u>(&'u UncertainCreations, ObjectKey);
 
 impl Drop for ReadSlot<'_> {
@@ -101,7 +103,7 @@ impl Drop for ReadSlot<'_> {
 }
 
 impl UncertainCreations {
-    /// Whether an object was created whose creation was not answered. A request without an answer may be carried out a moment later.
+    /// Whether a creation without a response succeeded. The API server may execute the request a moment later.
     pub(super) async fn look_up(&self, client: &kube::Client, object: &Object) -> CreationResult {
         let Some(_place) = self.place(object) else { return CreationResult::Unknown };
         let until = Instant::now() + LIMIT;
@@ -129,7 +131,8 @@ impl UncertainCreations {
         Some(ReadSlot(self, cluster))
     }
 
-    /// Notes an object for the next step of its owner. Without an owner its name is always the same, and the next step finds it.
+    /// Notes an object for the next step of its owner. An object without an owner has a fixed name, so the next step
+    /// finds it.
     pub(super) fn note(&self, doubt: UncertainCreation) {
         let Some(owner) = owner(&doubt.object) else { return };
         let (mut noted, at) = (self.noted(), Instant::now());
@@ -139,7 +142,7 @@ impl UncertainCreations {
         make_room(&mut noted, &owner);
     }
 
-    /// What is noted for an owner.
+    /// The noted creations of an owner.
     pub(super) fn for_owner(&self, owner: &str) -> Vec<UncertainCreation> {
         let mut noted = self.noted();
         let Some(noted) = noted.get_mut(owner) else { return Vec::new() };
@@ -147,7 +150,7 @@ impl UncertainCreations {
         noted.doubts.clone()
     }
 
-    /// Forgets an object of which it is known by now whether it was created.
+    /// Removes an object whose creation is certain by now.
     pub(super) fn clear(&self, owner: &str, object: &ObjectRef) {
         let mut noted = self.noted();
         if let Some(of_owner) = noted.get_mut(owner) {
@@ -169,8 +172,8 @@ impl UncertainCreations {
     }
 }
 
-/// Drops creations until the others take no more than all may, the oldest first; the last one of `newest` stays. An object that is dropped
-/// and was created is a second one beside that of a later step.
+/// Drops the oldest creations until the others are within the limit; the last one of `newest` stays. If a dropped
+/// object was created, a later step creates a second one.
 fn make_room(noted: &mut HashMap<String, OwnerCreations>, newest: &str) {
     while noted.values().map(|noted| noted.bytes).sum::<usize>() > MOST_BYTES {
         let others = noted.iter().filter(|(owner, _)| *owner != newest);
@@ -205,7 +208,7 @@ fn has_same_owners(one: &Object, other: &Object) -> bool {
     one.at("metadata.ownerReferences") == other.at("metadata.ownerReferences")
 }
 
-/// The uid of the owner whose step makes an object.
+/// The uid of the owner whose step creates an object.
 fn owner(object: &Object) -> Option<&str> {
     let owners = object.at("metadata.ownerReferences")?.as_array()?;
     let controls = |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true));
