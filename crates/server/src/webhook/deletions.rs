@@ -3,25 +3,23 @@
 //! A hold keeps Cluster API's core from deleting. The garbage collector ignores it when a Cluster is deleted in the
 //! foreground. So its request is denied, and it tries again later. Nothing is written here.
 
-use std::sync::Arc;
-
-use axum::extract::Request;
-use axum::response::Response;
+use bytes::Bytes;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
 use super::holds::Holds;
-use super::limits::{LAST_ROUND, patience};
-use super::rejection::{Rejection, request_of};
+use super::limits::LAST_ROUND;
+use super::plain_review::PlainReview;
+use super::rejection::Rejection;
 use super::review::ReviewHandler;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::describe;
 use crate::telemetry::metrics;
 use golang::json;
 use model::hub::{Cluster, ContractRef, GROUP, Kind, Metadata, ObjectKey, annotation, label};
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
+use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusDetails};
 use model::wire::{Decode, WireVersion};
 use model::world::Scope;
 
@@ -56,25 +54,31 @@ impl DeletionDenial {
     }
 }
 
-impl ReviewHandler {
-    pub(super) async fn answer_deletion(self: Arc<Self>, request: Request) -> Response {
-        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        let answer = self.review_deletion(request, deadline).await;
-        self.response(PATH, answer)
+/// Reviews of deletions of managed objects.
+#[derive(Clone, Copy)]
+pub(super) struct DeletionReview;
+
+impl PlainReview for DeletionReview {
+    fn path(self) -> &'static str {
+        PATH
     }
 
-    async fn review_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Rejection> {
-        let body = self.bodies.read(request, deadline).await?;
-        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
-        let denial = match &self.holds {
+    async fn respond<'r>(
+        self,
+        handler: &ReviewHandler,
+        review: &'r AdmissionRequest<'_>,
+        _: &Bytes,
+        deadline: Instant,
+    ) -> Result<AdmissionResponse<'r>, Rejection> {
+        let denial = match &handler.holds {
             Some(holds) if review.operation == "DELETE" => {
-                holds.denial(&review, self.gatherer.cache().facts().scope(), deadline).await
+                holds.denial(review, handler.gatherer.cache().facts().scope(), deadline).await
             }
             _ => None,
         };
         let outcome = denial.as_ref().map_or("allowed", |denial| denial.parts().2);
         let labels = metrics::Review { kind: METRIC, operation: "DELETE", outcome };
-        self.metrics.admission_requests.get_or_create(&labels).inc();
+        handler.metrics.admission_requests.get_or_create(&labels).inc();
         info!(
             kind = &*review.kind.kind,
             namespace = review.namespace.as_deref(),
@@ -84,7 +88,7 @@ impl ReviewHandler {
             allowed = denial.is_none(),
             "Answered admission request for a managed object"
         );
-        Ok(serde_json::to_vec(&response(denial, &review).into_review())?)
+        Ok(response(denial, review))
     }
 }
 

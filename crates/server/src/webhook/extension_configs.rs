@@ -2,10 +2,7 @@
 //!
 //! The entries for them are a component (`manifests/components/extensions`).
 
-use std::sync::Arc;
-
-use axum::extract::Request;
-use axum::response::Response;
+use bytes::Bytes;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::value::RawValue;
@@ -13,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::limits::patience;
-use super::rejection::{Rejection, request_of};
+use super::plain_review::PlainReview;
+use super::rejection::Rejection;
 use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
 use engine::admission::{Enforce, Oversize, Phase};
@@ -22,9 +19,7 @@ use engine::extensions::ExtensionConfig;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, SERVICE_PORT, Selector};
 use golang::json;
 use model::hub::Object;
-use model::wire::review::{
-    API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusCause, StatusDetails,
-};
+use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusCause, StatusDetails};
 use schema::field::RuleId;
 
 /// The paths of reviews of ExtensionConfigs. The versions have the same spec, and the review names its version.
@@ -48,35 +43,35 @@ struct ConfigDenial {
     cause: Option<(String, String)>,
 }
 
-impl ReviewHandler {
-    pub(super) async fn answer_extension_config(
-        self: Arc<Self>,
-        (phase, path): (Phase, &'static str),
-        request: Request,
-    ) -> Response {
-        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        let answer = self.review_extension_config(phase, request, deadline).await;
-        self.response(path, answer)
+/// Reviews of ExtensionConfigs.
+#[derive(Clone, Copy)]
+pub(super) struct ExtensionConfigReview {
+    pub phase: Phase,
+    pub path: &'static str,
+}
+
+impl PlainReview for ExtensionConfigReview {
+    fn path(self) -> &'static str {
+        self.path
     }
 
-    async fn review_extension_config(
-        &self,
-        phase: Phase,
-        request: Request,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, Rejection> {
-        let body = self.bodies.read(request, deadline).await?;
-        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
-        let judged = judge(phase, &review, self.settings.gates.runtime_sdk);
+    async fn respond<'r>(
+        self,
+        handler: &ReviewHandler,
+        review: &'r AdmissionRequest<'_>,
+        _: &Bytes,
+        _: Instant,
+    ) -> Result<AdmissionResponse<'r>, Rejection> {
+        let judged = judge(self.phase, review, handler.settings.gates.runtime_sdk);
         let denial = judged.as_ref().err();
-        let labels = |outcome| metrics::Review { kind: CONFIG_KIND, operation: operation_label(&review), outcome };
-        let is_allowed = denial.is_none() || self.settings.enforce == Enforce::Warn;
+        let labels = |outcome| metrics::Review { kind: CONFIG_KIND, operation: operation_label(review), outcome };
+        let is_allowed = denial.is_none() || handler.settings.enforce == Enforce::Warn;
         let outcome = denial.map_or("allowed", |denial| denial.outcome);
-        self.metrics.admission_requests.get_or_create(&labels(if is_allowed { "allowed" } else { outcome })).inc();
+        handler.metrics.admission_requests.get_or_create(&labels(if is_allowed { "allowed" } else { outcome })).inc();
         if let Some(denial) = denial {
-            self.metrics.rule_rejections.get_or_create(&metrics::Rule { rule: denial.rule }).inc();
+            handler.metrics.rule_rejections.get_or_create(&metrics::Rule { rule: denial.rule }).inc();
             if is_allowed {
-                self.metrics.would_be_denials.get_or_create(&labels(denial.outcome)).inc();
+                handler.metrics.would_be_denials.get_or_create(&labels(denial.outcome)).inc();
             }
         }
         info!(
@@ -88,7 +83,7 @@ impl ReviewHandler {
             rule = denial.map(|denial| denial.rule),
             "Answered admission request"
         );
-        Ok(serde_json::to_vec(&response(judged, &review, self.settings.enforce)?.into_review())?)
+        Ok(response(judged, review, handler.settings.enforce)?)
     }
 }
 

@@ -30,6 +30,7 @@ pub mod limits;
 mod connection_limiter;
 pub mod probes;
 mod queue;
+mod plain_review;
 mod rejection;
 pub mod review;
 pub mod routes;

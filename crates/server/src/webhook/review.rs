@@ -168,7 +168,7 @@ impl ReviewHandler {
         if !is_in_scope(review, self.gatherer.cache().facts().scope()) {
             return Ok(Verdict::plain(end_point.kind, "", Outcome::Allowed));
         }
-        let (verdict, question) = self.judge_in_turn(end_point, review, body, owner, deadline).await?;
+        let (verdict, question) = self.judge_in_place(end_point, review, body, owner, deadline).await?;
         let verdict = self.with_hold(verdict, question.as_ref(), (end_point, review), deadline).await;
         Ok(match self.settings.enforce {
             Enforce::Deny => verdict,
@@ -178,7 +178,7 @@ impl ReviewHandler {
 
     /// Judges a review while it has a place. The place is free again before anything is written: kube-apiserver sends
     /// reviews of that write.
-    async fn judge_in_turn(
+    async fn judge_in_place(
         &self,
         end_point: EndPoint,
         review: &AdmissionRequest<'_>,
@@ -189,22 +189,21 @@ impl ReviewHandler {
         let _place = self.places.acquire(deadline).await?;
         let _counted = GaugeGuard::new(&self.metrics.in_flight);
         let name = review.name.as_deref().unwrap_or_default();
-        let verdict = match PendingReview::for_end_point(end_point, review, body) {
-            Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
-            Ok(asked) => {
-                let work = ReviewContext { pool: asked.pool(), owner, deadline };
-                match self.settle(asked, work).await {
-                    Ok((verdict, Some(question))) if question.deleted_cluster().is_some() => {
-                        return Ok((verdict, Some(question)));
-                    }
-                    Ok((verdict, question)) => self.with_impact(verdict, question, review, deadline).await,
-                    Err(ReviewError::Undecodable(verdict)) => *verdict,
-                    Err(ReviewError::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
-                    // A panic becomes an internal error (ADM-009).
-                    Err(ReviewError::Panicked) => self.panicked(end_point.kind, name),
-                    Err(ReviewError::Shed(shed)) => return Err(shed),
-                }
+        let pending = match PendingReview::for_end_point(end_point, review, body) {
+            Ok(pending) => pending,
+            Err(reason) => return Ok((Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)), None)),
+        };
+        let context = ReviewContext { pool: pending.pool(), owner, deadline };
+        let verdict = match self.evaluate(pending, context).await {
+            Ok((verdict, Some(question))) if question.deleted_cluster().is_some() => {
+                return Ok((verdict, Some(question)));
             }
+            Ok((verdict, question)) => self.with_impact(verdict, question, review, deadline).await,
+            Err(ReviewError::Undecodable(verdict)) => *verdict,
+            Err(ReviewError::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
+            // A panic becomes an internal error (ADM-009).
+            Err(ReviewError::Panicked) => self.panicked(end_point.kind, name),
+            Err(ReviewError::Shed(overloaded)) => return Err(overloaded),
         };
         Ok((verdict, None))
     }
@@ -238,19 +237,19 @@ impl ReviewHandler {
         }
     }
 
-    /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits
-    /// takes only the memory of its text.
-    async fn settle(
+    /// Evaluates a review until no fact is missing. Its objects are decoded in the first round: a review that waits takes
+    /// only the memory of its text.
+    async fn evaluate(
         &self,
-        asked: PendingReview,
-        work: ReviewContext<'_>,
+        pending: PendingReview,
+        context: ReviewContext<'_>,
     ) -> Result<(Verdict, Option<Question>), ReviewError> {
-        // Facts may arrive late, and time must be left for the last evaluation.
-        let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
-        let put = |world, (put, work)| self.evaluate_once(world, put, work);
+        // Facts may arrive late, and time must be left for the last round.
+        let facts_by = context.deadline.checked_sub(LAST_ROUND).unwrap_or(context.deadline);
+        let start = (ReviewInput::AsText(pending), context);
+        let compute = |world, (input, context)| self.evaluate_once(world, input, context);
         let gather = async |needs| Ok(self.gatherer.gather_all(needs, facts_by).await);
-        let ((verdict, question), _) =
-            settle(self.gatherer.world(), (ReviewInput::AsText(asked), work), put, gather).await?;
+        let ((verdict, question), _) = settle(self.gatherer.world(), start, compute, gather).await?;
         Ok((verdict, Arc::into_inner(question)))
     }
 
@@ -270,54 +269,53 @@ impl ReviewHandler {
         }
     }
 
-    /// Evaluates the question once, on a blocking thread if it takes long.
+    /// Evaluates the question with the known facts: on the async thread if that is quick, otherwise on a blocking thread.
     async fn evaluate_once<'a>(
         &self,
         mut world: World,
-        mut put: ReviewInput,
-        mut work: ReviewContext<'a>,
+        mut input: ReviewInput,
+        mut context: ReviewContext<'a>,
     ) -> ComputeResult<(Verdict, Arc<Question>), (ReviewInput, ReviewContext<'a>), ReviewError> {
         loop {
-            let (evaluate, settings, is_blocking) = (self.evaluate, self.settings.clone(), work.pool == Pool::Blocking);
-            let round = move |stop| {
-                let (question, world) = (put.question()?, world.until(stop));
-                let verdict =
-                    (is_blocking || question.is_quick(&world)).then(|| evaluate(&question, &world, &settings));
-                Ok((question, verdict.filter(|_| is_blocking || !world.stop().has_stopped()), world))
-            };
-            let (question, verdict, seen) = self.work(work, round).await?.map_err(ReviewError::Undecodable)?;
-            (put, world) = (ReviewInput::Decoded(question.clone()), seen);
-            if let Some(verdict) = verdict {
-                return Ok(((verdict, question), world, (put, work)));
+            let is_blocking = context.pool == Pool::Blocking;
+            let round = Round { input, world, settings: self.settings.clone(), evaluate: self.evaluate, is_blocking };
+            let evaluated = self.run(context, |stop| round.run(stop)).await?.map_err(ReviewError::Undecodable)?;
+            (input, world) = (ReviewInput::Decoded(evaluated.question.clone()), evaluated.world);
+            if let Some(verdict) = evaluated.verdict {
+                return Ok(((verdict, evaluated.question), world, (input, context)));
             }
-            // The work is too long for an async thread. Needs that it recorded are dropped, and recorded again on the
-            // other thread.
-            (work.pool, _) = (Pool::Blocking, world.take_needs());
+            // The round is too long for an async thread. Needs that it recorded are dropped, and recorded again on the
+            // blocking thread.
+            (context.pool, _) = (Pool::Blocking, world.take_needs());
         }
     }
 
-    /// Does work on this thread, or on a blocking thread when its turn comes. The work is stopped when it takes too
-    /// long for this thread, when the deadline has passed, and when the caller has closed the connection.
-    async fn work<T: Send + 'static>(
+    /// Runs work on the thread of its pool. A panic is an error.
+    async fn run<T: Send + 'static>(
         &self,
-        ReviewContext { pool, owner, deadline }: ReviewContext<'_>,
+        context: ReviewContext<'_>,
         work: impl FnOnce(Stop) -> T + Send + 'static,
     ) -> Result<T, ReviewError> {
-        if pool == Pool::Inline {
-            let until = std::time::Instant::now() + INLINE_TIME;
-            let stop = Stop::when(move || std::time::Instant::now() >= until);
-            return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| ReviewError::Panicked);
+        match context.pool {
+            Pool::Inline => run_inline(work),
+            Pool::Blocking => self.run_blocking(context, work).await,
         }
-        let turn = self.blocking.acquire(owner, deadline).await?;
-        let (span, gone) = (Span::current(), Disconnected::default());
-        let stop = {
-            let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
-            Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
-        };
+    }
+
+    /// Runs work on a blocking thread when it gets a permit. The work is stopped after [`TURN_TIME`], at the deadline, and
+    /// when the client has disconnected.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        ReviewContext { owner, deadline, .. }: ReviewContext<'_>,
+        work: impl FnOnce(Stop) -> T + Send + 'static,
+    ) -> Result<T, ReviewError> {
+        let permit = self.blocking.acquire(owner, deadline).await?;
+        let (span, disconnected) = (Span::current(), Disconnected::default());
+        let (until, is_disconnected) = (deadline.min(Instant::now() + TURN_TIME).into_std(), disconnected.0.clone());
+        let stop = Stop::when(move || is_disconnected.load(Ordering::Relaxed) || std::time::Instant::now() >= until);
         let work = tokio::task::spawn_blocking(move || {
-            // Work can only stop between its parts. It keeps its turn until then, also if the caller has closed the
-            // connection.
-            let _turn = turn;
+            // Work can only stop between its parts. It keeps its permit until then, also if the client has disconnected.
+            let _permit = permit;
             span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });
         match timeout_at(deadline, work).await {
@@ -380,11 +378,53 @@ impl ReviewHandler {
     }
 }
 
-/// How the work on a review is done.
+/// Runs work on this thread. The work is stopped after [`INLINE_TIME`].
+fn run_inline<T>(work: impl FnOnce(Stop) -> T) -> Result<T, ReviewError> {
+    let until = std::time::Instant::now() + INLINE_TIME;
+    let stop = Stop::when(move || std::time::Instant::now() >= until);
+    catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| ReviewError::Panicked)
+}
+
+/// One round of the evaluation of a review.
+struct Round {
+    input: ReviewInput,
+    world: World,
+    settings: Arc<Settings>,
+    evaluate: Evaluate,
+    /// Whether the round runs on a blocking thread, where it may take long.
+    is_blocking: bool,
+}
+
+/// The result of a round.
+struct Evaluated {
+    question: Arc<Question>,
+    /// `None` when the round is too long for an async thread.
+    verdict: Option<Verdict>,
+    /// The world with the recorded needs.
+    world: World,
+}
+
+impl Round {
+    /// Decodes the objects, if they are not yet, and evaluates the question.
+    ///
+    /// # Errors
+    /// The verdict on objects that do not decode.
+    fn run(self, stop: Stop) -> Result<Evaluated, Box<Verdict>> {
+        let (question, world) = (self.input.question()?, self.world.until(stop));
+        if !self.is_blocking && !question.is_quick(&world) {
+            return Ok(Evaluated { question, verdict: None, world });
+        }
+        let verdict = (self.evaluate)(&question, &world, &self.settings);
+        let is_complete = self.is_blocking || !world.stop().has_stopped();
+        Ok(Evaluated { question, verdict: is_complete.then_some(verdict), world })
+    }
+}
+
+/// The resources of the evaluation of a review.
 #[derive(Clone, Copy, Debug)]
 struct ReviewContext<'a> {
     pool: Pool,
-    /// The caller and namespace whose turn the work takes.
+    /// The caller and namespace of the review, between which permits for blocking threads are shared fairly.
     owner: Requester<'a>,
     deadline: Instant,
 }

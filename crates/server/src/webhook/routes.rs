@@ -9,8 +9,13 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use super::deletions::DeletionReview;
+use super::extension_configs::ExtensionConfigReview;
+use super::plain_review::PlainReview;
 use super::rejection::{PANICKED, error_response};
 use super::review::ReviewHandler;
+use super::template_deletions::TemplateDeletionReview;
+use super::templates::TemplateReview;
 use super::{deletions, extension_configs, template_deletions, templates};
 use engine::admission::{END_POINTS, EndPoint, MACHINE_END_POINTS, Settings};
 use model::wire::conversion_review;
@@ -29,26 +34,24 @@ pub fn router(handler: Arc<ReviewHandler>) -> Router {
         router = router.route(end_point.path, on(MethodFilter::POST, answer));
     }
     for (phase, _, path) in extension_configs::END_POINTS {
-        let answer = move |State(handler): State<Arc<ReviewHandler>>, request: HttpRequest| {
-            handler.answer_extension_config((phase, path), request)
-        };
-        router = router.route(path, on(MethodFilter::POST, answer));
+        router = with_plain_review(router, ExtensionConfigReview { phase, path });
     }
-    let of_templates =
-        |State(handler): State<Arc<ReviewHandler>>, request: HttpRequest| handler.answer_template(request);
-    let router = router.route(templates::PATH, on(MethodFilter::POST, of_templates));
-    let of_template_deletions =
-        |State(handler): State<Arc<ReviewHandler>>, request: HttpRequest| handler.answer_template_deletion(request);
-    let router = router.route(template_deletions::PATH, on(MethodFilter::POST, of_template_deletions));
-    let of_deletions =
-        |State(handler): State<Arc<ReviewHandler>>, request: HttpRequest| handler.answer_deletion(request);
-    let router = router.route(deletions::PATH, on(MethodFilter::POST, of_deletions));
+    let router = with_plain_review(router, TemplateReview);
+    let router = with_plain_review(router, TemplateDeletionReview);
+    let router = with_plain_review(router, DeletionReview);
     let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
     let metrics = handler.metrics.clone();
     router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
         metrics.panics.inc();
         error_response(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
     }))
+}
+
+/// Adds an end point whose reviews are answered without the admission rules.
+fn with_plain_review(router: Router<Arc<ReviewHandler>>, end_point: impl PlainReview) -> Router<Arc<ReviewHandler>> {
+    let answer =
+        move |State(handler): State<Arc<ReviewHandler>>, request: HttpRequest| handler.answer_plain(end_point, request);
+    router.route(end_point.path(), on(MethodFilter::POST, answer))
 }
 
 async fn unknown_path(State(handler): State<Arc<ReviewHandler>>, method: Method, uri: http::Uri) -> Response {

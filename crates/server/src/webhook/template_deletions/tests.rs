@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -10,6 +12,7 @@ use crate::webhook::limits::ReviewLimits;
 use crate::webhook::routes::router;
 use engine::admission::Settings;
 use engine::topology::testing::Scene;
+use model::wire::review::{API_VERSION, KIND};
 
 const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge (1 Cluster); \
                       to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
