@@ -45,6 +45,7 @@ use model::hub::{Hook, Object, ObjectKey, annotation};
 use model::world::{Found, HookAnswer, HookCall, ObjectSet, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
 use server::extension_client::Client;
 use server::kubernetes::address::Resource;
+use server::kubernetes::extensions::CallFailure;
 use server::kubernetes::port_forward::Forward;
 
 /// The format of recordings.
@@ -58,7 +59,7 @@ pub(super) struct CommandExtensions {
     /// Why extensions of the cluster are not called, by the names of their ExtensionConfigs.
     unreachable: BTreeMap<String, String>,
     /// The labels of Namespaces, or why they are not known; read if the selector of an extension depends on them.
-    namespaces: Result<BTreeMap<String, StringMap>, String>,
+    namespaces: Result<BTreeMap<String, StringMap>, NamespacesError>,
     /// Every call and its outcome, by key.
     made: Mutex<BTreeMap<String, Arc<RecordedCall>>>,
     /// Why calls have no answer.
@@ -71,6 +72,11 @@ pub(super) struct CommandExtensions {
     /// Whether handlers of lifecycle hooks are called.
     calls_hooks: bool,
 }
+
+/// Why the labels of Namespaces are not known.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot list Namespaces: {0}")]
+struct NamespacesError(#[from] kube::Error);
 
 #[derive(Debug)]
 struct RegisteredExtension {
@@ -262,7 +268,7 @@ impl CommandExtensions {
             None => Client::trusting(Some(ca)),
         };
         let client = client.map_err(|error| error.to_string())?;
-        let discovery = self.post(&client, &read.address.discovery(), DISCOVERY)?;
+        let discovery = self.post(&client, &read.address.discovery(), DISCOVERY).map_err(|error| error.to_string())?;
         let registration =
             Registration::of(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
         let source = AnswerSource::Running(read.address, Box::new(client));
@@ -270,9 +276,9 @@ impl CommandExtensions {
     }
 
     /// The JSON value of an answer, or why the call failed.
-    fn post(&self, client: &Client, target: &Target, body: &str) -> Result<Box<RawValue>, String> {
-        let answer = self.runtime.block_on(client.call(target, body.to_owned())).map_err(|error| error.to_string())?;
-        first_value(&answer).map(ToOwned::to_owned).map_err(|error| error.to_string())
+    fn post(&self, client: &Client, target: &Target, body: &str) -> Result<Box<RawValue>, CallFailure> {
+        let answer = self.runtime.block_on(client.call(target, body.to_owned()))?;
+        Ok(first_value(&answer)?.to_owned())
     }
 
     /// The start of the recorded simulation.
@@ -340,7 +346,8 @@ impl CommandExtensions {
             AnswerSource::Recorded(_, calls) => calls.get(&key)?.clone(),
             AnswerSource::Running(address, client) => {
                 let posted = self.post(client, &address.handler(handler), body);
-                let (answer, error) = posted.map_or_else(|error| (None, Some(error)), |answer| (Some(answer), None));
+                let (answer, error) =
+                    posted.map_or_else(|error| (None, Some(error.to_string())), |answer| (Some(answer), None));
                 let request = match self.record {
                     Some(_) => Some(RawValue::from_string(body.to_owned()).ok()?),
                     None => None,
@@ -384,8 +391,8 @@ impl CommandExtensions {
                 Some(labels) => Ok(extension.selector.matches(labels)),
                 None => Err(Some(failed("it does not exist"))),
             },
-            Err(reason) => {
-                self.remark(failed(reason));
+            Err(error) => {
+                self.remark(failed(&error.to_string()));
                 Err(None)
             }
         }
@@ -555,12 +562,13 @@ fn client(flags: &args::ExtensionFlags) -> Result<Option<Client>> {
 }
 
 /// The labels of all Namespaces of a cluster; Namespaces of files replace them.
-fn namespaces(cluster: &ClusterConnection, objects: &ObjectSet) -> Result<BTreeMap<String, StringMap>, String> {
+fn namespaces(
+    cluster: &ClusterConnection,
+    objects: &ObjectSet,
+) -> Result<BTreeMap<String, StringMap>, NamespacesError> {
     const KIND: &str = "Namespace";
     let client = cluster.client();
-    let stored = cluster
-        .block_on(live::list(&client, &Resource::known("", "v1", KIND), None))
-        .map_err(|error| format!("cannot list Namespaces: {error}"))?;
+    let stored = cluster.block_on(live::list(&client, &Resource::known("", "v1", KIND), None))?;
     let stored = stored.into_iter().filter_map(|namespace| Object::try_from(namespace).ok()).map(Arc::new);
     let of_files = objects.iter().filter(|object| (object.group(), object.kind()) == ("", KIND)).cloned();
     let labels = |namespace: Arc<Object>| {

@@ -32,7 +32,7 @@ use crate::kubernetes::{WatchSelection, describe};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{ObjectKey, ObjectRef};
 use tls::identity::ServerIdentity;
-use tls::pair::{CertificateFiles, CertificatePair};
+use tls::pair::{CertificateFiles, CertificatePair, TlsError};
 
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "topologist";
@@ -191,7 +191,8 @@ impl SelfManaged {
                 }
                 *shown = PresentedPair { pair: Some(pair), obstacle: None };
             }
-            Err(obstacle) => {
+            Err(error) => {
+                let obstacle = error.to_string();
                 if shown.pair.is_some() && shown.obstacle.as_ref() != Some(&obstacle) {
                     self.count_reload("failure");
                     error!(error = obstacle, "Kept the old certificate because the new one cannot be used");
@@ -202,21 +203,24 @@ impl SelfManaged {
     }
 
     /// The pair of the Secret, installed if it is not `present`. The error says why it cannot be used.
-    fn usable(&self, stored: &StoredSecret, present: Option<&CertificatePair>) -> Result<CertificatePair, String> {
+    fn usable(
+        &self,
+        stored: &StoredSecret,
+        present: Option<&CertificatePair>,
+    ) -> Result<CertificatePair, UnusableSecret> {
         let name = self.names.secret_name();
         let files = CertificateFiles {
             certificate: format!("tls.crt of {name}").into(),
             key: format!("tls.key of {name}").into(),
         };
         let content = match stored {
-            StoredSecret::Absent => return Err(format!("{name} does not exist; the leader creates it")),
-            StoredSecret::Foreign => return Err(format!("{name} does not have the label {LABEL}")),
+            StoredSecret::Absent => return Err(UnusableSecret::Absent(name)),
+            StoredSecret::Foreign => return Err(UnusableSecret::Foreign(name)),
             StoredSecret::Ours(content) => content,
         };
-        let pair = content.serving(&files, &self.policy.names, SystemTime::now());
-        let pair = pair.map_err(|error| error.to_string())?;
+        let pair = content.serving(&files, &self.policy.names, SystemTime::now())?;
         if present != Some(&pair) {
-            self.identity.install(&pair, &files).map_err(|error| error.to_string())?;
+            self.identity.install(&pair, &files)?;
         }
         Ok(pair)
     }
@@ -274,6 +278,17 @@ fn selection_by_name(name: &str) -> WatchSelection {
 fn api(client: &kube::Client, holder: BundleHolder) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(holder.group(), "v1", holder.kind());
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+/// Why the pair of the Secret cannot be presented.
+#[derive(Debug, thiserror::Error)]
+enum UnusableSecret {
+    #[error("{0} does not exist; the leader creates it")]
+    Absent(String),
+    #[error("{0} does not have the label {LABEL}")]
+    Foreign(String),
+    #[error(transparent)]
+    Certificate(#[from] TlsError),
 }
 
 /// The work of the leader and its state.

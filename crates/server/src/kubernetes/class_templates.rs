@@ -14,15 +14,15 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::WatchSelection;
 use super::address::InvalidSegment;
 use super::cache::Cache;
 use super::class_uses::{ClassUses, next_classes};
 use super::contract::Definitions;
 use super::observations::{self, WatchedKind};
 use super::raw_object::RawObject;
-use super::template_store::{TemplateKey, TemplateStore};
+use super::template_store::{TemplateKey, TemplateReadError, TemplateStore};
 use super::templates::{MOST_KINDS, NOT_OWNED, ObjectKind};
-use super::{WatchSelection, describe};
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::class_references::{group_version, references};
 use model::hub::contract::definition_name;
@@ -215,7 +215,7 @@ impl ClassTemplates {
 
     async fn read(&self, (kind, key): TemplateKey) {
         let answer = timeout(PATIENCE, self.answer(&kind, &key)).await;
-        let answer = answer.unwrap_or_else(|_| Err("the API server did not answer in time".to_owned()));
+        let answer = answer.unwrap_or_else(|_| Err(TemplateReadError::TimedOut));
         let outcome = match &answer {
             Ok(Some(_)) => "found",
             Ok(None) => "absent",
@@ -225,10 +225,9 @@ impl ClassTemplates {
         self.store().read(&(kind, key), answer);
     }
 
-    async fn answer(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<RawObject>, String> {
-        let resource = kind.resource().map_err(|malformed| malformed.to_string())?;
-        let one = resource.one::<RawObject>(self.client.clone(), key).map_err(|malformed| malformed.to_string())?;
-        one.get_opt().await.map_err(|error| describe(&error))
+    async fn answer(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<RawObject>, TemplateReadError> {
+        let one = kind.resource()?.one::<RawObject>(self.client.clone(), key)?;
+        one.get_opt().await.map_err(TemplateReadError::Api)
     }
 
     fn store(&self) -> MutexGuard<'_, TemplateStore> {

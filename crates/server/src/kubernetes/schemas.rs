@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use serde_json::Value;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::address::Resource;
+use super::address::{InvalidSegment, Resource};
 use super::cache::Cache;
 use super::class_uses::{ClassUses, next_classes};
 use super::contract::Definitions;
@@ -204,7 +205,11 @@ impl SchemaCache {
                 true
             }
             Ok(Err(error)) => {
-                debug!(definition = wanted.name, error, "Failed to read a CustomResourceDefinition");
+                debug!(
+                    definition = wanted.name,
+                    error = error.to_string(),
+                    "Failed to read a CustomResourceDefinition"
+                );
                 false
             }
             Err(_) => false,
@@ -238,22 +243,32 @@ fn key(api_version: &str, kind: &str) -> KindVersion {
     (definition_name(group_of(api_version), kind), version_of(api_version).to_owned())
 }
 
+/// Why the schemas of a definition are not known.
+#[derive(Debug, thiserror::Error)]
+enum SchemaError {
+    #[error(transparent)]
+    InvalidSegment(#[from] InvalidSegment),
+    #[error("{}", describe(.0))]
+    Api(#[source] kube::Error),
+    #[error("it does not exist")]
+    Missing,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("its schema cannot be compiled")]
+    Uncompiled(#[source] JoinError),
+}
+
 /// The compiled schemas of a definition. The response may have another generation than the requested one.
 ///
 /// # Errors
 /// When it cannot be read, is deleted, or does not decode.
-async fn read_definition(client: &kube::Client, wanted: &MissingDefinition) -> Result<CachedDefinition, String> {
+async fn read_definition(client: &kube::Client, wanted: &MissingDefinition) -> Result<CachedDefinition, SchemaError> {
     let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let one = resource
-        .one_of_cluster::<RawObject>(client.clone(), &wanted.name)
-        .map_err(|malformed| malformed.to_string())?;
-    let found = one.get_opt().await.map_err(|error| describe(&error))?.ok_or("it does not exist")?;
+    let one = resource.one_of_cluster::<RawObject>(client.clone(), &wanted.name)?;
+    let found = one.get_opt().await.map_err(SchemaError::Api)?.ok_or(SchemaError::Missing)?;
     let versions = wanted.versions.clone();
-    let compile = move || {
-        let definition = json::value(found.text()).map_err(|error| error.to_string())?;
-        Ok(compiled(&definition, &versions))
-    };
-    tokio::task::spawn_blocking(compile).await.unwrap_or_else(|_| Err("its schema cannot be compiled".to_owned()))
+    let compile = move || Ok(compiled(&json::value(found.text())?, &versions));
+    tokio::task::spawn_blocking(compile).await.map_err(SchemaError::Uncompiled)?
 }
 
 /// The compiled schemas of these versions of a definition.

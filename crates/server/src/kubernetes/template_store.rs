@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use lru::LruCache;
 
+use super::address::InvalidSegment;
+use super::describe;
 use super::observations::Observation;
 use super::raw_object::RawObject;
 use super::templates::ObjectKind;
@@ -18,6 +20,17 @@ use engine::admission::Oversize;
 use golang::json::{self, JsonSize};
 use model::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
 use model::world::Found;
+
+/// Why a template could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TemplateReadError {
+    #[error(transparent)]
+    InvalidSegment(#[from] InvalidSegment),
+    #[error("{}", describe(.0))]
+    Api(#[source] kube::Error),
+    #[error("the API server did not answer in time")]
+    TimedOut,
+}
 
 /// The key of a template: a version of a kind, and its name.
 pub(super) type TemplateKey = (ObjectKind, ObjectKey);
@@ -239,7 +252,7 @@ impl TemplateStore {
     }
 
     /// Stores the result of a read, unless the watch has shown the template meanwhile.
-    pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<RawObject>, String>) {
+    pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<RawObject>, TemplateReadError>) {
         if !self.unread.contains(key) {
             return;
         }
@@ -250,9 +263,9 @@ impl TemplateStore {
                 self.named.insert(key.clone(), HeldTemplate::Absent);
                 self.unread.remove(key);
             }
-            Err(reason) => {
+            Err(error) => {
                 if let Some(HeldTemplate::Pending(because)) = self.named.get_mut(key) {
-                    *because = Some(reason);
+                    *because = Some(error.to_string());
                 }
             }
         }
@@ -418,8 +431,11 @@ mod tests {
         // It gets the label of copies, so the watch shows that it is gone.
         assert!(watch.see(Event::Delete(written("a", "8"))));
         assert!(matches!(watch.version("a"), Found::Unreadable(_)));
-        watch.0.read(&key("a"), Err("it is busy".to_owned()));
-        assert_eq!((watch.version("a"), watch.0.unread().len()), (Found::Unreadable("it is busy".to_owned()), 1));
+        watch.0.read(&key("a"), Err(TemplateReadError::TimedOut));
+        assert_eq!(
+            (watch.version("a"), watch.0.unread().len()),
+            (Found::Unreadable(TemplateReadError::TimedOut.to_string()), 1)
+        );
         watch.0.read(&key("a"), Ok(Some(written("a", "8"))));
         assert_eq!((watch.version("a"), watch.0.unread().len()), (yes("8"), 0));
         watch.list(&[]);

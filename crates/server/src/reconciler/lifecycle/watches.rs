@@ -114,7 +114,7 @@ impl WatchSource {
                     debug!(%kind, "This kind is not installed");
                     self.store.listed(None, kind, None, &BTreeSet::new(), u64::MAX);
                 }
-                Err(error) => self.note(kind, Some(error)),
+                Err(error) => self.note(kind, Some(error.to_string())),
             }
             sleep(PATIENCE).await;
         }
@@ -157,8 +157,20 @@ impl WatchSource {
     }
 }
 
+/// Why the version of a kind is not known.
+#[derive(Debug, thiserror::Error)]
+enum VersionError {
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    #[error("CustomResourceDefinition {0} has no contract label")]
+    NoContract(String),
+}
+
 /// The version in which a kind is read, and its contract; `None` for a kind of Cluster API that is not installed.
-async fn version_of(definitions: &Definitions, kind: &GroupKind) -> Result<Option<(String, Option<Contract>)>, String> {
+async fn version_of(
+    definitions: &Definitions,
+    kind: &GroupKind,
+) -> Result<Option<(String, Option<Contract>)>, VersionError> {
     if kind.group.is_empty() {
         return Ok(Some(("v1".to_owned(), None)));
     }
@@ -166,13 +178,12 @@ async fn version_of(definitions: &Definitions, kind: &GroupKind) -> Result<Optio
     let labels = match definitions.labels(&name, Instant::now() + PATIENCE).await {
         Ok(labels) => labels,
         Err(DefinitionError::Missing(_)) if &*kind.group == GROUP => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
     if &*kind.group == GROUP {
         return Ok(Some(("v1beta2".to_owned(), None)));
     }
-    let version =
-        newest_version(&labels).ok_or_else(|| format!("CustomResourceDefinition {name} has no contract label"))?;
+    let version = newest_version(&labels).ok_or(VersionError::NoContract(name))?;
     Ok(Some((version.to_owned(), listed(&labels, version))))
 }
 
