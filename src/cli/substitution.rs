@@ -62,7 +62,7 @@ pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> VariableLookup) -> 
                     (VariableLookup::Set(_), None) => {}
                     (VariableLookup::Unset, None) => errors.push(Unresolved::Unset { line, name: name.to_owned() }),
                     (VariableLookup::NotNamed, None) => {
-                        errors.push(Unresolved::NotNamed { line, name: name.to_owned() })
+                        errors.push(Unresolved::NotNamed { line, name: name.to_owned() });
                     }
                 }
                 line += default.map_or(0, |default| default.matches('\n').count());
